@@ -1,0 +1,79 @@
+# Everything from a clean clone: `make run`, `make test`. The targets make their own environment in .venv.
+# Another Python: make PYTHON=python3.12 run
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test coverage lint format types check bench news clean distclean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/.run ## the relay on 127.0.0.1:61613 with the embedded broker (ARGS="--upstream tcp://...")
+	$(BIN)/twistd --nodaemon --pidfile= stomprelay $(ARGS)
+
+test: $(VENV)/.test ## the tests (ARGS="-k decoder", ARGS="-m 'not broker'")
+	$(BIN)/python -m pytest $(ARGS)
+
+coverage: $(VENV)/.test ## the tests, and which lines and branches they reach
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+lint: $(VENV)/.dev ## style, format, import layers, news fragments
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/towncrier build --draft > /dev/null
+
+format: $(VENV)/.dev ## rewrite the sources in the project's format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+types: $(VENV)/.dev ## mypy, strict
+	$(BIN)/mypy
+
+check: lint types test ## all that must hold before a change goes in
+
+bench: $(VENV)/.test ## speed beside HAProxy and plain port forwarding, as ratios
+	$(BIN)/python -m bench $(ARGS)
+
+news: $(VENV)/.dev ## the next release's news, as the fragments have it now
+	@$(BIN)/towncrier build --draft
+
+clean: ## remove what builds and tests leave
+	rm -rf build dist *.egg-info htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -f twisted/plugins/dropin.cache twistd.log* twistd.pid
+	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## and the environment
+	rm -rf .venv
+
+# One stamp for each set of dependencies, made anew when the metadata changes.
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "stomprelay needs Python 3.11 or newer, and '$(PYTHON)' is not; name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \
+	  echo "'$(PYTHON)' cannot make environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: setup.cfg pyproject.toml | $(BIN)/python
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.test: setup.cfg pyproject.toml | $(BIN)/python
+	$(INSTALL) --editable '.[test]'
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.dev: setup.cfg pyproject.toml | $(BIN)/python
+	$(INSTALL) --editable '.[test,dev]'
+	@touch $@ $(VENV)/.test $(VENV)/.run

@@ -1,0 +1,35 @@
+"""A relay between STOMP clients and STOMP brokers. The words that the code uses:
+
+Frame
+    One STOMP message on the wire: a command, headers, perhaps a body. It is a view of the bytes that arrived;
+    a header is looked up only when somebody asks for it.
+Dialect
+    What one STOMP version says about frames, as a record of facts: which commands, which escapes, how a
+    delivery is named. Code reads the fact and never compares version numbers.
+Leg
+    One STOMP connection, from the first byte to the last, without the socket. *Downstream* is the leg to a
+    client, *upstream* the leg to a broker. Each negotiates its own version and its own heart-beats.
+Session
+    What a client believes it has: subscriptions, open transactions, receipts it waits for. It belongs to no
+    leg, so that it can outlive one.
+Bridge
+    The way from one dialect to another: the few steps whose facts differ. Between equal dialects, none.
+Upstream
+    A named set of brokers under one policy: their addresses, the credentials, the virtual host.
+Broker
+    One address at which something answers CONNECT. The *embedded* broker is ours and lives in memory.
+Route
+    The rule that says which upstream serves a client's frames.
+Relay
+    The join of one downstream leg, one session and its upstream leg. It answers every input with effects.
+Ledger
+    The deliveries that a client has received and not yet acknowledged, under the names each side gives them.
+Effect
+    A request to the outside, as a value: send these bytes, open that broker, close, wake me then, note this.
+    The core returns effects; only the service performs them.
+
+The layers, each importing only those before it: ``wire``; ``session``; ``relay`` and ``broker``; ``config``;
+``service``; and at the edge ``tap``, ``broker_tap`` and ``cli``.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,59 @@
+"""Where clients come in."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from stomprelay.relay.upstream import Upstream
+from stomprelay.session.heartbeat import Terms
+from stomprelay.wire.decoder import Limits
+from stomprelay.wire.dialect import DIALECTS
+
+
+class Loss(Enum):
+    """What becomes of a header value that the other leg's version cannot say."""
+
+    REPLACE = "replace"
+    """Each octet that cannot be said becomes a blank; a header whose name cannot be said is left out."""
+    PERCENT = "percent"
+    """Each octet that cannot be said becomes `%0A`, `%0D` or `%3A`."""
+    REJECT = "reject"
+    """The frame is refused with an ERROR."""
+
+
+@dataclass(frozen=True)
+class ServerTLS:
+    """A listener's TLS. Paths to PEM files; `certificate` holds the chain, leaf first.
+
+    With `client_ca`, clients are asked for a certificate that it signed; `require_client_certificate` refuses
+    those without.
+    """
+
+    certificate: str
+    key: str
+    client_ca: str | None = None
+    require_client_certificate: bool = False
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One listening endpoint (a Twisted server endpoint string) and how its clients are treated.
+
+    `connect_timeout`: seconds until CONNECT must have come. `before_connect`: octets that may come before it is
+    complete. `unacknowledged`: deliveries that a client may owe an ACK before its broker is not read any further
+    (where the relay keeps account of them). `linger`: seconds that a closed client may take to read its ERROR.
+    `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as octets.
+    """
+
+    name: str
+    endpoint: str
+    upstream: Upstream
+    versions: frozenset[bytes] = frozenset(DIALECTS)
+    heart_beat: Terms = Terms(1000, 1000)
+    limits: Limits = Limits()
+    connect_timeout: float = 10.0
+    before_connect: int = 65536
+    unacknowledged: int = 65536
+    linger: float = 2.0
+    loss: Loss = Loss.REPLACE
+    require_utf8: bool = False
+    tls: ServerTLS | None = None

@@ -1,0 +1,81 @@
+"""How a product departs from the versions it speaks. Every quirk is a fact here; none is a condition elsewhere.
+
+Sources: the recorded conversations with RabbitMQ 3.10.8 and ActiveMQ 5.17.2 that the tests replay, and Artemis'
+protocol documentation.
+"""
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from stomprelay.wire.dialect import ESCAPES, V1_0, V1_1, V1_2, Dialect
+from stomprelay.wire.names import NACK
+
+_ALL: Final = frozenset(ESCAPES)
+
+
+def _lenient(dialect: Dialect) -> Dialect:
+    """Brokers are read with every escape and without complaint: what they wrote reaches the client."""
+    return replace(dialect, strict=False)
+
+
+def _by_version(*dialects: Dialect) -> dict[bytes, Dialect]:
+    return {dialect.version: _lenient(dialect) for dialect in dialects}
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One product.
+
+    `dialects`: its way with each version. `connect_escape`: it unescapes the values of CONNECT. `selectors`: it
+    honours `selector` on SUBSCRIBE.
+    """
+
+    name: str
+    dialects: dict[bytes, Dialect] = field(default_factory=lambda: _by_version(V1_0, V1_1, V1_2))
+    connect_escape: bool = False
+    selectors: bool = True
+
+
+GENERIC: Final = Profile("generic")
+AUTO: Final = Profile("auto")
+"""Not known beforehand: `detect` tells it from CONNECTED."""
+
+RABBITMQ: Final = Profile(
+    "rabbitmq",
+    # It escapes and unescapes in every version, 1.0 and the escape of CR included, and takes NACK on 1.0.
+    _by_version(
+        replace(V1_0, reads=_ALL, writes=_ALL, commands=V1_0.commands | {NACK}),
+        replace(V1_1, reads=_ALL, writes=_ALL),
+        V1_2,
+    ),
+    connect_escape=True,
+    selectors=False,
+)
+ACTIVEMQ: Final = Profile(
+    "activemq",
+    # It unescapes values on 1.0 too, yet does not escape there; header names it leaves alone everywhere.
+    _by_version(
+        replace(V1_0, writes=_ALL - {b"\r"}, escaped_names=False),
+        replace(V1_1, escaped_names=False),
+        replace(V1_2, escaped_names=False),
+    ),
+    connect_escape=True,
+)
+ARTEMIS: Final = Profile("artemis")
+
+PROFILES: Final = {profile.name: profile for profile in (AUTO, GENERIC, RABBITMQ, ACTIVEMQ, ARTEMIS)}
+
+_RABBITMQ_SESSION: Final = re.compile(rb"session-[\w-]{22}")
+
+
+def detect(server: bytes, session: bytes) -> Profile:
+    """The profile of a broker by its CONNECTED: the `server` header, or RabbitMQ's form of `session`."""
+    product = server.partition(b"/")[0].lower()
+    if product == b"rabbitmq" or (not product and _RABBITMQ_SESSION.fullmatch(session)):
+        return RABBITMQ
+    if b"artemis" in product:
+        return ARTEMIS
+    if product == b"activemq":
+        return ACTIVEMQ
+    return GENERIC

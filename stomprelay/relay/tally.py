@@ -1,0 +1,31 @@
+"""What is counted, by name and meaning. The names are those of the metrics and of the loss table in `docs/`."""
+
+from typing import Final
+
+COUNTERS: Final = {
+    "sessions_opened": "connections that clients opened",
+    "sessions_connected": "clients that were answered CONNECTED",
+    "client_bytes": "bytes received from clients",
+    "broker_bytes": "bytes received from brokers",
+    "client_frames": "frames received from connected clients",
+    "broker_frames": "frames received from connected brokers",
+    "errors_sent": "ERROR frames of the relay's own making",
+    "errors_passed": "ERROR frames of brokers passed to clients",
+    "brokers_refused": "brokers that could not be reached or did not answer CONNECT",
+    "brokers_lost": "broker connections lost under a connected client",
+    "clients_vanished": "clients that went without DISCONNECT",
+    "beats_missed": "legs given up because their peer fell silent",
+    "foreign": "connections that spoke TLS or HTTP on a plain STOMP port",
+    "possibly_lost": "connected clients' broker connections that ended with receipts owed",
+    "loss_value": "header values changed because the other version cannot say them",
+    "loss_name": "headers left out because the other version cannot say their name",
+    "loss_reserved": "headers of publishers removed because only a broker may set them",
+    "selector_ignored": "SUBSCRIBEs with a selector toward a broker that ignores selectors",
+}
+
+
+class Tally(dict[str, int]):
+    """Counts by name; every name of COUNTERS is there from the start."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(COUNTERS, 0))

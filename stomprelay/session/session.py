@@ -1,0 +1,81 @@
+"""What a client believes it has: its version, subscriptions, open transactions, receipts owed.
+
+A session belongs to one client connection and outlives the legs toward brokers.
+"""
+
+from stomprelay.session.ledger import Ledger
+from stomprelay.session.subscriptions import Subscription, Subscriptions
+from stomprelay.wire.dialect import Dialect, Headers
+from stomprelay.wire.errors import ProtocolError
+from stomprelay.wire.names import ABORT, BEGIN, COMMIT, SUBSCRIBE, TRANSACTION, UNSUBSCRIBE
+
+
+class Session:
+    """The standing orders of one client, spelled in nobody's dialect (all values decoded).
+
+    `name` tells sessions apart in logs; `receipts` holds the receipt ids of SENDs that the broker still
+    owes; `tally` is where losses are counted.
+    """
+
+    __slots__ = (
+        "_most_receipts",
+        "dialect",
+        "ledger",
+        "name",
+        "receipts",
+        "subscriptions",
+        "tally",
+        "transactions",
+    )
+
+    def __init__(self, name: bytes, dialect: Dialect, unsettled: int, tally: dict[str, int]) -> None:
+        self.name = name
+        self.dialect = dialect
+        self.tally = tally
+        self.subscriptions = Subscriptions()
+        self.ledger = Ledger(unsettled)
+        self.transactions: dict[bytes, None] = {}
+        self.receipts: dict[bytes, None] = {}
+        self._most_receipts = unsettled
+
+    WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
+    """The client's commands that `observed` must be told, whether or not anything needs translating."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the client owes more ACKs than are kept: stop reading from the broker until it does not."""
+        return self.ledger.full
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it is too early to read on from a broker that was paused for being `full`."""
+        return self.ledger.crowded
+
+    def observed(self, command: bytes, headers: Headers) -> Subscription | None:
+        """A WATCHED command passes to the broker. Answers the subscription it opens or closes, if any."""
+        if command is SUBSCRIBE:
+            return self.subscriptions.opened(headers)
+        if command is UNSUBSCRIBE:
+            return self.subscriptions.closed(headers)
+        transaction = next((value for name, value in headers if name == TRANSACTION), b"")
+        if command is BEGIN:
+            if len(self.transactions) >= self._most_receipts:
+                raise ProtocolError("too many open transactions")
+            self.transactions[transaction] = None
+        else:
+            self.transactions.pop(transaction, None)
+            if command is COMMIT:
+                self.ledger.committed(transaction)
+            else:
+                self.ledger.aborted(transaction)
+        return None
+
+    def owed(self, receipt: bytes) -> None:
+        """A SEND passed that asks for a receipt."""
+        if len(self.receipts) < self._most_receipts:
+            self.receipts[receipt] = None
+
+    def received(self, receipt: bytes | None) -> None:
+        """The broker sent a RECEIPT, or an ERROR that names it."""
+        if receipt is not None:
+            self.receipts.pop(receipt, None)

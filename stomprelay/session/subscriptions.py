@@ -1,0 +1,85 @@
+"""A client's standing orders, and how each side names them."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from stomprelay.wire.dialect import Headers
+from stomprelay.wire.errors import ProtocolError
+from stomprelay.wire.names import ACK_HEADER, DESTINATION, ID
+
+AUTO: Final = b"auto"
+CUMULATIVE: Final = b"client"
+INDIVIDUAL: Final = b"client-individual"
+MADE: Final = b"relay-"
+"""How the names begin that we give to subscriptions without one: letters, digits, dashes only."""
+MODES: Final = frozenset({AUTO, CUMULATIVE, INDIVIDUAL})
+
+
+class Subscription:
+    """One SUBSCRIBE. `headers` are the client's own, decoded, in their order: what would have to be said again.
+
+    `id` is the name toward a broker that wants one; `named` tells whether the client chose it, for otherwise the
+    client must never see it.
+    """
+
+    __slots__ = ("ack", "destination", "headers", "id", "named", "open")
+
+    def __init__(self, id: bytes, headers: Headers, *, named: bool) -> None:
+        self.id = id
+        self.named = named
+        self.headers = headers
+        self.open = True
+        self.destination = b""
+        self.ack = AUTO
+        for name, value in reversed(headers):
+            if name == DESTINATION:
+                self.destination = value
+            elif name == ACK_HEADER:
+                self.ack = value
+
+
+class Subscriptions:
+    """The open subscriptions of one client, oldest first."""
+
+    __slots__ = ("_by_id", "_made", "_most")
+
+    def __init__(self, most: int = 65536) -> None:
+        self._by_id: dict[bytes, Subscription] = {}
+        self._made = 0
+        self._most = most
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter(self._by_id.values())
+
+    def opened(self, headers: Headers) -> Subscription:
+        """Remember a SUBSCRIBE. One without `id` is given a name of letters, digits and dashes only."""
+        id = next((value for name, value in headers if name == ID), None)
+        if len(self._by_id) >= self._most:
+            raise ProtocolError("too many subscriptions", f"the limit is {self._most}")
+        if id is None:
+            self._made += 1
+            subscription = Subscription(MADE + b"%d" % self._made, headers, named=False)
+        else:
+            subscription = Subscription(id, headers, named=True)
+        self._by_id[subscription.id] = subscription
+        return subscription
+
+    def named(self, id: bytes) -> Subscription | None:
+        """The subscription with this id, if it is open."""
+        return self._by_id.get(id)
+
+    def oldest(self, destination: bytes) -> Subscription | None:
+        """The oldest subscription to a destination: what a 1.0 UNSUBSCRIBE by destination means."""
+        return next((each for each in self._by_id.values() if each.destination == destination), None)
+
+    def closed(self, headers: Headers) -> Subscription | None:
+        """Forget what an UNSUBSCRIBE names, by `id` or else by `destination`; None when nothing matches."""
+        names = dict(reversed(headers))
+        subscription = self._by_id.get(names[ID]) if ID in names else self.oldest(names.get(DESTINATION, b""))
+        if subscription is not None:
+            subscription.open = False
+            del self._by_id[subscription.id]
+        return subscription

@@ -1,0 +1,5 @@
+"""Bytes to frames and back. No state but a buffer; imports nothing of ours.
+
+`names` the words, `dialect` what a version of STOMP does, `frame` one frame as slices, `decoder` chunks to
+frames, `errors` what the peer is told.
+"""

@@ -1,0 +1,315 @@
+"""Chunks to frames, resumable anywhere.
+
+One rule guards the border between relay and broker: both must agree where a frame ends. So there is one
+`content-length`, of digits only; a body where the specification forbids one is an error; and a NUL in a head is
+an error. The hot path finds and slices; a head is looked into only when it is not plain.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from stomprelay.wire.dialect import Dialect, plain_skeletons
+from stomprelay.wire.errors import FrameError, LimitError, ProtocolError
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING, SEND
+
+_BLANK_LINE: Final = re.compile(rb"\n\r?\n")
+_GAP: Final = re.compile(rb"[\n\r\0]*")
+_HEAD_MARK: Final = re.compile(rb"[\n\0]")
+_BODY_MARK: Final = re.compile(rb"\0")
+_ORDINARY: Final = bytes(octet for octet in range(256) if octet not in b":\n\\\r\0")
+_CONTENT_LENGTH: Final = b"\ncontent-length:"
+_KNOWN: Final = OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS
+_COMMAND_LINE: Final = max(map(len, _KNOWN)) + 2
+_CR: Final = 13
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one leg takes: header lines a frame, octets a header line, octets a body.
+
+    An unfinished head or body over its limit is refused before it is kept. The defaults are those of
+    `config/stomprelay.toml`.
+    """
+
+    headers: int = 128
+    header_line: int = 10240
+    body: int = 16 * 1024 * 1024
+
+
+@lru_cache
+def _spellings(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
+    """The command line as it may stand -> the command, and whether it may have a body."""
+    return {command + end: (command, command in BODIES) for command in commands for end in (b"", b"\r")}
+
+
+class Decoder:
+    """Feed it chunks, then exhaust `frames()`; it keeps what is unfinished.
+
+    `dialect` and the commands that may come (`expect`) can change between two frames of one chunk, as they do
+    after CONNECT.
+    """
+
+    __slots__ = (
+        "_at",
+        "_commands",
+        "_data",
+        "_held",
+        "_mark",
+        "_memo",
+        "_memo_facts",
+        "_most",
+        "_need",
+        "_pieces",
+        "_plain",
+        "dialect",
+        "limits",
+    )
+
+    def __init__(self, dialect: Dialect, commands: frozenset[bytes], limits: Limits) -> None:
+        self.limits = limits
+        self._plain = plain_skeletons(limits.headers)
+        self._data = b""
+        self._at = 0
+        self._pieces: list[bytes] | None = None
+        self._held = 0
+        self._need = 0
+        self._mark: re.Pattern[bytes] | None = None
+        self._most = 0
+        self.expect(dialect, commands)
+
+    def expect(self, dialect: Dialect, commands: frozenset[bytes]) -> None:
+        """From the next frame on: its dialect, and the commands that may come."""
+        self.dialect = dialect
+        self._commands = _spellings(commands)
+        self._memo: bytes | None = None
+        self._memo_facts = (b"", 0, -1, False)
+
+    @property
+    def buffered(self) -> int:
+        """Octets that wait for the rest of their frame, or for `frames()`."""
+        return self._held if self._pieces else len(self._data) - self._at
+
+    def feed(self, data: bytes) -> None:
+        """Take a chunk. Then exhaust `frames()`.
+
+        Raises `LimitError` when an unfinished line or body grows over its limit.
+        """
+        pieces = self._pieces
+        if pieces:
+            pieces.append(data)
+            self._held += len(data)
+            if self._held < self._need or (self._mark and not self._mark.search(data)):
+                if self._held > self._most:
+                    raise self._too_large() if self._mark is _BODY_MARK else self._too_long()
+                if len(pieces) > 64:
+                    pieces[:] = [b"".join(pieces)]
+                return
+            data = b"".join(pieces)
+            self._pieces = None
+        elif self._at < len(self._data):
+            data = self._data[self._at :] + data
+        self._data = data
+        self._at = 0
+
+    def frames(self) -> Iterator[Frame]:  # noqa: PLR0912 - the hot path: one loop without calls
+        """The frames that are complete, in order. Stop whenever you like and come back for the rest.
+
+        Raises `FrameError`, `LimitError` or `ProtocolError` at the first bad frame, after the good ones before
+        it; the stream is lost then.
+        """
+        while not self._pieces:
+            data = self._data
+            at = self._at
+            size = len(data)
+            if at < size and data[at] <= _CR:
+                gap = _GAP.match(data, at)
+                assert gap is not None
+                at = self._at = gap.end()
+            if at >= size:
+                self._data = b""
+                self._at = 0
+                return
+            memo = self._memo
+            if memo is not None and data.startswith(memo, at):
+                command, head, length, plain = self._memo_facts
+                head += at
+                body = at + len(memo)
+            else:
+                blank = _BLANK_LINE.search(data, at)
+                if blank is None:
+                    self._await_head(data, at)
+                    return
+                body = blank.end()
+                memo = None
+                head = data.find(b"\n", at) + 1
+                known = self._commands.get(data[at : head - 1])
+                if known is None:
+                    raise self._unexpected(data[at : head - 1])
+                command, may_have_body = known
+                plain = self._examine(data, head, body)
+                length = self._content_length(data, head, body)
+                if not may_have_body:
+                    if length > 0:
+                        raise FrameError(f"{command.decode()} must not have a body")
+                    length = 0
+                elif command is SEND:
+                    memo = self._memo = data[at:body]
+                    self._memo_facts = (command, head - at, length, plain)
+            if length >= 0:
+                end = body + length
+                if end >= size:
+                    if length > self.limits.body:
+                        raise self._too_large()
+                    self._await(data, at, end + 1 - at, end + 1 - at)
+                    return
+                if data[end]:
+                    raise self._unterminated(command, length)
+            else:
+                end = data.find(b"\0", body)
+                if end < 0:
+                    if size - body > self.limits.body:
+                        raise self._too_large()
+                    self._await(data, at, 0, body - at + self.limits.body, _BODY_MARK)
+                    return
+            if end - body > self.limits.body:
+                raise self._too_large()
+            self._at = end + 1
+            yield Frame(command, data, at, head, body, end, plain, memo)
+
+    def _await(
+        self,
+        data: bytes,
+        at: int,
+        need: int,
+        most: int,
+        mark: re.Pattern[bytes] | None = None,
+    ) -> None:
+        """Keep the unfinished frame until there are `need` octets of it and a new piece has the mark.
+
+        Without a mark in sight it may grow to `most` octets.
+        """
+        rest = data[at:] if at else data
+        self._pieces = [rest]
+        self._held = len(rest)
+        self._need = need
+        self._most = most
+        self._mark = mark
+        self._data = b""
+        self._at = 0
+
+    def _await_head(self, data: bytes, at: int) -> None:
+        """Keep an unfinished head, unless it can already be seen that it will not be one."""
+        size = len(data) - at
+        line = data.find(b"\n", at)
+        if line < 0:
+            if size > _COMMAND_LINE:
+                raise self._unexpected(data[at:])
+        else:
+            if data[at:line] not in self._commands:
+                raise self._unexpected(data[at:line])
+            if data.find(b"\0", at) >= 0:
+                raise FrameError("NUL in a frame's head")
+            if len(data) - data.rfind(b"\n") - 1 > self.limits.header_line:
+                raise self._too_long()
+            if data.count(b"\n", at) > self.limits.headers + 1:
+                raise self._too_many()
+        last_line = data.rfind(b"\n", at) + 1 - at if line >= 0 else 0
+        allowed = self.limits.header_line if line >= 0 else _COMMAND_LINE
+        self._await(data, at, 0, last_line + allowed, _HEAD_MARK)
+
+    def _examine(self, data: bytes, head: int, body: int) -> bool:
+        """Whether the head is plain; a head that is neither plain nor right raises."""
+        lines = data[head : body - 1]
+        skeleton = lines.translate(None, _ORDINARY)
+        dialect = self.dialect
+        limits = self.limits
+        if len(lines) > limits.header_line and max(map(len, lines.split(b"\n"))) > limits.header_line:
+            raise self._too_long()
+        if lines[:1] == b":" or b"\n:" in lines:
+            raise FrameError("empty header name")
+        if dialect.utf8 and not lines.isascii():
+            _require_utf8(lines)
+        if skeleton in self._plain:
+            return not (
+                dialect.padded and b" " in lines and (b": " in lines or b" \n" in lines or b" :" in lines)
+            )
+        self._examine_odd(lines, skeleton, crlf=data[head - 2] == _CR)
+        return False
+
+    def _examine_odd(self, lines: bytes, skeleton: bytes, *, crlf: bool) -> None:
+        """Raise what is wrong with a head that has more in it than ordinary octets and one colon a line."""
+        dialect = self.dialect
+        if b"\0" in skeleton:
+            raise FrameError("NUL in a frame's head")
+        if skeleton.count(b"\n") > self.limits.headers:
+            raise self._too_many()
+        if skeleton.endswith(b"\r"):
+            if not (crlf or dialect.crlf):
+                raise FrameError("malformed header line", "a line of nothing but a carriage return")
+            skeleton = skeleton[:-1]
+        if not dialect.lines.fullmatch(skeleton):
+            if not dialect.raw_cr and re.search(rb"\r(?!\n)", skeleton):
+                raise FrameError("carriage return inside a header")
+            raise FrameError("malformed header line", "a header line has no colon")
+        if dialect.strict and dialect.reads and b"\\" in skeleton:
+            undefined = dialect.undefined.search(lines.replace(b"\\\\", b""))
+            if undefined:
+                raise FrameError("undefined escape sequence in a header")
+
+    def _content_length(self, data: bytes, head: int, body: int) -> int:
+        """What `content-length` says, -1 when it is absent."""
+        at = data.find(_CONTENT_LENGTH, head - 1, body)
+        if at < 0:
+            return -1
+        if data.find(_CONTENT_LENGTH, at + 1, body) >= 0:
+            raise FrameError("more than one content-length")
+        at += len(_CONTENT_LENGTH)
+        digits = data[at : data.find(b"\n", at)]
+        if not digits.isdigit():
+            if digits.endswith(b"\r") and (self.dialect.crlf or data[head - 2] == _CR):
+                digits = digits[:-1]
+            if self.dialect.padded:
+                digits = digits.strip(b" ")
+            if not digits.isdigit():
+                raise FrameError("content-length is not a number", f"it says {digits[:32]!r}")
+        if len(digits) > 18:
+            raise self._too_large()
+        return int(digits)
+
+    def _unexpected(self, line: bytes) -> ProtocolError:
+        command = line.removesuffix(b"\r")
+        if command in _KNOWN:
+            expected = sorted({name.decode() for name, _ in self._commands.values()})
+            return ProtocolError(
+                f"{command.decode()} is not allowed here", f"expected: {', '.join(expected)}"
+            )
+        shown = command[:32].decode("ascii", "backslashreplace")
+        return ProtocolError("unknown command", f"{shown!r} is not a STOMP command that may come here")
+
+    def _too_long(self) -> LimitError:
+        return LimitError("header line too long", f"the limit is {self.limits.header_line} bytes")
+
+    def _too_many(self) -> LimitError:
+        return LimitError("too many headers", f"the limit is {self.limits.headers}")
+
+    def _too_large(self) -> LimitError:
+        return LimitError("body too large", f"the limit is {self.limits.body} bytes")
+
+    def _unterminated(self, command: bytes, length: int) -> FrameError:
+        if command not in BODIES:
+            return FrameError(f"{command.decode()} must not have a body")
+        return FrameError(
+            "content-length does not fit the body",
+            f"the octet after {length} bytes of body is not NUL",
+        )
+
+
+def _require_utf8(lines: bytes) -> None:
+    try:
+        lines.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FrameError("a header is not UTF-8", f"at octet {error.start} of the head") from None

@@ -1,0 +1,245 @@
+"""What one STOMP version does on the wire, as a record of facts.
+
+A version is never asked for by name: whoever needs a difference reads the fact that it depends on, and a broker
+that departs from its version is a `dataclasses.replace` of one of these records (see `relay.profile`).
+"""
+
+import re
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property, lru_cache
+from typing import Final
+
+from stomprelay.wire.errors import FrameError
+from stomprelay.wire.names import (
+    ACK_HEADER,
+    CLIENT_COMMANDS,
+    CONTENT_LENGTH,
+    DESTINATION,
+    HEART_BEAT,
+    ID,
+    MESSAGE_ID,
+    NACK,
+    RECEIPT_HEADER,
+    RECEIPT_ID,
+    SUBSCRIPTION,
+    TRANSACTION,
+)
+
+Headers = list[tuple[bytes, bytes]]
+"""Decoded (name, value) pairs in wire order; of repeated names the first counts."""
+
+ESCAPES: Final = {b"\\": b"\\\\", b"\r": b"\\r", b"\n": b"\\n", b":": b"\\c"}
+"""Every escape that STOMP knows: octet -> how it is spelled. The backslash comes first on purpose."""
+
+LETTERS: Final = {escape[1:]: octet for octet, escape in ESCAPES.items()}
+
+PROTOCOL_HEADERS: Final = frozenset(
+    {
+        ACK_HEADER,
+        CONTENT_LENGTH,
+        DESTINATION,
+        HEART_BEAT,
+        ID,
+        MESSAGE_ID,
+        RECEIPT_HEADER,
+        RECEIPT_ID,
+        SUBSCRIPTION,
+        TRANSACTION,
+    },
+)
+"""Headers whose padding a 1.0 peer never means; of other headers only the leading blank is padding."""
+
+
+class Delivery(Enum):
+    """How an ACK names the MESSAGE that it is about."""
+
+    MESSAGE_ID = "message-id"
+    SUBSCRIPTION_AND_MESSAGE_ID = "subscription and message-id"
+    ACK = "id, the MESSAGE's ack header"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The facts of one version, or of one broker's way with it.
+
+    `reads` and `writes` hold the octets that are escaped in what such a peer sends and in what it is sent; for a
+    specification's own record they are the same.
+    """
+
+    version: bytes
+    reads: frozenset[bytes]
+    writes: frozenset[bytes]
+    padded: bool
+    """Blanks after the colon are not part of the value (STOMP 1.0's examples are padded)."""
+    crlf: bool
+    """CR LF ends a line wherever it stands; elsewhere only when the command line ended so."""
+    raw_cr: bool
+    """A CR that is not part of a line's end is an octet of the value."""
+    named_subscriptions: bool
+    """SUBSCRIBE must carry `id`, and UNSUBSCRIBE and MESSAGE name the subscription by it."""
+    delivery: Delivery
+    heart_beats: bool
+    """CONNECT and CONNECTED may agree on heart-beats."""
+    commands: frozenset[bytes]
+    """What a broker of this dialect takes from a connected client."""
+    strict: bool = True
+    """Undefined escapes are fatal; a lenient reader keeps them as they stand and knows every escape."""
+    escaped_names: bool = True
+    """Header names are escaped as values are; ActiveMQ neither escapes nor unescapes them."""
+    utf8: bool = False
+    """Heads that are not UTF-8 are fatal."""
+
+    @cached_property
+    def unescape(self) -> re.Pattern[bytes]:
+        """Matches a backslash and what follows it, if anything does."""
+        return re.compile(rb"\\(.?)", re.DOTALL)
+
+    @cached_property
+    def undefined(self) -> re.Pattern[bytes]:
+        """Matches an escape that this dialect does not define, once doubled backslashes are gone."""
+        letters = b"".join(ESCAPES[octet][1:] for octet in self.reads if octet != b"\\")
+        return re.compile(rb"\\(?![" + letters + rb"])" if letters else rb"\\")
+
+    @cached_property
+    def lines(self) -> re.Pattern[bytes]:
+        """Matches the skeleton of a right head: what is left of it without its ordinary octets."""
+        if self.raw_cr:
+            return re.compile(rb"(?:[\\\r]*:[:\\\r]*\n)*")
+        return re.compile(rb"(?:\\*:[:\\]*\r?\n)*")
+
+    def decode(self, name: bytes, value: bytes, *, crlf: bool = False) -> bytes:
+        """The value a raw one stands for. `crlf`: the frame's command line ended in CR LF.
+
+        Raises `FrameError` for an escape that the dialect does not define.
+        """
+        if (crlf or self.crlf) and value.endswith(b"\r"):
+            value = value[:-1]
+        if self.padded:
+            value = value.strip(b" ") if name in PROTOCOL_HEADERS else value.lstrip(b" ")
+        if self.reads and b"\\" in value:
+            value = self.unescape.sub(self._unescaped, value)
+        return value
+
+    def _unescaped(self, match: re.Match[bytes]) -> bytes:
+        octet = LETTERS.get(match[1])
+        if octet is not None and (octet in self.reads or not self.strict):
+            return octet
+        if self.strict:
+            raise FrameError("undefined escape sequence in a header", f"{match[0]!r} is not defined here")
+        return match[0]
+
+    def read(self, head: bytes, *, crlf: bool = False, escaped: bool = True) -> Headers:
+        """The headers of a head (header lines only, each with its line end), in wire order.
+
+        `escaped=False` for CONNECT, STOMP and CONNECTED. Raises `FrameError` as `decode` does, and for a line
+        without a colon.
+        """
+        headers = []
+        for line in head.split(b"\n")[:-1]:
+            raw, colon, value = line.partition(b":")
+            if not colon:
+                raise FrameError("malformed header line", f"no colon in {line[:64]!r}")
+            name = raw
+            if escaped:
+                if self.escaped_names and self.reads and b"\\" in raw:
+                    name = self.unescape.sub(self._unescaped, raw)
+                value = self.decode(name, value, crlf=crlf)
+            else:
+                value = value.removesuffix(b"\r")
+            headers.append((name, value))
+        return headers
+
+    def encode(self, text: bytes) -> bytes:
+        """A name or a value as it is spelled toward a peer of this dialect."""
+        for octet, escape in ESCAPES.items():
+            if octet in self.writes and octet in text:
+                text = text.replace(octet, escape)
+        return text
+
+    def speakable(self, text: bytes) -> bool:
+        """Whether a value survives in this dialect: no LF that has no escape, no CR that would end the line."""
+        if b"\n" in text and b"\n" not in self.writes:
+            return False
+        return not (text.endswith(b"\r") and b"\r" not in self.writes)
+
+    def nameable(self, name: bytes) -> bool:
+        """Whether a header name survives in this dialect."""
+        if self.escaped_names and self.writes:
+            return self.speakable(name)
+        return b":" not in name and b"\n" not in name
+
+    def write(self, headers: Headers) -> bytes:
+        """Header lines, each with its LF. Whatever is not `speakable` must have been settled before."""
+        if not self.writes:
+            return b"".join([b"%b:%b\n" % pair for pair in headers])
+        encode = self.encode
+        spell = encode if self.escaped_names else bytes
+        return b"".join([b"%b:%b\n" % (spell(name), encode(value)) for name, value in headers])
+
+
+_ALL = frozenset(ESCAPES)
+
+V1_0: Final = Dialect(
+    version=b"1.0",
+    reads=frozenset(),
+    writes=frozenset(),
+    padded=True,
+    crlf=False,
+    raw_cr=True,
+    named_subscriptions=False,
+    delivery=Delivery.MESSAGE_ID,
+    heart_beats=False,
+    commands=CLIENT_COMMANDS - {NACK},
+)
+V1_1: Final = Dialect(
+    version=b"1.1",
+    reads=_ALL - {b"\r"},
+    writes=_ALL - {b"\r"},
+    padded=False,
+    crlf=False,
+    raw_cr=True,
+    named_subscriptions=True,
+    delivery=Delivery.SUBSCRIPTION_AND_MESSAGE_ID,
+    heart_beats=True,
+    commands=CLIENT_COMMANDS,
+)
+V1_2: Final = Dialect(
+    version=b"1.2",
+    reads=_ALL,
+    writes=_ALL,
+    padded=False,
+    crlf=True,
+    raw_cr=False,
+    named_subscriptions=True,
+    delivery=Delivery.ACK,
+    heart_beats=True,
+    commands=CLIENT_COMMANDS,
+)
+
+DIALECTS: Final = {dialect.version: dialect for dialect in (V1_0, V1_1, V1_2)}
+"""The specifications' records by version, lowest first."""
+
+
+def highest(offered: frozenset[bytes], spoken: frozenset[bytes]) -> Dialect | None:
+    """The highest version that both sides name, whatever the order; None when there is none."""
+    both = offered & spoken
+    return next((dialect for version, dialect in reversed(DIALECTS.items()) if version in both), None)
+
+
+def up_to(dialect: Dialect) -> frozenset[bytes]:
+    """The versions that are not above a dialect's."""
+    known = list(DIALECTS)
+    return frozenset(known[: known.index(dialect.version) + 1])
+
+
+@lru_cache
+def demanding_utf8(dialect: Dialect) -> Dialect:
+    """The dialect for a peer whose heads have to be UTF-8."""
+    return replace(dialect, utf8=True)
+
+
+@lru_cache
+def plain_skeletons(headers: int) -> frozenset[bytes]:
+    """What is left of a plain head of up to `headers` lines without its ordinary octets."""
+    return frozenset(b":\n" * count for count in range(headers + 1))

@@ -1,0 +1,38 @@
+"""What can be wrong with a frame, each error saying what the peer is told.
+
+StompError
+    FrameError      the bytes are not a frame
+    LimitError      the bytes are more than we take
+    ProtocolError   a frame that may not come here or now
+    Refused         a right frame that the other side cannot be given
+"""
+
+
+class StompError(Exception):
+    """The reason a connection ends. `message` is the ERROR frame's `message` header, one line; `detail` its body.
+
+    Whoever catches one sends an ERROR frame with both (and `receipt-id: receipt` when the frame asked for a
+    receipt), then closes the leg that sent the bad bytes.
+    """
+
+    def __init__(self, message: str, detail: str = "", *, receipt: bytes | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.detail = detail
+        self.receipt = receipt
+
+
+class FrameError(StompError):
+    """The bytes cannot be read as a frame of the leg's version."""
+
+
+class LimitError(StompError):
+    """A head, a line or a body is larger than the leg's `Limits`."""
+
+
+class ProtocolError(StompError):
+    """A well-formed frame that is not allowed in this state, or lacks a header it must have."""
+
+
+class Refused(StompError):
+    """A frame that has no representation on the other leg and whose loss nobody allowed."""

@@ -1,0 +1,111 @@
+"""A frame as offsets into the chunk that carried it: nothing is copied until somebody asks."""
+
+from collections.abc import Iterable
+
+from stomprelay.wire.dialect import Dialect, Headers
+from stomprelay.wire.names import UNESCAPED
+
+_CR = 13
+
+
+class _Needles(dict[bytes, bytes]):
+    """Header name -> the octets to find at the start of its line."""
+
+    def __missing__(self, name: bytes) -> bytes:
+        needle = self[name] = b"\n%b:" % name
+        return needle
+
+
+_NEEDLES = _Needles()
+
+
+class Frame:
+    """One frame of a chunk. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
+
+    `data[start:end + 1]` is the frame with its NUL, `data[head:body]` its header lines and blank line,
+    `data[body:end]` its body. `plain`: each header line has one colon and the head neither a backslash nor a CR
+    (nor, from a padding peer, a blank beside a colon or a line's end), so it means the same in every dialect.
+    `memo` is the frame's start as one object shared by neighbours whose heads repeat, or None.
+    """
+
+    __slots__ = ("body", "command", "data", "end", "head", "memo", "plain", "start")
+
+    def __init__(
+        self,
+        command: bytes,
+        data: bytes,
+        start: int,
+        head: int,
+        body: int,
+        end: int,
+        plain: bool,
+        memo: bytes | None = None,
+    ) -> None:
+        self.command = command
+        self.data = data
+        self.start = start
+        self.head = head
+        self.body = body
+        self.end = end
+        self.plain = plain
+        self.memo = memo
+
+    @property
+    def wire(self) -> bytes:
+        """The frame as it came, with its NUL and without the EOLs around it."""
+        return self.data[self.start : self.end + 1]
+
+    @property
+    def head_lines(self) -> bytes:
+        """The header lines as they came, each with its line end, without the blank line."""
+        return self.data[self.head : self.body - (2 if self.data[self.body - 2] == _CR else 1)]
+
+    @property
+    def payload(self) -> bytes:
+        """The body, opaque."""
+        return self.data[self.body : self.end]
+
+    @property
+    def crlf(self) -> bool:
+        """Whether the command line ended in CR LF."""
+        return self.data[self.head - 2] == _CR
+
+    def raw(self, name: bytes) -> bytes | None:
+        """The first value of a header as it stands between the colon and the LF; None when there is none."""
+        data = self.data
+        needle = _NEEDLES[name]
+        at = data.find(needle, self.head - 1, self.body)
+        if at < 0:
+            return None
+        at += len(needle)
+        return data[at : data.find(b"\n", at)]
+
+    def header(self, name: bytes, dialect: Dialect) -> bytes | None:
+        """The first value of a header, decoded; None when there is none."""
+        value = self.raw(name)
+        if value is None or (self.plain and not dialect.padded):
+            return value
+        return dialect.decode(name, value, crlf=self.crlf)
+
+    def headers(self, dialect: Dialect) -> Headers:
+        """All headers, decoded by the dialect of the leg that the frame came on."""
+        escaped = self.command not in UNESCAPED
+        return dialect.read(self.head_lines, crlf=self.crlf, escaped=escaped)
+
+    def __repr__(self) -> str:
+        """Command and size only: heads carry secrets."""
+        return f"<{self.command.decode()} frame, {self.end + 1 - self.start} bytes>"
+
+
+def compose(command: bytes, headers: Headers, dialect: Dialect, body: bytes = b"") -> bytes:
+    """A whole frame of our own making, NUL included, spelled for a peer of `dialect`.
+
+    No `content-length` is added: a body that holds a NUL must bring one in `headers`.
+    """
+    return b"%b\n%b\n%b\0" % (command, dialect.write(headers), body)
+
+
+def compose_raw(command: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A CONNECT, STOMP or CONNECTED frame: values go out as they are, for these heads are never escaped."""
+    lines = b"".join([b"%b:%b\n" % pair for pair in headers])
+    return b"%b\n%b\n\0" % (command, lines)
