@@ -96,31 +96,35 @@ def name_subscription(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
 
 def name_delivery(bridge: "Bridge", frame: Frame, session: Session) -> Edit:
     """ACK and NACK: from the name by which the client knows a delivery to the broker's."""
-    names = dict(reversed(frame.headers(bridge.source)))
+    source, target = bridge.source, bridge.target
     command = frame.command.decode()
-    delivery = _FIND[bridge.source.delivery](names, session.ledger)
+    delivery = _FIND[source.delivery](frame, source, session.ledger)
     if delivery is None:
         raise ProtocolError(f"{command} names no message that awaits one")
-    session.ledger.settled(delivery, names.get(TRANSACTION))
+    session.ledger.settled(delivery, frame.header(TRANSACTION, source))
     add: tuple[tuple[bytes, bytes], ...]
-    if bridge.target.delivery is Naming.ACK:
+    if target.delivery is Naming.ACK:
         if delivery.ack is None:
             raise Refused(f"{command} is not possible", "the broker gave the message no ack header")
         add = ((ID, delivery.ack),)
     else:
         add = ((MESSAGE_ID, delivery.message_id),)
-        if bridge.target.named_subscriptions or delivery.subscription.named:
+        if target.named_subscriptions or delivery.subscription.named:
             add = ((SUBSCRIPTION, delivery.subscription.id), *add)
     return Edit((ID, MESSAGE_ID, SUBSCRIPTION), add)
 
 
-def _by_message(names: dict[bytes, bytes], ledger: Ledger) -> Delivery | None:
-    return ledger.by_message(names.get(MESSAGE_ID, b""), names.get(SUBSCRIPTION))
+def _by_message(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
+    message_id = frame.header(MESSAGE_ID, source)
+    if message_id is None:
+        return None
+    return ledger.by_message(message_id, frame.header(SUBSCRIPTION, source))
 
 
-def _by_token(names: dict[bytes, bytes], ledger: Ledger) -> Delivery | None:
+def _by_token(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
+    token = frame.header(ID, source)
     # Some clients go on saying message-id and subscription on 1.2.
-    return ledger.by_token(names[ID]) if ID in names else _by_message(names, ledger)
+    return _by_message(frame, source, ledger) if token is None else ledger.by_token(token)
 
 
 _FIND: Final = {
@@ -186,7 +190,10 @@ STEPS: Final = (
 
 
 class Bridge:
-    """Frames of `source` for a leg of `target`. Stateless: one serves every session of its pair."""
+    """Frames of `source` for a leg of `target`. Stateless: one serves every session of its pair.
+
+    `untouched` are the commands whose frames pass as they came, without a look.
+    """
 
     def __init__(
         self,
@@ -208,29 +215,40 @@ class Bridge:
             if not step.facts or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
         }
         self.steps |= dict.fromkeys(source.commands - target.commands, refuse)
+        self.untouched = frozenset[bytes]() if self.judges else frozenset({MESSAGE})
         alike = source.padded == target.padded and source.escaped_names == target.escaped_names
         self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
 
-    def carry(self, frame: Frame, session: Session, pieces: list[bytes]) -> None:
-        """Append what the other leg is written: the frame as it came, or a new head and the body as it came.
+    def carry(self, frame: Frame, session: Session) -> bytes:
+        """What the other leg is written for a frame. Raises as `head` does."""
+        head = self.head(frame, session)
+        return frame.wire if head is None else head + frame.data[frame.body : frame.after]
+
+    def head(self, frame: Frame, session: Session) -> bytes | None:
+        """The new head of a frame, blank line included, before its body as it came; None: all of it as it came.
 
         Raises `ProtocolError` or `Refused` for a frame that cannot be carried.
         """
+        memo = frame.memo
+        if memo is not None and memo is session.memo:
+            return session.memo_head
         step = self.steps.get(frame.command)
+        owed = len(session.receipts)
         try:
             edit = AS_IT_IS if step is None else step(self, frame, session)
             if not (frame.plain or not self.judges or (self._only_cr and self._without_cr(frame))):
                 head = self._respelled(frame, edit, session)
             elif edit is AS_IT_IS:
-                pieces.append(frame.data[frame.start : frame.end + 1])
-                return
+                head = None
             else:
                 head = self._edited(frame, edit, session)
         except StompError as error:
             error.receipt = frame.header(RECEIPT_HEADER, self.source)
             raise
-        pieces.append(head)
-        pieces.append(frame.data[frame.body : frame.end + 1])
+        if memo is not None and len(session.receipts) == owed:
+            session.memo = memo
+            session.memo_head = head
+        return head
 
     @staticmethod
     def _without_cr(frame: Frame) -> bool:
@@ -244,35 +262,48 @@ class Bridge:
             needle = b"\n%b:" % name
             while (at := lines.find(needle)) >= 0:
                 lines = lines[:at] + lines[lines.find(b"\n", at + 1) :]
-        add = self.target.write(self._settled(list(edit.add), session)) if edit.add else b""
-        return b"%b\n%b%b" % (frame.command, add, lines[1:])
+        head = [frame.command]
+        for name, value in edit.add:
+            self._say(name, value, head, session)
+        head.append(lines[1:])
+        return b"\n".join(head)
 
     def _respelled(self, frame: Frame, edit: Edit, session: Session) -> bytes:
-        """A new head for a frame that has to be read and written again."""
-        headers = frame.headers(self.source)
-        if edit.drop:
-            headers = [pair for pair in headers if pair[0] not in edit.drop]
-        headers = self._settled([*edit.add, *headers], session)
-        return b"%b\n%b\n" % (frame.command, self.target.write(headers))
-
-    def _settled(self, headers: Headers, session: Session) -> Headers:
-        """The headers without what the target cannot say, by the policy for losses."""
-        target = self.target
-        settled = []
-        for name, value in headers:
-            kept = value
-            if not target.nameable(name):
-                self._refuse_loss(name)
-                session.tally["loss_name"] += 1
+        """A new head for a frame that has something to escape, or to escape otherwise: line by line, for most
+        lines are plain.
+        """
+        dropped = tuple([name + b":" for name in edit.drop])
+        padded = self.source.padded
+        crlf = frame.crlf
+        lines = [frame.command]
+        for name, value in edit.add:
+            self._say(name, value, lines, session)
+        for line in frame.head_lines.split(b"\n"):
+            if dropped and line.startswith(dropped):
                 continue
-            if not target.speakable(value):
-                self._refuse_loss(name)
-                session.tally["loss_value"] += 1
-                for octet in (b"\n", b"\r"):
-                    if octet not in target.writes:
-                        kept = kept.replace(octet, _PERCENT[octet] if self.loss is Loss.PERCENT else b" ")
-            settled.append((name, kept))
-        return settled
+            if b"\\" in line or b"\r" in line or line.count(b":") != 1 or (padded and b" " in line):
+                if line:
+                    name, value = self.source.read_line(line, crlf=crlf)
+                    self._say(name, value, lines, session)
+            else:
+                lines.append(line)
+        lines.append(b"\n")
+        return b"\n".join(lines)
+
+    def _say(self, name: bytes, value: bytes, lines: list[bytes], session: Session) -> None:
+        """Append a header line for the target; what it cannot say is settled by the policy for losses."""
+        target = self.target
+        if not target.nameable(name):
+            self._refuse_loss(name)
+            session.tally["loss_name"] += 1
+            return
+        if not target.speakable(value):
+            self._refuse_loss(name)
+            session.tally["loss_value"] += 1
+            for octet in (b"\n", b"\r"):
+                if octet not in target.writes:
+                    value = value.replace(octet, _PERCENT[octet] if self.loss is Loss.PERCENT else b" ")
+        lines.append(target.write_line(name, value))
 
     def _refuse_loss(self, name: bytes) -> None:
         if self.loss is Loss.REJECT:

@@ -1,5 +1,6 @@
 """Frames between two connected legs, both ways, until one says goodbye."""
 
+from stomprelay.relay.bridge import Bridge
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.pairing import Pairing
 from stomprelay.session.effects import Pause, Resume, Send
@@ -9,6 +10,8 @@ from stomprelay.session.states import State
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import DISCONNECT, ERROR, RECEIPT, RECEIPT_HEADER, RECEIPT_ID
+
+_WATCHED = frozenset({DISCONNECT, RECEIPT, ERROR})
 
 
 class Traffic:
@@ -39,79 +42,92 @@ class Traffic:
 
     def to_broker(self, effects: list[Effect], now: float) -> StompError | None:
         """Carry what the client's leg has; append the effects. Answers what was wrong, after what was right."""
-        session = self.session
-        carry = self._pairing.to_broker.carry
-        pieces: list[bytes] = []
-        count = 0
-        failure = None
-        try:
-            for frame in self.client.decoder.frames():
-                count += 1
-                if frame.command is DISCONNECT:
-                    self._left(frame, pieces)
-                    break
-                carry(frame, session, pieces)
-        except StompError as error:
-            failure = error
-        session.tally["client_frames"] += count
-        if pieces:
-            self.broker.heartbeat.said_at = now
-            effects.append(Send(self.broker, b"".join(pieces)))
-        if self._held and not session.crowded:
+        failure = self._carry(self.client, self.broker, self._pairing.to_broker, effects, now)
+        if self.leaving and self._parting is None and self.broker.state is State.CONNECTED:
+            self.broker.enter(State.LEAVING)
+        if self._held and not self.session.crowded:
             self._held = False
             effects.append(Resume(self.broker))
         return failure
 
-    def _left(self, frame: Frame, pieces: list[bytes]) -> None:
-        self.leaving = True
-        self.bye = frame.header(RECEIPT_HEADER, self.client.dialect)
-        self.client.enter(State.LEAVING)
-        parting: list[bytes] = []
-        self._pairing.to_broker.carry(frame, self.session, parting)
-        if self.session.receipts:
-            self._parting = b"".join(parting)
-        else:
-            self.broker.enter(State.LEAVING)
-            pieces += parting
-
     def to_client(self, effects: list[Effect], now: float) -> StompError | None:
         """Carry what the broker's leg has; otherwise as `to_broker`."""
-        session, broker = self.session, self.broker
-        carry = self._pairing.to_client.carry
-        pieces: list[bytes] = []
-        count = 0
-        failure = None
-        try:
-            for frame in broker.decoder.frames():
-                count += 1
-                if frame.command is RECEIPT:
-                    if broker.state is State.LEAVING and self.bye is None:
-                        continue  # nothing is owed any more: ActiveMQ may answer DISCONNECT twice
-                    self._confirmed(frame, effects, now)
-                elif frame.command is ERROR:
-                    self.erred = True
-                    session.tally["errors_passed"] += 1
-                    session.received(frame.header(RECEIPT_ID, broker.dialect))
-                carry(frame, session, pieces)
-        except StompError as error:
-            failure = error
-        session.tally["broker_frames"] += count
-        if pieces:
-            self.client.heartbeat.said_at = now
-            effects.append(Send(self.client, b"".join(pieces)))
-        if session.full and not self._held:
-            self._held = True
-            effects.append(Pause(broker))
-        return failure
-
-    def _confirmed(self, frame: Frame, effects: list[Effect], now: float) -> None:
-        receipt = frame.header(RECEIPT_ID, self.broker.dialect)
-        self.session.received(receipt)
-        if self._parting is None:
-            if self.leaving and receipt == self.bye:
-                self.bye = None
-        elif not self.session.receipts:
+        failure = self._carry(self.broker, self.client, self._pairing.to_client, effects, now)
+        if self._parting is not None and not self.session.receipts:
             self.broker.enter(State.LEAVING)
             self.broker.heartbeat.said_at = now
             effects.append(Send(self.broker, self._parting))
             self._parting = None
+        if self.session.full and not self._held:
+            self._held = True
+            effects.append(Pause(self.broker))
+        return failure
+
+    def _carry(
+        self,
+        source: Leg,
+        target: Leg,
+        bridge: Bridge,
+        effects: list[Effect],
+        now: float,
+    ) -> StompError | None:
+        """All complete frames of a leg as one `Send`. Neighbours that pass as they came stay one slice, and where
+        the whole chunk does, it is not even copied.
+        """
+        session = self.session
+        untouched = bridge.untouched
+        pieces: list[bytes] = []
+        data = b""
+        start = stop = count = 0
+        failure = None
+        try:
+            for frame in source.decoder.frames():
+                count += 1
+                data = frame.data
+                head = None
+                if frame.command not in untouched:
+                    if frame.command in _WATCHED and not self._watched(frame):
+                        if frame.command is DISCONNECT:
+                            break
+                        continue
+                    head = bridge.head(frame, session)
+                if head is not None:
+                    pieces += (data[start:stop], head)
+                    start = frame.body
+                elif frame.start != stop:
+                    pieces.append(data[start:stop])
+                    start = frame.start
+                stop = frame.after
+                if frame.command is DISCONNECT:
+                    break
+        except StompError as error:
+            failure = error
+        session.tally["client_frames" if source is self.client else "broker_frames"] += count
+        pieces.append(data[start:stop])
+        if stop:
+            target.heartbeat.said_at = now
+            effects.append(Send(target, b"".join(pieces)))
+        return failure
+
+    def _watched(self, frame: Frame) -> bool:
+        """A frame that means something to the relay itself. Answers whether it passes."""
+        session, broker = self.session, self.broker
+        if frame.command is DISCONNECT:
+            self.leaving = True
+            self.bye = frame.header(RECEIPT_HEADER, self.client.dialect)
+            self.client.enter(State.LEAVING)
+            if not session.receipts:
+                return True
+            self._parting = self._pairing.to_broker.carry(frame, session)
+            return False
+        receipt = frame.header(RECEIPT_ID, broker.dialect)
+        session.received(receipt)
+        if frame.command is ERROR:
+            self.erred = True
+            session.tally["errors_passed"] += 1
+        elif broker.state is State.LEAVING:
+            if self.bye is None:
+                return False  # nothing is owed any more: ActiveMQ may answer DISCONNECT twice
+            if receipt == self.bye:
+                self.bye = None
+        return True

@@ -4,12 +4,13 @@ The broker's names for a delivery are its message-id, its subscription and, on 1
 knows some of them or a token of ours. The ledger is kept only where those differ; elsewhere ACKs pass untouched.
 """
 
+from itertools import takewhile
 from typing import Final
 
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 
-TOKEN: Final = b"relay-ack-%d"
-"""Made of octets that no escape and no client library can damage."""
+TOKEN: Final = b"relay-ack-"
+"""How our tokens begin; a number follows. No escape and no client library can damage such octets."""
 
 
 class Delivery:
@@ -26,76 +27,73 @@ class Delivery:
     @property
     def token(self) -> bytes:
         """What a 1.2 client is given to acknowledge with when the broker has no such value."""
-        return TOKEN % self.order
+        return TOKEN + b"%d" % self.order
 
 
 class Ledger:
     """The unsettled deliveries of one client.
 
     `full` tells that the client owes `most` or more acknowledgements: stop reading from the broker until it is
-    false again.
+    no longer `crowded`.
     """
 
-    __slots__ = ("_by_message", "_by_token", "_count", "_held", "_made", "_most", "_of")
+    __slots__ = ("_by_message", "_held", "_made", "_most", "_pending")
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._made = 0
-        self._count = 0
-        self._by_token: dict[bytes, Delivery] = {}
+        self._pending: dict[int, Delivery] = {}
         self._by_message: dict[bytes, list[Delivery]] = {}
-        self._of: dict[Subscription, dict[int, Delivery]] = {}
         self._held: dict[bytes, list[Delivery]] = {}
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._pending)
 
     @property
     def full(self) -> bool:
         """Whether as many deliveries are unsettled as may be."""
-        return self._count >= self._most
+        return len(self._pending) >= self._most
 
     @property
     def crowded(self) -> bool:
         """Whether more than half of what may be is unsettled."""
-        return self._count * 2 > self._most
+        return len(self._pending) * 2 > self._most
 
     def noted(self, subscription: Subscription, message_id: bytes, ack: bytes | None) -> Delivery:
         """A MESSAGE passed to the client."""
-        if self._count >= self._most:
+        if len(self._pending) >= self._most:
             self._forget_closed()
         self._made += 1
         delivery = Delivery(subscription, message_id, ack, self._made)
         self._enter(delivery)
         return delivery
 
-    def _forget_closed(self) -> None:
-        """Deliveries of ended subscriptions may still be acknowledged, but not at the price of new ones."""
-        for subscription in [each for each in self._of if not each.open]:
-            for delivery in list(self._of[subscription].values()):
-                self._remove(delivery)
-
     def _enter(self, delivery: Delivery) -> None:
-        self._count += 1
-        self._by_token[delivery.token] = delivery
-        self._by_message.setdefault(delivery.message_id, []).append(delivery)
-        self._of.setdefault(delivery.subscription, {})[delivery.order] = delivery
+        self._pending[delivery.order] = delivery
+        same = self._by_message.setdefault(delivery.message_id, [])
+        same.append(delivery)
+        delivery.subscription.unsettled[delivery.order] = None
 
     def _remove(self, delivery: Delivery) -> None:
-        self._count -= 1
-        del self._by_token[delivery.token]
+        del self._pending[delivery.order]
         same = self._by_message[delivery.message_id]
-        same.remove(delivery)
-        if not same:
+        if len(same) == 1:
             del self._by_message[delivery.message_id]
-        pending = self._of[delivery.subscription]
-        del pending[delivery.order]
-        if not pending:
-            del self._of[delivery.subscription]
+        else:
+            same.remove(delivery)
+        del delivery.subscription.unsettled[delivery.order]
+
+    def _forget_closed(self) -> None:
+        """Deliveries of ended subscriptions may still be acknowledged, but not at the price of new ones."""
+        for delivery in [each for each in self._pending.values() if not each.subscription.open]:
+            self._remove(delivery)
 
     def by_token(self, token: bytes) -> Delivery | None:
         """The delivery that we gave this token."""
-        return self._by_token.get(token)
+        digits = token.removeprefix(TOKEN)
+        if token.startswith(TOKEN) and digits.isdigit() and len(digits) < 20:
+            return self._pending.get(int(digits))
+        return None
 
     def by_message(self, message_id: bytes, subscription: bytes | None = None) -> Delivery | None:
         """The oldest delivery of this message, on the subscription of that id where one is given."""
@@ -108,14 +106,10 @@ class Ledger:
         """The client acknowledged (or refused) a delivery: with it go the earlier ones of its subscription where
         the mode is cumulative. Inside a transaction they come back when it is aborted.
         """
+        gone = [delivery]
         if delivery.subscription.ack == CUMULATIVE:
-            gone = []
-            for each in self._of[delivery.subscription].values():
-                gone.append(each)
-                if each is delivery:
-                    break
-        else:
-            gone = [delivery]
+            earlier = takewhile(lambda order: order < delivery.order, delivery.subscription.unsettled)
+            gone = [*map(self._pending.__getitem__, earlier), delivery]
         for each in gone:
             self._remove(each)
         if transaction is not None:
@@ -127,7 +121,8 @@ class Ledger:
 
     def aborted(self, transaction: bytes) -> None:
         """What was settled in the transaction awaits its ACK again, in the old order."""
-        for delivery in self._held.pop(transaction, ()):
+        back = self._held.pop(transaction, ())
+        for delivery in back:
             self._enter(delivery)
-            pending = self._of[delivery.subscription]
-            self._of[delivery.subscription] = dict(sorted(pending.items()))
+        for subscription in {delivery.subscription for delivery in back}:
+            subscription.unsettled = dict.fromkeys(sorted(subscription.unsettled))

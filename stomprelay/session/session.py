@@ -14,13 +14,16 @@ class Session:
     """The standing orders of one client, spelled in nobody's dialect (all values decoded).
 
     `name` tells sessions apart in logs; `receipts` holds the receipt ids of SENDs that the broker still
-    owes; `tally` is where losses are counted.
+    owes; `tally` is where losses are counted. `memo` is the head of the client's last SEND, as the decoder marks
+    repeated heads, and `memo_head` what became of it.
     """
 
     __slots__ = (
         "_most_receipts",
         "dialect",
         "ledger",
+        "memo",
+        "memo_head",
         "name",
         "receipts",
         "subscriptions",
@@ -34,6 +37,8 @@ class Session:
         self.tally = tally
         self.subscriptions = Subscriptions()
         self.ledger = Ledger(unsettled)
+        self.memo: bytes | None = None
+        self.memo_head: bytes | None = None
         self.transactions: dict[bytes, None] = {}
         self.receipts: dict[bytes, None] = {}
         self._most_receipts = unsettled

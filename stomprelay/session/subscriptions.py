@@ -19,16 +19,17 @@ class Subscription:
     """One SUBSCRIBE. `headers` are the client's own, decoded, in their order: what would have to be said again.
 
     `id` is the name toward a broker that wants one; `named` tells whether the client chose it, for otherwise the
-    client must never see it.
+    client must never see it. `unsettled` are the ledger's numbers of its deliveries, in order.
     """
 
-    __slots__ = ("ack", "destination", "headers", "id", "named", "open")
+    __slots__ = ("ack", "destination", "headers", "id", "named", "open", "unsettled")
 
     def __init__(self, id: bytes, headers: Headers, *, named: bool) -> None:
         self.id = id
         self.named = named
         self.headers = headers
         self.open = True
+        self.unsettled: dict[int, None] = {}
         self.destination = b""
         self.ack = AUTO
         for name, value in reversed(headers):

@@ -25,6 +25,7 @@ _CONTENT_LENGTH: Final = b"\ncontent-length:"
 _KNOWN: Final = OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS
 _COMMAND_LINE: Final = max(map(len, _KNOWN)) + 2
 _CR: Final = 13
+_LF: Final = 10
 
 
 @dataclass(frozen=True)
@@ -177,8 +178,11 @@ class Decoder:
                     return
             if end - body > self.limits.body:
                 raise self._too_large()
-            self._at = end + 1
-            yield Frame(command, data, at, head, body, end, plain, memo)
+            after = end + 1
+            if after < size and data[after] == _LF:
+                after += 1
+            self._at = after
+            yield Frame(command, data, at, head, body, end, after, plain, memo)
 
     def _await(
         self,

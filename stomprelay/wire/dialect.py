@@ -32,6 +32,8 @@ Headers = list[tuple[bytes, bytes]]
 ESCAPES: Final = {b"\\": b"\\\\", b"\r": b"\\r", b"\n": b"\\n", b":": b"\\c"}
 """Every escape that STOMP knows: octet -> how it is spelled. The backslash comes first on purpose."""
 
+_UNESCAPED: Final = bytes(octet for octet in range(256) if bytes([octet]) not in ESCAPES)
+
 LETTERS: Final = {escape[1:]: octet for octet, escape in ESCAPES.items()}
 
 PROTOCOL_HEADERS: Final = frozenset(
@@ -135,23 +137,29 @@ class Dialect:
         `escaped=False` for CONNECT, STOMP and CONNECTED. Raises `FrameError` as `decode` does, and for a line
         without a colon.
         """
-        headers = []
-        for line in head.split(b"\n")[:-1]:
-            raw, colon, value = line.partition(b":")
-            if not colon:
-                raise FrameError("malformed header line", f"no colon in {line[:64]!r}")
-            name = raw
-            if escaped:
-                if self.escaped_names and self.reads and b"\\" in raw:
-                    name = self.unescape.sub(self._unescaped, raw)
-                value = self.decode(name, value, crlf=crlf)
-            else:
-                value = value.removesuffix(b"\r")
-            headers.append((name, value))
-        return headers
+        lines = head.split(b"\n")[:-1]
+        if escaped:
+            return [self.read_line(line, crlf=crlf) for line in lines]
+        return [self._split(line.removesuffix(b"\r")) for line in lines]
+
+    @staticmethod
+    def _split(line: bytes) -> tuple[bytes, bytes]:
+        name, colon, value = line.partition(b":")
+        if not colon:
+            raise FrameError("malformed header line", f"no colon in {line[:64]!r}")
+        return name, value
+
+    def read_line(self, line: bytes, *, crlf: bool = False) -> tuple[bytes, bytes]:
+        """One header of a head, from its line without the LF. Raises as `read` does."""
+        name, value = self._split(line)
+        if b"\\" in name and self.escaped_names and self.reads:
+            name = self.unescape.sub(self._unescaped, name)
+        return name, self.decode(name, value, crlf=crlf)
 
     def encode(self, text: bytes) -> bytes:
         """A name or a value as it is spelled toward a peer of this dialect."""
+        if not text.translate(None, _UNESCAPED):
+            return text
         for octet, escape in ESCAPES.items():
             if octet in self.writes and octet in text:
                 text = text.replace(octet, escape)
@@ -169,13 +177,15 @@ class Dialect:
             return self.speakable(name)
         return b":" not in name and b"\n" not in name
 
-    def write(self, headers: Headers) -> bytes:
-        """Header lines, each with its LF. Whatever is not `speakable` must have been settled before."""
+    def write_line(self, name: bytes, value: bytes) -> bytes:
+        """One header line without its LF. Whatever is not `speakable` must have been settled before."""
         if not self.writes:
-            return b"".join([b"%b:%b\n" % pair for pair in headers])
-        encode = self.encode
-        spell = encode if self.escaped_names else bytes
-        return b"".join([b"%b:%b\n" % (spell(name), encode(value)) for name, value in headers])
+            return b"%b:%b" % (name, value)
+        return b"%b:%b" % (self.encode(name) if self.escaped_names else name, self.encode(value))
+
+    def write(self, headers: Headers) -> bytes:
+        """Header lines, each with its LF, as `write_line` makes them."""
+        return b"".join([self.write_line(name, value) + b"\n" for name, value in headers])
 
 
 _ALL = frozenset(ESCAPES)

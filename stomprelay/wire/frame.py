@@ -22,13 +22,14 @@ _NEEDLES = _Needles()
 class Frame:
     """One frame of a chunk. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
 
-    `data[start:end + 1]` is the frame with its NUL, `data[head:body]` its header lines and blank line,
-    `data[body:end]` its body. `plain`: each header line has one colon and the head neither a backslash nor a CR
-    (nor, from a padding peer, a blank beside a colon or a line's end), so it means the same in every dialect.
-    `memo` is the frame's start as one object shared by neighbours whose heads repeat, or None.
+    `data[start:after]` is the frame with its NUL and the LF that most brokers write behind it, where that came
+    along; `data[head:body]` are its header lines and blank line, `data[body:end]` is its body. `plain`: each
+    header line has one colon and the head neither a backslash nor a CR (nor, from a padding peer, a blank beside
+    a colon or a line's end), so it means the same in every dialect. `memo` is the frame's start as one object
+    shared by neighbours whose heads repeat, or None.
     """
 
-    __slots__ = ("body", "command", "data", "end", "head", "memo", "plain", "start")
+    __slots__ = ("after", "body", "command", "data", "end", "head", "memo", "plain", "start")
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Frame:
         head: int,
         body: int,
         end: int,
+        after: int,
         plain: bool,
         memo: bytes | None = None,
     ) -> None:
@@ -47,13 +49,14 @@ class Frame:
         self.head = head
         self.body = body
         self.end = end
+        self.after = after
         self.plain = plain
         self.memo = memo
 
     @property
     def wire(self) -> bytes:
-        """The frame as it came, with its NUL and without the EOLs around it."""
-        return self.data[self.start : self.end + 1]
+        """The frame as it came, with its NUL and the LF right behind it, without other EOLs around it."""
+        return self.data[self.start : self.after]
 
     @property
     def head_lines(self) -> bytes:
