@@ -13,9 +13,9 @@ from stomprelay.wire.names import ABORT, BEGIN, COMMIT, SUBSCRIBE, TRANSACTION, 
 class Session:
     """The standing orders of one client, spelled in nobody's dialect (all values decoded).
 
-    `name` tells sessions apart in logs; `receipts` holds the receipt ids of SENDs that the broker still
-    owes; `tally` is where losses are counted. `memo` is the head of the client's last SEND, as the decoder marks
-    repeated heads, and `memo_head` what became of it.
+    `name` tells sessions apart in logs; `receipts` holds the receipt ids of SENDs that the broker still owes;
+    `tally` is where things are counted. `memo` is the head of the client's last SEND that left no trace here, as
+    the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
     """
 
     __slots__ = (
@@ -28,6 +28,7 @@ class Session:
         "receipts",
         "subscriptions",
         "tally",
+        "traces",
         "transactions",
     )
 
@@ -37,6 +38,7 @@ class Session:
         self.tally = tally
         self.subscriptions = Subscriptions()
         self.ledger = Ledger(unsettled)
+        self.traces = 0
         self.memo: bytes | None = None
         self.memo_head: bytes | None = None
         self.transactions: dict[bytes, None] = {}
@@ -75,8 +77,14 @@ class Session:
                 self.ledger.aborted(transaction)
         return None
 
+    def lose(self, counter: str, count: int = 1) -> None:
+        """Something that one side said will not reach the other; `counter` says of what kind."""
+        self.traces += 1
+        self.tally[counter] += count
+
     def owed(self, receipt: bytes) -> None:
         """A SEND passed that asks for a receipt."""
+        self.traces += 1
         if len(self.receipts) < self._most_receipts:
             self.receipts[receipt] = None
 

@@ -1,0 +1,109 @@
+"""A TOML table that knows where it stands, so that whatever is wrong in it is told by file and key."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from typing import Final, TypeVar, cast, overload
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+class ConfigError(Exception):
+    """What is wrong in a configuration, in one line that names the file and the key. Show it and stop."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint at the known word that was probably meant, or at all of them."""
+    known = list(known)
+    close = get_close_matches(word, known, n=1)
+    if close:
+        return f'did you mean "{close[0]}"?'
+    return f"known are {', '.join(known)}" if known else "there is none"
+
+
+class Table:
+    """One table of a file. `source` is the file as its user named it, `folder` where relative paths start.
+
+    Say first which keys it may have (`only`), then ask for each; a reader raises `ValueError` for a value that it
+    does not take. Every error is a `ConfigError`.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        folder: str,
+        values: Mapping[str, object],
+        path: tuple[str, ...] = (),
+    ) -> None:
+        self.source = source
+        self.folder = folder
+        self._values = values
+        self._path = path
+
+    @property
+    def name(self) -> str:
+        """The last part of the table's own key."""
+        return self._path[-1]
+
+    def error(self, key: str, text: str) -> ConfigError:
+        """What to raise about one key; an empty key is the table itself."""
+        path = (*self._path, key) if key else self._path
+        place = ".".join(part if _BARE.fullmatch(part) else json.dumps(part) for part in path)
+        return ConfigError(f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}")
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def only(self, known: Iterable[str]) -> None:
+        """Raise for a key that is not among the known ones."""
+        known = list(known)
+        for key in self._values:
+            if key not in known:
+                raise self.error(key, f"unknown key; {nearest(key, known)}")
+
+    @overload
+    def get(self, key: str, read: Callable[[object], T]) -> T | None: ...
+    @overload
+    def get(self, key: str, read: Callable[[object], T], default: D) -> T | D: ...
+    def get(self, key: str, read: Callable[[object], T], default: D | None = None) -> T | D | None:
+        """The key's value as `read` answers it, or the default where it is absent."""
+        if key not in self._values:
+            return default
+        try:
+            return read(self._values[key])
+        except ValueError as error:
+            raise self.error(key, str(error)) from None
+
+    def required(self, key: str, read: Callable[[object], T]) -> T:
+        """The key's value as `read` answers it; absence is an error."""
+        if key not in self._values:
+            raise self.error(key, "is missing")
+        return cast(T, self.get(key, read))
+
+    def path(self, key: str, read: Callable[[object], str]) -> str | None:
+        """The path that a key names, absolute."""
+        value = self.get(key, read)
+        return None if value is None else os.path.join(self.folder, value)
+
+    def table(self, key: str) -> "Table":
+        """The table under a key, empty where it is absent."""
+        values = self._values.get(key, {})
+        if not isinstance(values, dict):
+            raise self.error(key, "must be a table")
+        return Table(self.source, self.folder, values, (*self._path, key))
+
+    def tables(self, key: str) -> list["Table"]:
+        """The named tables under a key, in the file's order."""
+        parent = self.table(key)
+        for name in parent._values:
+            if not _NAME.fullmatch(name):
+                raise parent.error(name, "a name is made of letters, digits, dots, dashes and underscores")
+            if not isinstance(parent._values[name], dict):
+                raise parent.error(name, f"must be a table, as in [{key}.main]")
+        return [parent.table(name) for name in parent._values]

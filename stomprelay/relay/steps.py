@@ -1,0 +1,229 @@
+"""What has to change in a frame when the facts of two dialects differ.
+
+A `Step` names the commands it concerns, the facts on which it depends and the edit that it makes; STEPS is all
+there is to bridging versions.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from stomprelay.session.ledger import Delivery, Ledger
+from stomprelay.session.session import Session
+from stomprelay.session.subscriptions import AUTO, MADE, MODES
+from stomprelay.wire.dialect import Delivery as Naming
+from stomprelay.wire.dialect import Dialect, Headers
+from stomprelay.wire.errors import ProtocolError, Refused
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import (
+    ABORT,
+    ACK,
+    ACK_HEADER,
+    BEGIN,
+    COMMIT,
+    DESTINATION,
+    ID,
+    MESSAGE,
+    MESSAGE_ID,
+    NACK,
+    RECEIPT_HEADER,
+    RESERVED,
+    SELECTOR,
+    SEND,
+    SUBSCRIBE,
+    SUBSCRIPTION,
+    TRANSACTION,
+    UNSUBSCRIBE,
+)
+
+
+class Edit(NamedTuple):
+    """Headers to take out, and decoded headers to put in front."""
+
+    drop: tuple[bytes, ...] = ()
+    add: tuple[tuple[bytes, bytes], ...] = ()
+
+
+AS_IT_IS: Final = Edit()
+
+
+class Pair(NamedTuple):
+    """The dialects that a frame passes between. `selectors`: whether the broker honours them."""
+
+    source: Dialect
+    target: Dialect
+    selectors: bool
+
+    @property
+    def judges(self) -> bool:
+        """Whether the bridge has to understand what is said, and so to refuse what it cannot follow."""
+        return self.source is not self.target
+
+
+_SPECIAL: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, b"|".join(RESERVED)))
+"""Finds what makes a SEND worth a second look: a receipt asked for, or a header that only a broker may set."""
+
+
+def publish(pair: Pair, frame: Frame, session: Session) -> Edit:
+    """SEND: a publisher's reserved headers go, and a receipt asked for is remembered as owed."""
+    if not _SPECIAL.search(frame.data, frame.head - 1, frame.body):
+        return AS_IT_IS
+    receipt = frame.header(RECEIPT_HEADER, pair.source)
+    if receipt is not None:
+        session.owed(receipt)
+    forged = tuple(name for name in RESERVED if frame.raw(name) is not None)
+    if not forged:
+        return AS_IT_IS
+    session.lose("loss_reserved", len(forged))
+    return Edit(forged)
+
+
+def watch(pair: Pair, frame: Frame, session: Session) -> Edit:
+    """What the session must know of in any case: subscriptions and transactions."""
+    headers = frame.headers(pair.source)
+    if frame.command is SUBSCRIBE:
+        _judge_subscribe(pair, headers, session)
+    session.observed(frame.command, headers)
+    return AS_IT_IS
+
+
+def _judge_subscribe(pair: Pair, headers: Headers, session: Session) -> None:
+    """Raise `ProtocolError` for a SUBSCRIBE that the bridge could not follow.
+
+    A selector that the broker will ignore is counted.
+    """
+    names = dict(reversed(headers))
+    if SELECTOR in names and not pair.selectors:
+        session.tally["selector_ignored"] += 1
+    if not pair.judges:
+        return
+    if DESTINATION not in names:
+        raise ProtocolError("SUBSCRIBE needs a destination header")
+    if names.get(ACK_HEADER, AUTO) not in MODES:
+        raise ProtocolError(
+            "SUBSCRIBE has an unknown ack mode", f"known: {b', '.join(sorted(MODES)).decode()}"
+        )
+    if ID not in names:
+        if pair.source.named_subscriptions:
+            raise ProtocolError("SUBSCRIBE needs an id header")
+    elif session.subscriptions.named(names[ID]) is not None:
+        raise ProtocolError("SUBSCRIBE repeats the id of an open subscription")
+
+
+def name_subscription(pair: Pair, frame: Frame, session: Session) -> Edit:
+    """SUBSCRIBE and UNSUBSCRIBE between a side that names subscriptions and one that need not."""
+    headers = frame.headers(pair.source)
+    if frame.command is SUBSCRIBE:
+        _judge_subscribe(pair, headers, session)
+    subscription = session.observed(frame.command, headers)
+    if subscription is None:
+        raise ProtocolError("UNSUBSCRIBE names no open subscription")
+    if any(name == ID for name, _ in headers):
+        return AS_IT_IS
+    return Edit((DESTINATION,) if frame.command is UNSUBSCRIBE else (), ((ID, subscription.id),))
+
+
+def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
+    """ACK and NACK: from the name by which the client knows a delivery to the broker's."""
+    source, target = pair.source, pair.target
+    command = frame.command.decode()
+    delivery = _FIND[source.delivery](frame, source, session.ledger)
+    if delivery is None:
+        raise ProtocolError(f"{command} names no message that awaits one")
+    session.ledger.settled(delivery, frame.header(TRANSACTION, source))
+    add: tuple[tuple[bytes, bytes], ...]
+    if target.delivery is Naming.ACK:
+        if delivery.ack is None:
+            raise Refused(f"{command} is not possible", "the broker gave the message no ack header")
+        add = ((ID, delivery.ack),)
+    else:
+        add = ((MESSAGE_ID, delivery.message_id),)
+        if target.named_subscriptions or delivery.subscription.named:
+            add = ((SUBSCRIPTION, delivery.subscription.id), *add)
+    return Edit((ID, MESSAGE_ID, SUBSCRIPTION), add)
+
+
+def _by_message(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
+    message_id = frame.header(MESSAGE_ID, source)
+    if message_id is None:
+        return None
+    return ledger.by_message(message_id, frame.header(SUBSCRIPTION, source))
+
+
+def _by_token(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
+    token = frame.header(ID, source)
+    # Some clients go on saying message-id and subscription on 1.2.
+    return _by_message(frame, source, ledger) if token is None else ledger.by_token(token)
+
+
+_FIND: Final = {
+    Naming.MESSAGE_ID: _by_message,
+    Naming.SUBSCRIPTION_AND_MESSAGE_ID: _by_message,
+    Naming.ACK: _by_token,
+}
+
+
+def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
+    """MESSAGE: told which subscription it is for and how to acknowledge it, the client's way."""
+    source, target = pair.source, pair.target
+    name = frame.header(SUBSCRIPTION, source)
+    if name is None:
+        subscription = session.subscriptions.oldest(frame.header(DESTINATION, source) or b"")
+    else:
+        subscription = session.subscriptions.named(name)
+    drop: tuple[bytes, ...] = ()
+    add: tuple[tuple[bytes, bytes], ...] = ()
+    if source.delivery is not target.delivery:
+        ack = frame.header(ACK_HEADER, source)
+        if ack is not None:
+            drop = (ACK_HEADER,)
+        if subscription is not None and subscription.ack != AUTO:
+            message_id = frame.header(MESSAGE_ID, source)
+            if message_id is None:
+                raise ProtocolError("MESSAGE without message-id")
+            given = ack if source.delivery is Naming.ACK else None
+            delivery = session.ledger.noted(subscription, message_id, given)
+            if target.delivery is Naming.ACK:
+                add = ((ACK_HEADER, delivery.token),)
+    if target.named_subscriptions:
+        if name is None and subscription is not None:
+            add = ((SUBSCRIPTION, subscription.id), *add)
+    elif name is not None and name.startswith(MADE) and not (subscription and subscription.named):
+        drop = (SUBSCRIPTION, *drop)
+    return Edit(drop, add) if drop or add else AS_IT_IS
+
+
+def refuse(_pair: Pair, frame: Frame, _session: Session) -> Edit:
+    """A command that the other version does not have."""
+    raise Refused(
+        f"{frame.command.decode()} cannot be said to the broker", "its STOMP version has no such command"
+    )
+
+
+class Step(NamedTuple):
+    """An edit of some commands, needed where one of the facts differs; without facts, needed always."""
+
+    commands: frozenset[bytes]
+    facts: tuple[str, ...]
+    edit: Callable[[Pair, Frame, Session], Edit]
+
+
+STEPS: Final = (
+    Step(frozenset({SEND}), (), publish),
+    Step(frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT}), (), watch),
+    Step(frozenset({SUBSCRIBE, UNSUBSCRIBE}), ("named_subscriptions",), name_subscription),
+    Step(frozenset({ACK, NACK}), ("delivery",), name_delivery),
+    Step(frozenset({MESSAGE}), ("delivery", "named_subscriptions"), deliver),
+)
+"""In order: a later step takes the place of an earlier one for its commands."""
+
+
+def steps_between(source: Dialect, target: Dialect) -> dict[bytes, Callable[[Pair, Frame, Session], Edit]]:
+    """The edits by command between two dialects: those needed always, and those whose facts differ."""
+    edits = {
+        command: step.edit
+        for step in STEPS
+        for command in step.commands
+        if not step.facts or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
+    }
+    return edits | dict.fromkeys(source.commands - target.commands, refuse)
