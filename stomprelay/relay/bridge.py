@@ -18,6 +18,7 @@ from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import MESSAGE, RECEIPT_HEADER
 
+_ORDINARY: Final = bytes(octet for octet in range(256) if octet not in b":\\\r")
 _PERCENT: Final = {b"\n": b"%0A", b"\r": b"%0D"}
 
 
@@ -42,8 +43,9 @@ class Bridge:
         self._pair = Pair(source, target, selectors)
         self._judges = self._pair.judges
         self.untouched = frozenset[bytes]() if self._judges else frozenset({MESSAGE})
-        alike = source.padded == target.padded and source.escaped_names == target.escaped_names
+        alike = not source.padded and source.escaped_names == target.escaped_names
         self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
+        self._unescapes = not source.padded and not target.writes
 
     def carry(self, frame: Frame, session: Session) -> bytes:
         """What the other leg is written for a frame. Raises as `head` does."""
@@ -62,10 +64,11 @@ class Bridge:
         traces = session.traces
         try:
             edit = AS_IT_IS if step is None else step(self._pair, frame, session)
-            if not (frame.plain or not self._judges or (self._only_cr and self._without_cr(frame))):
-                head = self._respelled(frame, edit, session)
-            elif edit is AS_IT_IS:
+            alike = frame.plain or not self._judges or (self._only_cr and self._without_cr(frame))
+            if alike and edit is AS_IT_IS:
                 head = None
+            elif not alike or frame.crlf:
+                head = self._respelled(frame, edit, session)
             else:
                 head = self._edited(frame, edit, session)
         except StompError as error:
@@ -83,41 +86,57 @@ class Bridge:
 
     def _edited(self, frame: Frame, edit: Edit, session: Session) -> bytes:
         """A new head for a frame whose lines mean the same in both dialects."""
+        lines = self._cut(frame, edit)
+        return b"%b%b" % (self._added(frame, edit, session), lines)
+
+    def _respelled(self, frame: Frame, edit: Edit, session: Session) -> bytes:
+        """A new head for a frame that has something to escape, or to escape otherwise."""
+        lines = self._cut(frame, edit)
+        # Toward a side without escapes only lines with a backslash change; find goes straight to them.
+        if self._unescapes and b"\r" not in lines:
+            pieces = [self._added(frame, edit, session)]
+            done = 0
+            while (at := lines.find(b"\\", done)) >= 0:
+                start = lines.rfind(b"\n", done, at)
+                pieces.append(lines[done:start])
+                done = lines.find(b"\n", at)
+                self._say(*self.source.read_line(lines[start + 1 : done]), pieces, session)
+            pieces.append(lines[done:])
+            return b"".join(pieces)
+        padded = self.source.padded
+        crlf = frame.crlf
+        pieces = [self._added(frame, edit, session)]
+        for line in lines[1 : -3 if lines.endswith(b"\n\r\n") else -2].split(b"\n"):
+            if line.translate(None, _ORDINARY) != b":" or (padded and b" " in line):
+                if line:
+                    self._say(*self.source.read_line(line, crlf=crlf), pieces, session)
+            else:
+                pieces.append(b"\n")
+                pieces.append(line)
+        pieces.append(b"\n\n")
+        return b"".join(pieces)
+
+    @staticmethod
+    def _cut(frame: Frame, edit: Edit) -> bytes:
+        """The header lines that stay and the blank line, behind the LF of the command line."""
         lines = b"\n" + frame.data[frame.head : frame.body]
         for name in edit.drop:
             needle = b"\n%b:" % name
             while (at := lines.find(needle)) >= 0:
                 lines = lines[:at] + lines[lines.find(b"\n", at + 1) :]
-        head = [frame.command]
-        for name, value in edit.add:
-            self._say(name, value, head, session)
-        head.append(lines[1:])
-        return b"\n".join(head)
+        return lines
 
-    def _respelled(self, frame: Frame, edit: Edit, session: Session) -> bytes:
-        """A new head for a frame that has something to escape, or to escape otherwise: line by line, for most
-        lines are plain.
-        """
-        dropped = tuple([name + b":" for name in edit.drop])
-        padded = self.source.padded
-        crlf = frame.crlf
-        lines = [frame.command]
+    def _added(self, frame: Frame, edit: Edit, session: Session) -> bytes:
+        """The command line and the headers put in front, without the last LF."""
+        if not edit.add:
+            return frame.command
+        pieces = [frame.command]
         for name, value in edit.add:
-            self._say(name, value, lines, session)
-        for line in frame.head_lines.split(b"\n"):
-            if dropped and line.startswith(dropped):
-                continue
-            if b"\\" in line or b"\r" in line or line.count(b":") != 1 or (padded and b" " in line):
-                if line:
-                    name, value = self.source.read_line(line, crlf=crlf)
-                    self._say(name, value, lines, session)
-            else:
-                lines.append(line)
-        lines.append(b"\n")
-        return b"\n".join(lines)
+            self._say(name, value, pieces, session)
+        return b"".join(pieces)
 
-    def _say(self, name: bytes, value: bytes, lines: list[bytes], session: Session) -> None:
-        """Append a header line for the target; what it cannot say is settled by the policy for losses."""
+    def _say(self, name: bytes, value: bytes, pieces: list[bytes], session: Session) -> None:
+        """Append an LF and a header line for the target; what it cannot say is settled by the policy for losses."""
         target = self.target
         if not target.nameable(name):
             self._refuse_loss(name)
@@ -129,7 +148,8 @@ class Bridge:
             for octet in (b"\n", b"\r"):
                 if octet not in target.writes:
                     value = value.replace(octet, _PERCENT[octet] if self.loss is Loss.PERCENT else b" ")
-        lines.append(target.write_line(name, value))
+        pieces.append(b"\n")
+        pieces.append(target.write_line(name, value))
 
     def _refuse_loss(self, name: bytes) -> None:
         if self.loss is Loss.REJECT:

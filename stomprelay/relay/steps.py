@@ -167,10 +167,8 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
     """MESSAGE: told which subscription it is for and how to acknowledge it, the client's way."""
     source, target = pair.source, pair.target
     name = frame.header(SUBSCRIPTION, source)
-    if name is None:
-        subscription = session.subscriptions.oldest(frame.header(DESTINATION, source) or b"")
-    else:
-        subscription = session.subscriptions.named(name)
+    destination = b"" if name is not None else frame.header(DESTINATION, source) or b""
+    subscription = session.subscriptions.delivered(name, destination)
     drop: tuple[bytes, ...] = ()
     add: tuple[tuple[bytes, bytes], ...] = ()
     if source.delivery is not target.delivery:

@@ -12,6 +12,8 @@ CUMULATIVE: Final = b"client"
 INDIVIDUAL: Final = b"client-individual"
 MADE: Final = b"relay-"
 """How the names begin that we give to subscriptions without one: letters, digits, dashes only."""
+LATELY: Final = 16
+"""How many ended subscriptions are remembered, for what is still on its way to them."""
 MODES: Final = frozenset({AUTO, CUMULATIVE, INDIVIDUAL})
 
 
@@ -42,10 +44,11 @@ class Subscription:
 class Subscriptions:
     """The open subscriptions of one client, oldest first."""
 
-    __slots__ = ("_by_id", "_made", "_most")
+    __slots__ = ("_by_id", "_ended", "_made", "_most")
 
     def __init__(self, most: int = 65536) -> None:
         self._by_id: dict[bytes, Subscription] = {}
+        self._ended: dict[bytes, Subscription] = {}
         self._made = 0
         self._most = most
 
@@ -62,15 +65,28 @@ class Subscriptions:
             raise ProtocolError("too many subscriptions", f"the limit is {self._most}")
         if id is None:
             self._made += 1
+            while MADE + b"%d" % self._made in self._by_id:
+                self._made += 1
             subscription = Subscription(MADE + b"%d" % self._made, headers, named=False)
         else:
             subscription = Subscription(id, headers, named=True)
         self._by_id[subscription.id] = subscription
+        self._ended.pop(subscription.id, None)
         return subscription
 
     def named(self, id: bytes) -> Subscription | None:
-        """The subscription with this id, if it is open."""
+        """The open subscription with this id."""
         return self._by_id.get(id)
+
+    def delivered(self, id: bytes | None, destination: bytes) -> Subscription | None:
+        """The subscription that a MESSAGE is for: by id, of one that ended lately too, for it may have been on its
+        way; without an id by destination, or the only one there is.
+        """
+        if id is not None:
+            return self._by_id.get(id) or self._ended.get(id)
+        if len(self._by_id) == 1:
+            return next(iter(self))
+        return self.oldest(destination)
 
     def oldest(self, destination: bytes) -> Subscription | None:
         """The oldest subscription to a destination: what a 1.0 UNSUBSCRIBE by destination means."""
@@ -83,4 +99,7 @@ class Subscriptions:
         if subscription is not None:
             subscription.open = False
             del self._by_id[subscription.id]
+            self._ended[subscription.id] = subscription
+            if len(self._ended) > LATELY:
+                del self._ended[next(iter(self._ended))]
         return subscription

@@ -98,6 +98,11 @@ class Dialect:
         return re.compile(rb"\\(.?)", re.DOTALL)
 
     @cached_property
+    def single_escapes(self) -> tuple[tuple[bytes, bytes], ...]:
+        """What a text without doubled backslashes can hold: an escape and its octet."""
+        return tuple((ESCAPES[octet], octet) for octet in ESCAPES if octet != b"\\" and octet in self.reads)
+
+    @cached_property
     def undefined(self) -> re.Pattern[bytes]:
         """Matches an escape that this dialect does not define, once doubled backslashes are gone."""
         letters = b"".join(ESCAPES[octet][1:] for octet in self.reads if octet != b"\\")
@@ -119,9 +124,14 @@ class Dialect:
             value = value[:-1]
         if self.padded:
             value = value.strip(b" ") if name in PROTOCOL_HEADERS else value.lstrip(b" ")
-        if self.reads and b"\\" in value:
-            value = self.unescape.sub(self._unescaped, value)
-        return value
+        return self._unescape(value) if b"\\" in value and self.reads else value
+
+    def _unescape(self, text: bytes) -> bytes:
+        if b"\\\\" in text:
+            return self.unescape.sub(self._unescaped, text)
+        for escape, octet in self.single_escapes:
+            text = text.replace(escape, octet)
+        return self.unescape.sub(self._unescaped, text) if b"\\" in text else text
 
     def _unescaped(self, match: re.Match[bytes]) -> bytes:
         octet = LETTERS.get(match[1])
@@ -153,7 +163,7 @@ class Dialect:
         """One header of a head, from its line without the LF. Raises as `read` does."""
         name, value = self._split(line)
         if b"\\" in name and self.escaped_names and self.reads:
-            name = self.unescape.sub(self._unescaped, name)
+            name = self._unescape(name)
         return name, self.decode(name, value, crlf=crlf)
 
     def encode(self, text: bytes) -> bytes:

@@ -109,6 +109,12 @@ def compose(command: bytes, headers: Headers, dialect: Dialect, body: bytes = b"
 
 
 def compose_raw(command: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """A CONNECT, STOMP or CONNECTED frame: values go out as they are, for these heads are never escaped."""
-    lines = b"".join([b"%b:%b\n" % pair for pair in headers])
-    return b"%b\n%b\n\0" % (command, lines)
+    """A CONNECT, STOMP or CONNECTED frame: values go out as they are, for these heads are never escaped.
+
+    Raises `ValueError` for a header with an LF or a NUL in it: it would be read as something else.
+    """
+    lines = [b"%b:%b" % pair for pair in headers]
+    head = b"\n".join([command, *lines, b"\n"])
+    if head.count(b"\n") != len(lines) + 2 or b"\0" in head:
+        raise ValueError(f"LF or NUL in a header of {command.decode()}")
+    return head + b"\0"
