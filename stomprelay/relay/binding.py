@@ -31,13 +31,14 @@ class Binding:
     back to `accepted` or, where it is an ERROR, to `retried`.
     """
 
-    __slots__ = ("_asked", "_listener", "_offer", "_session", "leg")
+    __slots__ = ("_asked", "_listener", "_offer", "_session", "_tried", "leg")
 
     def __init__(self, listener: Listener, offer: Offer, session: Session) -> None:
         self._listener = listener
         self._offer = offer
         self._session = session
         self._asked = asked(listener.upstream, session.dialect)
+        self._tried = self._asked
         self.leg = Leg(Side.UPSTREAM, listener.upstream.limits)
 
     def opened(self, now: float) -> list[Effect]:
@@ -90,9 +91,10 @@ class Binding:
         upstream = self._listener.upstream
         spoken = versions(frame.raw(VERSION) or b"") & DIALECTS.keys()
         # RabbitMQ names its versions in every ERROR: only ones that were not asked for tell anything.
-        if not spoken or spoken & self._asked or upstream.versions is not None:
+        if not spoken or spoken & self._tried or upstream.versions is not None:
             return None
         upstream.broker.versions = self._asked = spoken
+        self._tried |= spoken
         self.leg.enter(State.CLOSED)
         self.leg = Leg(Side.UPSTREAM, upstream.limits)
         only = spell_versions(spoken).decode()

@@ -18,7 +18,7 @@ from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import MESSAGE, RECEIPT_HEADER
 
-_ORDINARY: Final = bytes(octet for octet in range(256) if octet not in b":\\\r")
+_ORDINARY: Final = bytes(octet for octet in range(256) if octet not in b":\n\\\r")
 _PERCENT: Final = {b"\n": b"%0A", b"\r": b"%0D"}
 
 
@@ -45,7 +45,6 @@ class Bridge:
         self.untouched = frozenset[bytes]() if self._judges else frozenset({MESSAGE})
         alike = not source.padded and source.escaped_names == target.escaped_names
         self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
-        self._unescapes = not source.padded and not target.writes
 
     def carry(self, frame: Frame, session: Session) -> bytes:
         """What the other leg is written for a frame. Raises as `head` does."""
@@ -86,35 +85,27 @@ class Bridge:
 
     def _edited(self, frame: Frame, edit: Edit, session: Session) -> bytes:
         """A new head for a frame whose lines mean the same in both dialects."""
-        lines = self._cut(frame, edit)
-        return b"%b%b" % (self._added(frame, edit, session), lines)
+        return self._opening(frame, edit, session) + self._cut(frame, edit)
 
     def _respelled(self, frame: Frame, edit: Edit, session: Session) -> bytes:
-        """A new head for a frame that has something to escape, or to escape otherwise."""
-        lines = self._cut(frame, edit)
-        # Toward a side without escapes only lines with a backslash change; find goes straight to them.
-        if self._unescapes and b"\r" not in lines:
-            pieces = [self._added(frame, edit, session)]
-            done = 0
-            while (at := lines.find(b"\\", done)) >= 0:
-                start = lines.rfind(b"\n", done, at)
-                pieces.append(lines[done:start])
-                done = lines.find(b"\n", at)
-                self._say(*self.source.read_line(lines[start + 1 : done]), pieces, session)
-            pieces.append(lines[done:])
-            return b"".join(pieces)
-        padded = self.source.padded
+        """A new head for a frame that has something to escape, or to escape otherwise.
+
+        Most lines are plain: the head without its ordinary octets shows which are not.
+        """
         crlf = frame.crlf
-        pieces = [self._added(frame, edit, session)]
-        for line in lines[1 : -3 if lines.endswith(b"\n\r\n") else -2].split(b"\n"):
-            if line.translate(None, _ORDINARY) != b":" or (padded and b" " in line):
-                if line:
-                    self._say(*self.source.read_line(line, crlf=crlf), pieces, session)
-            else:
-                pieces.append(b"\n")
-                pieces.append(line)
-        pieces.append(b"\n\n")
-        return b"".join(pieces)
+        head = self._cut(frame, edit)
+        lines = head.split(b"\n")
+        marks = head.translate(None, _ORDINARY).split(b"\n")
+        padded = self.source.padded and b" " in head
+        for at in range(1, len(lines) - 2):
+            if marks[at] != b":" or (padded and b" " in lines[at]):
+                name, value = self.source.read_line(lines[at], crlf=crlf)
+                lines[at] = self._said(name, value, session)
+        lines[0] = self._opening(frame, edit, session)
+        lines[-2] = b""
+        if b"" in lines[1:-2]:
+            lines[1:-2] = filter(None, lines[1:-2])
+        return b"\n".join(lines)
 
     @staticmethod
     def _cut(frame: Frame, edit: Edit) -> bytes:
@@ -126,30 +117,29 @@ class Bridge:
                 lines = lines[:at] + lines[lines.find(b"\n", at + 1) :]
         return lines
 
-    def _added(self, frame: Frame, edit: Edit, session: Session) -> bytes:
+    def _opening(self, frame: Frame, edit: Edit, session: Session) -> bytes:
         """The command line and the headers put in front, without the last LF."""
         if not edit.add:
             return frame.command
-        pieces = [frame.command]
-        for name, value in edit.add:
-            self._say(name, value, pieces, session)
-        return b"".join(pieces)
+        added = [self._said(name, value, session) for name, value in edit.add]
+        return b"\n".join([frame.command, *added])
 
-    def _say(self, name: bytes, value: bytes, pieces: list[bytes], session: Session) -> None:
-        """Append an LF and a header line for the target; what it cannot say is settled by the policy for losses."""
+    def _said(self, name: bytes, value: bytes, session: Session) -> bytes:
+        """A header line for the target, without its LF; what cannot be said is settled by the policy for losses,
+        and nothing is left of a header whose name is lost.
+        """
         target = self.target
         if not target.nameable(name):
             self._refuse_loss(name)
             session.lose("loss_name")
-            return
+            return b""
         if not target.speakable(value):
             self._refuse_loss(name)
             session.lose("loss_value")
             for octet in (b"\n", b"\r"):
                 if octet not in target.writes:
                     value = value.replace(octet, _PERCENT[octet] if self.loss is Loss.PERCENT else b" ")
-        pieces.append(b"\n")
-        pieces.append(target.write_line(name, value))
+        return target.write_line(name, value)
 
     def _refuse_loss(self, name: bytes) -> None:
         if self.loss is Loss.REJECT:

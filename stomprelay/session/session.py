@@ -19,9 +19,9 @@ class Session:
     """
 
     __slots__ = (
-        "_most_receipts",
+        "_ledger",
+        "_most",
         "dialect",
-        "ledger",
         "memo",
         "memo_head",
         "name",
@@ -37,26 +37,33 @@ class Session:
         self.dialect = dialect
         self.tally = tally
         self.subscriptions = Subscriptions()
-        self.ledger = Ledger(unsettled)
+        self._ledger: Ledger | None = None
         self.traces = 0
         self.memo: bytes | None = None
         self.memo_head: bytes | None = None
         self.transactions: dict[bytes, None] = {}
         self.receipts: dict[bytes, None] = {}
-        self._most_receipts = unsettled
+        self._most = unsettled
 
     WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands that `observed` must be told, whether or not anything needs translating."""
 
     @property
+    def ledger(self) -> Ledger:
+        """The account of deliveries, opened with the first one that the two sides name differently."""
+        if self._ledger is None:
+            self._ledger = Ledger(self._most)
+        return self._ledger
+
+    @property
     def full(self) -> bool:
         """Whether the client owes more ACKs than are kept: stop reading from the broker until it does not."""
-        return self.ledger.full
+        return self._ledger is not None and self._ledger.full
 
     @property
     def crowded(self) -> bool:
         """Whether it is too early to read on from a broker that was paused for being `full`."""
-        return self.ledger.crowded
+        return self._ledger is not None and self._ledger.crowded
 
     def observed(self, command: bytes, headers: Headers) -> Subscription | None:
         """A WATCHED command passes to the broker. Answers the subscription it opens or closes, if any."""
@@ -66,15 +73,14 @@ class Session:
             return self.subscriptions.closed(headers)
         transaction = next((value for name, value in headers if name == TRANSACTION), b"")
         if command is BEGIN:
-            if len(self.transactions) >= self._most_receipts:
+            if len(self.transactions) >= self._most:
                 raise ProtocolError("too many open transactions")
             self.transactions[transaction] = None
         else:
             self.transactions.pop(transaction, None)
-            if command is COMMIT:
-                self.ledger.committed(transaction)
-            else:
-                self.ledger.aborted(transaction)
+            if self._ledger is not None:
+                settle = self._ledger.committed if command is COMMIT else self._ledger.aborted
+                settle(transaction)
         return None
 
     def lose(self, counter: str, count: int = 1) -> None:
@@ -85,7 +91,7 @@ class Session:
     def owed(self, receipt: bytes) -> None:
         """A SEND passed that asks for a receipt."""
         self.traces += 1
-        if len(self.receipts) < self._most_receipts:
+        if len(self.receipts) < self._most:
             self.receipts[receipt] = None
 
     def received(self, receipt: bytes | None) -> None:

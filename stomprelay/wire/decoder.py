@@ -24,6 +24,7 @@ _ORDINARY: Final = bytes(octet for octet in range(256) if octet not in b":\n\\\r
 _CONTENT_LENGTH: Final = b"\ncontent-length:"
 _KNOWN: Final = OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS
 _COMMAND_LINE: Final = max(map(len, _KNOWN)) + 2
+_NO_FACTS: Final = (b"", 0, -1, False)
 _CR: Final = 13
 _LF: Final = 10
 
@@ -87,7 +88,7 @@ class Decoder:
         self.dialect = dialect
         self._commands = _spellings(commands)
         self._memo: bytes | None = None
-        self._memo_facts = (b"", 0, -1, False)
+        self._memo_facts = _NO_FACTS
 
     @property
     def buffered(self) -> int:
@@ -255,9 +256,10 @@ class Decoder:
             if not (crlf or dialect.crlf):
                 raise FrameError("malformed header line", "a line of nothing but a carriage return")
             skeleton = skeleton[:-1]
-        if not dialect.lines.fullmatch(skeleton):
-            if not dialect.raw_cr and re.search(rb"\r(?!\n)", skeleton):
-                raise FrameError("carriage return inside a header")
+        if not dialect.raw_cr and skeleton.count(b"\r") != skeleton.count(b"\r\n"):
+            raise FrameError("carriage return inside a header")
+        colons = skeleton.translate(None, b"\\\r")
+        if colons.startswith(b"\n") or b"\n\n" in colons:
             raise FrameError("malformed header line", "a header line has no colon")
         if dialect.strict and dialect.reads and b"\\" in skeleton:
             undefined = dialect.undefined.search(lines.replace(b"\\\\", b""))

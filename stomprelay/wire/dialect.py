@@ -108,13 +108,6 @@ class Dialect:
         letters = b"".join(ESCAPES[octet][1:] for octet in self.reads if octet != b"\\")
         return re.compile(rb"\\(?![" + letters + rb"])" if letters else rb"\\")
 
-    @cached_property
-    def lines(self) -> re.Pattern[bytes]:
-        """Matches the skeleton of a right head: what is left of it without its ordinary octets."""
-        if self.raw_cr:
-            return re.compile(rb"(?:[\\\r]*:[:\\\r]*\n)*")
-        return re.compile(rb"(?:\\*:[:\\]*\r?\n)*")
-
     def decode(self, name: bytes, value: bytes, *, crlf: bool = False) -> bytes:
         """The value a raw one stands for. `crlf`: the frame's command line ended in CR LF.
 

@@ -86,12 +86,17 @@ class Frame:
     def header(self, name: bytes, dialect: Dialect) -> bytes | None:
         """The first value of a header, decoded; None when there is none."""
         value = self.raw(name)
-        if value is None or (self.plain and not dialect.padded):
+        if value is None or (
+            not dialect.padded and (self.plain or (b"\\" not in value and b"\r" not in value))
+        ):
             return value
         return dialect.decode(name, value, crlf=self.crlf)
 
     def headers(self, dialect: Dialect) -> Headers:
         """All headers, decoded by the dialect of the leg that the frame came on."""
+        if self.plain:
+            lines = self.data[self.head : self.body - 1].split(b"\n")[:-1]
+            return [(name, value) for name, _, value in [line.partition(b":") for line in lines]]
         escaped = self.command not in UNESCAPED
         return dialect.read(self.head_lines, crlf=self.crlf, escaped=escaped)
 
