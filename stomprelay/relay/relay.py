@@ -17,7 +17,7 @@ from stomprelay.relay.binding import Binding
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.tally import Tally
-from stomprelay.relay.traffic import Traffic
+from stomprelay.relay.traffic import Goodbye, Traffic
 from stomprelay.session.complaint import complain
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.foreign import recognise
@@ -105,7 +105,7 @@ class Relay:
         """A leg's connection ended without our `Close`."""
         if leg.closed:
             return []
-        leaving = self._traffic is not None and self._traffic.leaving
+        leaving = self._traffic is not None and self._traffic.goodbye is not Goodbye.UNSAID
         if leg is self.client:
             if not leaving:
                 self.tally["clients_vanished"] += 1
@@ -213,25 +213,33 @@ class Relay:
         if traffic is None or leg.closed:
             return []
         effects: list[Effect] = []
-        owing = traffic.bye
-        left = traffic.leaving
+        goodbye = traffic.goodbye
         failure = (traffic.to_broker if leg is self.client else traffic.to_client)(effects, now)
-        if traffic.leaving and (not left or traffic.bye is not owing):
-            upstream = self.listener.upstream
-            self._until = now + (upstream.disconnect_timeout if not left else self.listener.linger)
-            effects.append(Wake(self._until))
+        if traffic.goodbye is not goodbye:
+            effects.append(self._left(traffic, now))
         if failure is not None:
             effects += self._failed(leg, failure)
         elif traffic.erred and self.listener.upstream.close_on_error:
             effects += self._closed(How.LINGER)
         return effects
 
+    def _left(self, traffic: Traffic, now: float) -> Wake:
+        """The goodbye came a step further; each step has its time."""
+        done = traffic.goodbye is Goodbye.CONFIRMED
+        self._until = now + (self.listener.linger if done else self.listener.upstream.disconnect_timeout)
+        return Wake(self._deadline())
+
     # Ends
 
     def _overdue(self, now: float) -> list[Effect]:
         """What had to happen by now did not."""
-        if self._traffic is not None:
-            if self._traffic.settled:
+        traffic = self._traffic
+        if traffic is not None:
+            if traffic.goodbye is Goodbye.WAITING:
+                effects: list[Effect] = []
+                traffic.say_goodbye(effects, now)
+                return [*effects, self._left(traffic, now)]
+            if traffic.settled:
                 return self._closed(How.LINGER)
             return self._broker_failed("did not confirm DISCONNECT in time")
         if self.broker is not None:

@@ -1,5 +1,7 @@
 """Frames between two connected legs, both ways, until one says goodbye."""
 
+from enum import Enum
+
 from stomprelay.relay.bridge import Bridge
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.pairing import Pairing
@@ -14,15 +16,26 @@ from stomprelay.wire.names import DISCONNECT, ERROR, RECEIPT, RECEIPT_HEADER, RE
 _WATCHED = frozenset({DISCONNECT, RECEIPT, ERROR})
 
 
+class Goodbye(Enum):
+    """How far a client's DISCONNECT has come."""
+
+    UNSAID = "unsaid"
+    WAITING = "waiting"
+    """It waits for the receipts that are owed for earlier SENDs: a broker may answer it before them."""
+    SAID = "said"
+    """The broker was told."""
+    CONFIRMED = "confirmed"
+    """The receipt that it asked for was passed to the client."""
+
+
 class Traffic:
     """What flows between a client and its broker: one `Send` a chunk, made of slices.
 
-    `leaving` tells that the client said DISCONNECT; it goes on to the broker once the receipts that are owed for
-    earlier SENDs have come, for a broker may answer it before them. `bye` is the receipt it asked for, None once
-    that came (or was never asked for). `erred` tells that the broker sent an ERROR.
+    `goodbye` tells how far the client's DISCONNECT is; while it is WAITING, `say_goodbye` sends it on regardless.
+    `bye` is the receipt that it asked for, if any. `erred` tells that the broker sent an ERROR.
     """
 
-    __slots__ = ("_held", "_pairing", "_parting", "broker", "bye", "client", "erred", "leaving", "session")
+    __slots__ = ("_held", "_pairing", "_parting", "broker", "bye", "client", "erred", "goodbye", "session")
 
     def __init__(self, client: Leg, broker: Leg, session: Session, pairing: Pairing) -> None:
         self.client = client
@@ -30,20 +43,22 @@ class Traffic:
         self.session = session
         self.bye: bytes | None = None
         self.erred = False
-        self.leaving = False
+        self.goodbye = Goodbye.UNSAID
         self._pairing = pairing
-        self._parting: bytes | None = None
+        self._parting = b""
         self._held = False
 
     @property
     def settled(self) -> bool:
         """Whether the client said goodbye and is owed nothing: a broker that closes now has done its duty."""
-        return self.leaving and self.bye is None and not self.session.receipts
+        if self.goodbye is Goodbye.SAID:
+            return self.bye is None and not self.session.receipts
+        return self.goodbye is Goodbye.CONFIRMED
 
     def to_broker(self, effects: list[Effect], now: float) -> StompError | None:
         """Carry what the client's leg has; append the effects. Answers what was wrong, after what was right."""
         failure = self._carry(self.client, self.broker, self._pairing.to_broker, effects, now)
-        if self.leaving and self._parting is None and self.broker.state is State.CONNECTED:
+        if self.goodbye is Goodbye.SAID and self.broker.state is State.CONNECTED:
             self.broker.enter(State.LEAVING)
         if self._held and not self.session.crowded:
             self._held = False
@@ -53,15 +68,19 @@ class Traffic:
     def to_client(self, effects: list[Effect], now: float) -> StompError | None:
         """Carry what the broker's leg has; otherwise as `to_broker`."""
         failure = self._carry(self.broker, self.client, self._pairing.to_client, effects, now)
-        if self._parting is not None and not self.session.receipts:
-            self.broker.enter(State.LEAVING)
-            self.broker.heartbeat.said_at = now
-            effects.append(Send(self.broker, self._parting))
-            self._parting = None
+        if self.goodbye is Goodbye.WAITING and not self.session.receipts:
+            self.say_goodbye(effects, now)
         if self.session.full and not self._held:
             self._held = True
             effects.append(Pause(self.broker))
         return failure
+
+    def say_goodbye(self, effects: list[Effect], now: float) -> None:
+        """The DISCONNECT that waited goes to the broker."""
+        self.goodbye = Goodbye.SAID
+        self.broker.enter(State.LEAVING)
+        self.broker.heartbeat.said_at = now
+        effects.append(Send(self.broker, self._parting))
 
     def _carry(
         self,
@@ -111,23 +130,24 @@ class Traffic:
 
     def _watched(self, frame: Frame) -> bool:
         """A frame that means something to the relay itself. Answers whether it passes."""
-        session, broker = self.session, self.broker
+        session = self.session
         if frame.command is DISCONNECT:
-            self.leaving = True
             self.bye = frame.header(RECEIPT_HEADER, self.client.dialect)
             self.client.enter(State.LEAVING)
             if not session.receipts:
+                self.goodbye = Goodbye.SAID
                 return True
+            self.goodbye = Goodbye.WAITING
             self._parting = self._pairing.to_broker.carry(frame, session)
             return False
-        receipt = frame.header(RECEIPT_ID, broker.dialect)
+        receipt = frame.header(RECEIPT_ID, self.broker.dialect)
         session.received(receipt)
         if frame.command is ERROR:
             self.erred = True
             session.tally["errors_passed"] += 1
-        elif broker.state is State.LEAVING:
-            if self.bye is None:
-                return False  # nothing is owed any more: ActiveMQ may answer DISCONNECT twice
-            if receipt == self.bye:
-                self.bye = None
+        elif receipt == self.bye and receipt is not None:
+            if self.goodbye is Goodbye.CONFIRMED:
+                return False  # ActiveMQ may answer DISCONNECT twice
+            if self.goodbye is Goodbye.SAID:
+                self.goodbye = Goodbye.CONFIRMED
         return True

@@ -62,7 +62,7 @@ class Ledger:
     def noted(self, subscription: Subscription, message_id: bytes, ack: bytes | None) -> Delivery:
         """A MESSAGE passed to the client."""
         if len(self._pending) >= self._most:
-            self._forget_closed()
+            self.forget_closed()
         self._made += 1
         delivery = Delivery(subscription, message_id, ack, self._made)
         self._enter(delivery)
@@ -83,7 +83,7 @@ class Ledger:
             same.remove(delivery)
         del delivery.subscription.unsettled[delivery.order]
 
-    def _forget_closed(self) -> None:
+    def forget_closed(self) -> None:
         """Deliveries of ended subscriptions may still be acknowledged, but not at the price of new ones."""
         for delivery in [each for each in self._pending.values() if not each.subscription.open]:
             self._remove(delivery)

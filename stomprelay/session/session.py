@@ -70,7 +70,10 @@ class Session:
         if command is SUBSCRIBE:
             return self.subscriptions.opened(headers)
         if command is UNSUBSCRIBE:
-            return self.subscriptions.closed(headers)
+            closed = self.subscriptions.closed(headers)
+            if self._ledger is not None and self._ledger.crowded:
+                self._ledger.forget_closed()
+            return closed
         transaction = next((value for name, value in headers if name == TRANSACTION), b"")
         if command is BEGIN:
             if len(self.transactions) >= self._most:

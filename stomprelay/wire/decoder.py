@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from stomprelay.wire.dialect import Dialect, plain_skeletons
-from stomprelay.wire.errors import FrameError, LimitError, ProtocolError
+from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING, SEND
 
@@ -106,7 +106,7 @@ class Decoder:
             self._held += len(data)
             if self._held < self._need or (self._mark and not self._mark.search(data)):
                 if self._held > self._most:
-                    raise self._too_large() if self._mark is _BODY_MARK else self._too_long()
+                    raise self._overgrown(b"".join(pieces))
                 if len(pieces) > 64:
                     pieces[:] = [b"".join(pieces)]
                 return
@@ -218,7 +218,7 @@ class Decoder:
                 raise self._unexpected(data[at:line])
             if data.find(b"\0", at) >= 0:
                 raise FrameError("NUL in a frame's head")
-            if len(data) - data.rfind(b"\n") - 1 > self.limits.header_line:
+            if size > self.limits.header_line and self._has_long_line(data[at:]):
                 raise self._too_long()
             if data.count(b"\n", at) > self.limits.headers + 1:
                 raise self._too_many()
@@ -232,7 +232,7 @@ class Decoder:
         skeleton = lines.translate(None, _ORDINARY)
         dialect = self.dialect
         limits = self.limits
-        if len(lines) > limits.header_line and max(map(len, lines.split(b"\n"))) > limits.header_line:
+        if len(lines) > limits.header_line and self._has_long_line(lines):
             raise self._too_long()
         if lines[:1] == b":" or b"\n:" in lines:
             raise FrameError("empty header name")
@@ -245,6 +245,9 @@ class Decoder:
         self._examine_odd(lines, skeleton, crlf=data[head - 2] == _CR)
         return False
 
+    def _has_long_line(self, lines: bytes) -> bool:
+        return max(map(len, lines.split(b"\n"))) > self.limits.header_line
+
     def _examine_odd(self, lines: bytes, skeleton: bytes, *, crlf: bool) -> None:
         """Raise what is wrong with a head that has more in it than ordinary octets and one colon a line."""
         dialect = self.dialect
@@ -256,7 +259,8 @@ class Decoder:
             if not (crlf or dialect.crlf):
                 raise FrameError("malformed header line", "a line of nothing but a carriage return")
             skeleton = skeleton[:-1]
-        if not dialect.raw_cr and skeleton.count(b"\r") != skeleton.count(b"\r\n"):
+            lines = lines[:-1]
+        if b"\r" in skeleton and not dialect.raw_cr and lines.count(b"\r") != lines.count(b"\r\n"):
             raise FrameError("carriage return inside a header")
         colons = skeleton.translate(None, b"\\\r")
         if colons.startswith(b"\n") or b"\n\n" in colons:
@@ -295,6 +299,11 @@ class Decoder:
             )
         shown = command[:32].decode("ascii", "backslashreplace")
         return ProtocolError("unknown command", f"{shown!r} is not a STOMP command that may come here")
+
+    def _overgrown(self, unfinished: bytes) -> StompError:
+        if self._mark is _BODY_MARK:
+            return self._too_large()
+        return self._too_long() if b"\n" in unfinished else self._unexpected(unfinished)
 
     def _too_long(self) -> LimitError:
         return LimitError("header line too long", f"the limit is {self.limits.header_line} bytes")
