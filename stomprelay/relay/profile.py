@@ -23,9 +23,9 @@ def _by_version(*dialects: Dialect) -> dict[bytes, Dialect]:
     return {dialect.version: _lenient(dialect) for dialect in dialects}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Profile:
-    """One product.
+    """One product, known by its name.
 
     `dialects`: its way with each version. `connect_escape`: it unescapes the values of CONNECT. `selectors`: it
     honours `selector` on SUBSCRIBE.

@@ -38,7 +38,18 @@ class Relay:
     are the legs that effects and inputs speak of; `broker` is None until a CONNECT was understood.
     """
 
-    __slots__ = ("_binding", "_traffic", "_until", "broker", "client", "listener", "name", "session", "tally")
+    __slots__ = (
+        "_binding",
+        "_gone",
+        "_traffic",
+        "_until",
+        "broker",
+        "client",
+        "listener",
+        "name",
+        "session",
+        "tally",
+    )
 
     def __init__(self, listener: Listener, name: bytes, tally: Tally) -> None:
         self.listener = listener
@@ -50,6 +61,7 @@ class Relay:
         self._binding: Binding | None = None
         self._traffic: Traffic | None = None
         self._until = inf
+        self._gone = False
 
     # Inputs
 
@@ -109,6 +121,9 @@ class Relay:
         if leg is self.client:
             if not leaving:
                 self.tally["clients_vanished"] += 1
+            if leg.state is State.BINDING and leg.decoder.buffered:
+                self._gone = True
+                return [Note(Event.VANISHED, "client left; what it said behind CONNECT is still delivered")]
             event = Event.DISCONNECTED if leaving else Event.VANISHED
             return [Note(event, f"client left: {reason}"), *self._closed(How.FLUSH)]
         if self._traffic is None:
@@ -187,13 +202,15 @@ class Relay:
                 self._binding = None
                 self._traffic = Traffic(self.client, leg, session, bound.pairing)
                 self._until = inf
+                if self._gone:
+                    return [*self._carried(self.client, now), *self._closed(How.FLUSH)]
                 return [
                     Note(Event.CONNECTED, bound.note),
                     Send(self.client, bound.connected),
-                    Resume(self.client),
                     Wake(self._deadline()),
                     *self._carried(leg, now),
                     *self._carried(self.client, now),
+                    Resume(self.client),  # last: what it answers is reckoned anew
                 ]
             note = binding.retried(frame)
             if note is not None:
