@@ -51,9 +51,9 @@ class Table:
         """The last part of the table's own key."""
         return self._path[-1]
 
-    def error(self, key: str, text: str) -> ConfigError:
-        """What to raise about one key; an empty key is the table itself."""
-        path = (*self._path, key) if key else self._path
+    def error(self, key: str | None, text: str) -> ConfigError:
+        """What to raise about one key; None is the table itself."""
+        path = self._path if key is None else (*self._path, key)
         place = ".".join(part if _BARE.fullmatch(part) else json.dumps(part) for part in path)
         return ConfigError(f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}")
 

@@ -4,23 +4,21 @@ Each raises `ValueError` with a text that says what the value must be.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from math import isfinite
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 from stomprelay.config.table import nearest
 from stomprelay.wire.dialect import DIALECTS
 
 T = TypeVar("T")
 
-_LONG = 80
+_LONG: Final = 80
+_ENDLESS: Final = 10**9
+_MOST_HEADERS: Final = 10_000
 
 
 def _shown(value: object) -> str:
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        text = str(value)
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONG else text[:_LONG] + "..."
 
 
@@ -33,9 +31,9 @@ def _whole(value: object) -> int | None:
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    return float(value) if abs(value) < _ENDLESS else None
 
 
 def count(value: object) -> int:
@@ -43,6 +41,14 @@ def count(value: object) -> int:
     number = _whole(value)
     if number is None or number < 1:
         raise _unfit("a positive whole number", value)
+    return number
+
+
+def headers(value: object) -> int:
+    """How many header lines a frame may have."""
+    number = _whole(value)
+    if number is None or not 1 <= number <= _MOST_HEADERS:
+        raise _unfit(f"a whole number from 1 to {_MOST_HEADERS}", value)
     return number
 
 
@@ -127,7 +133,9 @@ def heart_beat(value: object) -> tuple[int, int]:
     """How often one can send and wants to receive, in milliseconds."""
     numbers = [_whole(each) for each in value] if isinstance(value, list) else []
     match numbers:
-        case [int() as can_send, int() as wants] if can_send >= 0 and wants >= 0:
+        case [int() as can_send, int() as wants] if (
+            min(can_send, wants) >= 0 and max(can_send, wants) < _ENDLESS
+        ):
             return can_send, wants
     raise _unfit("two whole numbers of milliseconds, [can send, wants to receive], 0 for never", value)
 
@@ -144,10 +152,8 @@ def choice(known: Mapping[str, T]) -> Callable[[object], T]:
     """A reader that takes one of the known words."""
 
     def read(value: object) -> T:
-        if not isinstance(value, str):
+        if not isinstance(value, str) or value not in known:
             raise _unfit(f"one of {', '.join(known)}", value)
-        if value not in known:
-            raise ValueError(f"must be one of {', '.join(known)}, not {_shown(value)}")
         return known[value]
 
     return read
@@ -160,11 +166,7 @@ def reference(kind: str, known: Mapping[str, T]) -> Callable[[object], T]:
         if not isinstance(value, str):
             raise _unfit(f"the name of an {kind}", value)
         if value not in known:
-            raise ValueError(f"no {kind} is called {_shown(value)}; {_defined(value, known)}")
+            raise ValueError(f"no {kind} is called {_shown(value)}; {nearest(value, known)}")
         return known[value]
 
     return read
-
-
-def _defined(value: str, known: Iterable[str]) -> str:
-    return nearest(value, known)

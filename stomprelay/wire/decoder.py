@@ -7,21 +7,22 @@ an error. The hot path finds and slices; a head is looked into only when it is n
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from stomprelay.wire.dialect import Dialect, plain_skeletons
+from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.frame import Frame
+from stomprelay.wire.head import Head
+from stomprelay.wire.limits import Limits
 from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING, SEND
+
+__all__ = ["Decoder", "Limits"]
 
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
 _GAP: Final = re.compile(rb"[\n\r\0]*")
 _HEAD_MARK: Final = re.compile(rb"[\n\0]")
 _BODY_MARK: Final = re.compile(rb"\0")
-_ORDINARY: Final = bytes(octet for octet in range(256) if octet not in b":\n\\\r\0")
-_CONTENT_LENGTH: Final = b"\ncontent-length:"
 _KNOWN: Final = OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS
 _COMMAND_LINE: Final = max(map(len, _KNOWN)) + 2
 _NO_FACTS: Final = (b"", 0, -1, False)
@@ -29,17 +30,7 @@ _CR: Final = 13
 _LF: Final = 10
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What one leg takes: header lines a frame, octets a header line, octets a body.
-
-    An unfinished head or body over its limit is refused before it is kept. The defaults are those of
-    `config/stomprelay.toml`.
-    """
-
-    headers: int = 128
-    header_line: int = 10240
-    body: int = 16 * 1024 * 1024
+_head = lru_cache(Head)
 
 
 @lru_cache
@@ -59,6 +50,7 @@ class Decoder:
         "_at",
         "_commands",
         "_data",
+        "_head",
         "_held",
         "_mark",
         "_memo",
@@ -66,14 +58,13 @@ class Decoder:
         "_most",
         "_need",
         "_pieces",
-        "_plain",
         "dialect",
         "limits",
     )
 
     def __init__(self, dialect: Dialect, commands: frozenset[bytes], limits: Limits) -> None:
         self.limits = limits
-        self._plain = plain_skeletons(limits.headers)
+        self._head = _head(limits)
         self._data = b""
         self._at = 0
         self._pieces: list[bytes] | None = None
@@ -152,8 +143,8 @@ class Decoder:
                 if known is None:
                     raise self._unexpected(data[at : head - 1])
                 command, may_have_body = known
-                plain = self._examine(data, head, body)
-                length = self._content_length(data, head, body)
+                plain = self._head.examine(data, head, body, self.dialect)
+                length = self._head.content_length(data, head, body, self.dialect)
                 if not may_have_body:
                     if length > 0:
                         raise FrameError(f"{command.decode()} must not have a body")
@@ -218,77 +209,13 @@ class Decoder:
                 raise self._unexpected(data[at:line])
             if data.find(b"\0", at) >= 0:
                 raise FrameError("NUL in a frame's head")
-            if size > self.limits.header_line and self._has_long_line(data[at:]):
-                raise self._too_long()
+            if size > self.limits.header_line and self._head.has_long_line(data[at:]):
+                raise self._head.too_long()
             if data.count(b"\n", at) > self.limits.headers + 1:
-                raise self._too_many()
+                raise self._head.too_many()
         last_line = data.rfind(b"\n", at) + 1 - at if line >= 0 else 0
         allowed = self.limits.header_line if line >= 0 else _COMMAND_LINE
         self._await(data, at, 0, last_line + allowed, _HEAD_MARK)
-
-    def _examine(self, data: bytes, head: int, body: int) -> bool:
-        """Whether the head is plain; a head that is neither plain nor right raises."""
-        lines = data[head : body - 1]
-        skeleton = lines.translate(None, _ORDINARY)
-        dialect = self.dialect
-        limits = self.limits
-        if len(lines) > limits.header_line and self._has_long_line(lines):
-            raise self._too_long()
-        if lines[:1] == b":" or b"\n:" in lines:
-            raise FrameError("empty header name")
-        if dialect.utf8 and not lines.isascii():
-            _require_utf8(lines)
-        if skeleton in self._plain:
-            return not (
-                dialect.padded and b" " in lines and (b": " in lines or b" \n" in lines or b" :" in lines)
-            )
-        self._examine_odd(lines, skeleton, crlf=data[head - 2] == _CR)
-        return False
-
-    def _has_long_line(self, lines: bytes) -> bool:
-        return max(map(len, lines.split(b"\n"))) > self.limits.header_line
-
-    def _examine_odd(self, lines: bytes, skeleton: bytes, *, crlf: bool) -> None:
-        """Raise what is wrong with a head that has more in it than ordinary octets and one colon a line."""
-        dialect = self.dialect
-        if b"\0" in skeleton:
-            raise FrameError("NUL in a frame's head")
-        if skeleton.count(b"\n") > self.limits.headers:
-            raise self._too_many()
-        if skeleton.endswith(b"\r"):
-            if not (crlf or dialect.crlf):
-                raise FrameError("malformed header line", "a line of nothing but a carriage return")
-            skeleton = skeleton[:-1]
-            lines = lines[:-1]
-        if b"\r" in skeleton and not dialect.raw_cr and lines.count(b"\r") != lines.count(b"\r\n"):
-            raise FrameError("carriage return inside a header")
-        colons = skeleton.translate(None, b"\\\r")
-        if colons.startswith(b"\n") or b"\n\n" in colons:
-            raise FrameError("malformed header line", "a header line has no colon")
-        if dialect.strict and dialect.reads and b"\\" in skeleton:
-            undefined = dialect.undefined.search(lines.replace(b"\\\\", b""))
-            if undefined:
-                raise FrameError("undefined escape sequence in a header")
-
-    def _content_length(self, data: bytes, head: int, body: int) -> int:
-        """What `content-length` says, -1 when it is absent."""
-        at = data.find(_CONTENT_LENGTH, head - 1, body)
-        if at < 0:
-            return -1
-        if data.find(_CONTENT_LENGTH, at + 1, body) >= 0:
-            raise FrameError("more than one content-length")
-        at += len(_CONTENT_LENGTH)
-        digits = data[at : data.find(b"\n", at)]
-        if not digits.isdigit():
-            if digits.endswith(b"\r") and (self.dialect.crlf or data[head - 2] == _CR):
-                digits = digits[:-1]
-            if self.dialect.padded:
-                digits = digits.strip(b" ")
-            if not digits.isdigit():
-                raise FrameError("content-length is not a number", f"it says {digits[:32]!r}")
-        if len(digits) > 18:
-            raise self._too_large()
-        return int(digits)
 
     def _unexpected(self, line: bytes) -> ProtocolError:
         command = line.removesuffix(b"\r")
@@ -303,13 +230,7 @@ class Decoder:
     def _overgrown(self, unfinished: bytes) -> StompError:
         if self._mark is _BODY_MARK:
             return self._too_large()
-        return self._too_long() if b"\n" in unfinished else self._unexpected(unfinished)
-
-    def _too_long(self) -> LimitError:
-        return LimitError("header line too long", f"the limit is {self.limits.header_line} bytes")
-
-    def _too_many(self) -> LimitError:
-        return LimitError("too many headers", f"the limit is {self.limits.headers}")
+        return self._head.too_long() if b"\n" in unfinished else self._unexpected(unfinished)
 
     def _too_large(self) -> LimitError:
         return LimitError("body too large", f"the limit is {self.limits.body} bytes")
@@ -321,10 +242,3 @@ class Decoder:
             "content-length does not fit the body",
             f"the octet after {length} bytes of body is not NUL",
         )
-
-
-def _require_utf8(lines: bytes) -> None:
-    try:
-        lines.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FrameError("a header is not UTF-8", f"at octet {error.start} of the head") from None

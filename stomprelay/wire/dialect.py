@@ -86,7 +86,9 @@ class Dialect:
     commands: frozenset[bytes]
     """What a broker of this dialect takes from a connected client."""
     strict: bool = True
-    """Undefined escapes are fatal; a lenient reader keeps them as they stand and knows every escape."""
+    """What is wrong with a head is fatal. A lenient reader takes what can be framed: it knows every escape, keeps
+    undefined ones as they stand, and a line without a colon is a header without a name.
+    """
     escaped_names: bool = True
     """Header names are escaped as values are; ActiveMQ neither escapes nor unescapes them."""
     utf8: bool = False
@@ -145,10 +147,11 @@ class Dialect:
             return [self.read_line(line, crlf=crlf) for line in lines]
         return [self._split(line.removesuffix(b"\r")) for line in lines]
 
-    @staticmethod
-    def _split(line: bytes) -> tuple[bytes, bytes]:
+    def _split(self, line: bytes) -> tuple[bytes, bytes]:
         name, colon, value = line.partition(b":")
         if not colon:
+            if not self.strict:
+                return b"", line
             raise FrameError("malformed header line", f"no colon in {line[:64]!r}")
         return name, value
 
@@ -176,6 +179,8 @@ class Dialect:
 
     def nameable(self, name: bytes) -> bool:
         """Whether a header name survives in this dialect."""
+        if not name:
+            return False
         if self.escaped_names and self.writes:
             return self.speakable(name)
         return b":" not in name and b"\n" not in name
@@ -250,9 +255,3 @@ def up_to(dialect: Dialect) -> frozenset[bytes]:
 def demanding_utf8(dialect: Dialect) -> Dialect:
     """The dialect for a peer whose heads have to be UTF-8."""
     return replace(dialect, utf8=True)
-
-
-@lru_cache
-def plain_skeletons(headers: int) -> frozenset[bytes]:
-    """What is left of a plain head of up to `headers` lines without its ordinary octets."""
-    return frozenset(b":\n" * count for count in range(headers + 1))

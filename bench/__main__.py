@@ -1,0 +1,134 @@
+"""The command line: `python -m bench`. Exit status 1 when a load was damaged or lost; a goal not met is only said."""
+
+import argparse
+import json
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from bench import decoder, latency, memory, throughput
+from bench.contenders import contenders
+from bench.load import Load, LoadError, loaded
+from bench.machine import AbsentError, describe, raise_descriptor_limit
+from bench.rounds import Group, Outcome, measure
+
+NAMES = (*throughput.MODES, latency.MODE, decoder.NAME, memory.NAME)
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line, read."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Speed beside others, as ratios.")
+    parser.add_argument("--rounds", type=int, help="interleaved rounds of each figure (7; 3 when quick)")
+    parser.add_argument(
+        "--quick", action="store_true", help="shorter runs and fewer rounds: a look, not a figure"
+    )
+    parser.add_argument(
+        "--only", nargs="+", metavar="NAME", choices=NAMES, default=NAMES, help=", ".join(NAMES)
+    )
+    parser.add_argument("--bodies", type=_sizes, default=[100, 1024, 65536], help="octets: 100,1024,65536")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="every run, for other programs")
+    parsed = parser.parse_args(arguments)
+    if parsed.rounds is None:
+        parsed.rounds = 3 if parsed.quick else 7
+    if parsed.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    return parsed
+
+
+def _sizes(text: str) -> list[int]:
+    sizes = text.split(",")
+    if not all(size.isdecimal() and int(size) for size in sizes):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of sizes as 100,1024,65536")
+    return [int(size) for size in sizes]
+
+
+class Bench:
+    """One run of what was asked for: tables to standard output as they come, everything else in `found`."""
+
+    def __init__(self, asked: argparse.Namespace, directory: Path) -> None:
+        self.asked = asked
+        self.directory = directory
+        self.notes: list[str] = []
+        self.failed = False
+        self.found: dict[str, object] = {"machine": describe(), "rounds": asked.rounds, "notes": self.notes}
+
+    def run(self) -> None:
+        """All of it, in the order of NAMES."""
+        wanted = [name for name in NAMES if name in self.asked.only]
+        relayed = [name for name in wanted if name not in {decoder.NAME, memory.NAME}]
+        if relayed or memory.NAME in wanted:
+            try:
+                with loaded(self.directory) as load:
+                    if relayed:
+                        self.relay(load, relayed)
+                    if memory.NAME in wanted:
+                        self.memory(load)
+            except AbsentError as error:
+                self.note(f"nothing is relayed: {error}")
+            except LoadError as error:
+                self.note(f"the load does not run: {error}")
+                self.failed = True
+        if decoder.NAME in wanted:
+            rates = decoder.measure(self.asked.bodies, self.asked.rounds, 0.03 if self.asked.quick else 0.15)
+            self.found[decoder.NAME] = [asdict(rate) for rate in rates]
+            print(decoder.report(rates), flush=True)
+
+    def relay(self, load: Load, names: Sequence[str]) -> None:
+        """Streams, loops and round trips."""
+        seconds = 0.08 if self.asked.quick else 0.25
+        with contenders(load.ports, self.directory, self.note) as running:
+            for name in names:
+                outcomes = []
+                for group in self.groups(name):
+                    outcome = measure(load, running, group, self.asked.rounds, seconds)
+                    outcomes.append(outcome)
+                    self.failed |= any(one.failure for one in outcome.series)
+                    told = latency.report(outcome) if name == latency.MODE else throughput.report(outcome)
+                    print(told, flush=True)
+                self.found[name] = [_plain(outcome) for outcome in outcomes]
+
+    def groups(self, name: str) -> list[Group]:
+        """What is measured under one of the NAMES that are relayed."""
+        bodies = self.asked.bodies
+        return latency.groups(bodies) if name == latency.MODE else throughput.groups(name, bodies)
+
+    def memory(self, load: Load) -> None:
+        """Idle connections."""
+        rounds = 1 if self.asked.quick else 3
+        steps = memory.steps(quick=self.asked.quick)
+        idle = memory.measure(load, self.directory, rounds, steps, self.note)
+        self.found[memory.NAME] = [asdict(one) for one in idle]
+        print(memory.report(idle), flush=True)
+
+    def note(self, text: str) -> None:
+        """Something that a reader of the figures must know."""
+        self.notes.append(text)
+        print(text, flush=True)
+
+
+def _plain(outcome: Outcome) -> dict[str, object]:
+    return {"group": outcome.group.name, "series": [asdict(series) for series in outcome.series]}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the bench. Answers the exit status."""
+    asked = options(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # children are ended on the way out
+    raise_descriptor_limit()
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="stomprelay-bench-") as directory:
+        bench = Bench(asked, Path(directory))
+        print(", ".join(f"{key} {value}" for key, value in describe().items()), f"; {asked.rounds} rounds\n")
+        bench.run()
+    print(f"{time.monotonic() - started:.0f} seconds")
+    if asked.json:
+        asked.json.write_text(json.dumps(bench.found, indent=1) + "\n")
+    return 1 if bench.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

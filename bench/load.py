@@ -1,0 +1,145 @@
+"""The load: `load.c` compiled, its null broker running, and one run of its client."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.machine import AbsentError, Child, cores, cpu_seconds, which
+
+VERSIONS: Final = ("1.0", "1.1", "1.2")
+
+CONNECTIONS: Final = {"sink": 8, "source": 8, "ack": 8, "loop": 50, "latency": 1}
+"""Client connections by kind of load."""
+
+
+class LoadError(Exception):
+    """A run that lost, gained or damaged something, or that did not end. The text says which."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is sent: `mode` and size of `body`, the versions of both ends, and what the heads are like."""
+
+    mode: str
+    body: int
+    client: str = "1.2"
+    broker: str = "1.2"
+    same: bool = False
+    """All heads are the same octets; otherwise each has a number of its own."""
+    escaped: bool = False
+    """One value to escape in every SEND, one id to unescape in every MESSAGE."""
+
+    @property
+    def crosses(self) -> bool:
+        """Whether the two ends speak different versions."""
+        return self.client != self.broker
+
+    @property
+    def label(self) -> str:
+        """The versions and the heads, as a row of a table is headed."""
+        heads = ("escaped, " if self.escaped else "plain, " if self.crosses else "") + (
+            "same heads" if self.same else "unique heads"
+        )
+        return f"{self.client} on {self.broker}, {heads}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: messages, seconds from start to the last count, CPU of what was measured, and round trips in us."""
+
+    messages: int
+    seconds: float
+    cpu: float
+    p50: float | None = None
+    p99: float | None = None
+
+    @property
+    def rate(self) -> float:
+        """Messages a second."""
+        return self.messages / self.seconds
+
+    @property
+    def cost(self) -> float:
+        """CPU microseconds a message of what was measured."""
+        return self.cpu / self.messages * 1e6
+
+
+def compile_load(directory: Path) -> Path:
+    """Compile `load.c` into a directory. Raises `AbsentError` without a compiler, `LoadError` when it fails."""
+    compiler = which("cc", "gcc", "clang")
+    if compiler is None:
+        raise AbsentError("no C compiler: install one (Debian package gcc)")
+    source = Path(__file__).with_name("load.c")
+    program = directory / "load"
+    command = [compiler, "-std=c11", "-O2", "-o", str(program), str(source)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    if outcome.returncode:
+        raise LoadError(f"{compiler} failed on {source}:\n{outcome.stderr}")
+    return program
+
+
+class Load:
+    """A compiled load with its null broker running; `ports` has the broker's port for each version."""
+
+    def __init__(self, program: Path, broker: Child, directory: Path) -> None:
+        self._program = program
+        self._broker = broker
+        self._log = directory / "client.log"
+        self.ports = dict(zip(VERSIONS, map(int, broker.hear().split()), strict=True))
+
+    @contextmanager
+    def client(self, mode: str, port: int, *options: str) -> Iterator[Child]:
+        """The client as a child process that is talked to line by line."""
+        command = [str(self._program), "client", mode, "-p", str(port), *options]
+        child = Child("the load's client", command, cores()[0], self._log, talk=True)
+        try:
+            yield child
+        finally:
+            child.stop()
+
+    def run(self, case: Case, port: int, messages: int, pid: int | None) -> Run:
+        """Send a case through a port; `pid` is whose CPU is counted. Raises `LoadError` unless all arrived as sent."""
+        mode = "source" if case.mode == "ack" else case.mode
+        flags = ["-i"] * case.same + ["-e"] * case.escaped + ["-a"] * (case.mode == "ack")
+        sizes = ["-c", str(CONNECTIONS[case.mode]), "-n", str(messages), "-b", str(case.body)]
+        with self.client(mode, port, "-v", case.client, *sizes, *flags) as client:
+            if (said := client.hear()) != "ready":
+                raise self._failed(client, said)
+            before = cpu_seconds(pid) if pid else 0.0
+            client.tell("go")
+            told = self.answer(client)
+            after = cpu_seconds(pid) if pid else 0.0
+            client.tell("bye")
+            self.answer(client)
+        return Run(int(told["messages"]), told["seconds"], after - before, told.get("p50"), told.get("p99"))
+
+    def answer(self, client: Child) -> dict[str, float]:
+        """The client's next line. Raises `LoadError` with the client's words when it failed."""
+        line = client.hear()
+        told: dict[str, float] = json.loads(line) if line else {}
+        if "messages" not in told:
+            raise self._failed(client, line)
+        return told
+
+    def _failed(self, client: Child, said: str) -> LoadError:
+        """All that is known of a failure: what the client said, and the broker if it is gone."""
+        reason = json.loads(said)["error"] if said else client.tail() or "the client ended"
+        broker = f"; the broker said {self._broker.hear()}" if self._broker.process.poll() is not None else ""
+        return LoadError(f"{reason}{broker}")
+
+
+@contextmanager
+def loaded(directory: Path) -> Iterator[Load]:
+    """Compile the load into a directory and run its null broker. Raises what `compile_load` raises."""
+    program = compile_load(directory)
+    broker = Child(
+        "the null broker", [str(program), "broker"], cores()[0], directory / "broker.log", talk=True
+    )
+    try:
+        yield Load(program, broker, directory)
+    finally:
+        broker.stop()

@@ -1,0 +1,96 @@
+"""Where a broker is, in each way in which an upstream may be named."""
+
+import re
+from ipaddress import IPv6Address
+from typing import Final
+
+from stomprelay.config.endpoint import client, port, quoted
+from stomprelay.relay.upstream import Broker
+
+MEMORY: Final = "memory:"
+"""The address of the embedded broker."""
+
+_SCHEMES: Final = {
+    "tcp": (61613, False),
+    "stomp": (61613, False),
+    "ssl": (61614, True),
+    "stomp+ssl": (61614, True),
+}
+"""URI scheme -> its default port, and whether TLS is spoken."""
+
+_NOT_ENDPOINTS: Final = frozenset({"memory", "stomp", "stomp+ssl"})
+_SEVERAL: Final = re.compile(r"(failover|fanout):", re.IGNORECASE)
+_URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_FORMS: Final = "tcp://host:port, ssl://host:port, memory: or a Twisted client endpoint"
+_HOST: Final = re.compile(r"[^\s\x00-\x1f\x7f:/?#\[\]%]+")
+
+
+def broker(text: str) -> Broker:
+    """The broker at an address: `tcp://`, `stomp://`, `ssl://` or `stomp+ssl://` with host and perhaps port,
+    `memory:`, or any Twisted client endpoint string.
+
+    Raises `ValueError` for anything else. An address holds no secret: whatever has a user's name in it is refused,
+    and not shown.
+    """
+    if text == MEMORY:
+        return Broker(text, text)
+    if several := _SEVERAL.match(text):
+        raise ValueError(f"must be one broker's address ({_FORMS}), not {several[1]}:(...)")
+    if "@" in text and not text.startswith("unix:"):
+        raise ValueError("must not hold a user or a password: that is what login and passcode_file are for")
+    uri = _URI.fullmatch(text)
+    return _by_endpoint(text) if uri is None else _by_uri(text, uri[1], uri[2])
+
+
+def _by_uri(text: str, scheme: str, rest: str) -> Broker:
+    if scheme.lower() not in _SCHEMES:
+        raise ValueError(f"must be {_FORMS}; {scheme}:// is none of them")
+    default, tls = _SCHEMES[scheme.lower()]
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    if rest not in (authority, authority + "/"):
+        raise ValueError("must end with the port: a broker's address takes no path and no options")
+    host, number = _host_and_port(authority)
+    endpoint = f"tcp:host={quoted(host)}:port={default if number is None else port(number)}"
+    return Broker(text, endpoint, host, tls=tls)
+
+
+def _host_and_port(authority: str) -> tuple[str, str | None]:
+    if authority.startswith("["):
+        host, bracket, rest = authority[1:].partition("]")
+        try:
+            IPv6Address(host)
+        except ValueError:
+            raise ValueError("must have an IPv6 address between its brackets") from None
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError("must have nothing but a port after the brackets")
+        return host, rest[1:] if rest else None
+    host, colon, number = authority.partition(":")
+    if ":" in number:
+        raise ValueError("must have brackets around an IPv6 address, as in tcp://[::1]:61613")
+    return host_name(host), number if colon else None
+
+
+def host_name(text: str) -> str:
+    """A name or an address that certificates and resolvers can take. Raises `ValueError`."""
+    if not _HOST.fullmatch(text):
+        raise ValueError("must name a host, such as broker.example.net")
+    if not text.isascii():
+        try:
+            text.encode("idna")
+        except UnicodeError:
+            raise ValueError("must name a host; this is no international name") from None
+    return text
+
+
+def _by_endpoint(text: str) -> Broker:
+    kind, colon, rest = text.partition(":")
+    if not colon or rest.isdigit():
+        raise ValueError(f"must be {_FORMS}; a host and a port are tcp://host:port")
+    if kind.lower() in _NOT_ENDPOINTS:
+        raise ValueError(f"must be {_FORMS}")
+    endpoint = client(text)
+    host = endpoint.arguments.get("host", "")
+    if endpoint.kind == "ssl" and "hostname" not in endpoint.arguments:
+        # Without it, Twisted would not verify whose certificate it is shown.
+        return Broker(text, f"{text}:hostname={quoted(host)}", host)
+    return Broker(text, text, host)

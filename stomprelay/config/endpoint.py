@@ -1,0 +1,147 @@
+"""Twisted's endpoint strings, read lightly and without Twisted: enough to tell a wrong one by its key.
+
+The service makes the endpoint, and so has the last word.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from stomprelay.config.table import nearest
+
+PORTS: Final = 65535
+
+_SERVERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tcp": ("port", "interface", "backlog"),
+    "tcp6": ("port", "backlog", "interface"),
+    "ssl": (
+        "port",
+        "privateKey",
+        "certKey",
+        "sslmethod",
+        "interface",
+        "backlog",
+        "extraCertChain",
+        "dhParameters",
+    ),
+    "tls": ("path", "port", "backlog", "interface"),
+    "unix": ("address", "mode", "backlog", "lockfile"),
+    "systemd": ("domain", "index", "name"),
+}
+CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "tcp": ("host", "port", "timeout", "bindAddress"),
+    "ssl": ("host", "port", "timeout", "bindAddress", "hostname", "certKey", "privateKey", "caCertsDir"),
+    "tls": (
+        "host",
+        "port",
+        "timeout",
+        "bindAddress",
+        "certificate",
+        "privateKey",
+        "trustRoots",
+        "endpoint",
+    ),
+    "unix": ("path", "timeout", "lockfile"),
+}
+_NEEDED: Final = ("port", "host", "address", "path", "domain")
+_OPTIONAL_PORT: Final = "tls"
+_OWN_TLS: Final = frozenset({"ssl", "tls"})
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """The parts of an endpoint string. `arguments` have their names where the kind is one that we know."""
+
+    kind: str
+    arguments: Mapping[str, str]
+
+    @property
+    def own_tls(self) -> bool:
+        """Whether the endpoint brings TLS of its own."""
+        return self.kind in _OWN_TLS
+
+
+def quoted(argument: str) -> str:
+    """An argument as it stands in an endpoint string."""
+    return argument.replace("\\", "\\\\").replace(":", "\\:")
+
+
+def port(value: str, lowest: int = 1) -> int:
+    """A port's number. Raises `ValueError`."""
+    if not (value.isascii() and value.isdigit() and len(value) <= 5 and lowest <= int(value) <= PORTS):
+        raise ValueError(f'the port must be a number from {lowest} to {PORTS}, not "{value}"')
+    return int(value)
+
+
+def server(text: str) -> Endpoint:
+    """What a server endpoint string says. Raises `ValueError` for one that cannot be right."""
+    if text.isdigit():
+        raise ValueError(f'must be an endpoint such as "tcp:{text}", not a port alone')
+    if "://" in text:
+        raise ValueError('must be an endpoint such as "tcp:61613:interface=127.0.0.1", not a URI')
+    if text.lower().startswith("haproxy:"):
+        return server(text.partition(":")[2])
+    endpoint = _read(text, _SERVERS)
+    arguments = endpoint.arguments
+    if ":" not in text and endpoint.kind not in {*_SERVERS, "stdio"}:
+        raise ValueError(f'must be an endpoint such as "tcp:61613", not "{text}"')
+    if endpoint.kind not in _SERVERS and len(arguments) == 1 and arguments.get("0", "").isdigit():
+        raise ValueError(f'must be an endpoint such as "tcp:{arguments["0"]}:interface={endpoint.kind}"')
+    if endpoint.kind in _SERVERS and "port" in arguments:
+        port(arguments["port"], lowest=0)
+    if endpoint.kind == "systemd" and ("index" in arguments) == ("name" in arguments):
+        raise ValueError("a systemd endpoint needs either index or name")
+    return endpoint
+
+
+def client(text: str) -> Endpoint:
+    """What a client endpoint string says. Raises `ValueError` for one that cannot be right."""
+    endpoint = _read(text, CLIENTS)
+    if endpoint.kind in CLIENTS and "port" in endpoint.arguments:
+        port(endpoint.arguments["port"])
+    return endpoint
+
+
+def _read(text: str, kinds: Mapping[str, tuple[str, ...]]) -> Endpoint:
+    (_, kind), *parts = _parts(text)
+    kind = kind.lower()
+    known = kinds.get(kind)
+    arguments: dict[str, str] = {}
+    positional = [value for name, value in parts if name is None]
+    named = {name: value for name, value in parts if name is not None}
+    if known is None:
+        return Endpoint(kind, named | {str(place): value for place, value in enumerate(positional)})
+    free = [name for name in known if name not in named]
+    if len(positional) > len(free):
+        raise ValueError(f"has more arguments than a {kind} endpoint takes")
+    for name in named:
+        if name not in known:
+            raise ValueError(f'a {kind} endpoint has no argument "{name}"; {nearest(name, known)}')
+    arguments = dict(zip(free, positional, strict=False)) | named
+    for name in _NEEDED:
+        optional = name == "port" and kind == _OPTIONAL_PORT and kinds is _SERVERS
+        if name in known and not optional and not arguments.get(name):
+            raise ValueError(f"a {kind} endpoint needs its {name}")
+    return Endpoint(kind, arguments)
+
+
+def _parts(text: str) -> list[tuple[str | None, str]]:
+    """The parts between colons, each with its name if it has one; a backslash keeps what follows it as it is."""
+    parts: list[tuple[str | None, str]] = []
+    name: str | None = None
+    value = ""
+    octets = iter(text)
+    for octet in octets:
+        if octet == ":":
+            parts.append((name, value))
+            name, value = None, ""
+        elif octet == "=" and name is None:
+            name, value = value, ""
+        elif octet == "\\":
+            try:
+                value += next(octets)
+            except StopIteration:
+                raise ValueError("ends in a backslash") from None
+        else:
+            value += octet
+    return [*parts, (name, value)]

@@ -1,0 +1,113 @@
+"""The load counts exactly: each run ends with both sides agreed on what passed."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import pytest
+
+from bench.load import VERSIONS, Case, Load, LoadError, loaded
+from bench.machine import which
+
+pytestmark = pytest.mark.skipif(
+    which("cc", "gcc", "clang") is None,
+    reason="the load is written in C: needs a compiler (Debian package gcc)",
+)
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
+    """The load compiled, its null broker running."""
+    with loaded(tmp_path_factory.mktemp("load")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("mode", ["sink", "source", "ack", "loop", "latency"])
+def test_direct(load: Load, mode: str, version: str) -> None:
+    """Every mode in every version, straight to the null broker: as many messages as were asked for."""
+    for escaped in (False, True):
+        case = Case(mode, 100, version, version, escaped=escaped)
+        run = load.run(case, load.ports[version], 400, None)
+        assert run.messages == 400
+        assert run.cpu == 0.0
+
+
+@pytest.mark.parametrize("mode", ["sink", "source", "loop"])
+@pytest.mark.parametrize("body", [1, 65536, 300_000])
+def test_bodies(load: Load, mode: str, body: int) -> None:
+    """Bodies below and above what one read takes, with heads that are all the same."""
+    run = load.run(Case(mode, body, same=True), load.ports["1.2"], 50, None)
+    assert run.messages >= 48
+
+
+def test_idle_connections_are_opened_in_steps(load: Load) -> None:
+    """Each step says how many it added."""
+    with load.client("idle", load.ports["1.1"], "-v", "1.1") as client:
+        client.tell("open 3")
+        assert load.answer(client)["messages"] == 3
+        client.tell("open 10")
+        assert load.answer(client)["messages"] == 7
+
+
+def test_client_refuses_another_version(load: Load) -> None:
+    """A broker that answers with a version that was not asked for is an error, not a figure."""
+    with pytest.raises(LoadError, match=r"Supported protocol versions are 1\.2"):
+        load.run(Case("sink", 100, client="1.1"), load.ports["1.2"], 10, None)
+
+
+def frames_through(target: int, tamper: Callable[[int, bytes], bytes]) -> socket.socket:
+    """Listen, and pass one connection's frames on through `tamper`, which is told their number; answers pass as is."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def forward(
+        source: socket.socket, sink: socket.socket, change: Callable[[int, bytes], bytes] | None
+    ) -> None:
+        rest, number = b"", 0
+        try:
+            while data := source.recv(65536):
+                *frames, rest = (rest + data).split(b"\0")
+                for frame in frames:
+                    whole = frame + b"\0"
+                    sink.sendall(change(number, whole) if change else whole)
+                    number += 1
+            sink.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the other direction ended first
+
+    def serve() -> None:
+        client, _ = listener.accept()
+        with client, socket.create_connection(("127.0.0.1", target)) as broker:
+            back = threading.Thread(target=forward, args=(broker, client, None))
+            back.start()
+            forward(client, broker, tamper)
+            back.join()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener
+
+
+@pytest.mark.parametrize(
+    ("tamper", "complaint"),
+    [
+        (lambda number, frame: b"" if number == 100 else frame, "the broker had 119"),
+        (lambda number, frame: frame * 2 if number == 100 else frame, "the broker had 121"),
+        (lambda number, frame: b"" if number == 10 else frame, "out of sequence"),
+        (lambda _, frame: frame.replace(rb"\c", b"/"), "not escaped"),
+    ],
+)
+def test_what_is_lost_or_damaged_is_found(
+    load: Load,
+    tamper: Callable[[int, bytes], bytes],
+    complaint: str,
+) -> None:
+    """A frame lost, doubled, out of order or spelled wrong between client and broker is an error, not a figure."""
+    with closing(frames_through(load.ports["1.2"], tamper)) as listener:
+        port = listener.getsockname()[1]
+        # One connection: latency's, whose SENDs have a receipt each, would stop at the first loss.
+        with load.client("sink", port, "-c", "1", "-n", "120", "-b", "10", "-e") as client:
+            assert client.hear() == "ready"
+            client.tell("go")
+            with pytest.raises(LoadError, match=complaint):
+                load.answer(client)

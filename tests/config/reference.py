@@ -1,0 +1,46 @@
+"""`config/stomprelay.toml` as data: its settings, what each means, and how the default is written."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE = ROOT / "config" / "stomprelay.toml"
+TEXT = FILE.read_text(encoding="utf-8")
+
+_TABLE = re.compile(r"#?\[(.+)\]")
+_SETTING = re.compile(r"(#?)([a-z_0-9]+) = (.+)")
+
+
+class Setting(NamedTuple):
+    """One line of the file. `key` has NAME where a user puts a name; `default` is None where it is to be absent."""
+
+    key: str
+    meaning: str
+    default: str | None
+    example: str
+
+
+def settings() -> list[Setting]:
+    """Every setting, in the file's order."""
+    found = []
+    table = ""
+    meaning: list[str] = []
+    for line in TEXT.splitlines():
+        if match := _TABLE.fullmatch(line):
+            table = match[1].replace(".default", ".NAME") + "."
+        elif match := _SETTING.fullmatch(line):
+            absent, key, value = match.groups()
+            found.append(Setting(table + key, " ".join(meaning), None if absent else value, value))
+        elif line.startswith("# "):
+            meaning.append(line[2:])
+            continue
+        meaning = []
+    return found
+
+
+def everything() -> str:
+    """The file with every setting in force, except `passcode`, which excludes `passcode_file`."""
+    text = re.sub(r"^#(\[|[a-z_0-9]+ = )", r"\1", TEXT, flags=re.MULTILINE)
+    text = re.sub(r"^passcode = .*\n", "", text, flags=re.MULTILINE)
+    return text.replace('uri = "memory:"', 'uri = "ssl://broker.example.net"')

@@ -1,0 +1,199 @@
+"""A file, the command line over it, and what runs."""
+
+from pathlib import Path
+
+import pytest
+
+from stomprelay.broker.bounds import Bounds
+from stomprelay.config import Config, ConfigError, default, load, overridden
+from stomprelay.config.listener import ENDPOINT
+from stomprelay.relay.listener import Listener
+from stomprelay.relay.upstream import Upstream
+
+
+def config(tmp_path: Path, text: str) -> Config:
+    """Load a file with this text."""
+    file = tmp_path / "relay.toml"
+    file.write_text(text, encoding="utf-8")
+    return load(str(file))
+
+
+def refusal(tmp_path: Path, text: str) -> str:
+    """What is said about a file with this text, without the name of the file."""
+    with pytest.raises(ConfigError) as error:
+        config(tmp_path, text)
+    source, _, said = str(error.value).partition(": ")
+    assert source == str(tmp_path / "relay.toml")
+    assert "\n" not in said
+    return said
+
+
+SEVERAL = """
+[listener.a]
+endpoint = "tcp:1"
+upstream = "x"
+linger = 1
+[listener.b]
+endpoint = "tcp:2"
+upstream = "y"
+[listener.c]
+endpoint = "tcp:3"
+upstream = "x"
+[upstream.x]
+uri = "tcp://x"
+login = "lx"
+[upstream.y]
+uri = "tcp://y"
+"""
+
+
+def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
+    """Nothing said: the embedded broker on the loopback interface."""
+    for found in (config(tmp_path, ""), default()):
+        [listener] = found.listeners
+        assert listener == Listener("default", ENDPOINT, Upstream("default", listener.upstream.broker))
+        assert listener.upstream.broker.endpoint == "memory:"
+        assert found == Config((listener,), None, Bounds())
+
+
+def test_the_sample_of_the_readme(tmp_path: Path) -> None:
+    """Listeners and upstreams find each other by name, and share what is shared."""
+    found = config(tmp_path, SEVERAL + "[broker]\nprefetch = 7\nconnect_timeout = 3\n")
+    a, b, c = found.listeners
+    assert [each.name for each in found.listeners] == ["a", "b", "c"]
+    assert [each.upstream.name for each in found.listeners] == ["x", "y", "x"]
+    assert a.upstream is c.upstream
+    assert b.upstream.broker.uri == "tcp://y"
+    assert found.broker == Bounds(prefetch=7, connect_timeout=3.0)
+
+
+def test_the_only_upstream_need_not_be_named(tmp_path: Path) -> None:
+    """Neither by a listener of the file nor by the default one."""
+    only = '[upstream.x]\nuri = "tcp://x"\n'
+    assert config(tmp_path, only).listeners[0].upstream.name == "x"
+    assert config(tmp_path, only + "[listener.a]\n").listeners[0].upstream.name == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("admin = 5\n", "admin: must be a string"),
+        ('admin = "x"\n', "admin: must be an endpoint such as"),
+        ('admn = "tcp:1"\n', 'admn: unknown key; did you mean "admin"?'),
+        ("[[route]]\nmatch = 1\n", "route: unknown key; known are admin, listener, upstream, broker"),
+        ("[journal]\n", "journal: unknown key"),
+        ("[broker]\nmemory = 0\n", "broker.memory: must be a positive whole number, not 0"),
+        ("[broker]\nheaders = 20000\n", "broker.headers: must be a whole number from 1 to 10000"),
+        ("[broker]\nmemroy = 5\n", 'broker.memroy: unknown key; did you mean "memory"?'),
+        ("broker = 1\n", "broker: must be a table"),
+        ('[listener.a]\nupstream = "x"\n', 'listener.a.upstream: no upstream is called "x"; there is none'),
+        (
+            "[listener.a]\n[listener.b]\n",
+            f'listener.b.endpoint: "{ENDPOINT}" is taken by listener.a.endpoint',
+        ),
+        (
+            f'admin = "{ENDPOINT}"\n',
+            f'admin: "{ENDPOINT}" is taken by listener.default.endpoint',
+        ),
+        ("x = \n", "is not TOML: Invalid value (at line 1, column 5)"),
+        ("x = 1\nx = 2\n", "is not TOML: "),
+        ("x = " + "1" * 5000, "is not TOML: "),
+        (
+            '[upstream.a]\nuri = "tcp://a"\n[upstream.b]\nuri = "tcp://b"\n',
+            "listener.default.upstream: is missing",
+        ),
+    ],
+)
+def test_mistakes_are_told_by_file_and_key(tmp_path: Path, text: str, said: str) -> None:
+    """One line for the first mistake in the file."""
+    assert refusal(tmp_path, text).startswith(said)
+
+
+def test_port_zero_is_another_port_each_time(tmp_path: Path) -> None:
+    """Several listeners may ask for any free port."""
+    found = config(tmp_path, '[listener.a]\nendpoint = "tcp:0"\n[listener.b]\nendpoint = "tcp:0"\n')
+    assert len(found.listeners) == 2
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """An absent file, a folder, octets that are not UTF-8."""
+    (tmp_path / "latin").write_bytes(b'x = "\xe9"\n')
+    for name, said in (
+        ("absent", "cannot be read: No such file or directory"),
+        ("", "cannot be read: Is a directory"),
+        ("latin", "is not UTF-8"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            load(str(tmp_path / name))
+
+
+def test_paths_start_beside_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative path belongs to the file's folder wherever the relay is started, and stays right when it moves."""
+    monkeypatch.chdir(tmp_path.parent)
+    (tmp_path / "relay.toml").write_text('[listener.a.tls]\ncertificate = "c.pem"\nkey = "/k.pem"\n')
+    [listener] = load(f"{tmp_path.name}/relay.toml").listeners
+    assert listener.tls is not None
+    assert (listener.tls.certificate, listener.tls.key) == (str(tmp_path / "c.pem"), "/k.pem")
+
+
+def test_listen_takes_the_place_of_every_endpoint(tmp_path: Path) -> None:
+    """The first listener's settings hold for each endpoint of the command line."""
+    found = overridden(config(tmp_path, SEVERAL), listen=["tcp:5", "tcp:6"])
+    assert [(each.name, each.endpoint) for each in found.listeners] == [("a", "tcp:5"), ("a-2", "tcp:6")]
+    assert {each.linger for each in found.listeners} == {1.0}
+
+
+def test_upstream_takes_the_place_of_every_address(tmp_path: Path) -> None:
+    """Each upstream keeps its other settings, and those that share one go on sharing it."""
+    a, b, c = overridden(config(tmp_path, SEVERAL), upstream="tcp://other").listeners
+    assert {each.upstream.broker.uri for each in (a, b, c)} == {"tcp://other"}
+    assert a.upstream is c.upstream
+    assert a.upstream.credentials is not None
+    assert b.upstream.credentials is None
+
+
+def test_admin_takes_the_place_of_the_files(tmp_path: Path) -> None:
+    """The command line wins; without it the file's word stays."""
+    found = config(tmp_path, 'admin = "tcp:7"\n')
+    assert overridden(found, admin="tcp:8").admin == "tcp:8"
+    assert overridden(found).admin == "tcp:7"
+    assert overridden(found) == found
+
+
+def test_the_command_line_alone() -> None:
+    """All three without a file."""
+    found = default(["tcp:5"], "tcp://b", "tcp:6")
+    [listener] = found.listeners
+    assert (listener.endpoint, listener.upstream.broker.uri, found.admin) == ("tcp:5", "tcp://b", "tcp:6")
+
+
+@pytest.mark.parametrize(
+    ("listen", "upstream", "admin", "said"),
+    [
+        (["61613"], None, None, "command line: --listen: must be an endpoint such as"),
+        (["tcp:1", "tcp:1"], None, None, 'command line: listener.default-2.endpoint: "tcp:1" is taken by'),
+        ([], "broker", None, "command line: --upstream: must be tcp://host:port"),
+        ([], "", None, "command line: --upstream: must be a string that is not empty"),
+        ([], "failover:(tcp://a:1)", None, "command line: --upstream: must be one broker's address"),
+        ([], "tcp://user:geheim@a", None, "command line: --upstream: must not hold a user or a password"),
+        ([], None, "5", "command line: --admin: must be an endpoint such as"),
+        ([], None, ENDPOINT, f'command line: admin: "{ENDPOINT}" is taken by listener.default.endpoint'),
+    ],
+)
+def test_mistakes_on_the_command_line(
+    listen: list[str], upstream: str | None, admin: str | None, said: str
+) -> None:
+    """An option is named as a key is."""
+    with pytest.raises(ConfigError) as error:
+        default(listen, upstream, admin)
+    assert str(error.value).startswith(said)
+    assert "geheim" not in str(error.value)
+
+
+def test_tls_twice_is_refused(tmp_path: Path) -> None:
+    """A listener with a table for TLS cannot move to an endpoint that brings its own."""
+    found = config(tmp_path, '[listener.a.tls]\ncertificate = "c"\nkey = "k"\n')
+    with pytest.raises(
+        ConfigError, match=r"--listen: ssl:1 brings TLS of its own, and listener\.a\.tls does too"
+    ):
+        overridden(found, listen=["ssl:1"])

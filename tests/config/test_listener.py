@@ -1,0 +1,127 @@
+"""`[listener.NAME]` to a listener."""
+
+from typing import Any
+
+import pytest
+
+from stomprelay.config.address import broker
+from stomprelay.config.listener import ENDPOINT, read, server
+from stomprelay.config.table import ConfigError, Table
+from stomprelay.relay.listener import Listener, Loss, ServerTLS
+from stomprelay.relay.upstream import Upstream
+from stomprelay.session.heartbeat import Terms
+from stomprelay.wire.decoder import Limits
+
+MAIN = Upstream("main", broker("tcp://main"))
+OTHER = Upstream("other", broker("tcp://other"))
+
+
+def listener(**values: Any) -> Listener:
+    """The listener of a table with these values."""
+    table = Table("f", "/etc/relay", values, ("listener", "public"))
+    return read(table, {"main": MAIN, "other": OTHER}, None)
+
+
+def refusal(**values: Any) -> str:
+    """What is said about a table with these values."""
+    with pytest.raises(ConfigError) as error:
+        listener(**{"upstream": "main"} | values)
+    return str(error.value)
+
+
+def test_an_empty_table_has_every_default() -> None:
+    """Nothing said: the defaults of the code, on the default endpoint, to the only upstream."""
+    assert read(Table("f", "/", {}, ("listener", "a")), {}, MAIN) == Listener("a", ENDPOINT, MAIN)
+
+
+def test_every_setting_arrives() -> None:
+    """Each key lands in the field that it is for, as what that field takes."""
+    assert listener(
+        endpoint="tcp:1",
+        upstream="other",
+        versions=["1.1"],
+        heart_beat=[1, 2],
+        heart_beat_idle=0.25,
+        heart_beat_tolerance=5,
+        loss="percent",
+        require_utf8=True,
+        linger=0,
+        limits={
+            "headers": 1,
+            "header_line": 2,
+            "body": 3,
+            "connect_timeout": 4,
+            "before_connect": 5,
+            "unacknowledged": 6,
+        },
+        tls={
+            "certificate": "c.pem",
+            "key": "/k.pem",
+            "client_ca": "ca.pem",
+            "require_client_certificate": True,
+        },
+    ) == Listener(
+        "public",
+        "tcp:1",
+        OTHER,
+        frozenset({b"1.1"}),
+        Terms(1, 2, 0.25, 5.0),
+        Limits(1, 2, 3),
+        connect_timeout=4.0,
+        before_connect=5,
+        unacknowledged=6,
+        linger=0.0,
+        loss=Loss.PERCENT,
+        require_utf8=True,
+        tls=ServerTLS("/etc/relay/c.pem", "/k.pem", "/etc/relay/ca.pem", True),
+    )
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_every_loss_can_be_said(loss: Loss) -> None:
+    """The words are those of the code."""
+    assert listener(upstream="main", loss=loss.value).loss is loss
+
+
+def test_an_upstream_must_be_clear() -> None:
+    """An unknown name, and no name where there are several."""
+    assert refusal(upstream="mian") == (
+        'f: listener.public.upstream: no upstream is called "mian"; did you mean "main"?'
+    )
+    with pytest.raises(ConfigError, match=r"listener\.public\.upstream: is missing; there are main, other$"):
+        listener()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"endpoint": "61613"}, "listener.public.endpoint: must be an endpoint"),
+        ({"endpoint": 61613}, "listener.public.endpoint: must be a string"),
+        ({"endpiont": "tcp:1"}, 'listener.public.endpiont: unknown key; did you mean "endpoint"?'),
+        ({"confirm": True}, "listener.public.confirm: unknown key"),
+        ({"limits": {"bdoy": 1}}, 'listener.public.limits.bdoy: unknown key; did you mean "body"?'),
+        ({"limits": {"body": "x"}}, "listener.public.limits.body: must be a positive whole number"),
+        ({"limits": 5}, "listener.public.limits: must be a table"),
+        ({"loss": "ignore"}, "listener.public.loss: must be one of replace, percent, reject"),
+        ({"tls": {}}, "listener.public.tls.certificate: is missing"),
+        ({"tls": {"certificate": "c"}}, "listener.public.tls.key: is missing"),
+        ({"tls": {"cert": "c"}}, "listener.public.tls.cert: unknown key"),
+        ({"tls": True}, "listener.public.tls: must be a table"),
+        (
+            {"tls": {"certificate": "c", "key": "k", "require_client_certificate": True}},
+            "listener.public.tls.require_client_certificate: needs client_ca",
+        ),
+        (
+            {"endpoint": "ssl:1", "tls": {"certificate": "c", "key": "k"}},
+            "listener.public.tls: the endpoint brings TLS of its own",
+        ),
+    ],
+)
+def test_mistakes_are_told_by_their_key(values: dict[str, Any], said: str) -> None:
+    """Whatever is wrong in the table."""
+    assert refusal(**values).startswith(f"f: {said}")
+
+
+def test_server() -> None:
+    """An endpoint string stays as it was said."""
+    assert server("tcp:1:interface=127.0.0.1") == "tcp:1:interface=127.0.0.1"

@@ -1,0 +1,100 @@
+"""A table tells each mistake by file and key."""
+
+import pytest
+
+from stomprelay.config.table import ConfigError, Table, nearest
+from stomprelay.config.values import count, text
+
+
+def table(values: dict[str, object], *path: str) -> Table:
+    """A table with these values."""
+    return Table("relay.toml", "/etc/relay", values, path)
+
+
+def test_a_value_is_what_its_reader_answers() -> None:
+    """A key that is there is read; one that is not has its default."""
+    read = table({"body": 5}, "limits")
+    assert read.get("body", count, 7) == 5
+    assert read.get("headers", count, 7) == 7
+    assert read.get("headers", count) is None
+    assert read.required("body", count) == 5
+
+
+def test_an_error_names_file_and_key() -> None:
+    """The whole path stands in front of what the reader says."""
+    read = table({"body": "x"}, "listener", "public", "limits")
+    with pytest.raises(ConfigError) as error:
+        read.get("body", count)
+    assert str(error.value) == (
+        'relay.toml: listener.public.limits.body: must be a positive whole number, not "x"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "place"),
+    [
+        ((), "admin", "admin: "),
+        (("listener", "a"), None, "listener.a: "),
+        (("listener", "a.b"), "linger", 'listener."a.b".linger: '),
+        ((), None, ""),
+        ((), "", '"": '),
+        ((), "odd\nkey", '"odd\\nkey": '),
+    ],
+)
+def test_a_path_is_written_as_in_toml(path: tuple[str, ...], key: str | None, place: str) -> None:
+    """Keys that are not bare are quoted, so that the error stays one line."""
+    assert str(table({}, *path).error(key, "no")) == f"relay.toml: {place}no"
+
+
+def test_a_missing_key_is_named() -> None:
+    """A required key that is absent."""
+    with pytest.raises(ConfigError, match=r"^relay\.toml: upstream\.a\.uri: is missing$"):
+        table({}, "upstream", "a").required("uri", text)
+
+
+def test_an_unknown_key_is_an_error_with_a_hint() -> None:
+    """The nearest known key is suggested; where none is near, all are named."""
+    with pytest.raises(ConfigError, match=r'listener\.a\.lingre: unknown key; did you mean "linger"\?'):
+        table({"lingre": 1}, "listener", "a").only(["linger", "loss"])
+    with pytest.raises(ConfigError, match=r"zzz: unknown key; known are linger, loss"):
+        table({"zzz": 1}).only(["linger", "loss"])
+    table({"loss": 1}).only(["linger", "loss"])
+
+
+def test_nearest_of_nothing() -> None:
+    """Without any known word there is nothing to suggest."""
+    assert nearest("main", []) == "there is none"
+
+
+def test_tables_keep_the_order_of_the_file() -> None:
+    """Named tables come as they stand, and know their names."""
+    found = table({"listener": {"z": {"linger": 1}, "a": {}}}).tables("listener")
+    assert [each.name for each in found] == ["z", "a"]
+    assert "linger" in found[0]
+    assert "linger" not in found[1]
+    assert table({}).tables("listener") == []
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"listener": 3}, "listener: must be a table"),
+        ({"listener": [{}]}, "listener: must be a table"),
+        ({"listener": {"endpoint": "tcp:1"}}, "listener.endpoint: must be a table, as in [listener.main]"),
+        ({"listener": {"a b": {}}}, 'listener."a b": a name is made of letters, digits'),
+        ({"listener": {"": {}}}, 'listener."": a name is made of letters, digits'),
+    ],
+)
+def test_what_is_no_table(values: dict[str, object], said: str) -> None:
+    """A value where a table belongs, and a name that logs could not show."""
+    with pytest.raises(ConfigError) as error:
+        table(values).tables("listener")
+    assert said in str(error.value)
+
+
+def test_paths_start_in_the_folder() -> None:
+    """A relative path belongs to the folder of the file, an absolute one stays."""
+    read = table({"key": "tls/relay.key", "ca": "/ca.pem"})
+    assert read.path("key", text) == "/etc/relay/tls/relay.key"
+    assert read.path("ca", text) == "/ca.pem"
+    assert read.path("certificate", text) is None

@@ -1,0 +1,237 @@
+"""Whether a head is right, and what it says of the body. The decoder's tests run the same cases from the wire."""
+
+import pytest
+
+from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, demanding_utf8
+from stomprelay.wire.errors import FrameError, LimitError, StompError
+from stomprelay.wire.head import Head
+from stomprelay.wire.limits import Limits
+
+SPECIFIED = list(DIALECTS.values())
+LIMITS = Limits()
+SMALL = Limits(headers=2, header_line=10)
+
+versions = pytest.mark.parametrize("dialect", SPECIFIED, ids=lambda dialect: dialect.version.decode())
+
+
+def places(lines: bytes, eol: bytes = b"\n", blank: bytes = b"") -> tuple[bytes, int, int]:
+    """A chunk with a frame of this head between others that must not matter, and where its head and body begin."""
+    before = b"SEND\ncontent-length:1\nnocolon\n\n\0"
+    start = before + b"SEND" + eol
+    head = start + lines + (blank or eol)
+    return head + b"content-length:2\n:\nnocolon\n\n\0", len(start), len(head)
+
+
+def examine(lines: bytes, dialect: Dialect, limits: Limits = LIMITS, eol: bytes = b"\n") -> bool:
+    """Whether the head is plain."""
+    return Head(limits).examine(*places(lines, eol), dialect)
+
+
+def length(lines: bytes, dialect: Dialect, eol: bytes = b"\n") -> int:
+    """What the head says of the body."""
+    return Head.content_length(*places(lines, eol), dialect)
+
+
+# ------------------------------------------------------------------ examine
+
+
+@pytest.mark.parametrize(
+    "lines", [b"", b"a:1\n", b"a:\n", b"a:1\nb:2\n", b"a:b c\n", b"\xff:\xc3\xa4\n"], ids=repr
+)
+@versions
+def test_a_plain_head(dialect: Dialect, lines: bytes) -> None:
+    """One colon a line and nothing odd; around it stands what is none of its business."""
+    assert examine(lines, dialect) is True
+
+
+@pytest.mark.parametrize(
+    ("lines", "eol", "in_1_0", "in_1_1", "in_1_2"),
+    [
+        (b"a:b:c\n", b"\n", False, False, False),
+        (b"a:\\\\\n", b"\n", False, False, False),
+        (b"a:1\r\n", b"\r\n", False, False, False),
+        (b"", b"\r\n", False, False, False),
+        (b"a: 1\n", b"\n", False, True, True),
+        (b"a:1 \n", b"\n", False, True, True),
+        (b"a :1\n", b"\n", False, True, True),
+        (b"a:1\r\n", b"\n", False, False, False),
+        (
+            b"a:\\t\n",
+            b"\n",
+            False,
+            "undefined escape sequence in a header",
+            "undefined escape sequence in a header",
+        ),
+        (b"a:\\r\n", b"\n", False, "undefined escape sequence in a header", False),
+        (b"a:b\rc\n", b"\n", False, False, "carriage return inside a header"),
+        (b"a:b\rc\r\n", b"\r\n", False, False, "carriage return inside a header"),
+        (b"a\r:b\n", b"\n", False, False, "carriage return inside a header"),
+        *[
+            (line, b"\n", *["malformed header line"] * 3)
+            for line in (b"a\n", b"a:1\nb\n", b"b\na:1\n", b"a:1:2\nb\n")
+        ],
+        *[(line, b"\r\n", *["malformed header line"] * 3) for line in (b"a\r\n", b"a:1\r\nb\r\n")],
+        *[(line, b"\n", *["empty header name"] * 3) for line in (b":\n", b":v\n", b"a:1\n:v\n", b"::\n")],
+        *[
+            (line, b"\n", *["NUL in a frame's head"] * 3)
+            for line in (b"a:\0\n", b"\0:a\n", b"a:1\nb\0c:d\n", b"\0\n")
+        ],
+    ],
+    ids=lambda part: repr(part) if isinstance(part, bytes) else "",
+)
+def test_a_head_that_is_not_plain(
+    lines: bytes, eol: bytes, in_1_0: bool | str, in_1_1: bool | str, in_1_2: bool | str
+) -> None:
+    """It is right all the same, or the reason why it is not."""
+    for dialect, expected in zip(SPECIFIED, [in_1_0, in_1_1, in_1_2], strict=True):
+        if isinstance(expected, str):
+            with pytest.raises(FrameError) as caught:
+                examine(lines, dialect, eol=eol)
+            assert str(caught.value) == expected
+        else:
+            assert examine(lines, dialect, eol=eol) is expected
+
+
+@pytest.mark.parametrize(
+    ("blank", "dialect", "fine"),
+    [(b"\r\n", V1_0, False), (b"\r\n", V1_1, False), (b"\r\n", V1_2, True), (b"\n", V1_1, True)],
+)
+def test_a_blank_line_with_a_cr(blank: bytes, dialect: Dialect, *, fine: bool) -> None:
+    """Behind a command line without one it ends a head on 1.2 only; elsewhere two readers could disagree."""
+    data, head, body = places(b"a:1\n", blank=blank)
+    if fine:
+        Head(Limits()).examine(data, head, body, dialect)
+    else:
+        with pytest.raises(FrameError, match="malformed header line") as caught:
+            Head(Limits()).examine(data, head, body, dialect)
+        assert "carriage return" in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (b"a:1\nb:2\n", None),
+        (b"a:1\nb:\\\\\n", None),
+        (b"a:1\nb:2\nc:3\n", "too many headers"),
+        (b"a:1\nb:2\nc:\\\\\n", "too many headers"),
+        (b"a:1\nlong:56789\n", None),
+        (b"a:1\nlong:567890\n", "header line too long"),
+        (b"long:567890\nb:2\n", "header line too long"),
+        (b"long:\\\\7890\n", "header line too long"),
+        (b"long567890\n", "malformed header line"),
+    ],
+    ids=repr,
+)
+def test_limits(lines: bytes, message: str | None) -> None:
+    """Of lines and of octets a line, plain or not; the last of a limit is still taken."""
+    if message is None:
+        examine(lines, V1_2, SMALL)
+    else:
+        with pytest.raises(StompError) as caught:
+            examine(lines, V1_2, SMALL)
+        assert str(caught.value) == message
+        assert isinstance(caught.value, LimitError) is (message != "malformed header line")
+
+
+def test_utf8() -> None:
+    """Only where it is demanded; the error says where, not what."""
+    examine(b"a:\xff\n", V1_2)
+    examine("a:ä\n".encode(), demanding_utf8(V1_2))
+    with pytest.raises(FrameError, match="a header is not UTF-8") as caught:
+        examine(b"a:bc\xff\n", demanding_utf8(V1_2))
+    assert caught.value.detail == "at octet 4 of the head"
+
+
+def test_long_lines() -> None:
+    """Whichever it is, its LF not counted."""
+    head = Head(SMALL)
+    assert not head.has_long_line(b"")
+    assert not head.has_long_line(b"0123456789\n0123456789")
+    assert head.has_long_line(b"0\n01234567890\n")
+    assert head.has_long_line(b"0\n01234567890")
+
+
+def test_what_the_errors_say() -> None:
+    """The limit, so that its author can keep to it."""
+    assert Head(SMALL).too_long().detail == "the limit is 10 bytes"
+    assert Head(SMALL).too_many().detail == "the limit is 2"
+
+
+# ------------------------------------------------------------------ content-length
+
+
+@pytest.mark.parametrize(
+    ("lines", "octets"),
+    [
+        (b"", -1),
+        (b"a:1\n", -1),
+        (b"content-length:0\n", 0),
+        (b"content-length:7\n", 7),
+        (b"a:1\ncontent-length:12\nb:2\n", 12),
+        (b"content-length:007\n", 7),
+        (b"content-length:999999999999999999\n", 999999999999999999),
+        (b"Content-Length:7\n", -1),
+        (b"content-length2:7\n", -1),
+        (b"my-content-length:7\n", -1),
+        (b"a:content-length:7\n", -1),
+    ],
+    ids=repr,
+)
+@versions
+def test_content_length(dialect: Dialect, lines: bytes, octets: int) -> None:
+    """The number, -1 where there is none; neighbours' and bodies' do not count."""
+    assert length(lines, dialect) == octets
+    assert length(lines.replace(b"\n", b"\r\n"), dialect, b"\r\n") == octets
+
+
+@pytest.mark.parametrize(
+    ("lines", "error", "message"),
+    [
+        (b"content-length:1\ncontent-length:1\n", FrameError, "more than one content-length"),
+        (b"content-length:1\na:1\ncontent-length:x\n", FrameError, "more than one content-length"),
+        (b"content-length:\n", FrameError, "content-length is not a number"),
+        (b"content-length:-1\n", FrameError, "content-length is not a number"),
+        (b"content-length:1_0\n", FrameError, "content-length is not a number"),
+        (b"content-length:1\r\r\n", FrameError, "content-length is not a number"),
+        (b"content-length:1000000000000000000\n", LimitError, "body too large"),
+        (b"content-length:%b\n" % (b"1" * 10000), LimitError, "body too large"),
+    ],
+    ids=lambda part: repr(part[:40]) if isinstance(part, bytes) else "",
+)
+@versions
+def test_content_lengths_that_are_none(
+    dialect: Dialect, lines: bytes, error: type[StompError], message: str
+) -> None:
+    """Refused in every version."""
+    for eol in (b"\n", b"\r\n"):
+        with pytest.raises(error) as caught:
+            length(lines, dialect, eol)
+        assert str(caught.value) == message
+        assert len(caught.value.detail) < 100
+
+
+@pytest.mark.parametrize(
+    ("value", "eol", "in_1_0", "in_1_1", "in_1_2"),
+    [
+        (b" 5", b"\n", 5, None, None),
+        (b"5 ", b"\n", 5, None, None),
+        (b"5\r", b"\n", None, None, 5),
+        (b"5\r", b"\r\n", 5, 5, 5),
+        (b" 5 \r", b"\r\n", 5, None, None),
+        (b"5 \r", b"\n", None, None, None),
+        (b"\r5", b"\r\n", None, None, None),
+        (b" ", b"\n", None, None, None),
+    ],
+    ids=repr,
+)
+def test_padding_and_line_ends(
+    value: bytes, eol: bytes, in_1_0: int | None, in_1_1: int | None, in_1_2: int | None
+) -> None:
+    """What each version takes off before it counts; None where it is refused."""
+    for dialect, octets in zip((V1_0, V1_1, V1_2), (in_1_0, in_1_1, in_1_2), strict=True):
+        lines = b"content-length:" + value + b"\n"
+        if octets is None:
+            with pytest.raises(FrameError, match="content-length is not a number"):
+                length(lines, dialect, eol)
+        else:
+            assert length(lines, dialect, eol) == octets
