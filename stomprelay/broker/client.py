@@ -1,0 +1,296 @@
+"""A client that said CONNECT: its subscriptions and transactions, and what its frames do."""
+
+from collections.abc import Callable
+from typing import Final
+
+from stomprelay.broker.bounds import Bounds
+from stomprelay.broker.consumer import Consumer
+from stomprelay.broker.destinations import Destinations
+from stomprelay.broker.entry import Entry
+from stomprelay.broker.message import Head, require_destination
+from stomprelay.broker.outbox import Outbox
+from stomprelay.broker.transaction import Transaction
+from stomprelay.session.subscriptions import AUTO, MODES
+from stomprelay.wire.dialect import Delivery, Dialect
+from stomprelay.wire.errors import LimitError, ProtocolError, Refused, StompError
+from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.names import (
+    ABORT,
+    ACK,
+    ACK_HEADER,
+    BEGIN,
+    COMMIT,
+    DESTINATION,
+    DISCONNECT,
+    ID,
+    MESSAGE_ID,
+    NACK,
+    RECEIPT,
+    RECEIPT_HEADER,
+    RECEIPT_ID,
+    SELECTOR,
+    SEND,
+    SUBSCRIBE,
+    SUBSCRIPTION,
+    TRANSACTION,
+    UNSUBSCRIBE,
+)
+
+_PREFETCH: Final = (b"prefetch-count", b"activemq.prefetchSize")
+"""RabbitMQ's and ActiveMQ's headers of SUBSCRIBE for the number of messages that may await their ACK."""
+
+_BROWSER: Final = b"browser"
+
+
+class Client:
+    """What a connection's frames act upon. `left`: DISCONNECT was said, and nothing that follows counts.
+
+    Tell `closed` when the connection ends, however it does.
+    """
+
+    __slots__ = (
+        "_bounds",
+        "_commands",
+        "_consumers",
+        "_destinations",
+        "_dialect",
+        "_head",
+        "_memo",
+        "_named",
+        "_outbox",
+        "_tags",
+        "_transactions",
+        "left",
+    )
+
+    def __init__(self, dialect: Dialect, outbox: Outbox, destinations: Destinations, bounds: Bounds) -> None:
+        self.left = False
+        self._dialect = dialect
+        self._outbox = outbox
+        self._destinations = destinations
+        self._bounds = bounds
+        self._consumers: dict[bytes, Consumer] = {}
+        self._named: dict[bytes, Consumer] = {}
+        self._tags = 0
+        self._transactions: dict[bytes, Transaction] = {}
+        self._memo: bytes | None = None
+        self._head: Head | None = None
+        commands: dict[bytes, Callable[[Frame], None]] = {
+            SEND: self._send,
+            SUBSCRIBE: self._subscribe,
+            UNSUBSCRIBE: self._unsubscribe,
+            ACK: self._ack,
+            NACK: self._ack,
+            BEGIN: self._begin,
+            COMMIT: self._commit,
+            ABORT: self._abort,
+            DISCONNECT: self._disconnect,
+        }
+        self._commands = {name: act for name, act in commands.items() if name in dialect.commands}
+
+    # Inputs
+
+    def said(self, frame: Frame) -> None:
+        """The client sent a frame. Raises `StompError`, with the frame's receipt, when it cannot be followed."""
+        try:
+            act = self._commands.get(frame.command)
+            if act is None:
+                version = self._dialect.version.decode()
+                raise ProtocolError(f"STOMP {version} has no {frame.command.decode()}")
+            act(frame)
+        except StompError as error:
+            error.receipt = frame.header(RECEIPT_HEADER, self._dialect)
+            raise
+
+    def revived(self) -> None:
+        """Messages may be written to the client again."""
+        outbox = self._outbox
+        for tag, consumer in list(self._consumers.items()):
+            if not outbox.ready:
+                return
+            consumer.queue.revived(consumer)
+            if outbox.sated:
+                # Next time the others come first.
+                self._consumers[tag] = self._consumers.pop(tag)
+
+    def closed(self) -> None:
+        """The connection is gone, and its outbox closed: what it did not finish is undone."""
+        for transaction in self._transactions.values():
+            transaction.aborted()
+        self._transactions.clear()
+        consumers = list(self._consumers.values())
+        self._consumers.clear()
+        self._named.clear()
+        for consumer in consumers:
+            self._destinations.left(consumer)
+        for queue in {consumer.queue: None for consumer in consumers}:
+            queue.pump()
+            self._destinations.tidy(queue)
+
+    # Frames
+
+    def _confirm(self, frame: Frame) -> None:
+        receipt = frame.header(RECEIPT_HEADER, self._dialect)
+        if receipt is not None:
+            self._outbox.reply(compose(RECEIPT, [(RECEIPT_ID, receipt)], self._dialect))
+
+    def _send(self, frame: Frame) -> None:
+        memo = frame.memo
+        if memo is not None and memo is self._memo and self._head is not None:
+            head = self._head
+        else:
+            self._head = head = Head.read(frame, self._dialect)
+            self._memo = memo
+        message = self._destinations.message(head, frame.data[frame.body : frame.end + 1])
+        if head.transaction is None:
+            self._destinations.publish(message)
+        else:
+            self._transaction(head.transaction).sent(message)
+        if head.receipt is not None:
+            self._confirm(frame)
+
+    def _subscribe(self, frame: Frame) -> None:
+        dialect = self._dialect
+        destination = require_destination(frame.header(DESTINATION, dialect), "SUBSCRIBE")
+        id = frame.header(ID, dialect)
+        if id is None and dialect.named_subscriptions:
+            raise ProtocolError("SUBSCRIBE needs an id header")
+        if id is not None and id in self._named:
+            raise ProtocolError("SUBSCRIBE repeats the id of an open subscription")
+        mode = frame.header(ACK_HEADER, dialect)
+        if mode is not None and mode not in MODES:
+            known = b", ".join(sorted(MODES)).decode()
+            raise ProtocolError("SUBSCRIBE has an unknown ack mode", f"known: {known}")
+        if frame.header(SELECTOR, dialect):
+            raise Refused("selectors are not supported", "the embedded broker delivers all or nothing")
+        if frame.header(_BROWSER, dialect) == b"true":
+            raise Refused("browsing is not supported", "the embedded broker would have consumed the queue")
+        if len(self._consumers) >= self._bounds.subscriptions:
+            limit = f"the limit is {self._bounds.subscriptions} a connection"
+            raise LimitError("too many subscriptions", limit)
+        prefetch = self._prefetch(frame)
+        self._tags += 1
+        tag = b"%d" % self._tags
+        consumer = Consumer(tag, id, destination, mode or AUTO, prefetch, dialect, self._outbox)
+        self._consumers[tag] = consumer
+        if id is not None:
+            self._named[id] = consumer
+        self._destinations.joined(consumer)
+        self._confirm(frame)
+        consumer.queue.revived(consumer)
+
+    def _prefetch(self, frame: Frame) -> int:
+        for name in _PREFETCH:
+            value = frame.header(name, self._dialect)
+            if value is not None:
+                if not value.isdigit() or len(value) > 18:
+                    raise ProtocolError(f"{name.decode()} is not a number", f"it says {value[:32]!r}")
+                return int(value) or self._bounds.prefetch
+        return self._bounds.prefetch
+
+    def _unsubscribe(self, frame: Frame) -> None:
+        id = frame.header(ID, self._dialect)
+        if id is not None:
+            consumer = self._named.get(id)
+        elif self._dialect.named_subscriptions:
+            raise ProtocolError("UNSUBSCRIBE needs an id header")
+        else:
+            destination = frame.header(DESTINATION, self._dialect)
+            if destination is None:
+                raise ProtocolError("UNSUBSCRIBE needs an id or a destination header")
+            # By age, which `revived` does not keep.
+            own = [each for each in self._consumers.values() if each.destination == destination]
+            consumer = min(own, key=lambda each: int(each.tag), default=None)
+        if consumer is None:
+            raise ProtocolError("UNSUBSCRIBE names no open subscription")
+        del self._consumers[consumer.tag]
+        if consumer.id is not None:
+            del self._named[consumer.id]
+        self._destinations.left(consumer)
+        self._confirm(frame)
+        consumer.queue.pump()
+        self._destinations.tidy(consumer.queue)
+
+    def _ack(self, frame: Frame) -> None:
+        name = frame.header(TRANSACTION, self._dialect)
+        transaction = None if name is None else self._transaction(name)
+        entries = _FIND[self._dialect.delivery](self, frame)
+        if not entries:
+            raise ProtocolError(f"{frame.command.decode()} names no message that awaits one")
+        consumer = entries[0].consumer
+        assert consumer is not None
+        queue = consumer.queue
+        refused = frame.command is NACK
+        if transaction is not None:
+            transaction.acknowledged(entries, refused=refused)
+        elif refused:
+            self._destinations.refused(entries)
+        else:
+            for entry in entries:
+                queue.settled(entry)
+        self._confirm(frame)
+        queue.revived(consumer)
+
+    def _by_message(self, frame: Frame) -> list[Entry]:
+        message_id = self._require(MESSAGE_ID, frame)
+        subscription = frame.header(SUBSCRIPTION, self._dialect)
+        if subscription is not None:
+            consumer = self._named.get(subscription)
+            return [] if consumer is None else consumer.named(message_id)
+        return next(filter(None, (each.named(message_id) for each in self._consumers.values())), [])
+
+    def _by_subscription(self, frame: Frame) -> list[Entry]:
+        self._require(SUBSCRIPTION, frame)
+        return self._by_message(frame)
+
+    def _by_ack(self, frame: Frame) -> list[Entry]:
+        tag, _, message_id = self._require(ID, frame).partition(b"-")
+        consumer = self._consumers.get(tag)
+        return [] if consumer is None else consumer.named(message_id)
+
+    def _begin(self, frame: Frame) -> None:
+        name = self._require(TRANSACTION, frame)
+        if name in self._transactions:
+            raise ProtocolError("BEGIN repeats the name of an open transaction")
+        if len(self._transactions) >= self._bounds.transactions:
+            limit = f"the limit is {self._bounds.transactions} a connection"
+            raise LimitError("too many open transactions", limit)
+        self._transactions[name] = Transaction(self._destinations, self._bounds.transaction_frames)
+        self._confirm(frame)
+
+    def _commit(self, frame: Frame) -> None:
+        name = self._require(TRANSACTION, frame)
+        self._transaction(name).committed()
+        del self._transactions[name]
+        self._confirm(frame)
+
+    def _abort(self, frame: Frame) -> None:
+        name = self._require(TRANSACTION, frame)
+        self._transaction(name).aborted()
+        del self._transactions[name]
+        self._confirm(frame)
+
+    def _disconnect(self, frame: Frame) -> None:
+        self._confirm(frame)
+        self.left = True
+
+    def _require(self, name: bytes, frame: Frame) -> bytes:
+        value = frame.header(name, self._dialect)
+        if value is None:
+            article = "an" if name == ID else "a"
+            raise ProtocolError(f"{frame.command.decode()} needs {article} {name.decode()} header")
+        return value
+
+    def _transaction(self, name: bytes) -> Transaction:
+        transaction = self._transactions.get(name)
+        if transaction is None:
+            shown = name[:64].decode("utf-8", "backslashreplace")
+            raise ProtocolError("unknown transaction", f"no transaction {shown!r} was begun")
+        return transaction
+
+
+_FIND: Final[dict[Delivery, Callable[[Client, Frame], list[Entry]]]] = {
+    Delivery.MESSAGE_ID: Client._by_message,
+    Delivery.SUBSCRIPTION_AND_MESSAGE_ID: Client._by_subscription,
+    Delivery.ACK: Client._by_ack,
+}

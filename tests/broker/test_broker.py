@@ -1,0 +1,114 @@
+"""Clients together: turns, slow subscribers, the end of the service."""
+
+from stomprelay.session.effects import Event
+from tests.broker.scene import Scene, header
+
+
+def test_nobody_needs_bounds_to_begin() -> None:
+    """A broker of the defaults takes clients at once."""
+    scene = Scene()
+    client = scene.client()
+    client.subscribes(b"/queue/a")
+    client.sends_to(b"/queue/a", b"1")
+    assert client.bodies() == [b"1"]
+    assert scene.broker.bounds == type(scene.broker.bounds)()
+
+
+def test_messages_are_shared_out_in_one_write_each() -> None:
+    """A chunk of many SENDs is one write to each consumer."""
+    scene = Scene()
+    sender, first, second = scene.client(), scene.client(b"1.0"), scene.client(b"1.1")
+    for consumer in (first, second):
+        consumer.subscribes(b"/queue/a")
+    sends = first.sends, second.sends
+    sender.sends_to(b"/queue/a", *[b"%d" % number for number in range(10)])
+    assert first.bodies() == [b"0", b"2", b"4", b"6", b"8"]
+    assert second.bodies() == [b"1", b"3", b"5", b"7", b"9"]
+    assert (first.sends, second.sends) == (sends[0] + 1, sends[1] + 1)
+
+
+def test_a_topic_s_subscriber_that_is_too_slow_is_disconnected() -> None:
+    """It is told why; the publisher and the other subscribers notice nothing, and its messages are let go."""
+    scene = Scene(topic_messages=2)
+    publisher, quick, slow = scene.client(), scene.client(), scene.client()
+    for consumer in (slow, quick):
+        consumer.subscribes(b"/topic/a")
+    slow.is_slow()
+    publisher.sends_to(b"/topic/a", b"1", b"2")
+    assert slow.closed is None
+    publisher.sends_to(b"/topic/a", b"3", b"4")
+    slow.gets_error(b"too slow for a topic", detail=b"2 messages")
+    assert quick.bodies() == [b"1", b"2", b"3", b"4"]
+    assert publisher.closed is None
+    assert (len(scene.broker), scene.memory) == (2, 0)
+
+
+def test_one_who_is_too_slow_for_what_it_publishes_itself() -> None:
+    """Its own input ends its connection; what it held goes to others in the same input."""
+    scene = Scene(topic_messages=1)
+    other, client = scene.client(), scene.client()
+    client.subscribes(b"/topic/a", b"client", more=b"prefetch-count:1\n")
+    client.subscribes(b"/queue/a", b"client", id=b"2")
+    other.subscribes(b"/queue/a", b"client", more=b"prefetch-count:1\n")
+    other.sends_to(b"/queue/a", b"1", b"2")
+    (message,) = other.messages()
+    other.settles(b"ACK", message)
+    client.sends_to(b"/topic/a", b"1", b"2", b"3")
+    client.gets_error(b"too slow for a topic")
+    (message,) = other.messages()
+    assert header(message, b"redelivered") == b"true"
+    assert client.wake == float("inf")
+
+
+def test_a_chain_of_slow_subscribers_falls_together() -> None:
+    """Several may have to go for one message."""
+    scene = Scene(topic_messages=1)
+    publisher = scene.client()
+    slow = [scene.client() for _ in range(3)]
+    for consumer in slow:
+        consumer.subscribes(b"/topic/a")
+        consumer.is_slow()
+    publisher.sends_to(b"/topic/a", b"1", b"2")
+    for consumer in slow:
+        consumer.gets_error(b"too slow for a topic")
+    assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (1, 0, 0)
+
+
+def test_one_message_costs_its_memory_once() -> None:
+    """However many subscribers are slow."""
+    scene = Scene()
+    publisher = scene.client()
+    for _ in range(10):
+        consumer = scene.client()
+        consumer.subscribes(b"/topic/a")
+        consumer.is_slow()
+    publisher.sends_to(b"/topic/a", b"x" * 10_000)
+    assert 10_000 < scene.memory < 20_000
+
+
+def test_lost_dead_letters_are_noted() -> None:
+    """They are the one thing that is thrown away in silence otherwise."""
+    scene = Scene(refusals=1, queue_messages=1)
+    client = scene.client()
+    client.subscribes(b"/queue/a", b"client")
+    client.sends_to(b"/queue/a", b"1", b"2")
+    client.settles(b"NACK", client.messages()[1])
+    assert scene.noted(Event.IGNORED) == "dead letters thrown away for want of room: 1"
+    assert client.closed is None
+
+
+def test_the_service_stops() -> None:
+    """Everybody is told, greeted or not, and nobody is given what another had."""
+    scene = Scene()
+    client, other, caller = scene.client(), scene.client(b"1.0"), scene.caller()
+    client.subscribes(b"/queue/a", b"client")
+    client.sends_to(b"/queue/a", b"1")
+    client.reads()
+    other.subscribes(b"/queue/a")
+    scene.stops()
+    for peer in (client, other, caller):
+        data = peer.written
+        assert data.startswith(b"ERROR\n")
+        peer.gets_error(b"the broker is stopping")
+    assert len(scene.broker) == 0
+    scene.stops()

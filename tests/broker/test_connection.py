@@ -1,0 +1,426 @@
+"""One client's connection: CONNECT, beats, time, slowness, bad input, and how it ends."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import stomprelay
+from stomprelay.session.effects import Event, How
+from stomprelay.session.heartbeat import Terms
+from stomprelay.wire.dialect import V1_2
+from tests.broker.scene import HELLO, Peer, Scene, header, in_every_version
+from tests.strategies import chunkings, garbage, streams
+
+SERVER = b"server:stomprelay/" + stomprelay.__version__.encode()
+
+# CONNECT
+
+
+@in_every_version
+def test_connect_is_answered(version: bytes) -> None:
+    """With the version, a session of its own, who answers, and no beats where none were asked for."""
+    scene = Scene()
+    client, other = scene.caller(version), scene.caller(version)
+    client.says(HELLO[version])
+    client.gets(b"CONNECTED\nversion:%b\nsession:b-session-1\n%b\nheart-beat:0,0\n\n\0" % (version, SERVER))
+    other.says(HELLO[version].replace(b"CONNECT", b"STOMP"))
+    assert header(other.reads(), b"session") == b"b-session-2"
+    assert scene.noted(Event.CONNECTED) == f"b-session-2: STOMP {version.decode()}"
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        (b"1.0,1.1,1.2", b"1.2"),
+        (b"1.1,1.0", b"1.1"),
+        (b"1.0", b"1.0"),
+        (b"1.2,2.0", b"1.2"),
+        (b"1.0, 1.1", b"1.1"),
+    ],
+)
+def test_the_highest_common_version_is_spoken(asked: bytes, given: bytes) -> None:
+    """Whatever the order, and whatever else the client speaks."""
+    client = Scene().caller()
+    client.says(b"CONNECT\naccept-version:%b\nhost:/\n\n\0" % asked)
+    assert header(client.reads(), b"version") == given
+
+
+def test_anybody_may_log_in() -> None:
+    """The login is not looked at, nor the virtual host, and nothing of them is noted."""
+    scene = Scene()
+    client = scene.caller()
+    client.says(b"CONNECT\naccept-version:1.2\nhost:nowhere\nlogin:alice\npasscode:secret\n\n\0")
+    assert client.reads().startswith(b"CONNECTED\n")
+    assert not any(word in note.text for note in scene.notes for word in ("secret", "alice"))
+
+
+def test_frames_may_come_along_with_connect() -> None:
+    """Nobody has to wait for CONNECTED; they are read in the version that was agreed."""
+    client = Scene().caller()
+    client.says(
+        HELLO[b"1.2"]
+        + b"SUBSCRIBE\nid:a\\cb\ndestination:/queue/a\n\n\0SEND\ndestination:/queue/a\n\nx\0DISCONNECT\nreceipt:r\n\n\0"
+    )
+    connected, message, receipt = client.messages()
+    assert connected.startswith(b"CONNECTED\n")
+    assert message == b"MESSAGE\nsubscription:a\\cb\ndestination:/queue/a\nmessage-id:b-1\n\nx"
+    assert receipt == b"RECEIPT\nreceipt-id:r\n\n"
+    assert client.sends == 1
+    assert client.closed is How.LINGER
+
+
+def test_without_a_common_version_there_is_no_connection() -> None:
+    """The versions that would do are named (STOMP 1.2, "Protocol Negotiation")."""
+    scene = Scene()
+    client = scene.caller()
+    client.says(b"CONNECT\naccept-version:2.0\nhost:/\n\n\0")
+    assert b"\nversion:1.0,1.1,1.2\n" in client.written
+    client.gets_error(b"no common STOMP version")
+    assert len(scene.broker) == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:1000\n\n\0", b"malformed heart-beat header"),
+        (b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:-1,0\n\n\0", b"malformed heart-beat header"),
+        (b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:a,b\n\n\0", b"malformed heart-beat header"),
+        (b"SEND\ndestination:/queue/a\n\nx\0", b"SEND is not allowed here"),
+        (b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0", b"SUBSCRIBE is not allowed here"),
+        (b"NONSENSE\n\n\0", b"unknown command"),
+        (b"x" * 100, b"unknown command"),
+        (b"CONNECT\nno colon\n\n\0", b"malformed header line"),
+        (b"CONNECT\n\nbody\0", b"CONNECT must not have a body"),
+    ],
+)
+def test_it_begins_with_connect(said: bytes, message: bytes) -> None:
+    """Anything else, or a CONNECT that makes no sense, ends in an ERROR."""
+    client = Scene().caller()
+    client.says(said)
+    client.gets_error(message)
+
+
+def test_connect_has_its_measure() -> None:
+    """What comes before it is complete is not kept without end."""
+    client = Scene(before_connect=1000).caller()
+    client.says(b"CONNECT\n" + b"login:aaaaaaaaa\n" * 62)
+    assert client.closed is None
+    client.says(b"login:aaaaaaaaa\n")
+    client.gets_error(b"too much before CONNECT", detail=b"the limit is 1000 bytes")
+
+
+def test_connect_comes_once() -> None:
+    """The second costs the connection, and what it held goes to others."""
+    scene = Scene()
+    client, other = scene.client(), scene.client()
+    client.subscribes(b"/queue/a", b"client")
+    client.sends_to(b"/queue/a", b"1")
+    client.says(HELLO[b"1.2"])
+    client.gets_error(b"CONNECT is not allowed here")
+    other.subscribes(b"/queue/a")
+    assert other.bodies() == [b"1"]
+
+
+def test_connect_comes_in_time() -> None:
+    """A connection that says nothing, or never finishes, is ended; one that said it is not."""
+    scene = Scene(connect_timeout=5.0)
+    silent, slow, quick = scene.caller(), scene.caller(), scene.caller()
+    slow.says(b"CONNECT\n")
+    quick.says(HELLO[b"1.2"])
+    quick.reads()
+    scene.time_passes(4.9)
+    assert silent.reads() == slow.reads() == b""
+    scene.time_passes(0.1)
+    silent.gets_error(b"no CONNECT in time", detail=b"the limit is 5 s")
+    slow.gets_error(b"no CONNECT in time")
+    scene.time_passes(1000)
+    assert (quick.reads(), quick.closed) == (b"", None)
+    assert len(scene.broker) == 1
+
+
+# Beats
+
+
+@in_every_version
+def test_beats_are_agreed(version: bytes) -> None:
+    """With who asks for them, in every version; real brokers beat for 1.0 clients too."""
+    client = Scene(heart_beat=Terms(3000, 4000)).caller(version)
+    client.says(HELLO[version].replace(b"\n\n\0", b"\nheart-beat:1000,2000\n\n\0"))
+    assert header(client.reads(), b"heart-beat") == b"3000,4000"
+
+
+def connected(scene: Scene, heart_beat: bytes) -> Peer:
+    """A client that agreed on beats."""
+    client = scene.caller()
+    client.says(b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:%b\n\n\0" % heart_beat)
+    client.reads()
+    return client
+
+
+def test_silence_is_filled_with_beats() -> None:
+    """At half the interval that the client wants; whatever else is written counts as one."""
+    scene = Scene()
+    client = connected(scene, b"0,2000")
+    scene.time_passes(0.9)
+    assert client.reads() == b""
+    scene.time_passes(0.1)
+    client.gets(b"\n")
+    scene.time_passes(0.9)
+    client.subscribes(b"/queue/a", more=b"receipt:r\n")
+    client.reads()
+    scene.time_passes(0.9)
+    scene.client().sends_to(b"/queue/a", b"x")
+    client.reads()
+    scene.time_passes(0.9)
+    assert client.reads() == b""
+    scene.time_passes(0.1)
+    client.gets(b"\n")
+
+
+def test_a_silent_client_is_given_up() -> None:
+    """After twice the interval; beats and parts of frames keep it alive."""
+    scene = Scene()
+    client, other = connected(scene, b"1000,0"), scene.client()
+    client.subscribes(b"/queue/a", b"client")
+    client.sends_to(b"/queue/a", b"1")
+    for part in (b"\n", b"SEND\n", b"destination:", b"/queue/b\n\n", b"x", b"\0"):
+        scene.time_passes(1.9)
+        client.says(part)
+    scene.time_passes(1.9)
+    assert client.closed is None
+    scene.time_passes(0.1)
+    client.gets_error(b"heart-beat missed")
+    assert "silent" in scene.noted(Event.LOST)
+    other.subscribes(b"/queue/a")
+    assert other.bodies() == [b"1"]
+
+
+def test_nobody_beats_unasked() -> None:
+    """A client that did not speak of beats may be silent, and is left alone."""
+    scene = Scene()
+    client = scene.client()
+    scene.time_passes(10_000)
+    assert (client.reads(), client.closed) == (b"", None)
+
+
+# Slowness
+
+
+def test_a_slow_client_gets_no_messages() -> None:
+    """Until its transport has room; other consumers get theirs, receipts and beats go on."""
+    scene = Scene()
+    slow, quick = connected(scene, b"0,2000"), scene.client()
+    slow.subscribes(b"/queue/a")
+    quick.subscribes(b"/queue/a")
+    slow.is_slow()
+    quick.sends_to(b"/queue/a", b"1", b"2")
+    slow.says(b"BEGIN\ntransaction:t\nreceipt:r\n\n\0")
+    scene.time_passes(1)
+    slow.gets(b"RECEIPT\nreceipt-id:r\n\n\0\n")
+    assert quick.bodies() == [b"1", b"2"]
+    quick.goes()
+    slow.sends_to(b"/queue/a", b"3", b"4")
+    assert slow.reads() == b""
+    slow.is_quick_again()
+    assert slow.bodies() == [b"3", b"4"]
+    assert slow.sends == 4
+
+
+def test_what_waits_is_written_in_turns() -> None:
+    """A long queue is not written all at once: the rest comes when the client is woken, one write each time."""
+    scene = Scene(burst=300)
+    sender, client = scene.client(), scene.client()
+    sender.sends_to(b"/queue/a", *[b"%03d" % number for number in range(20)])
+    client.subscribes(b"/queue/a")
+    sends = client.sends
+    first = client.bodies()
+    assert 1 < len(first) < 10
+    sender.sends_to(b"/queue/a", b"020")
+    assert client.reads() == b""
+    scene.time_passes(0)
+    rest = client.bodies()
+    assert [*first, *rest] == [b"%03d" % number for number in range(21)]
+    assert 1 < client.sends - sends < 10
+
+
+def test_turns_wait_for_a_slow_client() -> None:
+    """What the transport took meanwhile decides, and each subscription has its turn."""
+    scene = Scene(burst=1)
+    sender, client = scene.client(), scene.client()
+    sender.sends_to(b"/queue/a", b"a1", b"a2", b"a3")
+    sender.sends_to(b"/queue/b", b"b1", b"b2")
+    client.subscribes(b"/queue/a", id=b"1")
+    client.is_slow()
+    client.subscribes(b"/queue/b", id=b"2")
+    scene.time_passes(0)
+    assert client.bodies() == [b"a1"]
+    for body in (b"a2", b"b1", b"a3", b"b2"):
+        client.is_quick_again()
+        client.is_slow()
+        assert client.bodies() == [body]
+        scene.time_passes(0)
+    assert client.reads() == b""
+
+
+def test_turns_do_not_hold_up_others() -> None:
+    """One client's burst leaves to another what it is able to take."""
+    scene = Scene(burst=1)
+    sender, first, second = scene.client(), scene.client(), scene.client()
+    sender.sends_to(b"/queue/a", b"1", b"2")
+    first.subscribes(b"/queue/a")
+    second.subscribes(b"/queue/a")
+    assert (first.bodies(), second.bodies()) == ([b"1"], [b"2"])
+
+
+def test_a_client_that_reads_no_receipts_is_not_read_either() -> None:
+    """Else its receipts would fill the memory; its silence means nothing meanwhile."""
+    scene = Scene(unread=100)
+    client = connected(scene, b"1000,0")
+    client.is_slow()
+    read_from = []
+    for _ in range(5):
+        client.says(b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0")
+        read_from.append(client.read_from)
+    assert read_from == [True] * 4 + [False]
+    scene.time_passes(60)
+    assert client.closed is None
+    client.is_quick_again()
+    assert client.messages() == [b"RECEIPT\nreceipt-id:r\n\n"] * 5
+    scene.time_passes(1.9)
+    assert client.closed is None
+    scene.time_passes(0.1)
+    client.gets_error(b"heart-beat missed")
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (b"NONSENSE\n\n\0", b"unknown command"),
+        (b"MESSAGE\n\n\0", b"MESSAGE is not allowed here"),
+        (b"SEND\ndestination\n\n\0", b"malformed header line"),
+        (b"SEND\ndestination:/queue/a\n\\t:x\n\n\0", b"undefined escape sequence in a header"),
+        (
+            b"SEND\ndestination:/queue/a\ncontent-length:1\ncontent-length:1\n\nx\0",
+            b"more than one content-length",
+        ),
+        (b"SEND\ndestination:/queue/a\ncontent-length:-1\n\nx\0", b"content-length is not a number"),
+        (b"SEND\ndestination:/queue/a\ncontent-length:1\n\nxx\0", b"content-length does not fit the body"),
+        (b"SEND\ndestination:/queue/a\ncontent-length:999\n\n", b"body too large"),
+        (b"SEND\ndestination:/queue/a\n\n" + b"x" * 101, b"body too large"),
+        (b"SEND\n" + b"a:1\n" * 6, b"too many headers"),
+        (b"SEND\n" + b"a" * 101, b"header line too long"),
+        (b"SUBSCRIBE\n\nbody\0", b"SUBSCRIBE must not have a body"),
+    ],
+)
+def test_bad_input_costs_its_sender_only(said: bytes, message: bytes) -> None:
+    """What was good before it counts; nothing else is disturbed, and nothing stays behind."""
+    scene = Scene(headers=5, header_line=100, body=100)
+    client, other = scene.client(), scene.client()
+    other.subscribes(b"/queue/a")
+    client.says(b"SEND\ndestination:/queue/a\nreceipt:r\n\ngood\0" + said)
+    client.gets_error(message)
+    assert other.bodies() == [b"good"]
+    assert (len(scene.broker), scene.memory) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("said", "answer", "word"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 400 ", "HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01", b"", "TLS"),
+    ],
+)
+def test_foreign_protocols_are_recognised(said: bytes, answer: bytes, word: str) -> None:
+    """And answered in their own tongue where that can be done; on the wrong port somebody will look."""
+    scene = Scene()
+    client = scene.caller()
+    client.says(said)
+    data = client.reads()
+    assert data.startswith(answer) if answer else not data
+    assert client.closed is How.LINGER
+    assert word in scene.noted(Event.FOREIGN)
+    assert len(scene.broker) == 0
+
+
+@in_every_version
+def test_a_conversation_may_come_octet_by_octet(version: bytes) -> None:
+    """It is the same conversation."""
+    said = (
+        HELLO[version]
+        + b"\n\nSUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0\r\n"
+        + b"SEND\ndestination:/queue/a\ncontent-length:3\n\n\0\0\0\0\nDISCONNECT\nreceipt:r\n\n\0"
+    )
+    whole, parts = Scene().caller(version), Scene().caller(version)
+    whole.says(said)
+    for at in range(len(said)):
+        parts.says(said[at : at + 1])
+    assert whole.closed is parts.closed is How.LINGER
+    assert whole.reads() == parts.reads()
+
+
+@given(data=st.data(), stream=streams(V1_2))
+def test_any_cut_gives_the_same_conversation(data: st.DataObject, stream: bytes) -> None:
+    """Whatever the frames, good and bad."""
+    whole, parts = Scene().client(), Scene().client()
+    whole.says(stream)
+    for chunk in data.draw(chunkings(stream)):
+        parts.says(chunk)
+    assert whole.reads() == parts.reads()
+    assert whole.closed is parts.closed
+
+
+@given(st.lists(garbage, max_size=5), st.booleans())
+def test_garbage_never_harms(chunks: list[bytes], greeted: bool) -> None:
+    """Whatever comes, another client goes on, and nothing is left when the bad one went."""
+    scene = Scene()
+    other = scene.client()
+    other.subscribes(b"/queue/other")
+    client = scene.client() if greeted else scene.caller()
+    for chunk in chunks:
+        client.says(chunk)
+    if client.closed is None:
+        client.goes()
+    other.sends_to(b"/queue/other", b"fine")
+    assert other.bodies() == [b"fine"]
+    undertaker = scene.client(b"1.1")
+    for number, name in enumerate(list(scene.entries)):
+        undertaker.subscribes(name, id=b"u%d" % number)
+    other.goes()
+    undertaker.goes()
+    assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (0, 0, 0)
+
+
+# Ends
+
+
+def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
+    """Before CONNECT or after it; nothing is asked of the service for it any more."""
+    scene = Scene()
+    caller, client = scene.caller(), scene.client()
+    client.subscribes(b"/queue/a", b"client")
+    client.says(b"BEGIN\ntransaction:t\n\n\0")
+    for peer in (caller, client):
+        peer.goes()
+        assert peer.wake == float("inf")
+        assert re.search(r"left without DISCONNECT", scene.noted(Event.VANISHED))
+        assert peer.connection.lost(scene.now) == []
+        assert peer.connection.received(b"SEND\n\n\0", scene.now) == []
+        assert peer.connection.woke(scene.now) == []
+        assert peer.connection.paused() == []
+        assert peer.connection.resumed(scene.now) == []
+    assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (0, 0, 0)
+
+
+def test_what_a_vanished_client_sent_before_counts() -> None:
+    """Half a frame does not."""
+    scene = Scene()
+    client, other = scene.client(), scene.client()
+    client.says(b"SEND\ndestination:/queue/a\n\nwhole\0SEND\ndestination:/queue/a\n\nha")
+    client.goes()
+    other.subscribes(b"/queue/a")
+    assert other.bodies() == [b"whole"]

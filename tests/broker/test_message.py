@@ -1,0 +1,153 @@
+"""Reading a SEND and writing its MESSAGE, in every dialect."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.broker.message import Head, Message, require_destination
+from stomprelay.wire.decoder import Decoder, Limits
+from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
+from stomprelay.wire.errors import ProtocolError
+from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.names import CLIENT_COMMANDS, DESTINATION, RECEIPT_HEADER, RESERVED, SEND, TRANSACTION
+from tests.strategies import headers
+
+dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.version.decode())
+
+
+def read(data: bytes, dialect: Dialect) -> Head:
+    """The head of the SEND that these octets are."""
+    return Head.read(frame(data, dialect), dialect)
+
+
+def frame(data: bytes, dialect: Dialect) -> Frame:
+    """The one frame that these octets are."""
+    decoder = Decoder(dialect, CLIENT_COMMANDS, Limits())
+    decoder.feed(data)
+    (one,) = decoder.frames()
+    return one
+
+
+@dialects
+def test_a_plain_head_is_kept_as_it_came(dialect: Dialect) -> None:
+    """What is the message's own keeps its order and its repetitions, and is the same in every dialect."""
+    head = read(b"SEND\nb:2\na:1\ndestination:/queue/a\na:3\ncontent-length:1\n\nx\0", dialect)
+    assert head.destination == b"/queue/a"
+    assert head.lines == b"b:2\na:1\na:3\ncontent-length:1\n\n"
+    assert {head.written(each) for each in DIALECTS.values()} == {head.lines}
+
+
+@dialects
+def test_what_is_asked_of_the_broker_is_not_delivered(dialect: Dialect) -> None:
+    """Receipt and transaction are the sender's; repeated destinations go too."""
+    lines = b"receipt:r\ntransaction:t\ndestination:/queue/a\nfoo:bar\ndestination:/queue/b\n"
+    head = read(b"SEND\n%b\n\0" % lines, dialect)
+    assert (head.receipt, head.transaction) == (b"r", b"t")
+    assert head.lines == b"foo:bar\n\n"
+
+
+@dialects
+@pytest.mark.parametrize("name", RESERVED, ids=bytes.decode)
+def test_a_publisher_cannot_speak_as_the_broker(name: bytes, dialect: Dialect) -> None:
+    """Reserved headers are left out, from plain heads and from others, wherever they stand and however often."""
+    forged = b"%b:forged\n" % name
+    plain = read(b"SEND\n%bdestination:/queue/a\n%bfoo:bar\n%b\n\0" % (forged, forged, forged), dialect)
+    assert plain.lines == b"foo:bar\n\n"
+    other = read(b"SEND\r\n%bfoo:a:b\ndestination:/queue/a\n%b\n\0" % (forged, forged), dialect)
+    assert other.lines is None
+    assert other.written(V1_2) == b"foo:a\\cb\n\n"
+
+
+def test_a_name_that_only_begins_alike_is_the_publisher_s_own() -> None:
+    """`acknowledge` is not `ack`, nor is a value a name."""
+    head = read(b"SEND\ndestination:/queue/a\nacknowledge:1\nx-ack:2\nfoo:ack\n\n\0", V1_2)
+    assert head.lines == b"acknowledge:1\nx-ack:2\nfoo:ack\n\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", None),
+        (b"destination:\n", None),
+        (b"destination:/queue/\n", None),
+        (b"destination:/topic/\n", None),
+        (b"destination:a\n", b"a"),
+        (b"destination:/queue/a\n", b"/queue/a"),
+    ],
+)
+def test_a_destination_is_needed(data: bytes, expected: bytes | None) -> None:
+    """Any name will do, if it names something."""
+    data = b"SEND\n%b\n\0" % data
+    if expected is not None:
+        assert read(data, V1_2).destination == expected
+    else:
+        with pytest.raises(ProtocolError, match="destination"):
+            read(data, V1_2)
+
+
+def test_who_lacks_a_destination_is_told_the_command() -> None:
+    """SUBSCRIBE is held to the same."""
+    with pytest.raises(ProtocolError, match="SUBSCRIBE needs a destination header"):
+        require_destination(None, "SUBSCRIBE")
+
+
+def test_padding_of_1_0_is_not_part_of_the_name() -> None:
+    """A 1.0 sender may put a blank after the colon; a 1.2 sender that does means it."""
+    data = b"SEND\ndestination: /queue/a\nfoo: bar\n\n\0"
+    old, new = read(data, V1_0), read(data, V1_2)
+    assert (old.destination, old.written(V1_2)) == (b"/queue/a", b"foo:bar\n\n")
+    assert (new.destination, new.written(V1_2)) == (b" /queue/a", b"foo: bar\n\n")
+
+
+@pytest.mark.parametrize(
+    ("sender", "line", "expected"),
+    [
+        (V1_2, rb"k:a\cb\\c", {V1_0: rb"k:a:b\c", V1_1: rb"k:a\cb\\c", V1_2: rb"k:a\cb\\c"}),
+        (V1_2, rb"k:a\nb", {V1_0: b"k:a b", V1_1: rb"k:a\nb", V1_2: rb"k:a\nb"}),
+        (V1_2, rb"k:a\rb", {V1_0: b"k:a\rb", V1_1: b"k:a\rb", V1_2: rb"k:a\rb"}),
+        (V1_2, rb"k:a\r", {V1_0: b"k:a ", V1_1: b"k:a ", V1_2: rb"k:a\r"}),
+        (V1_2, rb"k:a\r\r", {V1_0: b"k:a  ", V1_1: b"k:a  ", V1_2: rb"k:a\r\r"}),
+        (V1_2, rb"a\cb:v", {V1_0: b"", V1_1: rb"a\cb:v", V1_2: rb"a\cb:v"}),
+        (V1_1, rb"k:\n\c", {V1_0: b"k: :", V1_1: rb"k:\n\c", V1_2: rb"k:\n\c"}),
+        (V1_0, rb"k:a:b\n", {V1_0: rb"k:a:b\n", V1_1: rb"k:a\cb\\n", V1_2: rb"k:a\cb\\n"}),
+    ],
+)
+def test_each_consumer_is_spelled_to_in_its_dialect(
+    sender: Dialect, line: bytes, expected: dict[Dialect, bytes]
+) -> None:
+    """Read with the sender's escapes, written with the consumer's; what cannot be said becomes blank or goes."""
+    head = read(b"SEND\ndestination:/queue/a\n%b\n\n\0" % line, sender)
+    for dialect, lines in expected.items():
+        assert head.written(dialect) == (lines and lines + b"\n") + b"\n"
+
+
+@given(data=st.data(), dialect=st.sampled_from(list(DIALECTS.values())))
+def test_headers_survive_in_the_sender_s_own_dialect(data: st.DataObject, dialect: Dialect) -> None:
+    """What a consumer of the same version reads are the sender's headers, without the broker's."""
+    ours = {DESTINATION, RECEIPT_HEADER, TRANSACTION, *RESERVED}
+    said = data.draw(headers(dialect))
+    wire = compose(SEND, [(DESTINATION, b"/queue/a"), *said], dialect)
+    head = read(wire, dialect)
+    written = frame(b"SEND\n" + head.written(dialect) + b"\0", dialect)
+    assert written.headers(dialect) == [pair for pair in said if pair[0] not in ours]
+
+
+def test_a_dead_letter_tells_where_it_came_from() -> None:
+    """The header stands in front, whether the head is plain or not, and the old head stays as it was."""
+    plain = read(b"SEND\ndestination:/queue/a\nfoo:bar\n\n\0", V1_2)
+    moved = plain.moved(b"/queue/DLQ", b"from", b"/queue/a")
+    assert (moved.destination, moved.lines) == (b"/queue/DLQ", b"from:/queue/a\nfoo:bar\n\n")
+    assert plain.lines == b"foo:bar\n\n"
+    other = read(b"SEND\ndestination:/queue/a\\cb\nfoo:bar\n\n\0", V1_2)
+    assert (
+        other.moved(b"/queue/DLQ", b"from", b"/queue/a:b").written(V1_2) == b"from:/queue/a\\cb\nfoo:bar\n\n"
+    )
+
+
+def test_a_message_weighs_what_it_keeps() -> None:
+    """Head, body and the cost of keeping it at all."""
+    small = Message(b"1", read(b"SEND\ndestination:/queue/a\n\n\0", V1_2), b"\0")
+    large = Message(b"2", read(b"SEND\ndestination:/queue/a\nfoo:bar\n\n\0", V1_2), b"x" * 1000 + b"\0")
+    odd = Message(b"3", read(b"SEND\ndestination:/queue/a\nfoo:b\\cr\n\n\0", V1_2), b"\0")
+    assert large.size == small.size + 1000 + len(b"foo:bar\n")
+    assert odd.size > 100
