@@ -18,8 +18,9 @@ from stomprelay.relay.listener import Listener
 from stomprelay.relay.relay import Relay
 from stomprelay.relay.tally import Tally
 from stomprelay.relay.upstream import Broker, Upstream
-from stomprelay.wire.decoder import Decoder, Limits
+from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.limits import Limits
 from stomprelay.wire.names import BROKER_COMMANDS
 
 NAME: Final = "decoder"

@@ -4,7 +4,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import stomprelay
 from stomprelay.config import Config, ConfigError, load, overridden
@@ -139,7 +138,7 @@ def _usable(file: str, config: Config) -> None:
                 tls.client(upstream.tls, upstream.broker.host)
             key = f"upstream.{upstream.name}.uri"
             if upstream.broker.endpoint != MEMORY:
-                way(reactor, upstream.broker, upstream.tls, _embedded)
+                way(reactor, upstream.broker, upstream.tls)
         for key, place in places:
             # systemd's sockets are there only when it starts the relay itself.
             if server(place).kind != "systemd":
@@ -148,10 +147,6 @@ def _usable(file: str, config: Config) -> None:
         raise ConfigError(f"{file}: {key}.{error}") from None
     except BadEndpoint as error:
         raise ConfigError(f"{file}: {key}: {error}") from None
-
-
-def _embedded() -> NoReturn:
-    raise AssertionError("the embedded broker needs no way to it")
 
 
 def _explain(options: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from stomprelay.wire.decoder import Limits
+from stomprelay.wire.limits import Limits
 
 
 @dataclass(frozen=True)

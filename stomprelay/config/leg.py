@@ -5,7 +5,7 @@ from typing import Final
 from stomprelay.config.table import Table
 from stomprelay.config.values import count, headers, heart_beat, multiple, share
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.decoder import Limits
+from stomprelay.wire.limits import Limits
 
 BEATS: Final = ("heart_beat", "heart_beat_idle", "heart_beat_tolerance")
 LIMITS: Final = ("headers", "header_line", "body")

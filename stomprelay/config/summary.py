@@ -10,7 +10,7 @@ from stomprelay.relay.listener import Listener
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.decoder import Limits
+from stomprelay.wire.limits import Limits
 
 _WIDTH: Final = 16
 _CLIENTS_OWN: Final = "the client's own"

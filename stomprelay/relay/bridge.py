@@ -8,18 +8,28 @@ Where both legs speak one version the broker judges what a client says. Where th
 understand it, so the bridge judges.
 """
 
+import re
 from typing import Final
 
 from stomprelay.relay.listener import Loss
 from stomprelay.relay.steps import AS_IT_IS, Edit, Pair, steps_between
 from stomprelay.session.session import Session
-from stomprelay.wire.dialect import Dialect
+from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect
 from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.names import MESSAGE, RECEIPT_HEADER
+from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE, RECEIPT_HEADER
 
 _ORDINARY: Final = bytes(octet for octet in range(256) if octet not in b":\n\\\r")
-_PERCENT: Final = {b"\n": b"%0A", b"\r": b"%0D"}
+_LAST_CRS: Final = re.compile(rb"\r+\Z")
+_LINE_ENDS: Final = re.compile(rb"\r*\n|\r+\Z")
+
+
+def _blank(octets: bytes) -> bytes:
+    return b" " * len(octets)
+
+
+def _percent(octets: bytes) -> bytes:
+    return b"".join([b"%%%02X" % octet for octet in octets])
 
 
 class Bridge:
@@ -100,7 +110,7 @@ class Bridge:
         for at in range(1, len(lines) - 2):
             if marks[at] != b":" or (padded and b" " in lines[at]):
                 name, value = self.source.read_line(lines[at], crlf=crlf)
-                lines[at] = self._said(name, value, session)
+                lines[at] = self._said(name, value, frame, session)
         lines[0] = self._opening(frame, edit, session)
         lines[-2] = b""
         if b"" in lines[1:-2]:
@@ -121,10 +131,10 @@ class Bridge:
         """The command line and the headers put in front, without the last LF."""
         if not edit.add:
             return frame.command
-        added = [self._said(name, value, session) for name, value in edit.add]
+        added = [self._said(name, value, frame, session) for name, value in edit.add]
         return b"\n".join([frame.command, *added])
 
-    def _said(self, name: bytes, value: bytes, session: Session) -> bytes:
+    def _said(self, name: bytes, value: bytes, frame: Frame, session: Session) -> bytes:
         """A header line for the target, without its LF; what cannot be said is settled by the policy for losses,
         and nothing is left of a header whose name is lost.
         """
@@ -134,14 +144,19 @@ class Bridge:
             session.lose("loss_name")
             return b""
         if not target.speakable(value):
-            self._refuse_loss(name)
+            # A changed id or destination would be another one.
+            self._refuse_loss(name, always=name in PROTOCOL_HEADERS and frame.command in CLIENT_COMMANDS)
             session.lose("loss_value")
-            for octet in (b"\n", b"\r"):
-                if octet not in target.writes:
-                    value = value.replace(octet, _PERCENT[octet] if self.loss is Loss.PERCENT else b" ")
+            value = self._replaced(value)
         return target.write_line(name, value)
 
-    def _refuse_loss(self, name: bytes) -> None:
-        if self.loss is Loss.REJECT:
+    def _replaced(self, value: bytes) -> bytes:
+        """A value without what the target cannot say: an LF anywhere, a CR at the end of a line."""
+        spell = _percent if self.loss is Loss.PERCENT else _blank
+        ends = _LINE_ENDS if b"\n" not in self.target.writes else _LAST_CRS
+        return ends.sub(lambda match: spell(match[0]), value)
+
+    def _refuse_loss(self, name: bytes, *, always: bool = False) -> None:
+        if always or self.loss is Loss.REJECT:
             shown = name[:64].decode("utf-8", "backslashreplace")
             raise Refused("a header cannot be said in the other version", f"it is {shown!r}")

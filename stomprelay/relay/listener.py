@@ -5,8 +5,8 @@ from enum import Enum
 
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.decoder import Limits
 from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.limits import Limits
 
 
 class Loss(Enum):
@@ -15,7 +15,7 @@ class Loss(Enum):
     REPLACE = "replace"
     """Each octet that cannot be said becomes a blank; a header whose name cannot be said is left out."""
     PERCENT = "percent"
-    """Each octet that cannot be said becomes `%0A`, `%0D` or `%3A`."""
+    """Each octet that cannot be said becomes `%0A` or `%0D`."""
     REJECT = "reject"
     """The frame is refused with an ERROR."""
 

@@ -18,7 +18,7 @@ from stomprelay.relay.effects import Effect
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.tally import Tally
 from stomprelay.relay.traffic import Goodbye, Traffic
-from stomprelay.session.complaint import complain
+from stomprelay.session.complaint import complain, not_stomp
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.foreign import recognise
 from stomprelay.session.handshake import Offer, spell_versions
@@ -27,7 +27,7 @@ from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
 from stomprelay.session.states import Side, State
 from stomprelay.wire.dialect import V1_0, Dialect, demanding_utf8
-from stomprelay.wire.errors import LimitError, ProtocolError, StompError
+from stomprelay.wire.errors import LimitError, Refused, StompError
 from stomprelay.wire.names import CONNECTED
 
 
@@ -129,6 +129,7 @@ class Relay:
         if self._traffic is None:
             return self.refused(leg, f"connection closed before CONNECTED: {reason}", now)
         if self._traffic.erred or self._traffic.settled:
+            self._count_owed(self._traffic)
             return [Note(Event.DISCONNECTED, f"broker closed: {reason}"), *self._closed(How.LINGER)]
         return self._broker_failed(f"closed the connection: {reason}")
 
@@ -277,19 +278,22 @@ class Relay:
         upstream, traffic = self.listener.upstream, self._traffic
         assert traffic is not None
         self.tally["brokers_lost"] += 1
-        if traffic.session.receipts:
-            self.tally["possibly_lost"] += 1
+        self._count_owed(traffic)
         note = Note(Event.LOST, f"broker {upstream.broker} {reason}")
         error = StompError(
             "connection to the broker was lost", f"upstream {upstream.name}", receipt=traffic.bye
         )
         return [note, *self._failed(self.client, error)]
 
+    def _count_owed(self, traffic: Traffic) -> None:
+        if traffic.session.receipts:
+            self.tally["possibly_lost"] += 1
+
     def _failed(self, leg: Leg, error: StompError) -> list[Effect]:
         """The session ends in an ERROR to the client; `leg` is whose octets are to blame."""
         text = f"{error.message} ({error.detail})" if error.detail else error.message
-        if leg is not self.client:
-            error = ProtocolError("the broker sent what is not STOMP", error.message)
+        if leg is not self.client and not isinstance(error, Refused):
+            error = not_stomp(error)
         supported = spell_versions(self.listener.versions) if self.session is None else None
         said: Dialect = V1_0 if self.session is None else self.session.dialect
         self.tally["errors_sent"] += 1

@@ -130,17 +130,16 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     delivery = _FIND[source.delivery](frame, source, session.ledger)
     if delivery is None:
         raise ProtocolError(f"{command} names no message that awaits one")
-    session.ledger.settled(delivery, frame.header(TRANSACTION, source))
-    add: tuple[tuple[bytes, bytes], ...]
+    transaction = frame.header(TRANSACTION, source)
+    session.ledger.settled(delivery, transaction if transaction in session.transactions else None)
     if target.delivery is Naming.ACK:
         if delivery.ack is None:
             raise Refused(f"{command} is not possible", "the broker gave the message no ack header")
-        add = ((ID, delivery.ack),)
-    else:
-        add = ((MESSAGE_ID, delivery.message_id),)
-        if target.named_subscriptions or delivery.subscription.named:
-            add = ((SUBSCRIPTION, delivery.subscription.id), *add)
-    return Edit((ID, MESSAGE_ID, SUBSCRIPTION), add)
+        return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
+    return Edit(
+        (ID, MESSAGE_ID, SUBSCRIPTION),
+        ((SUBSCRIPTION, delivery.subscription.id), (MESSAGE_ID, delivery.message_id)),
+    )
 
 
 def _by_message(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:

@@ -11,7 +11,7 @@ from stomprelay.session.session import Session
 from stomprelay.session.states import State
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.names import DISCONNECT, ERROR, RECEIPT, RECEIPT_HEADER, RECEIPT_ID
+from stomprelay.wire.names import DISCONNECT, ERROR, MESSAGE, RECEIPT, RECEIPT_HEADER, RECEIPT_ID
 
 _WATCHED = frozenset({DISCONNECT, RECEIPT, ERROR})
 
@@ -95,6 +95,9 @@ class Traffic:
         """
         session = self.session
         untouched = bridge.untouched
+        erred = self.erred and source is self.broker
+        if erred:
+            untouched = frozenset()
         pieces: list[bytes] = []
         data = b""
         start = stop = count = 0
@@ -109,6 +112,8 @@ class Traffic:
                         if frame.command is DISCONNECT:
                             break
                         continue
+                    if erred and frame.command is MESSAGE:
+                        self.erred = False  # it goes on: the ERROR will not explain what happens later
                     head = bridge.head(frame, session)
                 if head is not None:
                     pieces += (data[start:stop], head)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from stomprelay.relay.profile import AUTO, Profile
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.decoder import Limits
+from stomprelay.wire.limits import Limits
 
 
 @dataclass(frozen=True)

@@ -19,3 +19,8 @@ def complain(error: StompError, dialect: Dialect, supported: bytes | None = None
         headers.append((VERSION, supported))
     headers += [(CONTENT_TYPE, b"text/plain"), (CONTENT_LENGTH, b"%d" % len(body))]
     return compose(ERROR, headers, dialect, body)
+
+
+def not_stomp(error: StompError) -> StompError:
+    """What a client is told when it was its broker that went wrong."""
+    return StompError("the broker sent what is not STOMP", error.message)

@@ -1,6 +1,6 @@
 """What a relay, or the embedded broker, asks of the service, in order. Imperative; `leg` says on which connection."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from stomprelay.session.leg import Leg
@@ -36,7 +36,7 @@ class Send:
     """Write `data` to the leg: whole frames, or beats."""
 
     leg: Leg
-    data: bytes
+    data: bytes = field(repr=False)  # a CONNECT holds a passcode
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ knows some of them or a token of ours. The ledger is kept only where those diffe
 """
 
 from itertools import takewhile
+from operator import attrgetter
 from typing import Final
 
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription
@@ -33,11 +34,11 @@ class Delivery:
 class Ledger:
     """The unsettled deliveries of one client.
 
-    `full` tells that the client owes `most` or more acknowledgements: stop reading from the broker until it is
-    no longer `crowded`.
+    `full` tells that `most` or more deliveries are remembered, those of open transactions included: stop reading
+    from the broker until it is no longer `crowded`.
     """
 
-    __slots__ = ("_by_message", "_held", "_made", "_most", "_pending")
+    __slots__ = ("_by_message", "_held", "_in_doubt", "_made", "_most", "_pending")
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -45,6 +46,7 @@ class Ledger:
         self._pending: dict[int, Delivery] = {}
         self._by_message: dict[bytes, list[Delivery]] = {}
         self._held: dict[bytes, list[Delivery]] = {}
+        self._in_doubt = 0
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -52,16 +54,16 @@ class Ledger:
     @property
     def full(self) -> bool:
         """Whether as many deliveries are unsettled as may be."""
-        return len(self._pending) >= self._most
+        return len(self._pending) + self._in_doubt >= self._most
 
     @property
     def crowded(self) -> bool:
         """Whether more than half of what may be is unsettled."""
-        return len(self._pending) * 2 > self._most
+        return (len(self._pending) + self._in_doubt) * 2 > self._most
 
     def noted(self, subscription: Subscription, message_id: bytes, ack: bytes | None) -> Delivery:
         """A MESSAGE passed to the client."""
-        if len(self._pending) >= self._most:
+        if self.full:
             self.forget_closed()
         self._made += 1
         delivery = Delivery(subscription, message_id, ack, self._made)
@@ -114,15 +116,18 @@ class Ledger:
             self._remove(each)
         if transaction is not None:
             self._held.setdefault(transaction, []).extend(gone)
+            self._in_doubt += len(gone)
 
     def committed(self, transaction: bytes) -> None:
         """What was settled in the transaction is settled for good."""
-        self._held.pop(transaction, None)
+        self._in_doubt -= len(self._held.pop(transaction, ()))
 
     def aborted(self, transaction: bytes) -> None:
         """What was settled in the transaction awaits its ACK again, in the old order."""
         back = self._held.pop(transaction, ())
+        self._in_doubt -= len(back)
         for delivery in back:
             self._enter(delivery)
+            self._by_message[delivery.message_id].sort(key=attrgetter("order"))
         for subscription in {delivery.subscription for delivery in back}:
             subscription.unsettled = dict.fromkeys(sorted(subscription.unsettled))

@@ -2,8 +2,9 @@
 
 from stomprelay.session.heartbeat import HeartBeat
 from stomprelay.session.states import EXPECTED, NEXT, Side, State
-from stomprelay.wire.decoder import Decoder, Limits
+from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, Dialect
+from stomprelay.wire.limits import Limits
 
 
 class Leg:

@@ -17,8 +17,6 @@ from stomprelay.wire.head import Head
 from stomprelay.wire.limits import Limits
 from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING, SEND
 
-__all__ = ["Decoder", "Limits"]
-
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
 _GAP: Final = re.compile(rb"[\n\r\0]*")
 _HEAD_MARK: Final = re.compile(rb"[\n\0]")

@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from stomprelay.broker.bounds import DEFAULTS, Bounds
-from stomprelay.wire.decoder import Limits
+from stomprelay.wire.limits import Limits
 
 
 def test_every_bound_is_a_positive_number() -> None:

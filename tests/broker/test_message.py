@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.broker.message import Head, Message, require_destination
-from stomprelay.wire.decoder import Decoder, Limits
+from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.limits import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, DESTINATION, RECEIPT_HEADER, RESERVED, SEND, TRANSACTION
 from tests.strategies import headers
 

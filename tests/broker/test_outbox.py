@@ -3,7 +3,7 @@
 from stomprelay.broker.outbox import Outbox
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
-from stomprelay.wire.decoder import Limits
+from stomprelay.wire.limits import Limits
 
 
 def outbox(touched: list[Outbox] | None = None) -> Outbox:

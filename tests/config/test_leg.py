@@ -5,7 +5,7 @@ import pytest
 from stomprelay.config.leg import limits, terms
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.decoder import Limits
+from stomprelay.wire.limits import Limits
 
 
 def table(**values: object) -> Table:

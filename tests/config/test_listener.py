@@ -10,7 +10,7 @@ from stomprelay.config.table import ConfigError, Table
 from stomprelay.relay.listener import Listener, Loss, ServerTLS
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.decoder import Limits
+from stomprelay.wire.limits import Limits
 
 MAIN = Upstream("main", broker("tcp://main"))
 OTHER = Upstream("other", broker("tcp://other"))

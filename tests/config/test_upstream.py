@@ -11,7 +11,7 @@ from stomprelay.relay.profile import PROFILES
 from stomprelay.relay.upstream import ClientTLS, Upstream
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.decoder import Limits
+from stomprelay.wire.limits import Limits
 
 
 def upstream(folder: str = "/etc/relay", **values: Any) -> Upstream:

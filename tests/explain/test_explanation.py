@@ -8,8 +8,9 @@ from stomprelay.relay.pairing import pair
 from stomprelay.relay.profile import AUTO, PROFILES
 from stomprelay.relay.tally import COUNTERS, Tally
 from stomprelay.session.session import Session
-from stomprelay.wire.decoder import Decoder, Limits
+from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.limits import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
 
 versions = pytest.mark.parametrize("client", list(DIALECTS))

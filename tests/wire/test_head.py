@@ -1,5 +1,7 @@
 """Whether a head is right, and what it says of the body. The decoder's tests run the same cases from the wire."""
 
+import dataclasses
+
 import pytest
 
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, demanding_utf8
@@ -90,6 +92,32 @@ def test_a_head_that_is_not_plain(
             assert str(caught.value) == expected
         else:
             assert examine(lines, dialect, eol=eol) is expected
+
+
+@pytest.mark.parametrize(
+    "lines", [b":v\n", b"nocolon\n", b"a:1\nb\n", b"a:\\t\n", b"a:b\rc\n", b"a:b\\\n"], ids=repr
+)
+@versions
+def test_a_lenient_dialect_takes_what_its_broker_wrote(dialect: Dialect, lines: bytes) -> None:
+    """A publisher may have gone round the relay: its odd header is no reason to lose the consumer."""
+    examine(lines, dataclasses.replace(dialect, strict=False))
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (b"a:\0\n", "NUL in a frame's head"),
+        (b"a:1\nb:2\nc:3\n", "too many headers"),
+        (b"a\nb\nc\n", "too many headers"),
+        (b"a:012345678\n", "header line too long"),
+    ],
+    ids=repr,
+)
+def test_what_a_lenient_dialect_refuses(lines: bytes, message: str) -> None:
+    """A NUL, for its reader may take it for the frame's end, and what is over the limits."""
+    with pytest.raises(StompError) as caught:
+        examine(lines, dataclasses.replace(V1_2, strict=False), SMALL)
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(

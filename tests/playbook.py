@@ -1,0 +1,375 @@
+"""Conversations with a relay, as scripts: who says what, who gets what, and what time does to them.
+
+A `Playbook` stands for everything around the core: the client's socket, the broker's, and a clock of plain
+numbers. It performs effects as the service does, and holds every conversation to what is always true: whole
+frames only are written to a broker, nothing is written to a leg after its `Close`, nobody is woken in the past.
+
+    with Playbook() as play:
+        play.client_says(b"CONNECT\\naccept-version:1.2\\nhost:/\\n\\n\\0")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\\naccept-version:1.0,1.1,1.2\\nhost:/\\nheart-beat:10000,10000\\n\\n\\0")
+        play.broker_says(b"CONNECTED\\nversion:1.2\\n\\n\\0")
+        play.client_gets(b"CONNECTED\\nversion:1.2\\nsession:relay-session\\n\\n\\0")
+
+What was written and never asked for fails the script when it ends.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from enum import Enum
+from math import inf
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pytest
+
+from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.listener import Listener
+from stomprelay.relay.relay import Relay
+from stomprelay.relay.tally import Tally
+from stomprelay.relay.upstream import Broker, Upstream
+from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.leg import Leg
+from stomprelay.session.states import Side
+
+VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
+PAIRS: Final = tuple((client, broker) for client in VERSIONS for broker in VERSIONS)
+"""Client's version, broker's version: all nine."""
+
+URI: Final = "tcp://broker:61613"
+
+
+class Cut(Enum):
+    """How a socket cuts what a peer says."""
+
+    WHOLE = "whole"
+    OCTETS = "octet by octet"
+    TRAILED = "with NULs and EOLs behind"
+
+    def chunks(self, data: bytes) -> Iterable[bytes]:
+        """The chunks that arrive when `data` was said."""
+        if self is Cut.OCTETS:
+            return [data[at : at + 1] for at in range(len(data))]
+        # The NUL comes first: an LF right behind a frame may pass with it, as nothing else between frames does.
+        return [data if self is Cut.WHOLE else data + b"\0\r\n\n"]
+
+
+CUTS: Final = tuple(Cut)
+
+in_all_pairs = pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
+"""Runs a test in all nine pairs of versions; it takes `client` and `broker`."""
+
+in_all_cuts = pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.name.lower())
+"""Runs a test with what is said whole, octet by octet, and with more behind; it takes `cut`."""
+
+in_cuts_of_halves = pytest.mark.parametrize("cut", CUTS[:2], ids=lambda cut: cut.name.lower())
+"""The same for a test that says half a frame, behind which nothing else can come."""
+
+
+def upstream(**settings: Any) -> Upstream:
+    """An upstream called `main` with one broker, and these settings in place of the defaults."""
+    settings.setdefault("broker", Broker(URI, "tcp:broker:61613"))
+    return Upstream("main", **settings)
+
+
+def listener(over: Upstream | None = None, **settings: Any) -> Listener:
+    """A listener called `public` with these settings in place of the defaults."""
+    return Listener("public", "tcp:61613", over or upstream(), **settings)
+
+
+class Peer:
+    """One socket as the service holds it: what was written, whether it is read from, how it was closed."""
+
+    def __init__(self, leg: Leg) -> None:
+        self.leg = leg
+        self.written = b""
+        self.unheard: list[bytes] = []
+        self.pauses = 0
+        self.paused = False
+        self.closed: How | None = None
+        self.accepted = leg.side is Side.DOWNSTREAM
+
+
+class Playbook(AbstractContextManager["Playbook"]):
+    """A client that has just opened its connection, a relay, and whatever broker the script plays.
+
+    `front` is the listener (its upstream included), `cut` how sockets cut what is said to the relay.
+    """
+
+    def __init__(
+        self,
+        front: Listener | None = None,
+        *,
+        cut: Cut = Cut.WHOLE,
+        tally: Tally | None = None,
+        name: bytes = b"relay-session",
+    ) -> None:
+        self.tally = Tally() if tally is None else tally
+        self.relay = Relay(front or listener(), name, self.tally)
+        self.cut = cut
+        self.now = 1000.0
+        self.wake = inf
+        self.notes: list[Note] = []
+        self.opened: list[Broker] = []
+        self.client = Peer(self.relay.client)
+        self.brokers: list[Peer] = []
+        self._perform(self.relay.opened(self.now))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.nobody_gets_more()
+
+    def __enter__(self) -> Self:
+        return self
+
+    # What happens
+
+    def client_says(self, data: bytes, *, unasked: bool = False) -> None:
+        """The client wrote this. `unasked`: it arrives even though the relay paused the client."""
+        self._says(self.client, data, unasked=unasked)
+
+    def broker_says(self, data: bytes, *, unasked: bool = False) -> None:
+        """The broker wrote this."""
+        self._says(self.broker, data, unasked=unasked)
+
+    def broker_accepts(self) -> None:
+        """The connection to the broker is there."""
+        self.broker.accepted = True
+        self._perform(self.relay.connected(self.broker.leg, self.now))
+
+    def broker_refuses(self, reason: str = "Connection refused") -> None:
+        """The connection to the broker cannot be had."""
+        self._perform(self.relay.refused(self.broker.leg, reason, self.now))
+
+    def client_goes(self, reason: str = "Connection reset by peer") -> None:
+        """The client's connection ended."""
+        self._perform(self.relay.lost(self.client.leg, reason, self.now))
+
+    def broker_goes(self, reason: str = "Connection was closed cleanly.") -> None:
+        """The broker's connection ended."""
+        self._perform(self.relay.lost(self.broker.leg, reason, self.now))
+
+    def relay_stops(self) -> None:
+        """The service is told to stop."""
+        self._perform(self.relay.stopped(self.now))
+
+    def client_is_slow(self) -> None:
+        """What is written to the client stays in its socket, so the service stops reading from the broker."""
+        self._pause(self.broker)
+
+    def client_is_quick_again(self) -> None:
+        """The client's socket is empty, so the service reads from the broker again."""
+        self._perform(self._resumed(self.broker))
+
+    def broker_is_slow(self) -> None:
+        """What is written to the broker stays in its socket, so the service stops reading from the client."""
+        self._pause(self.client)
+
+    def broker_is_quick_again(self) -> None:
+        """The broker's socket is empty, so the service reads from the client again."""
+        self._perform(self._resumed(self.client))
+
+    def time_passes(self, seconds: float) -> None:
+        """The clock goes on; whoever asked to be woken meanwhile is, at that time."""
+        end = self.now + seconds
+        for _ in range(1000):
+            if self.wake > end:
+                self.now = end
+                return
+            self.now = max(self.now, self.wake)
+            self.wake = inf
+            self._perform(self.relay.woke(self.now))
+        raise AssertionError("the relay asks to be woken again and again")
+
+    def alarm_rings_early(self) -> None:
+        """The clock is rough: the relay is woken now, whatever it asked for."""
+        self._perform(self.relay.woke(self.now))
+
+    # What is expected
+
+    def client_gets(self, expected: bytes) -> None:
+        """These octets were written to the client since the last look, and no others."""
+        assert self.client_reads() == expected
+
+    def broker_gets(self, expected: bytes) -> None:
+        """These octets were written to the broker since the last look, and no others."""
+        assert self.broker_reads() == expected
+
+    def client_gets_error(self, message: bytes, *, receipt: bytes | None = None) -> None:
+        """The client got one ERROR of the relay's own, with this `message`, and its connection ends."""
+        data = self.client_reads()
+        named = b"" if receipt is None else b"receipt-id:" + receipt + b"\n"
+        assert data.startswith(b"ERROR\nmessage:" + message + b"\n" + named), data
+        assert receipt is not None or b"\nreceipt-id:" not in data
+        assert data.endswith(b"\0")
+        assert data.count(b"\0") == 1
+        self.client_is_closed(How.LINGER)
+
+    def nobody_gets_more(self) -> None:
+        """Nothing was written that the script did not ask for."""
+        assert self.client_reads() == b""
+        for peer in self.brokers:
+            assert peer.written == b""
+
+    def client_reads(self) -> bytes:
+        """What was written to the client since the last look."""
+        data, self.client.written = self.client.written, b""
+        return data
+
+    def broker_reads(self) -> bytes:
+        """What was written to the broker since the last look."""
+        data, self.broker.written = self.broker.written, b""
+        return data
+
+    def client_is_closed(self, how: How = How.LINGER) -> None:
+        """The relay closed the client's connection in this way."""
+        assert self.client.closed is how
+
+    def broker_is_closed(self, how: How = How.FLUSH) -> None:
+        """The relay closed the broker's connection in this way."""
+        assert self.broker.closed is how
+
+    def both_stay(self) -> None:
+        """Neither connection was closed."""
+        assert self.client.closed is None
+        assert self.broker.closed is None
+
+    def noted(self, event: Event) -> str:
+        """The text of the last note of this kind; it fails when there is none."""
+        texts = [note.text for note in self.notes if note.event is event]
+        assert texts, f"no note of {event}"
+        return texts[-1]
+
+    @property
+    def broker(self) -> Peer:
+        """The broker's connection that the relay asked for last."""
+        assert self.brokers, "no broker was asked for"
+        return self.brokers[-1]
+
+    # The service's part
+
+    def _says(self, peer: Peer, data: bytes, *, unasked: bool) -> None:
+        for chunk in self.cut.chunks(data):
+            peer.unheard.append(chunk)
+            if unasked:
+                self._hear(peer)
+        self._read()
+
+    def _read(self) -> None:
+        """Sockets are read while nobody paused them; who is closed is read into nothing."""
+        while ready := [peer for peer in (self.client, *self.brokers) if peer.unheard and not peer.paused]:
+            self._hear(ready[0])
+
+    def _hear(self, peer: Peer) -> None:
+        chunk = peer.unheard.pop(0)
+        before = peer.closed
+        effects = self.relay.received(peer.leg, chunk, self.now)
+        assert before is None or not effects, "a closed leg was listened to"
+        self._do(effects)
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        """All effects of one input, in order, before anything else is read."""
+        self._do(effects)
+        self._read()
+
+    def _do(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(leg, data):
+                    self._write(self._peer(leg), data)
+                case Open(leg, broker):
+                    self.opened.append(broker)
+                    self.brokers.append(Peer(leg))
+                case Close(leg, how):
+                    peer = self._peer(leg)
+                    assert peer.closed is None, "closed twice"
+                    peer.closed = how
+                case Pause(leg):
+                    self._pause(self._peer(leg))
+                case Resume(leg):
+                    self._do(self._resumed(self._peer(leg)))
+                case Wake(at):
+                    assert at >= self.now, "woken in the past"
+                    self.wake = at
+                case Note():
+                    self.notes.append(effect)
+
+    def _peer(self, leg: Leg) -> Peer:
+        for peer in (self.client, *self.brokers):
+            if peer.leg is leg:
+                return peer
+        raise AssertionError("an effect for a leg that nobody opened")
+
+    def _write(self, peer: Peer, data: bytes) -> None:
+        assert peer.closed is None, f"written after Close: {data!r}"
+        assert peer.accepted, f"written before the connection was there: {data!r}"
+        assert data, "nothing was written"
+        if peer is not self.client:
+            assert data == b"\n" or data.endswith((b"\0", b"\0\n")), f"not whole frames: {data!r}"
+        peer.written += data
+
+    def _pause(self, peer: Peer) -> None:
+        peer.paused = True
+        peer.pauses += 1
+        self.relay.paused(peer.leg)
+
+    def _resumed(self, peer: Peer) -> list[Effect]:
+        peer.paused = False
+        return self.relay.resumed(peer.leg, self.now)
+
+
+SAY_HELLO: Final = {
+    b"1.0": b"CONNECT\n\n\0",
+    b"1.1": b"CONNECT\naccept-version:1.1\nhost:/\n\n\0",
+    b"1.2": b"CONNECT\naccept-version:1.2\nhost:/\n\n\0",
+}
+"""A client's CONNECT, by its version."""
+
+SAY_WELCOME: Final = {
+    b"1.0": b"CONNECTED\nsession:s-1\n\n\0",
+    b"1.1": b"CONNECTED\nversion:1.1\nsession:s-1\n\n\0",
+    b"1.2": b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0",
+}
+"""A broker's CONNECTED, by its version; it names no product and wants no beats."""
+
+PRODUCTS: Final = {
+    "generic": b"",
+    "rabbitmq": b"server:RabbitMQ/3.10.8\n",
+    "activemq": b"server:ActiveMQ/5.17.2\n",
+    "artemis": b"server:ActiveMQ-Artemis/2.31.2 ActiveMQ Artemis Messaging Engine\n",
+}
+"""What a product says of itself in CONNECTED."""
+
+
+def joined(
+    client: bytes,
+    broker: bytes,
+    *,
+    product: str = "generic",
+    cut: Cut = Cut.WHOLE,
+    over: Callable[[Upstream], Upstream] = lambda each: each,
+    hello: bytes = b"",
+    welcome: bytes = b"",
+    **settings: Any,
+) -> Playbook:
+    """A playbook whose client and broker shook hands already, in these two versions.
+
+    `over` changes the upstream, `settings` the listener; `hello` and `welcome` are more headers of CONNECT and
+    CONNECTED, each with its LF.
+    """
+    asked = None if client == broker else frozenset({broker})
+    front = listener(over(upstream(versions=asked)), **settings)
+    play = Playbook(front, cut=cut)
+    play.client_says(SAY_HELLO[client].replace(b"CONNECT\n", b"CONNECT\n" + hello))
+    play.broker_accepts()
+    welcome = PRODUCTS[product] + welcome
+    play.broker_says(SAY_WELCOME[broker].replace(b"CONNECTED\n", b"CONNECTED\n" + welcome))
+    assert play.broker_reads().startswith(b"CONNECT\n")
+    assert play.client_reads().startswith(b"CONNECTED\n")
+    play.both_stay()
+    return play

@@ -1,0 +1,65 @@
+"""Effects are plain values in the order in which they are to be done."""
+
+from typing import get_args
+
+from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.relay import Relay
+from stomprelay.relay.tally import Tally
+from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
+from tests.playbook import SAY_HELLO, SAY_WELCOME, listener, upstream
+
+
+def test_a_relay_asks_for_these_and_no_others() -> None:
+    """The service needs to perform eight kinds of effects, of which opening a broker is the relay's own."""
+    kinds = {kind for part in get_args(Effect) for kind in (get_args(part) or (part,))}
+    assert kinds == {Send, Open, Close, Pause, Resume, Wake, Note}
+
+
+def test_effects_are_values() -> None:
+    """Two of equal content are equal, so scripts can be compared."""
+    relay = Relay(listener(), b"s", Tally())
+    broker = relay.listener.upstream.broker
+    assert Open(relay.client, broker) == Open(relay.client, broker)
+    assert Open(relay.client, broker) != Open(relay.client, upstream().broker)
+
+
+def test_the_order_of_a_session() -> None:
+    """From the first octet to the last, effect by effect, as the service is told them."""
+    relay = Relay(listener(), b"s", Tally())
+    assert list(relay.opened(1.0)) == [Wake(11.0)]
+    effects = list(relay.received(relay.client, SAY_HELLO[b"1.2"], 2.0))
+    leg = relay.broker
+    assert leg is not None
+    assert effects == [Pause(relay.client), Open(leg, relay.listener.upstream.broker), Wake(12.0)]
+    relay.paused(relay.client)
+    assert list(relay.connected(leg, 3.0)) == [
+        Send(leg, b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:10000,10000\n\n\0"),
+    ]
+    effects = list(relay.received(leg, SAY_WELCOME[b"1.2"], 4.0))
+    kinds = [type(effect) for effect in effects if not isinstance(effect, Wake)]
+    assert kinds == [Note, Send, Resume]
+    assert Send(relay.client, SAY_WELCOME[b"1.2"]) in effects
+    relay.resumed(relay.client, 4.0)
+    frame = b"SEND\ndestination:/queue/a\n\nx\0"
+    assert list(relay.received(relay.client, frame, 5.0)) == [Send(leg, frame)]
+    effects = list(relay.lost(relay.client, "gone", 6.0))
+    assert effects == [
+        Note(Event.VANISHED, "client left: gone"),
+        Close(relay.client, How.FLUSH),
+        Close(leg, How.FLUSH),
+        Wake(float("inf")),
+    ]
+
+
+def test_octets_of_one_chunk_leave_in_one_send() -> None:
+    """However many frames a chunk holds, the other leg is written to once."""
+    relay = Relay(listener(), b"s", Tally())
+    relay.opened(0.0)
+    relay.received(relay.client, SAY_HELLO[b"1.1"], 0.0)
+    leg = relay.broker
+    assert leg is not None
+    relay.connected(leg, 0.0)
+    relay.received(leg, SAY_WELCOME[b"1.1"], 0.0)
+    chunk = b"SEND\ndestination:/queue/a\n\nx\0SEND\ndestination:/queue/b\nfoo:a\\cb\n\ny\0" * 100
+    effects = [effect for effect in relay.received(relay.client, chunk, 1.0) if isinstance(effect, Send)]
+    assert effects == [Send(leg, chunk)]

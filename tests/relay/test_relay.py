@@ -1,0 +1,799 @@
+"""One client and its broker from the first octet to the last: time, silence, losses, and peers that talk nonsense."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from stomprelay.relay.relay import Relay
+from stomprelay.relay.tally import Tally
+from stomprelay.session.effects import Close, Event, How
+from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Leg
+from stomprelay.session.states import Side
+from stomprelay.wire.limits import Limits
+from tests.playbook import (
+    CUTS,
+    PAIRS,
+    SAY_HELLO,
+    SAY_WELCOME,
+    VERSIONS,
+    Cut,
+    Playbook,
+    in_all_cuts,
+    in_all_pairs,
+    in_cuts_of_halves,
+    joined,
+    listener,
+    upstream,
+)
+
+in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
+
+# Heart-beats. In seconds: what the client said in CONNECT, what the listener offers, what the broker said in
+# CONNECTED, what the upstream offers, and what comes of it.
+
+
+def beating(
+    client: bytes = b"",
+    ours: Terms = Terms(0, 0),
+    broker: bytes = b"",
+    theirs: Terms = Terms(0, 0),
+    version: bytes = b"1.2",
+) -> Playbook:
+    """A pair of one version: the client's heart-beat header and ours for it, the broker's and ours for that."""
+    return joined(
+        version,
+        version,
+        over=lambda each: replace(each, heart_beat=theirs, keep_alive=0.0),
+        hello=b"heart-beat:" + client + b"\n" if client else b"",
+        welcome=b"heart-beat:" + broker + b"\n" if broker else b"",
+        heart_beat=ours,
+    )
+
+
+# what a peer can do and wants, what we can do and want; how often we beat and when it is dead (ms)
+NEGOTIATIONS = [
+    (b"0,0", Terms(1000, 1000), None, None),
+    (b"0,0", Terms(0, 0), None, None),
+    (b"1000,0", Terms(1000, 1000), None, 2.0),
+    (b"0,1000", Terms(1000, 1000), 0.5, None),
+    (b"1000,1000", Terms(1000, 1000), 0.5, 2.0),
+    (b"4000,2000", Terms(1000, 1000), 1.0, 8.0),
+    (b"1000,1000", Terms(2000, 4000), 1.0, 8.0),
+    (b"1000,1000", Terms(0, 0), None, None),
+    (b"1000,1000", Terms(0, 1000), None, 2.0),
+    (b"1000,1000", Terms(1000, 0), 0.5, None),
+    (b"1,1", Terms(1000, 1000), 0.5, 2.0),
+    (b"1000,1000", Terms(1000, 1000, idle=0.25, tolerance=3.0), 0.25, 3.0),
+]
+
+
+@pytest.mark.parametrize(("said", "ours", "pause", "dead"), NEGOTIATIONS)
+def test_beats_toward_a_client(said: bytes, ours: Terms, pause: float | None, dead: float | None) -> None:
+    """We beat when idle for a share of what was agreed, and give the client up after a multiple of it."""
+    with beating(client=said, ours=ours) as play:
+        _expect_beats(play, pause, dead, client=True)
+
+
+@pytest.mark.parametrize(("said", "ours", "pause", "dead"), NEGOTIATIONS)
+def test_beats_toward_a_broker(said: bytes, ours: Terms, pause: float | None, dead: float | None) -> None:
+    """The broker's leg has terms of its own, by the same rule."""
+    with beating(broker=said, theirs=ours) as play:
+        _expect_beats(play, pause, dead, client=False)
+
+
+def _expect_beats(play: Playbook, pause: float | None, dead: float | None, *, client: bool) -> None:
+    reads, quiet = play.client_reads, play.broker_reads
+    if not client:
+        reads, quiet = quiet, reads
+    life = 20.0 if dead is None else dead
+    for _ in range(int(life / (pause or life)) - 1):
+        play.time_passes((pause or life) - 0.01)
+        assert reads() == b""
+        play.time_passes(0.01)
+        assert reads() == (b"" if pause is None else b"\n")
+        assert quiet() == b""
+    play.both_stay()
+    if dead is not None:
+        play.time_passes((pause or dead) + 0.001)
+        play.client_is_closed()
+        play.broker_is_closed()
+        assert play.tally["beats_missed"] == 1
+        assert b"ERROR\nmessage:" + (
+            b"heart-beat missed" if client else b"connection to the broker was lost"
+        ) in (play.client_reads())
+        play.broker_reads()
+    else:
+        reads()
+
+
+def test_traffic_takes_the_place_of_beats() -> None:
+    """A leg that is written to needs no beat; each leg counts for itself."""
+    with beating(client=b"0,1000", ours=Terms(1000, 0), broker=b"0,1000", theirs=Terms(1000, 0)) as play:
+        for _ in range(8):
+            play.time_passes(0.375)
+            play.client_says(b"SEND\ndestination:/queue/a\n\nx\0")
+            assert play.broker_reads() == b"SEND\ndestination:/queue/a\n\nx\0"
+        # the client was only listened to, and that is no reason not to beat
+        assert play.client_reads() == b"\n" * 6
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.name.lower())
+def test_any_octet_counts_as_life(cut: Cut) -> None:
+    """A frame that trickles in, and beats, keep a peer alive."""
+    message = b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:8\n\n12345678\0"
+    with beating(client=b"1000,0", ours=Terms(0, 1000), broker=b"1000,0", theirs=Terms(0, 1000)) as play:
+        play.cut = cut
+        for at in range(0, len(message), 4):
+            play.time_passes(1.9)
+            play.client_says(b"\n")
+            play.broker_says(message[at : at + 4]) if cut is not Cut.TRAILED else play.broker_says(b"\n")
+            play.both_stay()
+        play.client_reads()
+
+
+def test_a_big_message_that_trickles_through_two_versions() -> None:
+    """No time-out fires on the leg that it comes from, however long it takes; the other leg is beaten to meanwhile."""
+    with joined(
+        b"1.1",
+        b"1.2",
+        over=lambda each: replace(each, heart_beat=Terms(0, 1000)),
+        hello=b"heart-beat:0,1000\n",
+        welcome=b"heart-beat:1000,0\n",
+        heart_beat=Terms(1000, 0),
+    ) as play:
+        play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:50000\n\n")
+        for _ in range(50):
+            play.time_passes(1.0)
+            play.broker_says(b"x" * 1000)
+        assert play.client_reads() == b"\n" * 100
+        play.broker_says(b"\0")
+        assert len(play.client_reads()) > 50000
+        play.both_stay()
+
+
+def test_a_client_that_we_do_not_read_from_is_not_dead() -> None:
+    """A slow broker makes us stop reading from the client; its silence then says nothing, and counts anew after."""
+    with beating(client=b"1000,0", ours=Terms(0, 1000)) as play:
+        play.broker_is_slow()
+        play.time_passes(60)
+        play.both_stay()
+        play.broker_is_quick_again()
+        play.time_passes(1.9)
+        play.both_stay()
+        play.time_passes(0.2)
+        play.client_gets_error(b"heart-beat missed")
+
+
+def test_a_broker_that_we_do_not_read_from_is_not_dead() -> None:
+    """The same for a broker while its client is slow."""
+    with beating(broker=b"1000,0", theirs=Terms(0, 1000)) as play:
+        play.client_is_slow()
+        play.time_passes(60)
+        play.both_stay()
+        play.client_is_quick_again()
+        play.time_passes(1.9)
+        play.both_stay()
+        play.time_passes(0.2)
+        play.client_gets_error(b"connection to the broker was lost")
+        assert play.tally["brokers_lost"] == 1
+
+
+def test_a_broker_that_waits_for_acks_is_not_dead() -> None:
+    """Nor is one that we paused because the client owes too many ACKs; beats toward it go on."""
+    with joined(
+        b"1.1",
+        b"1.2",
+        over=lambda each: replace(each, heart_beat=Terms(1000, 1000)),
+        welcome=b"heart-beat:1000,1000\n",
+        unacknowledged=2,
+    ) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
+        play.broker_reads()
+        for n in (1, 2, 3):
+            play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:%d\nack:k%d\n\n\0" % (n, n))
+        assert play.client_reads().count(b"\0") == 2
+        play.time_passes(30)
+        play.both_stay()
+        play.broker_gets(b"\n" * 60)
+        play.client_says(b"ACK\nsubscription:0\nmessage-id:1\n\n\0")
+        play.broker_gets(b"ACK\nid:k1\n\n\0")
+        assert play.client_reads().count(b"\0") == 1
+
+
+def test_beats_go_on_while_reading_is_paused() -> None:
+    """Back-pressure stops frames, not beats: a paused client still hears from us."""
+    with beating(
+        client=b"1000,1000", ours=Terms(1000, 1000), broker=b"1000,1000", theirs=Terms(1000, 1000)
+    ) as play:
+        play.broker_is_slow()
+        play.client_is_slow()
+        play.time_passes(10)
+        play.client_gets(b"\n" * 20)
+        play.broker_gets(b"\n" * 20)
+        play.both_stay()
+
+
+def test_beats_toward_a_1_0_broker_that_demands_them() -> None:
+    """ActiveMQ can be set to expect beats from whoever connects, 1.0 too: its CONNECTED is obeyed."""
+    with joined(
+        b"1.0",
+        b"1.0",
+        over=lambda each: replace(each, heart_beat=Terms(5000, 5000), keep_alive=0.0),
+        welcome=b"heart-beat:0,4000\n",
+    ) as play:
+        play.time_passes(2.6)
+        play.broker_gets(b"\n")
+
+
+def test_a_1_0_broker_is_kept_alive() -> None:
+    """Artemis drops a silent 1.0 connection, so an EOL goes out after a long silence though none was agreed."""
+    with joined(b"1.2", b"1.0", over=lambda each: replace(each, keep_alive=20.0)) as play:
+        play.time_passes(19.9)
+        play.broker_gets(b"")
+        play.time_passes(0.2)
+        play.broker_gets(b"\n")
+        play.time_passes(19)
+        play.client_says(b"SEND\ndestination:/queue/a\n\n\0")
+        play.broker_reads()
+        play.time_passes(19)
+        play.broker_gets(b"")
+        play.client_gets(b"")
+    with joined(b"1.2", b"1.0", over=lambda each: replace(each, keep_alive=0.0)) as play:
+        play.time_passes(3600)
+        play.broker_gets(b"")
+        assert play.wake == inf
+
+
+def test_a_beat_is_one_lf() -> None:
+    """Never CR LF: ActiveMQ's NIO transport would take the CR for a command."""
+    with beating(client=b"0,1000", ours=Terms(1000, 0), broker=b"0,1000", theirs=Terms(1000, 0)) as play:
+        play.time_passes(0.5)
+        play.client_gets(b"\n")
+        play.broker_gets(b"\n")
+
+
+def test_beats_start_with_connected() -> None:
+    """Neither side is beaten to before CONNECTED, however long the broker takes."""
+    with Playbook(listener(upstream(heart_beat=Terms(100, 0)), heart_beat=Terms(100, 0))) as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:h\nheart-beat:100,100\n\n\0")
+        play.broker_accepts()
+        play.broker_reads()
+        play.time_passes(9)
+        play.client_gets(b"")
+        play.broker_gets(b"")
+        play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\nheart-beat:100,100\n\n\0")
+        play.client_reads()
+        play.time_passes(0.05)
+        play.client_gets(b"\n")
+        play.broker_gets(b"\n")
+
+
+# Time
+
+
+def test_a_client_that_says_nothing() -> None:
+    """Who does not say CONNECT in time is told so; EOLs are not CONNECT."""
+    with Playbook(listener(connect_timeout=3.0)) as play:
+        play.time_passes(1)
+        play.client_says(b"\n\n")
+        play.client_says(b"CONNECT\n")
+        play.time_passes(1.9)
+        play.client_gets(b"")
+        play.time_passes(0.2)
+        play.client_gets_error(b"no CONNECT in time")
+        assert play.wake == inf
+        assert not play.brokers
+
+
+def test_nothing_is_due_once_all_is_over() -> None:
+    """A closed session asks for nothing any more."""
+    with beating(client=b"1000,1000", ours=Terms(1000, 1000)) as play:
+        play.client_goes()
+        assert play.wake == inf
+        play.time_passes(3600)
+
+
+def test_waking_early_does_no_harm() -> None:
+    """A clock may be rough: what is not due is not done."""
+    with beating(client=b"1000,1000", ours=Terms(1000, 1000)) as play:
+        for _ in range(50):
+            play.time_passes(0.005)
+            play.alarm_rings_early()
+        play.client_gets(b"")
+        play.both_stay()
+
+
+# Losses
+
+
+@in_all_pairs
+def test_a_client_vanishes(client: bytes, broker: bytes) -> None:
+    """Its broker connection goes at once, without DISCONNECT or ABORT: what it owed or left open is the broker's."""
+    with joined(client, broker) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0BEGIN\ntransaction:t\n\n\0")
+        play.broker_reads()
+        play.client_goes()
+        play.broker_gets(b"")
+        play.broker_is_closed()
+        assert play.tally["clients_vanished"] == 1
+        assert "reset by peer" in play.noted(Event.VANISHED)
+
+
+@in_all_cuts
+@in_all_pairs
+def test_half_a_frame_of_a_client_that_vanishes(client: bytes, broker: bytes, cut: Cut) -> None:
+    """Only whole frames reach a broker: what was begun is not sent."""
+    if cut is Cut.TRAILED:
+        cut = Cut.WHOLE
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(
+            b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/a\ncontent-length:100\n\nhalf"
+        )
+        play.client_goes()
+        play.broker_gets(b"SEND\ndestination:/queue/a\n\n1\0")
+        play.broker_is_closed()
+
+
+def test_a_client_vanishes_before_connect() -> None:
+    """Nothing was asked of anybody."""
+    with Playbook() as play:
+        play.client_goes()
+        assert not play.brokers
+        assert play.wake == inf
+
+
+@in_all_cuts
+@in_all_pairs
+def test_a_client_that_says_all_and_leaves(client: bytes, broker: bytes, cut: Cut) -> None:
+    """What it said behind CONNECT before its broker had answered is still delivered, and then the broker's leg ends."""
+    asked = None if client == broker else frozenset({broker})
+    with Playbook(listener(upstream(versions=asked)), cut=cut) as play:
+        play.client_says(SAY_HELLO[client] + b"SEND\ndestination:/queue/a\n\nx\0", unasked=True)
+        play.client_goes("Connection was closed cleanly.")
+        play.broker_accepts()
+        assert play.broker_reads().startswith(b"CONNECT\n")
+        play.broker_says(SAY_WELCOME[broker])
+        play.broker_gets(b"SEND\ndestination:/queue/a\n\nx\0")
+        play.broker_is_closed(How.FLUSH)
+
+
+@pytest.mark.parametrize("ending", ["refuses", "denies", "goes", "is silent", "is garbage"])
+def test_a_client_that_says_all_and_leaves_for_nothing(ending: str) -> None:
+    """Where no broker takes it, all ends quietly: there is nobody left to be told."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[b"1.2"] + b"SEND\ndestination:/queue/a\n\nx\0", unasked=True)
+        play.client_goes("Connection was closed cleanly.")
+        if ending == "refuses":
+            play.broker_refuses()
+        else:
+            play.broker_accepts()
+            play.broker_reads()
+        if ending == "denies":
+            play.broker_says(b"ERROR\nmessage:no\n\n\0")
+        elif ending == "goes":
+            play.broker_goes()
+        elif ending == "is silent":
+            play.time_passes(11)
+        elif ending == "is garbage":
+            play.broker_says(b"HELLO\n\n\0")
+        play.client_reads()
+        assert play.broker.closed is not None or ending in ("refuses", "goes")
+        assert play.wake == inf
+        assert play.tally["clients_vanished"] == 1
+
+
+def test_a_client_vanishes_while_its_broker_is_sought() -> None:
+    """The connection that was asked for is closed, and if it comes after all it is dropped."""
+    for accepted in (False, True):
+        with Playbook() as play:
+            play.client_says(SAY_HELLO[b"1.2"])
+            if accepted:
+                play.broker_accepts()
+                play.broker_reads()
+            play.client_goes()
+            play.broker_is_closed()
+            assert play.wake == inf
+            late = play.relay.connected(play.broker.leg, play.now)
+            assert late == [Close(play.broker.leg, How.ABORT)]
+            assert play.relay.refused(play.broker.leg, "too late", play.now) == []
+            assert play.relay.received(play.broker.leg, SAY_WELCOME[b"1.2"], play.now) == []
+
+
+@in_all_pairs
+def test_a_broker_vanishes(client: bytes, broker: bytes) -> None:
+    """The client is told which upstream failed, not its address, and closed so that it can read that."""
+    with joined(client, broker) as play:
+        play.broker_goes("Connection reset by 10.1.2.3")
+        data = play.client_reads()
+        assert data.startswith(b"ERROR\nmessage:connection to the broker was lost\n")
+        assert data.endswith(b"\n\nupstream main\0")
+        assert b"10.1.2.3" not in data
+        play.client_is_closed(How.LINGER)
+        assert (play.tally["brokers_lost"], play.tally["possibly_lost"]) == (1, 0)
+        assert "10.1.2.3" in "".join(note.text for note in play.notes)
+
+
+@in_all_pairs
+def test_a_broker_vanishes_with_receipts_owed(client: bytes, broker: bytes) -> None:
+    """What was sent with a receipt and not confirmed may be lost: it is counted."""
+    with joined(client, broker) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        play.client_gets_error(b"connection to the broker was lost")
+        assert play.tally["possibly_lost"] == 1
+
+
+@in_cuts_of_halves
+@in_all_pairs
+def test_half_a_frame_of_a_broker_that_vanishes(client: bytes, broker: bytes, cut: Cut) -> None:
+    """The client gets whole frames, then the ERROR."""
+    with joined(client, broker, cut=cut) as play:
+        play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0MESSAGE\nsubscription:0\nmess")
+        play.broker_goes()
+        data = play.client_reads()
+        assert data.startswith(b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0ERROR\n")
+        assert data.count(b"\0") == 2
+
+
+@in_all_pairs
+def test_both_vanish(client: bytes, broker: bytes) -> None:
+    """The second loss is nothing new."""
+    with joined(client, broker) as play:
+        play.client_goes()
+        play.broker_goes()
+        play.client_goes()
+        assert play.tally["clients_vanished"] == 1
+        assert play.tally["brokers_lost"] == 0
+
+
+def test_the_service_stops() -> None:
+    """In every state a client is told that the relay stops, and both legs end."""
+    scenes = 0
+    for say, accept, welcome in ((False,) * 3, (True, False, False), (True, True, False), (True, True, True)):
+        with Playbook() as play:
+            if say:
+                play.client_says(SAY_HELLO[b"1.2"])
+            if accept:
+                play.broker_accepts()
+                play.broker_reads()
+            if welcome:
+                play.broker_says(SAY_WELCOME[b"1.2"])
+                play.client_reads()
+            play.relay_stops()
+            play.client_gets_error(b"the relay is stopping")
+            if say:
+                play.broker_is_closed()
+            play.relay_stops()
+            scenes += 1
+    assert scenes == 4
+
+
+def test_the_service_stops_while_a_client_leaves() -> None:
+    """A DISCONNECT that was not confirmed is not confirmed by stopping either."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.relay_stops()
+        assert play.client_reads().startswith(b"ERROR\nmessage:the relay is stopping\n")
+        play.broker_is_closed()
+
+
+# Peers that are not STOMP, or not good at it
+
+HELLO_TLS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(64))
+
+
+@in_all_cuts
+def test_a_tls_hello(cut: Cut) -> None:
+    """It gets no octet of STOMP, only a close, and the log says what to mend."""
+    with Playbook(cut=cut) as play:
+        play.client_says(HELLO_TLS)
+        play.client_gets(b"")
+        assert play.client.closed is not None
+        assert "TLS" in play.noted(Event.FOREIGN)
+        assert play.tally["foreign"] == 1
+        assert not play.brokers
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"GET / HTTP/1.1", b"POST /x HTTP/1.1", b"HEAD / HTTP/1.0", b"OPTIONS * HTTP/1.1", b"PRI * HTTP/2.0"],
+    ids=bytes.decode,
+)
+def test_an_http_request(line: bytes) -> None:
+    """It is answered in its own language that this is no web server."""
+    with Playbook() as play:
+        play.client_says(line + b"\r\nHost: localhost\r\n\r\n")
+        answer = play.client_reads()
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert b"\r\nContent-Length: %d\r\n" % len(body) in head
+        play.client_is_closed()
+        assert "HTTP" in play.noted(Event.FOREIGN)
+        assert play.tally["foreign"] == 1
+
+
+def test_an_http_request_in_pieces() -> None:
+    """One that trickles in is refused as any unknown command."""
+    with Playbook(cut=Cut.OCTETS) as play:
+        play.client_says(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        data = play.client_reads()
+        assert data.startswith((b"HTTP/1.1 400 ", b"ERROR\nmessage:unknown command\n"))
+        play.client_is_closed()
+
+
+def test_tls_in_the_middle_is_no_tls() -> None:
+    """Only a connection's first octets are looked at."""
+    with joined(b"1.0", b"1.0") as play:
+        play.client_says(b"SEND\ndestination:/queue/a\n\n" + HELLO_TLS.replace(b"\0", b"") + b"\0")
+        assert play.broker_reads().startswith(b"SEND\n")
+        assert play.tally["foreign"] == 0
+
+
+# What a connected client may get wrong, and what it is told.
+WRONGS = [
+    (b"HELLO\n\n\0", b"unknown command"),
+    (b"SENDX\ndestination:/queue/a\n\n\0", b"unknown command"),
+    (b"SUB\nid:0\n\n\0", b"unknown command"),
+    (b"send\ndestination:/queue/a\n\n\0", b"unknown command"),
+    (b"SEND \ndestination:/queue/a\n\n\0", b"unknown command"),
+    (b"MESSAGE\nmessage-id:1\n\n\0", b"MESSAGE is not allowed here"),
+    (b"CONNECTED\nversion:1.2\n\n\0", b"CONNECTED is not allowed here"),
+    (b"SEND\ndestination\n\n\0", b"malformed header line"),
+    (b"SEND\n:x\n\n\0", b"empty header name"),
+    (b"SEND\ndestination:/queue\0/a\n\n\0", b"NUL in a frame's head"),
+    (b"SEND\ncontent-length:5\n\nhello!\0", b"content-length does not fit the body"),
+    (b"SEND\ncontent-length:+5\n\nhello\0", b"content-length is not a number"),
+    (b"SEND\ncontent-length:-1\n\nhello\0", b"content-length is not a number"),
+    (b"SEND\ncontent-length:0x5\n\nhello\0", b"content-length is not a number"),
+    (b"SEND\ncontent-length:\n\nhello\0", b"content-length is not a number"),
+    (b"SEND\ncontent-length:5\ncontent-length:5\n\nhello\0", b"more than one content-length"),
+    (b"SUBSCRIBE\nid:0\ncontent-length:5\n\nhello\0", b"SUBSCRIBE must not have a body"),
+    (b"ACK\nid:0\n\nhello\0", b"ACK must not have a body"),
+    (b"DISCONNECT\n\nx\0", b"DISCONNECT must not have a body"),
+]
+
+
+@in_all_cuts
+@in_all_pairs
+@pytest.mark.parametrize(("wrong", "message"), WRONGS)
+def test_a_client_that_breaks_the_protocol(
+    client: bytes, broker: bytes, wrong: bytes, message: bytes, cut: Cut
+) -> None:
+    """What was right before it is carried; the client is told what is wrong; both legs end."""
+    send = b"SEND\ndestination:/queue/a\n\nright\0"
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(send + wrong + send)
+        play.broker_gets(send)
+        play.client_gets_error(message)
+        play.broker_is_closed()
+        assert play.tally["errors_sent"] == 1
+        assert play.noted(Event.ERROR).startswith("client: ")
+
+
+@in_all_cuts
+@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
+@pytest.mark.parametrize("line", [b"foo:a\\tb", b"foo:a\\", b"fo\\o:a", b"foo:\\C"], ids=repr)
+def test_an_undefined_escape_of_a_client(client: bytes, line: bytes, cut: Cut) -> None:
+    """It is fatal by the specification, whatever the broker's version."""
+    for broker in VERSIONS:
+        with joined(client, broker, cut=cut) as play:
+            play.client_says(b"SEND\ndestination:/queue/a\n" + line + b"\n\nx\0")
+            play.client_gets_error(b"undefined escape sequence in a header")
+
+
+@in_all_cuts
+def test_escapes_defined_in_one_version_only(cut: Cut) -> None:
+    r"""`\r` is an escape of 1.2; on 1.1 it is undefined, on 1.0 nothing is an escape."""
+    with joined(b"1.1", b"1.1", cut=cut) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\rb\n\nx\0")
+        play.client_gets_error(b"undefined escape sequence in a header")
+    with joined(b"1.2", b"1.2", cut=cut) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\rb\n\nx\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:a\\rb\n\nx\0")
+    with joined(b"1.0", b"1.0", cut=cut) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\tb\\\n\nx\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:a\\tb\\\n\nx\0")
+
+
+@in_all_cuts
+def test_a_carriage_return_inside_a_header_on_1_2(cut: Cut) -> None:
+    """1.2 has no raw CR in a value."""
+    with joined(b"1.2", b"1.2", cut=cut) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\rb\n\nx\0")
+        play.client_gets_error(b"carriage return inside a header")
+
+
+@in_all_cuts
+@in_all_pairs
+@pytest.mark.parametrize("command", [b"BEGIN", b"SUBSCRIBE", b"DISCONNECT"], ids=bytes.decode)
+def test_a_content_length_of_nothing(client: bytes, broker: bytes, command: bytes, cut: Cut) -> None:
+    """Where no body may be, a content-length of 0 says just that, and passes."""
+    frame = command + b"\nid:0\ndestination:/queue/a\ntransaction:t\ncontent-length:0\n\n\0"
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(frame)
+        play.broker_gets(frame)
+
+
+@in_all_cuts
+@in_all_versions
+def test_a_padded_content_length(version: bytes, cut: Cut) -> None:
+    """1.0's own examples are padded; 1.1 and 1.2 have no padding."""
+    frame = b"SEND\ndestination:/queue/a\ncontent-length: 5\n\na\0b\0c\0"
+    with joined(version, version, cut=cut) as play:
+        play.client_says(frame)
+        if version == b"1.0":
+            play.broker_gets(frame)
+        else:
+            play.client_gets_error(b"content-length is not a number")
+
+
+LIMITS = Limits(headers=4, header_line=100, body=1000)
+
+
+@in_all_cuts
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (b"SEND\n" + b"a:b\n" * 5 + b"\n\0", b"too many headers"),
+        (b"SEND\na:" + b"b" * 100 + b"\n\n\0", b"header line too long"),
+        (b"SEND\n\n" + b"b" * 1001 + b"\0", b"body too large"),
+        (b"SEND\ncontent-length:1001\n\n" + b"b" * 1001 + b"\0", b"body too large"),
+        (b"SEND\ncontent-length:99999999999999999999999\n\nb\0", b"body too large"),
+    ],
+)
+def test_a_client_over_its_limits(wrong: bytes, message: bytes, cut: Cut) -> None:
+    """Each limit answers with an ERROR that says which and how much; at the limit all is well."""
+    right = b"SEND\n" + b"a:" + b"b" * 98 + b"\na:b\na:b\na:b\n\n" + b"b" * 1000 + b"\0"
+    with joined(b"1.1", b"1.1", cut=cut, limits=LIMITS) as play:
+        play.client_says(right)
+        play.broker_gets(right)
+        play.client_says(wrong)
+        play.client_gets_error(message)
+        play.broker_is_closed()
+
+
+def test_a_head_or_body_that_never_ends() -> None:
+    """An unfinished head or body is refused at its limit, before it is all kept."""
+    for endless in (b"SEND\na:" + b"b" * 101, b"SEND\n" + b"a:b\n" * 6, b"SEND\n\n" + b"b" * 1002, b"X" * 40):
+        with joined(b"1.1", b"1.1", cut=Cut.OCTETS, limits=LIMITS) as play:
+            play.client_says(endless)
+            assert play.client_reads().startswith(b"ERROR\n")
+            play.client_is_closed()
+
+
+def test_heads_that_are_not_utf8_can_be_refused() -> None:
+    """By default octets pass; with `require_utf8` the client is told where they are not UTF-8. Bodies are opaque."""
+    for frame in (b"SEND\ndestination:/queue/\xff\n\nx\0", b"SUBSCRIBE\nid:\xc5\ndestination:/queue/a\n\n\0"):
+        with joined(b"1.1", b"1.1", require_utf8=True) as play:
+            play.client_says(b"SEND\ndestination:/queue/\xc5\xbc\n\n\xff\0")
+            play.broker_gets(b"SEND\ndestination:/queue/\xc5\xbc\n\n\xff\0")
+            play.client_says(frame)
+            play.client_gets_error(b"a header is not UTF-8")
+
+
+# What a broker may get wrong.
+BROKEN = [
+    b"HELLO\n\n\0",
+    b"message\n\n\0",
+    b"SEND\ndestination:/queue/a\n\n\0",
+    b"CONNECTED\nversion:1.2\n\n\0",
+    b"MESSAGE\nmessage\0-id:1\n\n\0",
+    b"MESSAGE\ncontent-length:1\n\nxy\0",
+    b"MESSAGE\ncontent-length:a\n\nxy\0",
+    b"RECEIPT\nreceipt-id:1\n\nbody\0",
+    b"<html><body>502 Bad Gateway</body></html>",
+    b"\xff" * 20,
+]
+
+
+@in_all_cuts
+@in_all_pairs
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broker_that_breaks_the_protocol(client: bytes, broker: bytes, broken: bytes, cut: Cut) -> None:
+    """What was right before it reaches the client, then an ERROR that says whose fault it is; both legs end."""
+    right = b"MESSAGE\nsubscription:0\nmessage-id:1\n\nright\0"
+    with joined(client, broker, cut=cut) as play:
+        play.broker_says(right + broken)
+        data = play.client_reads()
+        assert data.startswith(right + b"ERROR\nmessage:the broker sent what is not STOMP\n")
+        assert data.count(b"\0") == 2
+        play.client_is_closed()
+        play.broker_is_closed()
+        assert play.noted(Event.ERROR).startswith("broker: ")
+
+
+@in_all_cuts
+@in_all_pairs
+@pytest.mark.parametrize("line", [b"odd", b"o\\cd", b":x", b"o d", b"foo:a\\tb", b"foo:a\\"], ids=repr)
+def test_an_odd_line_of_a_broker(client: bytes, broker: bytes, line: bytes, cut: Cut) -> None:
+    """Brokers are read leniently: a line that is not quite STOMP costs at most itself, never the message."""
+    with joined(client, broker, cut=cut) as play:
+        play.broker_says(b"MESSAGE\nmessage-id:1\n" + line + b"\nx:y\n\nhi\0")
+        delivered = play.client_reads()
+        assert delivered.startswith(b"MESSAGE\nmessage-id:1\n")
+        assert delivered.endswith(b"\nx:y\n\nhi\0")
+        if client == broker:
+            assert delivered == b"MESSAGE\nmessage-id:1\n" + line + b"\nx:y\n\nhi\0"
+        play.both_stay()
+
+
+@pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
+def test_garbage_at_any_place(client: bytes, broker: bytes) -> None:
+    """A broker's conversation that turns to garbage after any octet costs at most that session, never the relay."""
+    said = (
+        SAY_WELCOME[broker]
+        + b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:3\n\nabc\0\n"
+        + b"RECEIPT\nreceipt-id:1\n\n\0ERROR\nmessage:no\n\nbody\0"
+    )
+    garbage = b"\xff\x00\x16\r\n\r:\\\n\n:\x00GARBAGE\n\n\x00\x00\xff"
+    asked = None if client == broker else frozenset({broker})
+    for at in range(len(said) + 1):
+        with Playbook(listener(upstream(versions=asked))) as play:
+            play.client_says(SAY_HELLO[client])
+            play.broker_accepts()
+            play.broker_reads()
+            play.broker_says(said[:at])
+            play.broker_says(garbage)
+            play.broker_says(said[at:])
+            play.broker_goes()
+            data = play.client_reads()
+            frames = data.split(b"\0")[:-1]
+            assert data.endswith((b"\0", b"\0\n"))
+            assert frames[-1].lstrip(b"\n").startswith(b"ERROR\n")
+            play.client_is_closed()
+
+
+def test_one_octet_wrong() -> None:
+    """Each octet of a broker's MESSAGE replaced by a NUL, an LF, a colon, a CR or 0xff: a frame or an ERROR."""
+    said = b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:3\n\nabc\0"
+    for client, broker in PAIRS:
+        for at in range(len(said)):
+            for octet in (b"\0", b"\n", b":", b"\r", b"\xff"):
+                with joined(client, broker) as play:
+                    play.broker_says(said[:at] + octet + said[at + 1 :])
+                    play.broker_goes()
+                    data = play.client_reads()
+                    assert data.endswith(b"\0")
+                    play.client_is_closed()
+
+
+# Inputs for legs that are not there any more
+
+
+def test_octets_after_the_end_change_nothing() -> None:
+    """A closed leg may still receive: nothing is answered."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(b"HELLO\n\n\0")
+        play.client_gets_error(b"unknown command")
+        play.client_says(b"SEND\ndestination:/queue/a\n\n\0")
+        play.broker_says(b"MESSAGE\nmessage-id:1\n\n\0")
+        play.client_gets(b"")
+        play.broker_gets(b"")
+
+
+def test_a_stranger_leg_is_dropped() -> None:
+    """A connection that nobody waits for any more is closed at once."""
+    relay = Relay(listener(), b"s", Tally())
+    leg = Leg(Side.UPSTREAM, Limits())
+    assert relay.connected(leg, 0.0) == [Close(leg, How.ABORT)]
+
+
+@in_all_cuts
+@in_all_pairs
+def test_bytes_and_frames_are_counted(client: bytes, broker: bytes, cut: Cut) -> None:
+    """Every octet that came, and every frame of connected peers."""
+    with joined(client, broker, cut=cut) as play:
+        before = dict(play.tally)
+        send, message = b"SEND\ndestination:/queue/a\n\nx\0", b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0"
+        play.client_says(send * 3)
+        play.broker_says(message * 2)
+        play.broker_reads()
+        play.client_reads()
+        assert play.tally["client_frames"] - before["client_frames"] == 3
+        assert play.tally["broker_frames"] - before["broker_frames"] == 2
+        assert play.tally["client_bytes"] - before["client_bytes"] >= 3 * len(send)
+        assert play.tally["broker_bytes"] - before["broker_bytes"] >= 2 * len(message)

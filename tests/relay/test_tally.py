@@ -1,0 +1,121 @@
+"""Every counter counts something, and says what."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from stomprelay.relay.tally import COUNTERS, Tally
+from stomprelay.session.heartbeat import Terms
+from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, joined
+
+
+def test_all_counters_start_at_nothing() -> None:
+    """A page that shows the tally shows every name from the start."""
+    assert list(Tally()) == list(COUNTERS)
+    assert set(Tally().values()) == {0}
+
+
+def test_every_counter_says_what_it_counts() -> None:
+    """Names are plain words, meanings one line."""
+    for name, meaning in COUNTERS.items():
+        assert re.fullmatch(r"[a-z_]+", name)
+        assert meaning
+        assert "\n" not in meaning
+
+
+def _a_session() -> Playbook:
+    play = Playbook()
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.broker_accepts()
+    play.broker_says(SAY_WELCOME[b"1.2"])
+    play.client_says(b"SEND\ndestination:/queue/a\nack:forged\nreceipt:1\n\n\0")
+    play.broker_says(b"ERROR\nmessage:no\n\n\0")
+    return play
+
+
+def _a_lost_broker() -> Playbook:
+    play = joined(b"1.2", b"1.2")
+    play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
+    play.broker_goes()
+    return play
+
+
+def _a_refusal() -> Playbook:
+    play = Playbook()
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.broker_refuses()
+    return play
+
+
+def _a_lost_client() -> Playbook:
+    play = joined(b"1.2", b"1.2")
+    play.client_goes()
+    return play
+
+
+def _a_silent_client() -> Playbook:
+    play = joined(b"1.2", b"1.2", hello=b"heart-beat:1000,1000\n", heart_beat=Terms(1000, 1000))
+    play.time_passes(3)
+    return play
+
+
+def _a_stranger() -> Playbook:
+    play = Playbook()
+    play.client_says(b"GET / HTTP/1.1\r\n\r\n")
+    return play
+
+
+def _losses() -> Playbook:
+    play = joined(b"1.2", b"1.0")
+    play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\nf\\coo:x\n\n\0")
+    return play
+
+
+def _a_selector() -> Playbook:
+    play = joined(b"1.2", b"1.2", product="rabbitmq")
+    play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nselector:x\n\n\0")
+    return play
+
+
+SCENES: dict[Callable[[], Playbook], set[str]] = {
+    _a_session: {
+        "sessions_opened",
+        "sessions_connected",
+        "client_bytes",
+        "broker_bytes",
+        "client_frames",
+        "broker_frames",
+        "errors_passed",
+        "loss_reserved",
+    },
+    _a_lost_broker: {"brokers_lost", "possibly_lost", "errors_sent"},
+    _a_refusal: {"brokers_refused", "errors_sent"},
+    _a_lost_client: {"clients_vanished"},
+    _a_silent_client: {"beats_missed", "errors_sent"},
+    _a_stranger: {"foreign"},
+    _losses: {"loss_value", "loss_name"},
+    _a_selector: {"selector_ignored"},
+}
+
+ORDINARY = {
+    "sessions_opened",
+    "sessions_connected",
+    "client_bytes",
+    "broker_bytes",
+    "client_frames",
+    "broker_frames",
+}
+
+
+@pytest.mark.parametrize("scene", list(SCENES), ids=lambda scene: scene.__name__)
+def test_what_a_scene_counts(scene: Callable[[], Playbook]) -> None:
+    """Beside the ordinary traffic, a scene counts exactly what it is about."""
+    counted = {name for name, count in scene().tally.items() if count}
+    assert counted - ORDINARY == SCENES[scene] - ORDINARY
+    assert counted <= SCENES[scene] | ORDINARY
+
+
+def test_every_counter_is_counted_somewhere() -> None:
+    """No counter stands at nothing for ever."""
+    assert set().union(*SCENES.values()) == set(COUNTERS)

@@ -1,0 +1,118 @@
+"""ERROR frames of our own making, as their reader sees them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.session.complaint import complain
+from stomprelay.session.leg import Leg
+from stomprelay.session.states import Side, State
+from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
+from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, Refused, StompError
+from stomprelay.wire.limits import Limits
+from stomprelay.wire.names import ERROR
+from tests import strategies
+
+versions = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.version.decode())
+
+
+def heard(wire: bytes, dialect: Dialect) -> tuple[Headers, bytes]:
+    """The one frame of it, by a client's own strict reading."""
+    client = Leg(Side.UPSTREAM, Limits())
+    client.enter(State.CONNECTED, dialect)
+    client.decoder.feed(wire)
+    (frame,) = client.decoder.frames()
+    assert frame.command == ERROR
+    assert client.decoder.buffered == 0
+    return frame.headers(dialect), frame.payload
+
+
+@versions
+@pytest.mark.parametrize("kind", [FrameError, LimitError, ProtocolError, Refused])
+def test_what_a_client_is_told(kind: type[StompError], dialect: Dialect) -> None:
+    """The reason as `message`, what explains it as the body, and what the body is."""
+    headers, body = heard(complain(kind("body too large", "the limit is 16 bytes"), dialect), dialect)
+    assert headers == [
+        (b"message", b"body too large"),
+        (b"content-type", b"text/plain"),
+        (b"content-length", b"21"),
+    ]
+    assert body == b"the limit is 16 bytes"
+
+
+@versions
+def test_a_reason_that_needs_no_explanation(dialect: Dialect) -> None:
+    """An empty body is a body of nothing."""
+    headers, body = heard(complain(FrameError("NUL in a frame's head"), dialect), dialect)
+    assert dict(headers)[b"message"] == b"NUL in a frame's head"
+    assert dict(headers)[b"content-length"] == b"0"
+    assert body == b""
+
+
+@versions
+def test_the_length_is_counted_in_octets(dialect: Dialect) -> None:
+    """Whatever is quoted, NUL and characters beyond ASCII included."""
+    headers, body = heard(complain(FrameError("odd", "it says \0 and ä"), dialect), dialect)
+    assert body.decode() == "it says \0 and ä"
+    assert dict(headers)[b"content-length"] == b"%d" % len(body)
+
+
+@pytest.mark.parametrize(
+    ("receipt", "in_1_0", "in_1_1", "in_1_2"),
+    [
+        (b"r1", b"r1", b"r1", b"r1"),
+        (b"a:b\\c", b"a:b\\c", b"a:b\\c", b"a:b\\c"),
+        (b"", b"", b"", b""),
+        (b"a\nb", None, b"a\nb", b"a\nb"),
+        (b"a\r", None, None, b"a\r"),
+        (None, None, None, None),
+    ],
+    ids=repr,
+)
+def test_the_receipt_that_was_asked_for(
+    receipt: bytes | None, in_1_0: bytes | None, in_1_1: bytes | None, in_1_2: bytes | None
+) -> None:
+    """STOMP 1.2, "ERROR": `receipt-id` tells which frame was wrong, where the version can spell it."""
+    for dialect, expected in zip(DIALECTS.values(), [in_1_0, in_1_1, in_1_2], strict=True):
+        headers, _ = heard(complain(Refused("no", receipt=receipt), dialect), dialect)
+        assert dict(headers).get(b"receipt-id") == expected
+
+
+@versions
+def test_no_version_in_common(dialect: Dialect) -> None:
+    """STOMP 1.2, "Protocol Negotiation": the ERROR names what is spoken; other errors do not."""
+    error = ProtocolError("no common STOMP version", "supported versions are 1.0,1.1")
+    headers, _ = heard(complain(error, dialect, b"1.0,1.1"), dialect)
+    assert dict(headers)[b"version"] == b"1.0,1.1"
+    headers, _ = heard(complain(error, dialect), dialect)
+    assert b"version" not in dict(headers)
+
+
+def test_the_bytes() -> None:
+    """One of them in full, so that nobody has to believe our own decoder."""
+    error = Refused("NACK cannot be said", "1.0 has none", receipt=b"r:1")
+    assert complain(error, V1_0) == (
+        b"ERROR\nmessage:NACK cannot be said\nreceipt-id:r:1\n"
+        b"content-type:text/plain\ncontent-length:12\n\n1.0 has none\0"
+    )
+    assert b"\nreceipt-id:r\\c1\n" in complain(error, V1_1)
+    assert b"\nreceipt-id:r\\c1\n" in complain(error, V1_2)
+
+
+@given(
+    dialect=st.sampled_from(list(DIALECTS.values())),
+    receipt=st.one_of(st.none(), strategies.octets),
+    detail=st.text(st.characters(codec="utf-8"), max_size=40),
+)
+def test_no_receipt_and_no_detail_can_break_the_frame(
+    dialect: Dialect, receipt: bytes | None, detail: str
+) -> None:
+    """What a client sent comes back in its ERROR: always one frame, its first header the reason."""
+    headers, body = heard(complain(FrameError("wrong", detail, receipt=receipt), dialect), dialect)
+    assert headers[0] == (b"message", b"wrong")
+    assert body.decode() == detail
+    assert [name for name, _ in headers if name != b"receipt-id"] == [
+        b"message",
+        b"content-type",
+        b"content-length",
+    ]

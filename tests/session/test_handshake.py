@@ -1,0 +1,530 @@
+"""CONNECT and CONNECTED as values: what each side said, and what the other one is told of it."""
+
+import dataclasses
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.relay.profile import ACTIVEMQ, GENERIC, RABBITMQ, detect
+from stomprelay.session.handshake import Accord, Credentials, Offer, put, spell_versions, versions
+from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Leg
+from stomprelay.session.states import Side
+from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
+from stomprelay.wire.errors import ProtocolError
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.limits import Limits
+from tests.transcripts import Recording, recordings
+
+ALL = frozenset(DIALECTS)
+ONLY_1_0 = frozenset({b"1.0"})
+OURS = Terms(10000, 20000)
+
+
+def first(wire: bytes, side: Side) -> Frame:
+    """The first frame that a new leg of that side reads."""
+    leg = Leg(side, Limits())
+    leg.decoder.feed(wire)
+    return next(leg.decoder.frames())
+
+
+def offer(lines: bytes = b"", command: bytes = b"CONNECT") -> Offer:
+    """What a client offers that says these header lines."""
+    return Offer.read(first(command + b"\n" + lines + b"\n\0", Side.DOWNSTREAM))
+
+
+def accord(lines: bytes = b"") -> Accord:
+    """What a broker settles that answers these header lines."""
+    return Accord.read(first(b"CONNECTED\n" + lines + b"\n\0", Side.UPSTREAM))
+
+
+# ------------------------------------------------------------------ headers and versions
+
+
+@pytest.mark.parametrize(
+    ("value", "result"),
+    [
+        (b"9", [(b"a", b"1"), (b"x", b"9"), (b"b", b"2")]),
+        (b"", [(b"a", b"1"), (b"x", b""), (b"b", b"2")]),
+        (None, [(b"a", b"1"), (b"b", b"2")]),
+    ],
+    ids=repr,
+)
+def test_put_in_place(value: bytes | None, result: Headers) -> None:
+    """Where the header stood first; its repetitions go, the others stay in order."""
+    headers = [(b"a", b"1"), (b"x", b"0"), (b"b", b"2"), (b"x", b"00")]
+    assert put(headers, b"x", value) == result
+    assert headers == [(b"a", b"1"), (b"x", b"0"), (b"b", b"2"), (b"x", b"00")]
+
+
+def test_put_what_is_new() -> None:
+    """At the end; taking out what is not there changes nothing."""
+    assert put([(b"a", b"1")], b"x", b"9") == [(b"a", b"1"), (b"x", b"9")]
+    assert put([], b"x", b"9") == [(b"x", b"9")]
+    assert put([(b"a", b"1"), (b"a", b"2")], b"x", None) == [(b"a", b"1"), (b"a", b"2")]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"1.0,1.1,1.2", {b"1.0", b"1.1", b"1.2"}),
+        (b"1.1, 1.2", {b"1.1", b"1.2"}),
+        (b" 1.2 ", {b"1.2"}),
+        (b"1.2", {b"1.2"}),
+        (b"2.0,foo", {b"2.0", b"foo"}),
+        (b"", {b""}),
+        (b"1.1,,1.2", {b"1.1", b"", b"1.2"}),
+    ],
+    ids=repr,
+)
+def test_versions_are_read(value: bytes, expected: set[bytes]) -> None:
+    """Blanks around them do not count."""
+    assert versions(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("spoken", "value"),
+    [
+        (ALL, b"1.0,1.1,1.2"),
+        ({b"1.2", b"1.0"}, b"1.0,1.2"),
+        ({b"1.1"}, b"1.1"),
+        ({b"1.1", b"2.0", b""}, b"1.1"),
+        (set(), b""),
+    ],
+)
+def test_versions_are_spelled(spoken: set[bytes], value: bytes) -> None:
+    """Lowest first, without blanks, which RabbitMQ and ActiveMQ take for part of a version."""
+    assert spell_versions(frozenset(spoken)) == value
+
+
+def test_credentials_tell_no_secret() -> None:
+    """The passcode stands in no repr."""
+    assert "secret" not in repr(Credentials(b"relay", b"secret"))
+    assert Credentials(b"relay").passcode is None
+
+
+# ------------------------------------------------------------------ the client's offer
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (b"", {b"1.0"}),
+        (b"login:me\n", {b"1.0"}),
+        (b"accept-version:1.0,1.1,1.2\n", {b"1.0", b"1.1", b"1.2"}),
+        (b"accept-version:1.1, 1.2\n", {b"1.1", b"1.2"}),
+        (b"accept-version: 1.2\n", {b"1.2"}),
+        (b"accept-version:1.2\naccept-version:1.0\n", {b"1.2"}),
+        (b"Accept-Version:1.2\n", {b"1.0"}),
+    ],
+    ids=repr,
+)
+def test_the_versions_of_an_offer(lines: bytes, expected: set[bytes]) -> None:
+    """1.0 where none are named; of repeated headers the first counts."""
+    for command in (b"CONNECT", b"STOMP"):
+        assert offer(lines, command).versions == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "terms"),
+    [
+        (b"", None),
+        (b"heart-beat:0,0\n", Terms(0, 0)),
+        (b"heart-beat:1000,2000\n", Terms(1000, 2000)),
+        (b"heart-beat:10000, 10000\n", Terms(10000, 10000)),
+        (b"heart-beat:1,2\nheart-beat:nonsense\n", Terms(1, 2)),
+    ],
+    ids=repr,
+)
+def test_the_terms_of_an_offer(lines: bytes, terms: Terms | None) -> None:
+    """None where nothing was said: that is not the same as 0,0, which is answered."""
+    assert offer(lines).terms == terms
+
+
+@pytest.mark.parametrize("value", [b"10000", b"a,b", b"-1,0", b"1,2,3", b""], ids=repr)
+def test_malformed_terms_are_refused(value: bytes) -> None:
+    """Before anything is asked of a broker."""
+    with pytest.raises(ProtocolError, match="malformed heart-beat header"):
+        offer(b"heart-beat:" + value + b"\n")
+
+
+def test_an_offer_is_raw() -> None:
+    """Nothing is unescaped or trimmed: login and passcode are the client's own octets."""
+    lines = b"login: me \npasscode:pa:ss\\word\\c\nx\\cy:\\t\n"
+    assert offer(lines).headers == [
+        (b"login", b" me "),
+        (b"passcode", b"pa:ss\\word\\c"),
+        (b"x\\cy", b"\\t"),
+    ]
+
+
+def test_an_offer_with_crlf() -> None:
+    """CR LF may come from the very first line, whatever version is asked for."""
+    frame = first(
+        b"\r\nCONNECT\r\naccept-version:1.1,1.2\r\nheart-beat:1,2\r\npasscode:x\r\n\r\n\0", Side.DOWNSTREAM
+    )
+    read = Offer.read(frame)
+    assert read.versions == {b"1.1", b"1.2"}
+    assert read.terms == Terms(1, 2)
+    assert read.headers[2] == (b"passcode", b"x")
+
+
+def test_an_offer_tells_no_secret() -> None:
+    """Its repr shows neither passcode nor any other header."""
+    assert "secret" not in repr(offer(b"login:me\npasscode:secret\nAuthorization:secret\n"))
+
+
+@pytest.mark.parametrize(
+    ("accept", "spoken", "dialect"),
+    [
+        (None, ALL, V1_0),
+        (b"1.0", ALL, V1_0),
+        (b"1.1", ALL, V1_1),
+        (b"1.0,1.1,1.2", ALL, V1_2),
+        (b"1.2,1.1,1.0", ALL, V1_2),
+        (b"1.0,1.1,2.0", ALL, V1_1),
+        (b"1.2,1.3", ALL, V1_2),
+        (b"2.0,1.0", ALL, V1_0),
+        (b"1.0,1.1,1.2", frozenset({b"1.0", b"1.1"}), V1_1),
+        (b"1.1, 1.2", ALL, V1_2),
+    ],
+)
+def test_the_version_that_is_agreed_on(
+    accept: bytes | None, spoken: frozenset[bytes], dialect: Dialect
+) -> None:
+    """The highest in common, whatever the order."""
+    lines = b"" if accept is None else b"accept-version:" + accept + b"\n"
+    assert offer(lines).agree(spoken) is dialect
+
+
+@pytest.mark.parametrize("accept", [b"", b"foo", b"1.3", b"2.0,3.0", b"1"], ids=repr)
+def test_no_version_in_common(accept: bytes) -> None:
+    """The error names what is spoken; both recorded brokers refuse these too."""
+    with pytest.raises(ProtocolError, match="no common STOMP version") as caught:
+        offer(b"accept-version:" + accept + b"\n").agree(ALL)
+    assert caught.value.detail == "supported versions are 1.0,1.1,1.2"
+
+
+def test_a_client_that_names_no_version_where_1_0_is_not_spoken() -> None:
+    """It speaks 1.0, and is told so."""
+    with pytest.raises(ProtocolError, match="no common STOMP version"):
+        offer().agree(frozenset({b"1.1", b"1.2"}))
+
+
+# ------------------------------------------------------------------ CONNECT for a broker
+
+
+@pytest.mark.parametrize(
+    ("lines", "asked", "wire"),
+    [
+        # A 1.0 client to a 1.0 broker: nothing is said that it did not say.
+        (b"", ONLY_1_0, b"CONNECT\n\n\0"),
+        (b"login:me\npasscode:x\n", ONLY_1_0, b"CONNECT\nlogin:me\npasscode:x\n\n\0"),
+        # What it did say is answered for.
+        (b"heart-beat:1,1\n", ONLY_1_0, b"CONNECT\nheart-beat:10000,20000\n\n\0"),
+        (b"accept-version:1.0\n", ONLY_1_0, b"CONNECT\naccept-version:1.0\n\n\0"),
+        (b"accept-version:1.0,1.1\nhost:h\n", ONLY_1_0, b"CONNECT\naccept-version:1.0\nhost:h\n\n\0"),
+        # Above 1.0 versions, host and heart-beats are always there; the order is the client's.
+        (
+            b"",
+            frozenset({b"1.0", b"1.1"}),
+            b"CONNECT\naccept-version:1.0,1.1\nhost:/\nheart-beat:10000,20000\n\n\0",
+        ),
+        (
+            b"host:broker\naccept-version:1.1, 1.2\nlogin:me\n",
+            ALL,
+            b"CONNECT\nhost:broker\naccept-version:1.0,1.1,1.2\nlogin:me\nheart-beat:10000,20000\n\n\0",
+        ),
+        (
+            b"heart-beat:0,0\nhost:\naccept-version:1.2\n",
+            frozenset({b"1.2"}),
+            b"CONNECT\nheart-beat:10000,20000\nhost:\naccept-version:1.2\n\n\0",
+        ),
+        # Unknown headers pass, repeated ones as often as they were said, escapes and blanks untouched.
+        (
+            b"client-id:me\\c1\nx: 1 \nx:2\nactivemq.prefetch:1\n",
+            ONLY_1_0,
+            b"CONNECT\nclient-id:me\\c1\nx: 1 \nx:2\nactivemq.prefetch:1\n\n\0",
+        ),
+        # A receipt is not allowed here; ActiveMQ would answer it inside CONNECTED.
+        (b"receipt:1\nlogin:me\n", ONLY_1_0, b"CONNECT\nlogin:me\n\n\0"),
+        # Settled headers are said once.
+        (b"accept-version:1.0\naccept-version:1.2\n", ONLY_1_0, b"CONNECT\naccept-version:1.0\n\n\0"),
+    ],
+    ids=lambda part: repr(part) if isinstance(part, bytes) else "",
+)
+def test_connect(lines: bytes, asked: frozenset[bytes], wire: bytes) -> None:
+    """The client's offer, with what this leg settles for itself put in place."""
+    assert offer(lines).connect(asked, OURS) == wire
+
+
+def test_stomp_becomes_connect() -> None:
+    """Every broker knows CONNECT."""
+    assert offer(b"login:me\n", b"STOMP").connect(ONLY_1_0, OURS) == b"CONNECT\nlogin:me\n\n\0"
+
+
+def test_the_upstreams_own_host_and_credentials() -> None:
+    """They take the place of the client's, where those stood."""
+    own = offer(b"passcode:x\nhost:h\nlogin:me\nfoo:1\n")
+    assert own.connect(ONLY_1_0, OURS, host=b"vh", credentials=Credentials(b"relay", b"s3:\\c")) == (
+        b"CONNECT\npasscode:s3:\\c\nhost:vh\nlogin:relay\nfoo:1\n\n\0"
+    )
+    assert offer().connect(ONLY_1_0, OURS, host=b"vh", credentials=Credentials(b"relay", b"x")) == (
+        b"CONNECT\nhost:vh\nlogin:relay\npasscode:x\n\n\0"
+    )
+
+
+def test_the_upstreams_own_login_without_a_passcode() -> None:
+    """The client's passcode is for another login: it does not reach the broker."""
+    assert offer(b"login:me\npasscode:secret\n").connect(
+        ONLY_1_0, OURS, credentials=Credentials(b"relay")
+    ) == (b"CONNECT\nlogin:relay\n\n\0")
+
+
+def test_an_offer_can_be_said_more_than_once() -> None:
+    """A broker that refuses the versions is asked again; nothing of the first time sticks."""
+    own = offer(b"accept-version:1.2\nhost:h\n")
+    before = own.headers.copy()
+    one = own.connect(ALL, OURS, host=b"x")
+    assert own.headers == before
+    assert own.connect(ONLY_1_0, OURS) == b"CONNECT\naccept-version:1.0\nhost:h\n\n\0"
+    assert own.connect(ALL, OURS, host=b"x") == one
+
+
+@pytest.mark.parametrize(
+    ("lines", "asked", "speaks"),
+    [
+        (b"", ONLY_1_0, False),
+        (b"", frozenset({b"1.0", b"1.1"}), True),
+        (b"", frozenset({b"1.2"}), True),
+        (b"heart-beat:0,0\n", ONLY_1_0, True),
+        (b"heart-beat:5,5\n", ALL, True),
+    ],
+)
+def test_whether_beats_are_spoken_of(lines: bytes, asked: frozenset[bytes], *, speaks: bool) -> None:
+    """Above 1.0 always; on 1.0 where the client began. What was not spoken of is not wanted of the broker, who may
+    still demand our beats in its CONNECTED.
+    """
+    own = offer(lines)
+    assert own.beats(asked) is speaks
+    assert (b"\nheart-beat:" in own.connect(asked, OURS)) is speaks
+    assert own.terms_toward(asked, OURS) == (OURS if speaks else Terms(10000, 0))
+
+
+def test_the_terms_toward_a_broker_keep_their_patience() -> None:
+    """Idle share and tolerance stay as configured."""
+    patient = Terms(10000, 20000, idle=0.25, tolerance=5)
+    assert offer().terms_toward(ONLY_1_0, patient) == dataclasses.replace(patient, wants=0)
+
+
+_lines = st.lists(
+    st.tuples(
+        st.sampled_from([b"login", b"passcode", b"host", b"accept-version", b"receipt", b"x", b"heart-beat"]),
+        st.sampled_from([b"", b"1.1", b"1,1", b" a ", b"a:b", b"\\c", b"\xff"]),
+    ).filter(lambda pair: pair[0] != b"heart-beat" or pair[1] == b"1,1"),
+    max_size=6,
+)
+
+
+@given(headers=_lines, asked=st.sampled_from([ONLY_1_0, frozenset({b"1.0", b"1.1"}), ALL]))
+def test_what_a_client_says_for_itself_reaches_the_broker(headers: Headers, asked: frozenset[bytes]) -> None:
+    """All headers but the settled ones pass in order; each settled one is there at most once."""
+    lines = b"".join([b"%b:%b\n" % pair for pair in headers])
+    wire = offer(lines).connect(asked, OURS)
+    said = first(wire, Side.DOWNSTREAM).headers(V1_0)
+    settled = {b"accept-version", b"heart-beat", b"receipt"}
+    own = [pair for pair in headers if pair[0] not in settled]
+    added = [] if asked == ONLY_1_0 or b"host" in dict(headers) else [(b"host", b"/")]
+    assert [pair for pair in said if pair[0] not in settled] == own + added
+    names = [name for name, _ in said]
+    assert names.count(b"accept-version") <= 1
+    assert names.count(b"heart-beat") <= 1
+    assert b"receipt" not in names
+
+
+# ------------------------------------------------------------------ the broker's accord
+
+
+@pytest.mark.parametrize(
+    ("lines", "dialect"),
+    [
+        (b"", V1_0),
+        (b"session:s\n", V1_0),
+        (b"version:1.0\n", V1_0),
+        (b"version:1.1\n", V1_1),
+        (b"version:1.2\n", V1_2),
+        (b"version: 1.2 \n", V1_2),
+        (b"version:1.1\nversion:1.2\n", V1_1),
+        (b"version:\n", V1_0),
+    ],
+    ids=repr,
+)
+def test_the_version_of_an_accord(lines: bytes, dialect: Dialect) -> None:
+    """1.0 where none is named (STOMP 1.1, "Protocol Negotiation")."""
+    assert accord(lines).dialect is dialect
+
+
+@pytest.mark.parametrize("version", [b"2.0", b"1.3", b"1", b"STOMP", b"1.0,1.1"], ids=repr)
+def test_a_version_that_we_do_not_speak(version: bytes) -> None:
+    """It cannot be relayed, and the error shows it."""
+    with pytest.raises(ProtocolError, match="unknown STOMP version") as caught:
+        accord(b"version:" + version + b"\n")
+    assert version.decode() in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("lines", "terms"),
+    [
+        (b"", Terms(0, 0)),
+        (b"heart-beat:0,0\n", Terms(0, 0)),
+        (b"heart-beat:1000,2000\n", Terms(1000, 2000)),
+        (b"heart-beat:\n", Terms(0, 0)),
+        # ActiveMQ echoes what it was sent.
+        (b"heart-beat:-1,-1\n", Terms(0, 0)),
+        (b"heart-beat:nonsense\n", Terms(0, 0)),
+    ],
+    ids=repr,
+)
+def test_the_terms_of_an_accord(lines: bytes, terms: Terms) -> None:
+    """A broker that spells them badly beats as one that does not."""
+    assert accord(lines).terms == terms
+
+
+def test_what_a_broker_says_of_itself() -> None:
+    """Raw, in its order; empty where it says nothing."""
+    said = accord(b"server:ActiveMQ/5.17.2\nsession:ID:a-1\\c\nfoo:bar\n")
+    assert (said.server, said.session) == (b"ActiveMQ/5.17.2", b"ID:a-1\\c")
+    assert said.headers[2] == (b"foo", b"bar")
+    silent = accord()
+    assert (silent.server, silent.session, silent.headers) == (b"", b"", [])
+
+
+# ------------------------------------------------------------------ CONNECTED for a client
+
+
+@pytest.mark.parametrize(
+    ("lines", "dialect", "terms", "wire"),
+    [
+        # A 1.0 broker that says nothing, to each kind of client.
+        (b"", V1_0, None, b"CONNECTED\nsession:s1\n\n\0"),
+        (b"", V1_1, None, b"CONNECTED\nversion:1.1\nsession:s1\n\n\0"),
+        (b"", V1_2, OURS, b"CONNECTED\nversion:1.2\nheart-beat:10000,20000\nsession:s1\n\n\0"),
+        # RabbitMQ and ActiveMQ say all of it, on 1.0 too.
+        (
+            b"server:RabbitMQ/3.10.8\nsession:session-x\nheart-beat:0,0\nversion:1.0\n",
+            V1_0,
+            None,
+            b"CONNECTED\nserver:RabbitMQ/3.10.8\nsession:session-x\nheart-beat:0,0\nversion:1.0\n\n\0",
+        ),
+        (
+            b"server:ActiveMQ/5.17.2\nheart-beat:5,6\nsession:ID:x\nversion:1.2\n",
+            V1_1,
+            OURS,
+            b"CONNECTED\nserver:ActiveMQ/5.17.2\nheart-beat:10000,20000\nsession:ID:x\nversion:1.1\n\n\0",
+        ),
+        # The broker's beats are not the client's: one that spoke of none is promised none.
+        (
+            b"heart-beat:1000,1000\nversion:1.2\nsession:x\n",
+            V1_2,
+            None,
+            b"CONNECTED\nheart-beat:0,0\nversion:1.2\nsession:x\n\n\0",
+        ),
+        # Unknown headers, repeated ones and raw octets pass.
+        (
+            b"session:a\\cb:c\nfoo: 1\nfoo:2\n",
+            V1_0,
+            None,
+            b"CONNECTED\nsession:a\\cb:c\nfoo: 1\nfoo:2\n\n\0",
+        ),
+        (b"session:\n", V1_0, None, b"CONNECTED\nsession:s1\n\n\0"),
+    ],
+    ids=lambda part: repr(part) if isinstance(part, bytes) else "",
+)
+def test_connected(lines: bytes, dialect: Dialect, terms: Terms | None, wire: bytes) -> None:
+    """The broker's accord in the client's version, with this leg's beats, and a session in any case."""
+    assert accord(lines).connected(dialect, terms, b"s1") == wire
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.version.decode())
+@pytest.mark.parametrize("terms", [None, OURS], ids=["no beats", "beats"])
+def test_a_client_understands_what_it_is_told(dialect: Dialect, terms: Terms | None) -> None:
+    """Read as a client reads it, CONNECTED says the client's version, our beats and a session."""
+    for recording in CONNECTED_ONES:
+        told = Accord.read(
+            first(Accord.read(greeting(recording)).connected(dialect, terms, b"s1"), Side.UPSTREAM)
+        )
+        assert told.dialect is dialect
+        assert told.terms == (terms or Terms())
+        assert told.session
+
+
+# ------------------------------------------------------------------ recorded brokers
+
+
+def greeting(recording: Recording) -> Frame:
+    """The first frame that a broker said."""
+    return first(recording.received, Side.UPSTREAM)
+
+
+CONNECTED_ONES = [
+    recording for recording in recordings() if recording.received.lstrip(b"\n").startswith(b"CONNECTED")
+]
+
+
+@pytest.mark.parametrize("broker", ["activemq", "rabbitmq"])
+def test_recorded_brokers_are_recognised(broker: str) -> None:
+    """Each says in every version who it is, whatever the client said."""
+    profile = {"activemq": ACTIVEMQ, "rabbitmq": RABBITMQ}[broker]
+    mine = [recording for recording in CONNECTED_ONES if recording.broker == broker]
+    assert len(mine) > 300
+    for recording in mine:
+        said = Accord.read(greeting(recording))
+        assert detect(said.server, said.session) is profile
+        assert said.session
+
+
+def test_rabbitmq_is_recognised_without_its_server_header() -> None:
+    """An administrator may hide it; the form of its session ids gives it away, and nobody else's has it."""
+    for recording in CONNECTED_ONES:
+        expected = RABBITMQ if recording.broker == "rabbitmq" else GENERIC
+        assert detect(b"", Accord.read(greeting(recording)).session) is expected
+
+
+def test_recorded_versions_are_the_highest_in_common() -> None:
+    """What both brokers settled on is what we should have settled on, except where they do not strip a blank."""
+    odd = (b", ", b": ", b"\n\nbody", b"heart-beat:-")
+    compared = 0
+    for recording in CONNECTED_ONES:
+        sent = recording.sent[0].data
+        if not any(part in sent for part in odd):
+            own = Offer.read(first(sent, Side.DOWNSTREAM))
+            assert Accord.read(greeting(recording)).dialect is own.agree(ALL), recording.name
+            compared += 1
+    assert compared > 600
+
+
+def test_recorded_terms_are_understood() -> None:
+    """RabbitMQ rounds to whole seconds, ActiveMQ echoes anything: all of it can be agreed with."""
+    found = {
+        (recording.broker, chunk.data.partition(b"\nheart-beat:")[2].partition(b"\n")[0], terms)
+        for recording in CONNECTED_ONES
+        for chunk in recording.sent[:1]
+        if b"\nheart-beat:" in chunk.data
+        for terms in [Accord.read(greeting(recording)).terms]
+    }
+    assert ("activemq", b"-1,-1", Terms(0, 0)) in found
+    assert ("activemq", b"60000,60000", Terms(60000, 60000)) in found
+    assert ("rabbitmq", b"1,1", Terms(1000, 1000)) in found
+    assert ("rabbitmq", b"60000,60000", Terms(60000, 60000)) in found
+    assert ("activemq", b"0,1000", Terms(1000, 0)) in found
+    assert ("rabbitmq", b"1000,0", Terms(0, 1000)) in found
+
+
+def test_our_connect_is_one_that_the_brokers_took() -> None:
+    """What a plain client says passes unchanged on a pair of one version, down to the order of its headers."""
+    for recording in CONNECTED_ONES:
+        sent = recording.sent[0].data
+        if re.fullmatch(rb"CONNECT\n(login:guest\npasscode:guest\n)?\n\0", sent):
+            assert Offer.read(first(sent, Side.DOWNSTREAM)).connect(ONLY_1_0, OURS) == sent

@@ -1,0 +1,300 @@
+"""Heart-beats by a clock of plain numbers. Statements of STOMP 1.1 and 1.2, "Heart-beating"."""
+
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.session.heartbeat import BEAT, HeartBeat, Terms
+from stomprelay.wire.errors import ProtocolError
+
+START = 1000.0
+EXACT = {"idle": 1.0, "tolerance": 1.0}
+
+
+def agreed(ours: Terms, theirs: Terms, now: float = START) -> HeartBeat:
+    """A leg on which both sides have spoken."""
+    heartbeat = HeartBeat()
+    heartbeat.agree(ours, theirs, now)
+    return heartbeat
+
+
+def intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
+    """Seconds between our beats, and between theirs; infinity for never."""
+    silent = agreed(Terms(ours.can_send, ours.wants, **EXACT), theirs)
+    silent.paused()
+    send = silent.deadline - START
+    silent.resumed(START)
+    silent.said_at = inf
+    return send, silent.deadline - START
+
+
+# ------------------------------------------------------------------ the header
+
+
+@pytest.mark.parametrize(
+    ("value", "terms"),
+    [
+        (b"0,0", Terms(0, 0)),
+        (b"10000,20000", Terms(10000, 20000)),
+        (b"10000, 20000", Terms(10000, 20000)),
+        (b" 1 , 2 ", Terms(1, 2)),
+        (b"007,0", Terms(7, 0)),
+        (b"99999999999999,99999999999999", Terms(99999999999999, 99999999999999)),
+        (b"999999999999999,0", Terms(999999999999999, 0)),
+    ],
+    ids=repr,
+)
+def test_the_header_is_two_numbers(value: bytes, terms: Terms) -> None:
+    """Milliseconds; a blank is taken, for clients send it."""
+    assert Terms.parse(value) == terms
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"", b",", b"0", b"1000", b"1000,", b",1000", b"1,2,3", b"1000;1000", b"1000 1000"),
+        *(b"-1,0", b"0,-1", b"+1,0", b"a,b", b"foo", b"1.5,0", b"1e3,0", b"0x1,0", b"1_000,0", b"1,\t2"),
+        *(
+            b"1\r,0",
+            b"1,0\r",
+            b"9999999999999999,0",
+            b"1" * 5000 + b",0",
+            "\N{ARABIC-INDIC DIGIT ONE},1".encode(),
+        ),
+    ],
+    ids=lambda value: repr(value[:20]),
+)
+def test_any_other_header_is_refused(value: bytes) -> None:
+    """With an error that shows what was said."""
+    with pytest.raises(ProtocolError, match="malformed heart-beat header") as caught:
+        Terms.parse(value)
+    assert len(caught.value.detail) < 100
+
+
+@pytest.mark.parametrize("terms", [Terms(), Terms(10000, 20000), Terms(1, 0, idle=0.25, tolerance=3)])
+def test_the_header_is_written_without_a_blank(terms: Terms) -> None:
+    """Brokers refuse `10000, 10000`; what is written is read again."""
+    assert b" " not in bytes(terms)
+    assert Terms.parse(bytes(terms)) == Terms(terms.can_send, terms.wants)
+
+
+def test_a_beat_is_one_lf() -> None:
+    """ActiveMQ's NIO codec takes a CR between frames for the start of a command."""
+    assert BEAT == b"\n"
+
+
+# ------------------------------------------------------------------ the arithmetic
+
+
+@pytest.mark.parametrize(
+    ("cx", "cy", "sx", "sy", "from_client", "from_server"),
+    [
+        # Nobody, or only one of the two, wants or can.
+        (0, 0, 0, 0, inf, inf),
+        (1000, 0, 0, 0, inf, inf),
+        (0, 1000, 0, 0, inf, inf),
+        (0, 0, 1000, 0, inf, inf),
+        (0, 0, 0, 1000, inf, inf),
+        (1000, 1000, 0, 0, inf, inf),
+        (0, 0, 1000, 1000, inf, inf),
+        # One direction only.
+        (1000, 0, 0, 1000, 1.0, inf),
+        (0, 1000, 1000, 0, inf, 1.0),
+        (1000, 0, 1000, 0, inf, inf),
+        (0, 1000, 0, 1000, inf, inf),
+        # The larger number counts.
+        (1000, 2000, 3000, 4000, 4.0, 3.0),
+        (4000, 3000, 2000, 1000, 4.0, 3.0),
+        (10000, 10000, 10000, 10000, 10.0, 10.0),
+        (1, 1, 1, 1, 0.001, 0.001),
+        (500, 60000, 1000, 250, 0.5, 60.0),
+    ],
+)
+def test_the_intervals(cx: int, cy: int, sx: int, sy: int, from_client: float, from_server: float) -> None:
+    """0 when either side says 0, else the larger of what one can and the other wants; each direction alone."""
+    client, server = Terms(cx, cy), Terms(sx, sy)
+    assert intervals(client, server) == pytest.approx((from_client, from_server))
+    assert intervals(server, client) == pytest.approx((from_server, from_client))
+
+
+def test_nothing_is_due_before_anything_was_agreed() -> None:
+    """No beat before CONNECTED, and no peer is dead for want of one."""
+    heartbeat = HeartBeat()
+    assert heartbeat.deadline == inf
+    assert not heartbeat.due(1e12)
+    assert not heartbeat.dead(1e12)
+
+
+def test_without_terms_nobody_beats() -> None:
+    """A 1.0 client and a 1.0 broker go silent for as long as they like."""
+    heartbeat = agreed(Terms(), Terms())
+    assert heartbeat.deadline == inf
+    assert not heartbeat.due(START + 1e9)
+    assert not heartbeat.dead(START + 1e9)
+
+
+# ------------------------------------------------------------------ our beats
+
+
+def test_we_beat_when_idle_for_half_the_interval() -> None:
+    """10 s agreed: due 5 s after our last octet, not before."""
+    heartbeat = agreed(Terms(10000, 0), Terms(0, 10000))
+    assert heartbeat.deadline == START + 5
+    assert not heartbeat.due(START + 4.999)
+    assert heartbeat.due(START + 5)
+    assert heartbeat.due(START + 60)
+
+
+def test_whatever_we_say_postpones_the_beat() -> None:
+    """A frame is as good as a beat."""
+    heartbeat = agreed(Terms(10000, 0), Terms(0, 10000))
+    heartbeat.said_at = START + 4
+    assert not heartbeat.due(START + 5)
+    assert heartbeat.deadline == START + 9
+    heartbeat.said_at = START + 9
+    assert heartbeat.deadline == START + 14
+
+
+def test_what_we_hear_does_not_postpone_our_beat() -> None:
+    """The directions are each other's strangers."""
+    heartbeat = agreed(Terms(10000, 10000), Terms(10000, 10000))
+    heartbeat.heard_at = START + 4
+    assert heartbeat.due(START + 5)
+
+
+@pytest.mark.parametrize(("idle", "due"), [(0.1, 1.0), (0.5, 5.0), (0.9, 9.0), (1.0, 10.0)])
+def test_how_early_we_beat_is_configured(idle: float, due: float) -> None:
+    """`idle` is the share of the agreed interval; ours counts, not the peer's."""
+    heartbeat = agreed(Terms(10000, 0, idle=idle), Terms(0, 10000, idle=0.3))
+    assert heartbeat.deadline == pytest.approx(START + due)
+
+
+# ------------------------------------------------------------------ their silence
+
+
+def test_a_peer_is_dead_after_twice_the_interval() -> None:
+    """10 s agreed: 20 s of silence, for clocks and networks are late."""
+    heartbeat = agreed(Terms(0, 10000), Terms(10000, 0))
+    assert heartbeat.deadline == START + 20
+    assert not heartbeat.dead(START + 19.999)
+    assert heartbeat.dead(START + 20)
+
+
+def test_any_octet_counts() -> None:
+    """Also one in the middle of a large frame: whoever trickles is alive."""
+    heartbeat = agreed(Terms(0, 1000), Terms(1000, 0))
+    for tick in range(100):
+        heartbeat.heard_at = START + tick * 1.9
+        assert not heartbeat.dead(START + tick * 1.9 + 1.9)
+    assert heartbeat.dead(START + 99 * 1.9 + 2)
+
+
+def test_what_we_say_does_not_keep_the_peer_alive() -> None:
+    """We may talk to the dead."""
+    heartbeat = agreed(Terms(1000, 1000), Terms(1000, 1000))
+    heartbeat.said_at = START + 2
+    assert heartbeat.dead(START + 2)
+
+
+@pytest.mark.parametrize(("tolerance", "dead"), [(1.0, 10.0), (1.5, 15.0), (3.0, 30.0)])
+def test_how_late_a_peer_may_be_is_configured(tolerance: float, dead: float) -> None:
+    """`tolerance` is the multiple of the agreed interval; ours counts, not the peer's."""
+    heartbeat = agreed(Terms(0, 10000, tolerance=tolerance), Terms(10000, 0, tolerance=9))
+    assert heartbeat.deadline == pytest.approx(START + dead)
+
+
+def test_a_peer_that_we_do_not_read_from_is_not_dead() -> None:
+    """While we paused it, its beats wait in the socket: the count begins again when we read."""
+    heartbeat = agreed(Terms(0, 10000), Terms(10000, 0))
+    heartbeat.paused()
+    assert heartbeat.deadline == inf
+    assert not heartbeat.dead(START + 1000)
+    heartbeat.resumed(START + 1000)
+    assert not heartbeat.dead(START + 1019)
+    assert heartbeat.deadline == START + 1020
+    assert heartbeat.dead(START + 1020)
+
+
+def test_we_beat_while_we_do_not_read() -> None:
+    """Back-pressure stops our ears, not our mouth."""
+    heartbeat = agreed(Terms(10000, 10000), Terms(10000, 10000))
+    heartbeat.paused()
+    assert heartbeat.deadline == START + 5
+    assert heartbeat.due(START + 5)
+
+
+def test_the_next_deadline_is_the_nearer_one() -> None:
+    """Our beat or their end, whichever comes first."""
+    heartbeat = agreed(Terms(10000, 1000), Terms(1000, 10000))
+    assert heartbeat.deadline == START + 2
+    heartbeat.heard_at = START + 4
+    assert heartbeat.deadline == START + 5
+
+
+# ------------------------------------------------------------------ brokers that agree on nothing
+
+
+def test_an_eol_for_a_broker_without_beats() -> None:
+    """Artemis ends silent 1.0 connections: we say something before, although nothing was agreed."""
+    heartbeat = agreed(Terms(), Terms())
+    heartbeat.keep_alive(20, START)
+    assert heartbeat.deadline == START + 20
+    assert not heartbeat.due(START + 19.9)
+    assert heartbeat.due(START + 20)
+    assert not heartbeat.dead(START + 1e9)
+    heartbeat.said_at = START + 20
+    assert heartbeat.deadline == START + 40
+
+
+def test_keeping_alive_never_slows_an_agreed_beat() -> None:
+    """ActiveMQ may demand beats of a 1.0 connection: the shorter pause counts."""
+    heartbeat = agreed(Terms(1000, 0), Terms(0, 1000))
+    heartbeat.keep_alive(20, START)
+    assert heartbeat.deadline == START + 0.5
+    heartbeat = agreed(Terms(60000, 0), Terms(0, 60000))
+    heartbeat.keep_alive(20, START)
+    assert heartbeat.deadline == START + 20
+
+
+# ------------------------------------------------------------------ properties
+
+_ms = st.one_of(st.just(0), st.integers(1, 120_000))
+terms = st.builds(
+    Terms, _ms, _ms, idle=st.sampled_from([0.1, 0.5, 0.9]), tolerance=st.sampled_from([1.5, 2.0, 3.0])
+)
+
+
+@given(client=terms, server=terms)
+def test_both_sides_agree(client: Terms, server: Terms) -> None:
+    """What one side will send is what the other expects, in both directions."""
+    assert intervals(client, server) == intervals(server, client)[::-1]
+
+
+@given(ours=terms, theirs=terms, now=st.floats(0, 1e9))
+def test_at_the_deadline_there_is_something_to_do(ours: Terms, theirs: Terms, now: float) -> None:
+    """Whoever sleeps until the deadline never wakes for nothing, however the clock rounds."""
+    heartbeat = agreed(ours, theirs, now)
+    if heartbeat.deadline < inf:
+        assert heartbeat.due(heartbeat.deadline) or heartbeat.dead(heartbeat.deadline)
+
+
+@given(client=terms, server=terms)
+def test_two_peers_that_only_beat_live_for_ever(client: Terms, server: Terms) -> None:
+    """Each looks only when its deadline has come; neither ever takes the other for dead, until one stops."""
+    legs = {"client": agreed(client, server), "server": agreed(server, client)}
+    other = {"client": "server", "server": "client"}
+    now = START
+    for _ in range(50):
+        name = min(legs, key=lambda name: legs[name].deadline)
+        if legs[name].deadline == inf:
+            return
+        now = legs[name].deadline
+        assert not legs[name].dead(now)
+        assert legs[name].due(now)
+        legs[name].said_at = now
+        legs[other[name]].heard_at = now
+    expected = intervals(client, server)[1]
+    if expected < inf:
+        assert legs["client"].dead(legs["client"].heard_at + expected * client.tolerance * 1.000001)

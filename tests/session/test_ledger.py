@@ -1,0 +1,314 @@
+"""Deliveries that await their ACK."""
+
+import re
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stomprelay.session.ledger import Delivery, Ledger
+from stomprelay.session.subscriptions import CUMULATIVE, INDIVIDUAL, Subscription
+
+
+def subscription(id: bytes = b"1", ack: bytes = INDIVIDUAL) -> Subscription:
+    """An open one."""
+    return Subscription(id, [(b"id", id), (b"ack", ack)], named=True)
+
+
+def delivered(ledger: Ledger, to: Subscription, *message_ids: bytes) -> list[Delivery]:
+    """So many MESSAGEs, in order."""
+    return [ledger.noted(to, message_id, None) for message_id in message_ids]
+
+
+def pending(ledger: Ledger, deliveries: Iterable[Delivery]) -> list[bytes]:
+    """The message ids that still await their ACK, in the order of the argument."""
+    return [each.message_id for each in deliveries if ledger.by_token(each.token) is each]
+
+
+# ------------------------------------------------------------------ names
+
+
+def test_a_delivery_is_found_by_every_name() -> None:
+    """By our token, by message-id, and by message-id and subscription."""
+    ledger = Ledger(10)
+    one = ledger.noted(subscription(), b"m1", b"ack-1")
+    assert (one.message_id, one.ack, one.subscription.id) == (b"m1", b"ack-1", b"1")
+    assert ledger.by_token(one.token) is one
+    assert ledger.by_message(b"m1") is one
+    assert ledger.by_message(b"m1", b"1") is one
+    assert ledger.by_message(b"m1", b"2") is None
+    assert ledger.by_message(b"m2") is None
+    assert len(ledger) == 1
+
+
+def test_tokens_need_no_escape() -> None:
+    """They are letters, digits, dots, dashes and underscores, and no two are the same."""
+    ledger = Ledger(10)
+    tokens = [each.token for each in delivered(ledger, subscription(), *[b"m"] * 10)]
+    assert len(set(tokens)) == 10
+    assert all(re.fullmatch(rb"[A-Za-z0-9._-]+", token) for token in tokens)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        b"",
+        b"1",
+        b"relay-ack",
+        b"relay-ack-",
+        b"relay-ack-2",
+        b"relay-ack--1",
+        b"relay-ack-1 ",
+        b"relay-ack-x",
+    ],
+    ids=repr,
+)
+def test_tokens_that_were_never_given(token: bytes) -> None:
+    """Nothing, and no exception."""
+    ledger = Ledger(10)
+    ledger.noted(subscription(), b"m", None)
+    assert ledger.by_token(token) is None
+    assert ledger.by_token(b"relay-ack-" + b"9" * 5000) is None
+
+
+def test_a_token_is_never_given_again() -> None:
+    """A late second ACK cannot settle a newer delivery."""
+    ledger = Ledger(10)
+    to = subscription()
+    (one,) = delivered(ledger, to, b"m")
+    ledger.settled(one)
+    (two,) = delivered(ledger, to, b"m")
+    assert ledger.by_token(one.token) is None
+    assert two.token != one.token
+
+
+def test_one_message_on_two_subscriptions() -> None:
+    """ActiveMQ reuses the id on a topic subscribed twice: the oldest is acknowledged first, then the other."""
+    ledger = Ledger(10)
+    first, second = subscription(b"1"), subscription(b"2")
+    one, two = ledger.noted(first, b"m", None), ledger.noted(second, b"m", None)
+    assert ledger.by_message(b"m", b"2") is two
+    assert ledger.by_message(b"m") is one
+    ledger.settled(one)
+    assert ledger.by_message(b"m") is two
+    assert ledger.by_message(b"m", b"1") is None
+    ledger.settled(two)
+    assert ledger.by_message(b"m") is None
+    assert len(ledger) == 0
+
+
+# ------------------------------------------------------------------ settling
+
+
+def test_individual_acknowledgement() -> None:
+    """Only what was named."""
+    ledger = Ledger(10)
+    deliveries = delivered(ledger, subscription(), b"a", b"b", b"c")
+    ledger.settled(deliveries[1])
+    assert pending(ledger, deliveries) == [b"a", b"c"]
+
+
+def test_cumulative_acknowledgement() -> None:
+    """All earlier ones too, and no later one."""
+    ledger = Ledger(10)
+    deliveries = delivered(ledger, subscription(ack=CUMULATIVE), b"a", b"b", b"c", b"d")
+    ledger.settled(deliveries[2])
+    assert pending(ledger, deliveries) == [b"d"]
+    ledger.settled(deliveries[3])
+    assert len(ledger) == 0
+
+
+def test_cumulative_acknowledgement_is_per_subscription() -> None:
+    """a1 b1 a2, ACK a2: b1 still awaits its own."""
+    ledger = Ledger(10)
+    a, b = subscription(b"a", CUMULATIVE), subscription(b"b", CUMULATIVE)
+    deliveries = [ledger.noted(a, b"a1", None), ledger.noted(b, b"b1", None), ledger.noted(a, b"a2", None)]
+    ledger.settled(deliveries[2])
+    assert pending(ledger, deliveries) == [b"b1"]
+
+
+# ------------------------------------------------------------------ transactions
+
+
+@pytest.mark.parametrize("ack", [INDIVIDUAL, CUMULATIVE], ids=bytes.decode)
+def test_an_acknowledgement_in_a_transaction_that_commits(ack: bytes) -> None:
+    """It is settled, and an ABORT of the same name later brings nothing back."""
+    ledger = Ledger(10)
+    deliveries = delivered(ledger, subscription(ack=ack), b"a", b"b")
+    ledger.settled(deliveries[0], b"tx")
+    ledger.settled(deliveries[1], b"tx")
+    assert len(ledger) == 0
+    ledger.committed(b"tx")
+    ledger.aborted(b"tx")
+    assert len(ledger) == 0
+
+
+@pytest.mark.parametrize("ack", [INDIVIDUAL, CUMULATIVE], ids=bytes.decode)
+def test_an_acknowledgement_in_a_transaction_that_aborts(ack: bytes) -> None:
+    """It is taken back: all that it covered awaits its ACK again, by the same names."""
+    ledger = Ledger(10)
+    deliveries = delivered(ledger, subscription(ack=ack), b"a", b"b", b"c", b"d")
+    ledger.settled(deliveries[0], b"tx")
+    ledger.settled(deliveries[2], b"tx")
+    ledger.settled(deliveries[3])
+    ledger.aborted(b"tx")
+    assert pending(ledger, deliveries) == [b"a", b"b", b"c"]
+    assert ledger.by_message(b"c", b"1") is deliveries[2]
+    for each in deliveries[:3]:
+        if ledger.by_token(each.token) is not None:
+            ledger.settled(each)
+    assert len(ledger) == 0
+
+
+def test_what_came_back_is_in_the_old_order() -> None:
+    """Delivered a b c, acknowledged b in a transaction that aborts, then ACK a: b and c are left."""
+    ledger = Ledger(10)
+    deliveries = delivered(ledger, subscription(ack=CUMULATIVE), b"a", b"b", b"c")
+    ledger.settled(deliveries[1], b"tx")
+    ledger.aborted(b"tx")
+    ledger.settled(deliveries[0])
+    assert pending(ledger, deliveries) == [b"b", b"c"]
+    ledger.settled(deliveries[2])
+    assert len(ledger) == 0
+
+
+def test_the_oldest_that_came_back_is_the_oldest_again() -> None:
+    """One message on two subscriptions, the first ACK aborted: the next ACK by message-id is for the first."""
+    ledger = Ledger(10)
+    one = ledger.noted(subscription(b"1"), b"m", None)
+    ledger.noted(subscription(b"2"), b"m", None)
+    ledger.settled(one, b"tx")
+    ledger.aborted(b"tx")
+    assert ledger.by_message(b"m") is one
+
+
+def test_transactions_do_not_mix() -> None:
+    """Each brings back its own; one that settled nothing brings nothing."""
+    ledger = Ledger(10)
+    deliveries = delivered(ledger, subscription(), b"a", b"b", b"c")
+    ledger.settled(deliveries[0], b"t1")
+    ledger.settled(deliveries[1], b"t2")
+    ledger.settled(deliveries[2])
+    ledger.aborted(b"t3")
+    ledger.committed(b"t3")
+    ledger.committed(b"t1")
+    ledger.aborted(b"t2")
+    assert pending(ledger, deliveries) == [b"b"]
+
+
+def test_a_transaction_name_can_be_used_again() -> None:
+    """What the first one held is gone with its COMMIT."""
+    ledger = Ledger(10)
+    deliveries = delivered(ledger, subscription(), b"a", b"b")
+    ledger.settled(deliveries[0], b"tx")
+    ledger.committed(b"tx")
+    ledger.settled(deliveries[1], b"tx")
+    ledger.aborted(b"tx")
+    assert pending(ledger, deliveries) == [b"b"]
+
+
+# ------------------------------------------------------------------ bounds
+
+
+def test_full_and_crowded() -> None:
+    """Full at the limit; after that it stays too early to read on until half of it is settled."""
+    ledger = Ledger(4)
+    deliveries = []
+    states = [(ledger.full, ledger.crowded)]
+    for n in range(4):
+        deliveries += delivered(ledger, subscription(), b"%d" % n)
+        states.append((ledger.full, ledger.crowded))
+    assert states == [(False, False), (False, False), (False, False), (False, True), (True, True)]
+    back = []
+    for each in deliveries:
+        ledger.settled(each)
+        back.append((ledger.full, ledger.crowded))
+    assert back == [(False, True), (False, False), (False, False), (False, False)]
+
+
+def test_no_delivery_is_forgotten_while_its_subscription_is_open() -> None:
+    """The limit asks for a pause; what was read before it came is kept."""
+    ledger = Ledger(2)
+    deliveries = delivered(ledger, subscription(), b"a", b"b", b"c")
+    assert pending(ledger, deliveries) == [b"a", b"b", b"c"]
+    assert ledger.full
+
+
+def test_ended_subscriptions_make_room() -> None:
+    """Their deliveries may still be acknowledged, but not at the price of new ones."""
+    ledger = Ledger(2)
+    ended, open_ = subscription(b"1"), subscription(b"2")
+    old = [*delivered(ledger, ended, b"a"), *delivered(ledger, open_, b"b")]
+    ended.open = False
+    assert pending(ledger, old) == [b"a", b"b"]
+    (new,) = delivered(ledger, open_, b"c")
+    assert pending(ledger, [*old, new]) == [b"b", b"c"]
+    assert ledger.by_message(b"a") is None
+
+
+def test_forgetting_on_request() -> None:
+    """Only what belongs to ended subscriptions goes."""
+    ledger = Ledger(10)
+    ended, open_ = subscription(b"1", CUMULATIVE), subscription(b"2")
+    deliveries = [*delivered(ledger, ended, b"a", b"b"), *delivered(ledger, open_, b"c")]
+    ledger.forget_closed()
+    assert len(ledger) == 3
+    ended.open = False
+    ledger.forget_closed()
+    assert pending(ledger, deliveries) == [b"c"]
+
+
+# ------------------------------------------------------------------ against a list
+
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("deliver"), st.integers(0, 2), st.integers(0, 3)),
+        st.tuples(st.just("ack"), st.integers(0, 9), st.sampled_from([None, b"t1", b"t2"])),
+        st.tuples(st.just("commit"), st.sampled_from([b"t1", b"t2"]), st.none()),
+        st.tuples(st.just("abort"), st.sampled_from([b"t1", b"t2"]), st.none()),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200)
+@given(script=operations)
+def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object, object]]) -> None:
+    """Any deliveries, ACKs and transactions: the same as a plain list that is searched."""
+    subscriptions = [subscription(b"a", CUMULATIVE), subscription(b"b", CUMULATIVE), subscription(b"c")]
+    ledger = Ledger(1000)
+    waiting: list[Delivery] = []
+    every: list[Delivery] = []
+    held: dict[object, list[Delivery]] = {}
+    for what, first, second in script:
+        match what, first, second:
+            case "deliver", int(which), int(message):
+                delivery = ledger.noted(subscriptions[which], b"m%d" % message, None)
+                waiting.append(delivery)
+                every.append(delivery)
+            case "ack", int(which), transaction if waiting:
+                named = waiting[which % len(waiting)]
+                same = [each for each in waiting if each.subscription is named.subscription]
+                gone = same[: same.index(named) + 1] if named.subscription.ack == CUMULATIVE else [named]
+                ledger.settled(named, transaction if isinstance(transaction, bytes) else None)
+                waiting = [each for each in waiting if each not in gone]
+                if transaction is not None:
+                    held.setdefault(transaction, []).extend(gone)
+            case "commit", bytes(transaction), _:
+                ledger.committed(transaction)
+                held.pop(transaction, None)
+            case "abort", bytes(transaction), _:
+                ledger.aborted(transaction)
+                waiting = sorted([*waiting, *held.pop(transaction, [])], key=lambda each: each.order)
+        assert len(ledger) == len(waiting)
+        assert [each for each in every if ledger.by_token(each.token) is each] == waiting
+        for message in range(4):
+            for name in (None, b"a", b"b", b"c"):
+                right = [
+                    each
+                    for each in waiting
+                    if each.message_id == b"m%d" % message and name in (None, each.subscription.id)
+                ]
+                found = ledger.by_message(b"m%d" % message, name)
+                assert found in right if right else found is None

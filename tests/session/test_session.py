@@ -1,0 +1,191 @@
+"""What a client believes it has."""
+
+from collections import Counter
+
+import pytest
+
+from stomprelay.session.session import Session
+from stomprelay.session.subscriptions import INDIVIDUAL
+from stomprelay.wire.dialect import V1_1, Headers
+from stomprelay.wire.errors import ProtocolError
+from stomprelay.wire.names import ABORT, BEGIN, COMMIT, SUBSCRIBE, UNSUBSCRIBE
+
+SUBSCRIPTION: Headers = [(b"id", b"1"), (b"destination", b"/queue/a"), (b"ack", INDIVIDUAL)]
+
+
+def session(unsettled: int = 10) -> Session:
+    """A new one."""
+    return Session(b"s1", V1_1, unsettled, Counter())
+
+
+def transaction(name: bytes) -> Headers:
+    """The headers of BEGIN, COMMIT and ABORT."""
+    return [(b"transaction", name)]
+
+
+def test_a_new_session() -> None:
+    """It has a name and a version, and nothing else yet."""
+    new = session()
+    assert (new.name, new.dialect) == (b"s1", V1_1)
+    assert (len(new.subscriptions), len(new.ledger), new.transactions, new.receipts) == (0, 0, {}, {})
+    assert not new.full
+    assert not new.crowded
+
+
+def test_what_must_be_observed() -> None:
+    """The commands that change what a client has; SEND, ACK and NACK do not."""
+    assert {SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT} == Session.WATCHED
+
+
+# ------------------------------------------------------------------ subscriptions
+
+
+def test_subscribe_and_unsubscribe() -> None:
+    """Both answer the subscription that they are about."""
+    it = session()
+    opened = it.observed(SUBSCRIBE, SUBSCRIPTION)
+    assert opened is not None
+    assert it.subscriptions.named(b"1") is opened
+    assert it.observed(UNSUBSCRIBE, [(b"id", b"1")]) is opened
+    assert it.subscriptions.named(b"1") is None
+
+
+def test_unsubscribe_from_nothing() -> None:
+    """None: the broker may know better."""
+    assert session().observed(UNSUBSCRIBE, [(b"id", b"1")]) is None
+
+
+def test_unsubscribe_makes_room_in_a_crowded_ledger() -> None:
+    """What an ended subscription left unacknowledged does not keep its broker paused for ever."""
+    it = session(4)
+    ended = it.observed(SUBSCRIBE, SUBSCRIPTION)
+    assert ended is not None
+    for n in range(4):
+        it.ledger.noted(ended, b"%d" % n, None)
+    assert it.full
+    it.observed(UNSUBSCRIBE, [(b"id", b"1")])
+    assert not it.crowded
+    assert len(it.ledger) == 0
+
+
+def test_unsubscribe_leaves_an_uncrowded_ledger_alone() -> None:
+    """A client may acknowledge after it unsubscribed."""
+    it = session(4)
+    ended = it.observed(SUBSCRIBE, SUBSCRIPTION)
+    assert ended is not None
+    delivery = it.ledger.noted(ended, b"m", None)
+    it.observed(UNSUBSCRIBE, [(b"id", b"1")])
+    assert it.ledger.by_token(delivery.token) is delivery
+
+
+# ------------------------------------------------------------------ transactions
+
+
+@pytest.mark.parametrize("end", [COMMIT, ABORT], ids=bytes.decode)
+def test_a_transaction_is_open_from_begin_to_its_end(end: bytes) -> None:
+    """In the order in which they were begun; the first `transaction` header counts."""
+    it = session()
+    assert it.observed(BEGIN, transaction(b"t2")) is None
+    it.observed(BEGIN, [*transaction(b"t1"), *transaction(b"t9")])
+    assert list(it.transactions) == [b"t2", b"t1"]
+    assert it.observed(end, transaction(b"t2")) is None
+    assert list(it.transactions) == [b"t1"]
+
+
+@pytest.mark.parametrize("end", [COMMIT, ABORT], ids=bytes.decode)
+def test_the_end_of_what_was_never_begun(end: bytes) -> None:
+    """The broker says what it thinks of it; here nothing happens."""
+    it = session()
+    it.observed(BEGIN, transaction(b"t1"))
+    it.observed(end, transaction(b"t2"))
+    it.observed(end, [])
+    assert list(it.transactions) == [b"t1"]
+
+
+def test_commit_and_abort_reach_the_ledger() -> None:
+    """An ACK in a transaction that is aborted is taken back; a committed one is not."""
+    it = session()
+    to = it.observed(SUBSCRIBE, SUBSCRIPTION)
+    assert to is not None
+    one, two = it.ledger.noted(to, b"a", None), it.ledger.noted(to, b"b", None)
+    it.observed(BEGIN, transaction(b"t1"))
+    it.ledger.settled(one, b"t1")
+    it.observed(COMMIT, transaction(b"t1"))
+    it.observed(BEGIN, transaction(b"t2"))
+    it.ledger.settled(two, b"t2")
+    it.observed(ABORT, transaction(b"t2"))
+    assert it.ledger.by_token(one.token) is None
+    assert it.ledger.by_token(two.token) is two
+
+
+def test_open_transactions_are_bounded() -> None:
+    """One more than may be is an error, until one has ended."""
+    it = session(2)
+    it.observed(BEGIN, transaction(b"t1"))
+    it.observed(BEGIN, transaction(b"t2"))
+    with pytest.raises(ProtocolError, match="too many open transactions"):
+        it.observed(BEGIN, transaction(b"t3"))
+    it.observed(COMMIT, transaction(b"t1"))
+    it.observed(BEGIN, transaction(b"t3"))
+
+
+# ------------------------------------------------------------------ bounds, receipts, losses
+
+
+def test_full_and_crowded_are_the_ledgers() -> None:
+    """As many deliveries as the session was made for; on again below half."""
+    it = session(4)
+    to = it.observed(SUBSCRIBE, SUBSCRIPTION)
+    assert to is not None
+    deliveries = [it.ledger.noted(to, b"%d" % n, None) for n in range(4)]
+    assert (it.full, it.crowded) == (True, True)
+    it.ledger.settled(deliveries[0])
+    assert (it.full, it.crowded) == (False, True)
+    it.ledger.settled(deliveries[1])
+    assert (it.full, it.crowded) == (False, False)
+
+
+def test_receipts_that_are_owed() -> None:
+    """In the order in which they were asked for, until the broker gives them; others do not matter."""
+    it = session()
+    it.owed(b"r1")
+    it.owed(b"r2")
+    it.received(b"r3")
+    it.received(None)
+    assert list(it.receipts) == [b"r1", b"r2"]
+    it.received(b"r1")
+    it.received(b"r1")
+    assert list(it.receipts) == [b"r2"]
+
+
+def test_receipts_that_are_owed_are_bounded() -> None:
+    """A broker that never answers costs no more memory than was allowed."""
+    it = session(3)
+    for n in range(10):
+        it.owed(b"%d" % n)
+    assert len(it.receipts) == 3
+
+
+def test_losses_are_counted() -> None:
+    """By kind; and each is a trace, so that a SEND that lost something is looked at again next time."""
+    it = session()
+    before = it.traces
+    it.lose("loss_value")
+    it.lose("loss_reserved", 2)
+    assert it.tally == {"loss_value": 1, "loss_reserved": 2}
+    assert it.traces > before
+    before = it.traces
+    it.owed(b"r1")
+    assert it.traces > before
+
+
+def test_sessions_share_nothing_but_the_tally() -> None:
+    """One client's subscriptions, transactions and receipts are not another's."""
+    tally: dict[str, int] = Counter()
+    one, two = Session(b"1", V1_1, 10, tally), Session(b"2", V1_1, 10, tally)
+    one.observed(SUBSCRIBE, SUBSCRIPTION)
+    one.observed(BEGIN, transaction(b"t"))
+    one.owed(b"r")
+    one.lose("x")
+    assert (len(two.subscriptions), two.transactions, two.receipts) == (0, {}, {})
+    assert two.tally["x"] == 1

@@ -1,0 +1,224 @@
+"""A client's standing orders, and how each side names them."""
+
+import re
+
+import pytest
+
+from stomprelay.session.subscriptions import (
+    AUTO,
+    CUMULATIVE,
+    INDIVIDUAL,
+    MADE,
+    MODES,
+    Subscription,
+    Subscriptions,
+)
+from stomprelay.wire.dialect import Headers
+from stomprelay.wire.errors import ProtocolError
+
+A, B = (b"destination", b"/queue/a"), (b"destination", b"/queue/b")
+
+
+def sub(*headers: tuple[bytes, bytes]) -> Headers:
+    """The headers of a SUBSCRIBE or UNSUBSCRIBE."""
+    return list(headers)
+
+
+# ------------------------------------------------------------------ one
+
+
+@pytest.mark.parametrize(
+    ("headers", "destination", "ack"),
+    [
+        (sub(A), b"/queue/a", AUTO),
+        (sub(A, (b"ack", b"client")), b"/queue/a", CUMULATIVE),
+        (sub((b"ack", b"client-individual"), A), b"/queue/a", INDIVIDUAL),
+        (sub(A, B, (b"ack", b"client"), (b"ack", b"auto")), b"/queue/a", CUMULATIVE),
+        (sub(A, (b"ack", b"nonsense")), b"/queue/a", b"nonsense"),
+        (sub((b"Destination", b"x"), (b"ACK", b"client")), b"", AUTO),
+        (sub(), b"", AUTO),
+    ],
+    ids=repr,
+)
+def test_what_a_subscribe_says(headers: Headers, destination: bytes, ack: bytes) -> None:
+    """Destination and ack mode, of repeated ones the first, `auto` without one; all headers are kept in order."""
+    subscription = Subscription(b"1", headers, named=True)
+    assert (subscription.destination, subscription.ack) == (destination, ack)
+    assert subscription.headers == headers
+    assert subscription.open
+
+
+def test_the_modes() -> None:
+    """STOMP 1.1 and 1.2, "SUBSCRIBE ack Header"."""
+    assert {b"auto", b"client", b"client-individual"} == MODES
+
+
+# ------------------------------------------------------------------ opened
+
+
+def test_a_subscription_with_an_id_keeps_it() -> None:
+    """Whatever the id is made of: durable topics are found by it."""
+    subscriptions = Subscriptions()
+    for id in (b"1", b"", b"a:b\\c\n", b"\xff", b"sub 1"):
+        subscription = subscriptions.opened(sub((b"id", id), A))
+        assert (subscription.id, subscription.named) == (id, True)
+        assert subscriptions.named(id) is subscription
+
+
+def test_a_subscription_without_an_id_is_given_one() -> None:
+    """Of letters, digits and dashes, for RabbitMQ builds message ids of it; each another one."""
+    subscriptions = Subscriptions()
+    made = [subscriptions.opened(sub(A)) for _ in range(3)]
+    assert [subscription.named for subscription in made] == [False] * 3
+    assert len({subscription.id for subscription in made}) == 3
+    for subscription in made:
+        assert re.fullmatch(rb"[A-Za-z0-9-]+", subscription.id)
+        assert subscription.id.startswith(MADE)
+        assert subscriptions.named(subscription.id) is subscription
+        assert subscription.headers == sub(A)
+
+
+def test_a_name_of_ours_is_nobody_elses() -> None:
+    """A client may have chosen the very id that would come next, as a relay behind a relay sees it."""
+    subscriptions = Subscriptions()
+    theirs = [subscriptions.opened(sub((b"id", MADE + b"%d" % n), A)) for n in (1, 2)]
+    ours = subscriptions.opened(sub(B))
+    assert len(subscriptions) == 3
+    assert [subscriptions.named(each.id) for each in [*theirs, ours]] == [*theirs, ours]
+
+
+def test_a_name_of_ours_is_not_given_twice() -> None:
+    """A MESSAGE for an ended subscription cannot be taken for a new one's."""
+    subscriptions = Subscriptions()
+    first = subscriptions.opened(sub(A))
+    subscriptions.closed(sub(A))
+    assert subscriptions.opened(sub(A)).id != first.id
+
+
+def test_the_first_id_counts() -> None:
+    """STOMP 1.2, "Repeated Header Entries"."""
+    assert Subscriptions().opened(sub((b"id", b"1"), (b"id", b"2"), A)).id == b"1"
+
+
+def test_the_number_of_subscriptions_is_bounded() -> None:
+    """One more is an error, until one has ended."""
+    subscriptions = Subscriptions(most=2)
+    subscriptions.opened(sub(A))
+    subscriptions.opened(sub((b"id", b"1"), A))
+    for headers in (sub(A), sub((b"id", b"2"), A)):
+        with pytest.raises(ProtocolError, match="too many subscriptions") as caught:
+            subscriptions.opened(headers)
+        assert caught.value.detail == "the limit is 2"
+    assert len(subscriptions) == 2
+    subscriptions.closed(sub((b"id", b"1")))
+    subscriptions.opened(sub(B))
+
+
+def test_they_are_listed_oldest_first() -> None:
+    """The order in which they would have to be said again."""
+    subscriptions = Subscriptions()
+    opened = [
+        subscriptions.opened(headers) for headers in (sub(A), sub((b"id", b"z"), B), sub((b"id", b"a"), A))
+    ]
+    assert list(subscriptions) == opened
+    subscriptions.closed(sub((b"id", b"z")))
+    assert list(subscriptions) == [opened[0], opened[2]]
+    assert len(subscriptions) == 2
+
+
+# ------------------------------------------------------------------ closed
+
+
+def test_closed_by_id() -> None:
+    """The one of that id, whatever destination is named beside it."""
+    subscriptions = Subscriptions()
+    one, two = (subscriptions.opened(sub((b"id", id), A)) for id in (b"1", b"2"))
+    assert subscriptions.closed(sub(B, (b"id", b"2"))) is two
+    assert not two.open
+    assert one.open
+    assert subscriptions.named(b"2") is None
+    assert list(subscriptions) == [one]
+
+
+def test_closed_by_destination_is_the_oldest() -> None:
+    """STOMP 1.0: with several to one destination exactly one ends at a time."""
+    subscriptions = Subscriptions()
+    first, second, other = (
+        subscriptions.opened(headers) for headers in (sub(A), sub((b"id", b"x"), A), sub(B))
+    )
+    assert subscriptions.closed(sub(A)) is first
+    assert subscriptions.closed(sub(A)) is second
+    assert subscriptions.closed(sub(A)) is None
+    assert list(subscriptions) == [other]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [sub(), sub((b"id", b"2")), sub(B), sub((b"id", b"2"), A), sub((b"destination", b"/queue/a/"))],
+    ids=repr,
+)
+def test_closing_what_is_not_open(headers: Headers) -> None:
+    """None, and everything stays; an id that matches nothing is not helped by a destination that would."""
+    subscriptions = Subscriptions()
+    one = subscriptions.opened(sub((b"id", b"1"), A))
+    assert subscriptions.closed(headers) is None
+    assert one.open
+    assert list(subscriptions) == [one]
+
+
+def test_an_id_can_be_used_again() -> None:
+    """After UNSUBSCRIBE it is free, and means the new subscription."""
+    subscriptions = Subscriptions()
+    subscriptions.opened(sub((b"id", b"1"), A))
+    subscriptions.closed(sub((b"id", b"1")))
+    again = subscriptions.opened(sub((b"id", b"1"), B))
+    assert subscriptions.named(b"1") is again
+    assert subscriptions.delivered(b"1", b"") is again
+
+
+# ------------------------------------------------------------------ delivered
+
+
+def test_a_message_is_for_the_subscription_that_it_names() -> None:
+    """Never for another one to the same destination; wildcards make the destination a different one."""
+    subscriptions = Subscriptions()
+    subscriptions.opened(sub((b"id", b"1"), A))
+    two = subscriptions.opened(sub((b"id", b"2"), A))
+    assert subscriptions.delivered(b"2", b"/queue/a") is two
+    assert subscriptions.delivered(b"2", b"/queue/other") is two
+    assert subscriptions.delivered(b"3", b"/queue/a") is None
+
+
+def test_a_message_that_names_none_is_found_by_destination() -> None:
+    """A strict 1.0 broker names no subscription: the oldest to the destination, or the only one there is."""
+    subscriptions = Subscriptions()
+    assert subscriptions.delivered(None, b"/queue/a") is None
+    one = subscriptions.opened(sub(A))
+    assert subscriptions.delivered(None, b"/queue/a") is one
+    assert subscriptions.delivered(None, b"/queue/renamed") is one
+    two = subscriptions.opened(sub(B))
+    assert subscriptions.delivered(None, b"/queue/b") is two
+    assert subscriptions.delivered(None, b"/queue/renamed") is None
+    subscriptions.opened(sub(A))
+    assert subscriptions.delivered(None, b"/queue/a") is one
+
+
+def test_a_message_for_a_subscription_that_has_just_ended() -> None:
+    """It was on its way: it is still known, as ended."""
+    subscriptions = Subscriptions()
+    one = subscriptions.opened(sub((b"id", b"1"), A))
+    subscriptions.closed(sub((b"id", b"1")))
+    assert subscriptions.delivered(b"1", b"/queue/a") is one
+    assert not one.open
+    assert subscriptions.named(b"1") is None
+
+
+def test_ended_subscriptions_are_not_remembered_for_ever() -> None:
+    """A client that subscribes and unsubscribes all day costs no more memory than one that does it a few times."""
+    subscriptions = Subscriptions()
+    for n in range(1000):
+        subscriptions.opened(sub((b"id", b"%d" % n), A))
+        subscriptions.closed(sub((b"id", b"%d" % n)))
+    assert subscriptions.delivered(b"999", b"") is not None
+    assert sum(subscriptions.delivered(b"%d" % n, b"") is not None for n in range(1000)) < 100
+    assert len(subscriptions) == 0

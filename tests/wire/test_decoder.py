@@ -1,0 +1,895 @@
+"""Chunks to frames: what is taken, what is refused and why, and that no cut of the stream changes either."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, demanding_utf8
+from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
+from stomprelay.wire.limits import Limits
+from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, OPENING, SEND
+from tests import strategies
+from tests.wire.decoding import ANY, Seen, decode, octets, refuse, run
+
+SPECIFIED = list(DIALECTS.values())
+versions = pytest.mark.parametrize("dialect", SPECIFIED, ids=lambda dialect: dialect.version.decode())
+
+LF = b"SEND\ndestination:/queue/a\n\nhello\0"
+CRLF = b"SEND\r\ndestination:/queue/a\r\n\r\nhello\0"
+SMALL = Limits(headers=3, header_line=20, body=30)
+
+
+# ------------------------------------------------------------------ whole frames
+
+
+@versions
+@pytest.mark.parametrize("wire", [LF, CRLF], ids=["LF", "CRLF"])
+def test_a_frame(dialect: Dialect, wire: bytes) -> None:
+    """Command, head lines and body are what stands on the wire; CR LF is taken in every version."""
+    eol = b"\r\n" if wire is CRLF else b"\n"
+    plain = wire is LF
+    assert decode(wire, dialect) == [Seen(SEND, b"destination:/queue/a" + eol, b"hello", not plain, plain)]
+
+
+@versions
+@pytest.mark.parametrize("command", sorted(ANY), ids=bytes.decode)
+def test_every_command(command: bytes, dialect: Dialect) -> None:
+    """Each is known by its whole, exact name, with LF and with CR LF."""
+    for eol in (b"\n", b"\r\n"):
+        (frame,) = decode(command + eol + eol + b"\0", dialect)
+        assert (frame.command, frame.head_lines, frame.payload) == (command, b"", b"")
+
+
+@pytest.mark.parametrize(
+    ("wire", "lines", "crlf"),
+    [
+        (b"SEND\na:1\nb:2\n\nx\0", b"a:1\nb:2\n", False),
+        (b"SEND\r\na:1\r\nb:2\r\n\r\nx\0", b"a:1\r\nb:2\r\n", True),
+        (b"SEND\r\na:1\nb:2\n\nx\0", b"a:1\nb:2\n", True),
+        (b"SEND\na:1\r\nb:2\n\r\nx\0", b"a:1\r\nb:2\n", False),
+        (b"SEND\na:1\nb:2\r\n\nx\0", b"a:1\nb:2\r\n", False),
+        (b"SEND\r\n\nx\0", b"", True),
+        (b"SEND\n\r\nx\0", b"", False),
+    ],
+    ids=repr,
+)
+def test_line_ends_may_be_mixed_on_1_2(wire: bytes, lines: bytes, *, crlf: bool) -> None:
+    """STOMP 1.2: each EOL is an optional CR and an LF."""
+    (frame,) = decode(wire, V1_2)
+    assert (frame.head_lines, frame.payload, frame.crlf) == (lines, b"x", crlf)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"hello",
+        b"\n",
+        b"\n\n",
+        b"\r\n\r\n",
+        b"SEND\ndestination:/queue/a\n\nhello",
+        b"content-length:3\n\n",
+        b"\xff\xfe\x80",
+        b"  padded  ",
+        b"\\c\\n\\",
+        bytes(range(1, 256)),
+    ],
+    ids=repr,
+)
+@versions
+def test_a_body_ends_at_the_first_nul(dialect: Dialect, body: bytes) -> None:
+    """Without `content-length`, all up to the NUL is the body, whatever it looks like."""
+    (frame,) = decode(b"SEND\na:b\n\n" + body + b"\0", dialect)
+    assert frame.payload == body
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"hello", b"\0", b"\0\0\0", b"a\0b", b"\0\nSEND\n\n\0", bytes(range(256))], ids=repr
+)
+@versions
+def test_a_body_with_content_length(dialect: Dialect, body: bytes) -> None:
+    """So many octets are the body, NULs included, and then comes the NUL."""
+    for eol in (b"\n", b"\r\n"):
+        head = b"SEND" + eol + b"content-length:%d" % len(body) + eol + eol
+        (frame,) = decode(head + body + b"\0", dialect)
+        assert frame.payload == body
+
+
+def test_content_length_counts_octets() -> None:
+    """Not characters."""
+    (frame,) = decode("SEND\ncontent-length:4\n\näö\0".encode())
+    assert frame.payload.decode() == "äö"
+
+
+@pytest.mark.parametrize("at", ["first", "middle", "last"])
+def test_content_length_may_stand_anywhere(at: str) -> None:
+    """The head is looked through, not only its first line."""
+    lines = {
+        "first": b"content-length:3\na:1\nb:2\n",
+        "middle": b"a:1\ncontent-length:3\nb:2\n",
+        "last": b"a:1\nb:2\ncontent-length:3\n",
+    }
+    (frame,) = decode(b"SEND\n" + lines[at] + b"\na\0b\0")
+    assert frame.payload == b"a\0b"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Content-Length:9",
+        b"x-content-length:9",
+        b"content-length-2:9",
+        b"foo:content-length:9",
+        b" content-length:9",
+        b"content-length :9",
+        b"foo:\\ncontent-length:9",
+    ],
+    ids=repr,
+)
+def test_what_is_not_content_length(line: bytes) -> None:
+    """Names are case-sensitive and whole; a value cannot pass for a header."""
+    (frame,) = decode(b"SEND\n" + line + b"\n\nabc\0")
+    assert frame.payload == b"abc"
+
+
+# ------------------------------------------------------------------ between frames
+
+
+@pytest.mark.parametrize(
+    "gap",
+    [b"\n", b"\r\n", b"\n\n\n", b"\r\n\n\r\n", b"\0", b"\0\0", b"\n\0\n", b"\r", b"\n" * 1000],
+    ids=repr,
+)
+@versions
+def test_eols_and_nuls_between_frames_are_nothing(dialect: Dialect, gap: bytes) -> None:
+    """Before the first frame, between two, and behind the last (STOMP 1.2, heart-beats; RabbitMQ takes NULs)."""
+    frames = decode(LF, dialect)
+    assert decode(gap + LF + gap + LF + gap, dialect) == frames * 2
+    assert decode(gap, dialect) == []
+
+
+def test_many_frames_in_a_chunk() -> None:
+    """They come in order, each with its own body."""
+    wire = b"".join([b"SEND\nn:%d\n\n%d\0\n" % (n, n) for n in range(50)])
+    assert [(frame.head_lines, frame.payload) for frame in decode(wire)] == [
+        (b"n:%d\n" % n, b"%d" % n) for n in range(50)
+    ]
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        LF + CRLF + LF,
+        b"MESSAGE\nmessage-id:ID\\c1\\\\\nfoo:\xc3\xa4\ncontent-length:7\n\na\0\r\n\xc3\xa4b\0\n\nRECEIPT\r\nreceipt-id:1\r\n\r\n\0",
+    ],
+    ids=["SENDs", "everything"],
+)
+def test_a_stream_cut_in_two_anywhere(wire: bytes) -> None:
+    """Inside an escape, between CR and LF, inside a character, between body and NUL: it makes no difference."""
+    whole = run([wire])
+    assert whole.error is None
+    for at in range(len(wire) + 1):
+        assert run([wire[:at], wire[at:]]) == whole
+
+
+@settings(max_examples=300)
+@given(dialect=st.sampled_from(SPECIFIED), data=st.data())
+def test_any_chunking_gives_the_same_frames(dialect: Dialect, data: st.DataObject) -> None:
+    """However a stream of good frames is cut, the same frames come out, and nothing is left."""
+    stream = data.draw(strategies.streams(dialect))
+    whole = run([stream], dialect)
+    assert (whole.error, whole.buffered) == (None, 0)
+    assert run(data.draw(strategies.chunkings(stream)), dialect) == whole
+    assert run(octets(stream), dialect) == whole
+
+
+def test_empty_chunks_are_nothing() -> None:
+    """Nothing comes of nothing, before, inside and behind a frame."""
+    whole = run([LF])
+    assert run([b"", LF[:3], b"", b"", LF[3:20], b"", LF[20:], b""]) == whole
+
+
+def test_frames_can_be_taken_one_by_one() -> None:
+    """Whoever stops in the middle of a chunk comes back for the rest, and may feed more meanwhile."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(b"SEND\nn:1\n\n\0SEND\nn:2\n\n\0SEND\nn:3")
+    frames = decoder.frames()
+    assert next(frames).raw(b"n") == b"1"
+    assert decoder.buffered == len(b"SEND\nn:2\n\n\0SEND\nn:3")
+    del frames
+    decoder.feed(b"3\n\n\0SEND")
+    assert [frame.raw(b"n") for frame in decoder.frames()] == [b"2", b"33"]
+    decoder.feed(b"\nn:4\n\n\0")
+    assert [frame.raw(b"n") for frame in decoder.frames()] == [b"4"]
+    assert decoder.buffered == 0
+
+
+def test_one_iterator_goes_on_through_what_is_fed() -> None:
+    """Feeding between two frames does not disturb whoever is still taking them."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(b"SEND\nn:1\n\n\0SEND\nn:2\n\n\0")
+    frames = decoder.frames()
+    assert next(frames).raw(b"n") == b"1"
+    decoder.feed(b"SEND\nn:3\n\n\0")
+    assert [frame.raw(b"n") for frame in frames] == [b"2", b"3"]
+
+
+def test_dialect_and_commands_can_change_between_two_frames() -> None:
+    """What CONNECT settles holds for the next frame of the same chunk."""
+    decoder = Decoder(V1_0, OPENING, Limits())
+    decoder.feed(b"CONNECT\npasscode:\\t\n\n\0SEND\nfoo:a\\cb\n\n\0SEND\nfoo:\\t\n\n\0")
+    frames = decoder.frames()
+    assert next(frames).headers(V1_0) == [(b"passcode", b"\\t")]
+    decoder.expect(V1_2, CLIENT_COMMANDS)
+    assert next(frames).headers(V1_2) == [(b"foo", b"a:b")]
+    with pytest.raises(FrameError, match="undefined escape"):
+        next(frames)
+
+
+# ------------------------------------------------------------------ repeated heads
+
+
+def test_neighbours_with_the_same_head_share_it() -> None:
+    """What was decided for one SEND holds for the next while its head is the same; bodies may differ."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(b"SEND\na:1\n\nx\0\nSEND\na:1\n\nyyy\0SEND\na:2\n\n\0SEND\na:2\n\nz\0")
+    frames = list(decoder.frames())
+    assert [frame.payload for frame in frames] == [b"x", b"yyy", b"", b"z"]
+    memos = [frame.memo for frame in frames]
+    assert memos == [b"SEND\na:1\n\n"] * 2 + [b"SEND\na:2\n\n"] * 2
+    assert memos[0] is memos[1]
+    assert memos[2] is memos[3]
+    decoder.feed(b"SEND\na:2\n\nlater\0")
+    assert [frame.memo is memos[3] for frame in decoder.frames()] == [True]
+
+
+def test_other_commands_share_no_head() -> None:
+    """Only SENDs come in rows of one head."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(b"MESSAGE\na:1\n\nx\0" * 2)
+    assert [frame.memo for frame in decoder.frames()] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (b"SEND\na:1\n\n\0", b"SEND\na:1\ncontent-length:3\n\na\0b\0"),
+        (b"SEND\na:1\ncontent-length:1\n\nx\0", b"SEND\na:1\ncontent-length:11\n\nhello\0there\0"),
+        (b"SEND\na:1\n\n\0", b"SEND\na:1\r\n\r\n\0"),
+        (b"SEND\n\n\0", b"SEND\n\nSEND\n\n\0"),
+        (b"SEND\n\n\0", b"SEND\na:\\c\n\n\0"),
+    ],
+    ids=repr,
+)
+def test_a_head_that_only_begins_alike_is_another_one(first: bytes, second: bytes) -> None:
+    """Whichever of two SENDs comes first, both are read as they are alone."""
+    alone = decode(first) + decode(second)
+    assert decode(first + second) == alone
+    assert decode(second + first) == alone[::-1]
+    assert decode(first + second + first) == [*alone, alone[0]]
+
+
+def test_a_repeated_head_is_judged_again_after_a_change() -> None:
+    """The head of the last frame means nothing in another dialect, nor where SEND may not come."""
+    decoder = Decoder(V1_0, ANY, Limits())
+    decoder.feed(b"SEND\nfoo:\\t\n\n\0" * 2)
+    assert len(list(decoder.frames())) == 2
+    decoder.expect(V1_2, ANY)
+    decoder.feed(b"SEND\nfoo:\\t\n\n\0")
+    with pytest.raises(FrameError, match="undefined escape"):
+        list(decoder.frames())
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(LF)
+    list(decoder.frames())
+    decoder.expect(V1_2, BROKER_COMMANDS)
+    decoder.feed(LF)
+    with pytest.raises(ProtocolError, match="SEND is not allowed here"):
+        list(decoder.frames())
+
+
+def test_a_repeated_head_is_held_to_the_length_it_names() -> None:
+    """The second body does not fit what the head says: that is found although the head was seen before."""
+    wire = b"SEND\ncontent-length:2\n\nab\0"
+    assert (
+        str(run([wire + b"SEND\ncontent-length:2\n\nabc\0"]).error) == "content-length does not fit the body"
+    )
+    assert run([wire + b"SEND\ncontent-length:2\n\na"]).buffered == len(b"SEND\ncontent-length:2\n\na")
+
+
+# ------------------------------------------------------------------ content-length, spelling by spelling
+
+
+class Spelling(NamedTuple):
+    """A value of `content-length` for five octets of body; what each version makes of it."""
+
+    value: bytes
+    in_1_0: int | str
+    in_1_1: int | str
+    in_1_2: int | str
+
+
+NUMBER = "content-length is not a number"
+FIT = "content-length does not fit the body"
+LARGE = "body too large"
+SPELLINGS = [
+    Spelling(b"5", 5, 5, 5),
+    Spelling(b"05", 5, 5, 5),
+    Spelling(b"0000000005", 5, 5, 5),
+    Spelling(b" 5", 5, NUMBER, NUMBER),
+    Spelling(b"5 ", 5, NUMBER, NUMBER),
+    Spelling(b"  5  ", 5, NUMBER, NUMBER),
+    Spelling(b"5\r", NUMBER, NUMBER, 5),
+    Spelling(b"5\r\r", NUMBER, NUMBER, "carriage return inside a header"),
+    Spelling(b"\t5", NUMBER, NUMBER, NUMBER),
+    Spelling(b"5\t", NUMBER, NUMBER, NUMBER),
+    Spelling(b"", NUMBER, NUMBER, NUMBER),
+    Spelling(b" ", NUMBER, NUMBER, NUMBER),
+    Spelling(b"+5", NUMBER, NUMBER, NUMBER),
+    Spelling(b"-5", NUMBER, NUMBER, NUMBER),
+    Spelling(b"-1", NUMBER, NUMBER, NUMBER),
+    Spelling(b"0x5", NUMBER, NUMBER, NUMBER),
+    Spelling(b"5h", NUMBER, NUMBER, NUMBER),
+    Spelling(b"5.0", NUMBER, NUMBER, NUMBER),
+    Spelling(b"5e0", NUMBER, NUMBER, NUMBER),
+    Spelling(b"5_", NUMBER, NUMBER, NUMBER),
+    Spelling(b"0_5", NUMBER, NUMBER, NUMBER),
+    Spelling(b"5,5", NUMBER, NUMBER, NUMBER),
+    Spelling(b"5 5", NUMBER, NUMBER, NUMBER),
+    Spelling(b"five", NUMBER, NUMBER, NUMBER),
+    Spelling("\N{ARABIC-INDIC DIGIT FIVE}".encode(), NUMBER, NUMBER, NUMBER),
+    Spelling("\N{FULLWIDTH DIGIT FIVE}".encode(), NUMBER, NUMBER, NUMBER),
+    Spelling(b"5:5", NUMBER, NUMBER, NUMBER),
+    Spelling(b"5\\n", NUMBER, NUMBER, NUMBER),
+    Spelling(b"4", FIT, FIT, FIT),
+    Spelling(b"0", FIT, FIT, FIT),
+    Spelling(b"16777217", LARGE, LARGE, LARGE),
+    Spelling(b"4294967301", LARGE, LARGE, LARGE),
+    Spelling(b"18446744073709551621", LARGE, LARGE, LARGE),
+    Spelling(b"9" * 5000, LARGE, LARGE, LARGE),
+]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda spelling: repr(spelling.value[:24]))
+@versions
+def test_content_length_is_digits(dialect: Dialect, spelling: Spelling) -> None:
+    """Digits and nothing else, as no two parsers agree on anything more; 1.0 may pad, and CR ends a line on 1.2."""
+    expected = dict(zip(DIALECTS, spelling[1:], strict=True))[dialect.version]
+    wire = b"SEND\ncontent-length:" + spelling.value + b"\n\nhello\0"
+    if isinstance(expected, int):
+        (frame,) = decode(wire, dialect)
+        assert len(frame.payload) == expected
+    else:
+        assert str(refuse(wire, dialect)) == expected
+
+
+@pytest.mark.parametrize("command", sorted(ANY - BODIES), ids=bytes.decode)
+@pytest.mark.parametrize("value", [b"abc", b"-1", b"", b"+0"], ids=repr)
+def test_content_length_is_judged_on_frames_without_body(command: bytes, value: bytes) -> None:
+    """Some brokers read it there and some do not: only a number may pass."""
+    assert str(refuse(command + b"\ncontent-length:" + value + b"\n\n\0")) == NUMBER
+
+
+@pytest.mark.parametrize("command", sorted(ANY - BODIES), ids=bytes.decode)
+@versions
+def test_only_three_frames_have_a_body(command: bytes, dialect: Dialect) -> None:
+    """Any octet before the NUL of another frame, announced or not, is refused; `content-length:0` is harmless."""
+    must_not = f"{command.decode()} must not have a body"
+    assert str(refuse(command + b"\n\nx\0", dialect)) == must_not
+    assert str(refuse(command + b"\n\n\n\0", dialect)) == must_not
+    assert str(refuse(command + b"\ncontent-length:1\n\nx\0", dialect)) == must_not
+    assert str(refuse(command + b"\ncontent-length:1\n\n\0", dialect)) == must_not
+    assert str(refuse(command + b"\ncontent-length:0\n\nx\0", dialect)) == must_not
+    (frame,) = decode(command + b"\ncontent-length:0\n\n\0", dialect)
+    assert frame.payload == b""
+
+
+# ------------------------------------------------------------------ CR
+
+
+class Cr(NamedTuple):
+    """A head with a CR in it; the headers each version makes of it, or why it refuses."""
+
+    head: bytes
+    in_1_0: bytes | str
+    in_1_1: bytes | str
+    in_1_2: bytes | str
+
+
+BLANK = "malformed header line"
+INSIDE = "carriage return inside a header"
+CRS = [
+    Cr(b"SEND\r\nfoo:bar\r\n\r\n", b"bar", b"bar", b"bar"),
+    Cr(b"SEND\r\nfoo:bar\n\n", b"bar", b"bar", b"bar"),
+    Cr(b"SEND\r\nfoo:bar\r\n\n", b"bar", b"bar", b"bar"),
+    Cr(b"SEND\r\nfoo:bar\n\r\n", b"bar", b"bar", b"bar"),
+    Cr(b"SEND\nfoo:bar\r\n\n", b"bar\r", b"bar\r", b"bar"),
+    Cr(b"SEND\nfoo:bar\n\r\n", BLANK, BLANK, b"bar"),
+    Cr(b"SEND\nfoo:bar\r\n\r\n", BLANK, BLANK, b"bar"),
+    Cr(b"SEND\nfoo:bar\r\r\n\n", b"bar\r\r", b"bar\r\r", INSIDE),
+    Cr(b"SEND\r\nfoo:bar\r\r\n\r\n", b"bar\r", b"bar\r", INSIDE),
+    Cr(b"SEND\nfoo:\rbar\r\n\n", b"\rbar\r", b"\rbar\r", INSIDE),
+    Cr(b"SEND\nfoo:\r:bar\n\n", b"\r:bar", b"\r:bar", INSIDE),
+]
+
+
+@pytest.mark.parametrize("case", CRS, ids=lambda case: repr(case.head))
+@versions
+def test_carriage_returns(dialect: Dialect, case: Cr) -> None:
+    """Part of the value on 1.0 and 1.1 unless the command line ended so, the line's end on 1.2, never inside."""
+    expected = dict(zip(DIALECTS, case[1:], strict=True))[dialect.version]
+    wire = case.head + b"x\0"
+    if isinstance(expected, str):
+        assert str(refuse(wire, dialect)) == expected
+    else:
+        (frame,) = decode(wire, dialect)
+        assert dialect.read(frame.head_lines, crlf=frame.crlf) == [(b"foo", expected)]
+        assert frame.payload == b"x"
+
+
+@pytest.mark.parametrize("line", [b"foo:b\rar", b"foo:\rbar", b"foo:ba\rr"], ids=repr)
+def test_no_carriage_return_inside_a_value_on_1_2(line: bytes) -> None:
+    """STOMP 1.2, "Augmented BNF": no octet of a value is a CR; RabbitMQ closes without a word at one."""
+    assert str(refuse(b"SEND\n" + line + b"\n\n\0", V1_2)) == INSIDE
+
+
+@pytest.mark.parametrize("dialect", [V1_0, V1_1], ids=["1.0", "1.1"])
+@pytest.mark.parametrize(
+    ("line", "header"),
+    [
+        (b"foo:b\rar", (b"foo", b"b\rar")),
+        (b"f\roo:bar", (b"f\roo", b"bar")),
+        (b"\r:bar", (b"\r", b"bar")),
+    ],
+    ids=repr,
+)
+def test_carriage_returns_are_octets_before_1_2(
+    dialect: Dialect, line: bytes, header: tuple[bytes, bytes]
+) -> None:
+    """The grammars of 1.0 and 1.1 forbid LF in names and values, not CR."""
+    (frame,) = decode(b"SEND\n" + line + b"\n\n\0", dialect)
+    assert dialect.read(frame.head_lines) == [header]
+
+
+def test_no_carriage_return_inside_a_name_on_1_2() -> None:
+    """Nor before the colon."""
+    assert str(refuse(b"SEND\nf\roo:bar\n\n\0", V1_2)) == INSIDE
+    assert str(refuse(b"SEND\n\r:bar\n\n\0", V1_2)) == INSIDE
+
+
+# ------------------------------------------------------------------ escapes
+
+
+@pytest.mark.parametrize(
+    ("line", "in_1_0", "in_1_1", "in_1_2"),
+    [
+        (b"foo:\\n", True, True, True),
+        (b"foo:\\c\\\\", True, True, True),
+        (b"foo:\\r", True, False, True),
+        (b"foo:\\t", True, False, False),
+        (b"foo:\\", True, False, False),
+        (b"foo:\\\\\\", True, False, False),
+        (b"foo:\\\\n\\n", True, True, True),
+        (b"foo:\\\\\\\\t", True, True, True),
+        (b"foo:\\\\\\t", True, False, False),
+        (b"f\\co:bar", True, True, True),
+        (b"f\\to:bar", True, False, False),
+        (b"foo\\:bar", True, False, False),
+        (b"foo\\\\:bar", True, True, True),
+        (b"a:1\nfoo:\\t", True, False, False),
+        (b"foo:a:b\\t", True, False, False),
+    ],
+    ids=repr,
+)
+def test_undefined_escapes_are_fatal(line: bytes, *, in_1_0: bool, in_1_1: bool, in_1_2: bool) -> None:
+    """STOMP 1.1 and 1.2, "Value Encoding", names included; 1.0 has no escapes."""
+    for dialect, fine in zip(SPECIFIED, [in_1_0, in_1_1, in_1_2], strict=True):
+        wire = b"SEND\n" + line + b"\n\n\0"
+        if fine:
+            assert len(decode(wire, dialect)) == 1
+        else:
+            assert str(refuse(wire, dialect)) == "undefined escape sequence in a header"
+
+
+@settings(max_examples=300)
+@given(
+    dialect=st.sampled_from(SPECIFIED),
+    line=st.text("\\\\\\\\ncrt:", max_size=12).map(lambda text: b"foo:" + text.encode()),
+)
+def test_the_decoder_and_the_dialect_agree_on_escapes(dialect: Dialect, line: bytes) -> None:
+    """A head that the decoder takes is one that can be read."""
+    outcome = run([b"SEND\n" + line + b"\n\n\0"], dialect)
+    if outcome.error is None:
+        assert len(dialect.read(line + b"\n")) == 1
+    else:
+        with pytest.raises(FrameError, match=str(outcome.error)):
+            dialect.read(line + b"\n")
+
+
+# ------------------------------------------------------------------ what is not a frame
+
+
+MALFORMED = [
+    # no colon, no name
+    (b"SEND\nnocolon\n\n\0", "malformed header line"),
+    (b"SEND\na:1\nnocolon\nb:2\n\n\0", "malformed header line"),
+    (b"SEND\n \n\n\0", "malformed header line"),
+    (b"SEND\nnocolon\na:1:2\n\n\0", "malformed header line"),
+    (b"SEND\na:1:2\nnocolon\n\n\0", "malformed header line"),
+    (b"SEND\n\\\na:b\n\n\0", "malformed header line"),
+    (b"SEND\n:v\n\n\0", "empty header name"),
+    (b"SEND\n:\n\n\0", "empty header name"),
+    (b"SEND\na:1\n:v\n\n\0", "empty header name"),
+    (b"SEND\r\n:v\r\n\r\n\0", "empty header name"),
+    # NUL where no NUL belongs
+    (b"SEND\nfoo:a\0b\n\n\0", "NUL in a frame's head"),
+    (b"SEND\nfo\0o:a\n\n\0", "NUL in a frame's head"),
+    (b"SEND\nfoo:a\n\0\n", "NUL in a frame's head"),
+    (b"SEND\n\0\n\n", "NUL in a frame's head"),
+    (b"SEND\nfoo:bar\0", "NUL in a frame's head"),
+    (b"DISCONNECT\n\0", "NUL in a frame's head"),
+    (b"SEND\ndestination:/queue/a\0\nSEND\ndestination:/queue/b\n\n\0", "NUL in a frame's head"),
+    # two lengths: which one counts depends on who reads
+    (b"SEND\ncontent-length:5\ncontent-length:5\n\nhello\0", "more than one content-length"),
+    (b"SEND\ncontent-length:5\ncontent-length:0\n\nhello\0", "more than one content-length"),
+    (b"SEND\ncontent-length:0\na:1\ncontent-length:5\n\nhello\0", "more than one content-length"),
+    (b"SEND\r\ncontent-length:5\r\ncontent-length:5\r\n\r\nhello\0", "more than one content-length"),
+    (b"SEND\ncontent-length:5\ncontent-length:abc\n\nhello\0", "more than one content-length"),
+    (b"ACK\ncontent-length:0\ncontent-length:0\n\n\0", "more than one content-length"),
+    # a length that lies
+    (b"SEND\ncontent-length:4\n\nhello\0", "content-length does not fit the body"),
+    (b"SEND\ncontent-length:0\n\nhello\0", "content-length does not fit the body"),
+    (b"SEND\ncontent-length:8\n\nhello\0SEND\n\n\0", "content-length does not fit the body"),
+    (b"MESSAGE\ncontent-length:5\n\nhello\n\0", "content-length does not fit the body"),
+    # a frame hidden in a body that may not be
+    (b"SUBSCRIBE\nid:1\ncontent-length:9\n\nSEND\n\n\0\0\0\0", "SUBSCRIBE must not have a body"),
+    (b"CONNECT\n\nSEND\n\n\0", "CONNECT must not have a body"),
+    (b"DISCONNECT\n\n \0", "DISCONNECT must not have a body"),
+    # something else than a command
+    (b"send\n\n\0", "unknown command"),
+    (b"Send\n\n\0", "unknown command"),
+    (b"SEND \n\n\0", "unknown command"),
+    (b" SEND\n\n\0", "unknown command"),
+    (b"\tSEND\n\n\0", "unknown command"),
+    (b"\x0bSEND\n\n\0", "unknown command"),
+    (b"SEND\r\r\n\r\n\0", "unknown command"),
+    (b"SENDX\n\n\0", "unknown command"),
+    (b"SEN\n\n\0", "unknown command"),
+    (b"SEND:\n\n\0", "unknown command"),
+    (b"S\0END\n\n\0", "unknown command"),
+    (b"\xef\xbb\xbfSEND\n\n\0", "unknown command"),
+    (b"FOO\nreceipt:r\n\n\0", "unknown command"),
+    (b"\xff\xfe\xfd\n\n\0", "unknown command"),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\n", "unknown command"),
+]
+
+
+@pytest.mark.parametrize(("wire", "message"), MALFORMED, ids=[repr(wire) for wire, _ in MALFORMED])
+@versions
+def test_what_is_not_a_frame(dialect: Dialect, wire: bytes, message: str) -> None:
+    """It is refused in every version, with a reason; a good frame before it is not lost."""
+    assert str(refuse(wire, dialect)) == message
+
+
+LONG_GARBAGE = [
+    b"G" * 14,
+    b"x" * 4000,
+    b"Accept: text/html, */*;q=0.8",
+    b"\x80" * 100,
+    b"destination:/queue/a\n\nhello\0",
+]
+
+
+@pytest.mark.parametrize("wire", LONG_GARBAGE, ids=[repr(wire[:20]) for wire in LONG_GARBAGE])
+def test_endless_garbage_is_refused_before_its_line_ends(wire: bytes) -> None:
+    """No command is longer than UNSUBSCRIBE: there is nothing to wait for, at once or octet by octet."""
+    error = refuse(wire)
+    assert (type(error), str(error)) == (ProtocolError, "unknown command")
+
+
+def test_the_stream_is_lost_after_an_error() -> None:
+    """What follows a bad frame is never taken for a frame, however often it is asked for."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(LF + b"FOO\n\n\0" + LF)
+    frames = decoder.frames()
+    assert next(frames).command is SEND
+    with pytest.raises(ProtocolError):
+        next(frames)
+    for _ in range(3):
+        with pytest.raises(ProtocolError):
+            next(decoder.frames())
+
+
+def test_what_waits_is_not_judged_before_it_can_be() -> None:
+    """A stream that stops anywhere in a good frame is waited for, and nothing is lost of it."""
+    for wire in (LF, CRLF, b"SEND\ncontent-length:3\n\na\0b\0"):
+        for at in range(1, len(wire)):
+            outcome = run([wire[:at]])
+            assert (outcome.frames, outcome.error, outcome.buffered) == ([], None, at)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [b"NONSENSE\n", b"MESSAGE\n", b"SEND\r\r\n", b"SEND\nfoo\0", b"SEND\n\0"],
+    ids=repr,
+)
+def test_what_can_never_become_a_frame_is_not_waited_for(wire: bytes) -> None:
+    """A wrong command line and a NUL in a head show before the head ends."""
+    refuse(wire, V1_2, CLIENT_COMMANDS)
+
+
+# ------------------------------------------------------------------ commands that may come
+
+
+@pytest.mark.parametrize("expected", [OPENING, CLIENT_COMMANDS, BROKER_COMMANDS], ids=min)
+@pytest.mark.parametrize("command", sorted(ANY), ids=bytes.decode)
+def test_a_command_that_may_not_come(command: bytes, expected: frozenset[bytes]) -> None:
+    """It is told from an unknown one, and the error names what may."""
+    wire = command + b"\n\n\0"
+    if command in expected:
+        assert len(decode(wire, V1_2, expected)) == 1
+    else:
+        error = refuse(wire, V1_2, expected)
+        assert isinstance(error, ProtocolError)
+        assert str(error) == f"{command.decode()} is not allowed here"
+        assert error.detail == "expected: " + ", ".join(sorted(map(bytes.decode, expected)))
+
+
+def test_nothing_may_come() -> None:
+    """With no command expected, EOLs are still fine."""
+    assert decode(b"\n\r\n", V1_2, frozenset()) == []
+    assert isinstance(refuse(LF, V1_2, frozenset()), ProtocolError)
+
+
+def test_a_body_where_no_frame_may_come_is_not_the_complaint() -> None:
+    """What may not come at all is said first."""
+    assert str(refuse(b"MESSAGE\nx\n\nx\0", V1_2, CLIENT_COMMANDS)) == "MESSAGE is not allowed here"
+
+
+@pytest.mark.parametrize(
+    "line", [b"\xff" * 40, b"A" * 5000, b"a\x1bb\x07", "Ärger".encode()], ids=lambda x: repr(x[:9])
+)
+def test_an_unknown_command_is_quoted_harmlessly(line: bytes) -> None:
+    """Short, in ASCII, and without an octet that could do something to whoever reads it."""
+    error = run([line + b"\n\n\0"]).error
+    assert error is not None
+    assert error.detail.isascii()
+    assert error.detail.isprintable()
+    assert len(error.detail) < 250
+
+
+def test_errors_tell_no_secret() -> None:
+    """A malformed CONNECT does not quote its passcode."""
+    for line in (b"passcode:sec\0ret", b"passcode sec ret", b":passcode=sec"):
+        error = refuse(b"CONNECT\n" + line + b"\n\n\0", V1_0)
+        assert "sec" not in error.message + error.detail
+
+
+# ------------------------------------------------------------------ UTF-8
+
+
+@pytest.mark.parametrize(
+    "octet", [b"\xff", b"\xc3", b"\xc3\x28", b"\xed\xa0\x80", b"\xc0\x80", b"\xf8\x88\x80\x80\x80"]
+)
+def test_heads_that_are_not_utf8(octet: bytes) -> None:
+    """They pass as octets unless the listener wants UTF-8; bodies always pass."""
+    for line in (b"foo:" + octet, b"f" + octet + b"oo:bar"):
+        wire = b"SEND\n" + line + b"\n\nbody\0"
+        assert decode(wire)[0].head_lines == line + b"\n"
+        error = refuse(wire, demanding_utf8(V1_2))
+        assert isinstance(error, FrameError)
+        assert str(error) == "a header is not UTF-8"
+    assert decode(b"SEND\n\n" + octet + b"\0", demanding_utf8(V1_2))[0].payload == octet
+
+
+@versions
+def test_heads_that_are_utf8(dialect: Dialect) -> None:
+    """Any character is welcome, and a head with some is as plain as another."""
+    lines = "name:Ärger\nf€o:☃\U0001f40d\n".encode()
+    (frame,) = decode(b"SEND\n" + lines + b"\n\0", demanding_utf8(dialect))
+    assert frame.head_lines == lines
+    assert frame.plain
+
+
+# ------------------------------------------------------------------ limits
+
+
+def lines(count: int) -> bytes:
+    """So many header lines."""
+    return b"".join([b"h%d:v\n" % n for n in range(count)])
+
+
+@pytest.mark.parametrize("eol", [b"\n", b"\r\n"], ids=["LF", "CRLF"])
+@pytest.mark.parametrize("spice", [b"", b"x:a\\cb\n"], ids=["plain", "escaped"])
+@pytest.mark.parametrize("most", [1, 3, 128])
+def test_the_limit_of_headers(most: int, spice: bytes, eol: bytes) -> None:
+    """So many lines are taken, one more is not."""
+    limits = Limits(headers=most)
+    for count, taken in ((most, True), (most + 1, False)):
+        head = lines(count - spice.count(b"\n")) + spice
+        wire = (b"SEND\n" + head + b"\n").replace(b"\n", eol) + b"\0"
+        if taken:
+            assert len(decode(wire, limits=limits)) == 1
+        else:
+            error = refuse(wire, limits=limits)
+            assert (type(error), str(error)) == (LimitError, "too many headers")
+            assert error.detail == f"the limit is {most}"
+
+
+@pytest.mark.parametrize("spice", [b"", b"\\c"], ids=["plain", "escaped"])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_the_limit_of_a_header_line(at: int, spice: bytes) -> None:
+    """Name, colon and value together, wherever the line stands; one octet more is refused."""
+    for excess, taken in ((0, True), (1, False)):
+        long = b"foo:" + spice + b"x" * (16 - len(spice) + excess)
+        head = [b"a:1", b"b:2"]
+        head.insert(at, long)
+        wire = b"SEND\n" + b"\n".join(head) + b"\n\nbody that is longer than a line\0"
+        limits = Limits(header_line=20)
+        if taken:
+            assert len(decode(wire, limits=limits)) == 1
+        else:
+            error = refuse(wire, limits=limits)
+            assert (type(error), str(error)) == (LimitError, "header line too long")
+            assert error.detail == "the limit is 20 bytes"
+
+
+def test_the_limit_of_a_body() -> None:
+    """With and without `content-length`; one octet more is refused."""
+    limits = Limits(body=30)
+    for head in (b"SEND\n\n", b"SEND\ncontent-length:30\n\n"):
+        (frame,) = decode(head + b"x" * 30 + b"\0", limits=limits)
+        assert len(frame.payload) == 30
+    for head in (b"SEND\n\n", b"SEND\ncontent-length:31\n\n"):
+        error = refuse(head + b"x" * 31 + b"\0", limits=limits)
+        assert (type(error), str(error)) == (LimitError, "body too large")
+        assert error.detail == "the limit is 30 bytes"
+
+
+def test_a_body_that_is_announced_too_large_is_not_waited_for() -> None:
+    """The announcement is enough: not one octet of it is kept."""
+    outcome = run([b"SEND\ncontent-length:31\n\n"], limits=Limits(body=30))
+    assert str(outcome.error) == "body too large"
+
+
+@pytest.mark.parametrize("octets_of_body", [31, 100])
+def test_an_unfinished_body_over_its_limit_is_refused(octets_of_body: int) -> None:
+    """Its NUL would come too late anyway."""
+    wire = b"SEND\n\n" + b"x" * octets_of_body
+    assert str(refuse(wire, limits=Limits(body=30))) == "body too large"
+    assert run([wire], limits=Limits(body=octets_of_body)).buffered == len(wire)
+
+
+ENDLESS = [
+    pytest.param(b"", b"x", id="command"),
+    pytest.param(b"SEND\nfoo:", b"x", id="header line"),
+    pytest.param(b"SEND\n", b"x", id="header name"),
+    pytest.param(b"SEND\n", b"a:1\n", id="headers"),
+    pytest.param(b"SEND\r\n", b"a:1\r\n", id="headers with CRLF"),
+    pytest.param(b"SEND\n\n", b"x", id="body"),
+    pytest.param(b"SEND\n\n", b"\n", id="body of EOLs"),
+    pytest.param(b"SEND\ncontent-length:30\n\n", b"x", id="body with content-length"),
+    pytest.param(b"SEND\nfoo:", b"\r", id="line of CRs"),
+]
+
+
+@pytest.mark.parametrize(("start", "more"), ENDLESS)
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_whatever_never_ends_is_refused_in_time(start: bytes, more: bytes, size: int) -> None:
+    """Dribbled without end, it costs no more memory than its limit and one chunk, and then the connection."""
+    decoder = Decoder(V1_1, ANY, SMALL)
+    decoder.feed(start)
+    assert list(decoder.frames()) == []
+    chunk = (more * size)[:size]
+    most = len(b"UNSUBSCRIBE\r\n") + SMALL.headers * (SMALL.header_line + 1) + 2 + SMALL.body + 1 + size
+    try:
+        for _ in range(1000):
+            decoder.feed(chunk)
+            assert list(decoder.frames()) == []
+            assert decoder.buffered <= most
+    except StompError:
+        assert decoder.buffered <= most
+    else:
+        pytest.fail("it never ended")
+
+
+@pytest.mark.parametrize("before", [b"", LF, LF * 3], ids=["alone", "behind one", "behind three"])
+@pytest.mark.parametrize(
+    ("start", "allowed", "message"),
+    [
+        (b"SEND\nfoo:", 16, "header line too long"),
+        (b"SEND\na:1\nfoo:", 16, "header line too long"),
+        (b"SEND\n\n", 30, "body too large"),
+        (b"SEND\na:1\n\nabc", 27, "body too large"),
+    ],
+    ids=lambda part: repr(part) if isinstance(part, bytes) else "",
+)
+def test_a_limit_is_met_to_the_octet(before: bytes, start: bytes, allowed: int, message: str) -> None:
+    """What is unfinished grows up to its limit and not one octet further, wherever in its chunk it began."""
+    decoder = Decoder(V1_2, ANY, SMALL)
+    decoder.feed(before + start)
+    list(decoder.frames())
+    for _ in range(allowed):
+        decoder.feed(b"x")
+        assert list(decoder.frames()) == []
+    assert decoder.buffered == len(start) + allowed
+    with pytest.raises(LimitError, match=message):
+        decoder.feed(b"x")
+
+
+@pytest.mark.parametrize("more", [b"\n", b"\r\n", b"\0"], ids=repr)
+def test_endless_gaps_cost_nothing(more: bytes) -> None:
+    """Heart-beats are not kept."""
+    decoder = Decoder(V1_2, ANY, SMALL)
+    for _ in range(1000):
+        decoder.feed(more * 10)
+        assert list(decoder.frames()) == []
+        assert decoder.buffered == 0
+
+
+@pytest.mark.parametrize("chunks", [1, 2], ids=["at once", "in two"])
+def test_a_long_line_is_refused_before_the_head_ends(chunks: int) -> None:
+    """An unfinished head over its limit is refused before it is kept, whether or not the line itself ended."""
+    wire = b"SEND\nfoo:" + b"x" * 20 + b"\n"
+    cut = len(wire) if chunks == 1 else 15
+    assert str(run([wire[:cut], wire[cut:]], limits=SMALL).error) == "header line too long"
+
+
+def test_a_body_in_many_pieces_is_put_together() -> None:
+    """Far more pieces than are kept apart."""
+    body = bytes(range(1, 256)) * 4
+    for head in (b"SEND\n\n", b"SEND\ncontent-length:%d\n\n" % len(body)):
+        outcome = run(octets(head + body + b"\0" + LF))
+        assert outcome.error is None
+        assert [frame.payload for frame in outcome.frames] == [body, b"hello"]
+
+
+@versions
+def test_buffered_counts_what_waits(dialect: Dialect) -> None:
+    """Octet by octet it grows to the frame's size and falls to nothing with it."""
+    decoder = Decoder(dialect, ANY, Limits())
+    for wire in (LF, b"SEND\ncontent-length:3\n\na\0b\0"):
+        for count, octet in enumerate(octets(wire), 1):
+            decoder.feed(octet)
+            frames = list(decoder.frames())
+            assert (len(frames), decoder.buffered) == ((0, count) if count < len(wire) else (1, 0))
+
+
+# ------------------------------------------------------------------ anything
+
+
+@settings(max_examples=500)
+@given(dialect=st.sampled_from(SPECIFIED), data=st.data())
+def test_garbage_gives_frames_or_an_error(dialect: Dialect, data: st.DataObject) -> None:
+    """Any octets, cut anyhow: the same frames, an error in all cuts or in none, and never anything else."""
+    stream = data.draw(strategies.garbage)
+    whole = run([stream], dialect)
+    for chunks in (data.draw(strategies.chunkings(stream)), octets(stream)):
+        outcome = run(chunks, dialect)
+        assert outcome.frames == whole.frames
+        assert (outcome.error is None) == (whole.error is None)
+        if whole.error is None:
+            assert outcome.buffered == whole.buffered
+    assert sum(len(frame.command + frame.head_lines + frame.payload) for frame in whole.frames) <= len(stream)
+
+
+@settings(max_examples=300)
+@given(dialect=st.sampled_from(SPECIFIED), data=st.data())
+def test_garbage_never_grows_beyond_the_limits(dialect: Dialect, data: st.DataObject) -> None:
+    """Whatever comes, what is kept of it stays below what one frame may be, and a chunk."""
+    limits = Limits(headers=2, header_line=12, body=10)
+    decoder = Decoder(dialect, ANY, limits)
+    stream = data.draw(strategies.garbage)
+    size = data.draw(st.integers(1, 9))
+    most = 13 + limits.headers * (limits.header_line + 1 + size) + 2 + limits.body + 1 + size
+    try:
+        for at in range(0, len(stream), size):
+            decoder.feed(stream[at : at + size])
+            for frame in decoder.frames():
+                assert len(frame.payload) <= limits.body
+                assert len(frame.head_lines.split(b"\n")) - 1 <= limits.headers
+            assert decoder.buffered <= most
+    except StompError:
+        assert decoder.buffered <= most + size

@@ -1,0 +1,486 @@
+"""What each version does, cell by cell."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stomprelay.wire.dialect import (
+    DIALECTS,
+    ESCAPES,
+    LETTERS,
+    PROTOCOL_HEADERS,
+    V1_0,
+    V1_1,
+    V1_2,
+    Delivery,
+    Dialect,
+    Headers,
+    demanding_utf8,
+    highest,
+    up_to,
+)
+from stomprelay.wire.errors import FrameError
+from stomprelay.wire.names import CLIENT_COMMANDS, NACK
+from tests import strategies
+
+ALL = frozenset(ESCAPES)
+RABBITMQ_1_0 = dataclasses.replace(V1_0, reads=ALL, writes=ALL, strict=False)
+ACTIVEMQ_1_0 = dataclasses.replace(V1_0, writes=ALL - {b"\r"}, escaped_names=False, strict=False)
+ACTIVEMQ_1_2 = dataclasses.replace(V1_2, escaped_names=False, strict=False)
+LENIENT_1_1 = dataclasses.replace(V1_1, strict=False)
+LENIENT_1_2 = dataclasses.replace(V1_2, strict=False)
+
+SPECIFIED = [V1_0, V1_1, V1_2]
+OTHERS = {
+    "rabbitmq-1.0": RABBITMQ_1_0,
+    "activemq-1.0": ACTIVEMQ_1_0,
+    "activemq-1.2": ACTIVEMQ_1_2,
+    "lenient-1.1": LENIENT_1_1,
+    "lenient-1.2": LENIENT_1_2,
+}
+
+versions = pytest.mark.parametrize("dialect", SPECIFIED, ids=lambda dialect: dialect.version.decode())
+every = pytest.mark.parametrize("dialect", [*SPECIFIED, *OTHERS.values()], ids=["1.0", "1.1", "1.2", *OTHERS])
+
+dialects = st.sampled_from([*SPECIFIED, *OTHERS.values()])
+
+
+# ------------------------------------------------------------------ the records
+
+
+FACTS: list[tuple[str, object, object, object]] = [
+    ("version", b"1.0", b"1.1", b"1.2"),
+    ("reads", set(), {b"\\", b"\n", b":"}, {b"\\", b"\n", b":", b"\r"}),
+    ("writes", set(), {b"\\", b"\n", b":"}, {b"\\", b"\n", b":", b"\r"}),
+    ("padded", True, False, False),
+    ("crlf", False, False, True),
+    ("raw_cr", True, True, False),
+    ("named_subscriptions", False, True, True),
+    ("delivery", Delivery.MESSAGE_ID, Delivery.SUBSCRIPTION_AND_MESSAGE_ID, Delivery.ACK),
+    ("heart_beats", False, True, True),
+    ("commands", CLIENT_COMMANDS - {NACK}, CLIENT_COMMANDS, CLIENT_COMMANDS),
+    ("strict", True, True, True),
+    ("escaped_names", True, True, True),
+    ("utf8", False, False, False),
+]
+
+
+@pytest.mark.parametrize(("fact", "in_1_0", "in_1_1", "in_1_2"), FACTS, ids=[row[0] for row in FACTS])
+def test_the_facts_of_the_versions(fact: str, in_1_0: object, in_1_1: object, in_1_2: object) -> None:
+    """Each fact of each record is what the specification of that version says."""
+    assert [getattr(dialect, fact) for dialect in SPECIFIED] == [in_1_0, in_1_1, in_1_2]
+
+
+def test_the_table_of_facts_is_complete() -> None:
+    """A fact that is added to the record is added to the table above."""
+    assert [row[0] for row in FACTS] == [field.name for field in dataclasses.fields(Dialect)]
+
+
+def test_the_versions_are_listed_lowest_first() -> None:
+    """Whoever walks through them from the end meets the highest first."""
+    assert list(DIALECTS.items()) == [(b"1.0", V1_0), (b"1.1", V1_1), (b"1.2", V1_2)]
+
+
+def test_protocol_headers_are_the_ones_that_name_something() -> None:
+    """The headers that are looked up, not read: a blank around them is never meant."""
+    listed = (
+        b"ack content-length destination heart-beat id message-id receipt receipt-id subscription transaction"
+    )
+    assert set(listed.split()) == PROTOCOL_HEADERS
+
+
+# ------------------------------------------------------------------ escapes: one table for both directions
+
+ROWS = [
+    # octet, spelled in 1.0, in 1.1, in 1.2
+    (b"\\", b"\\", b"\\\\", b"\\\\"),
+    (b":", b":", b"\\c", b"\\c"),
+    (b"\n", None, b"\\n", b"\\n"),
+    (b"\r", b"\r", b"\r", b"\\r"),
+    (b"a", b"a", b"a", b"a"),
+    (b" ", b" ", b" ", b" "),
+    (b"\t", b"\t", b"\t", b"\t"),
+    (b"\xc3\xa4", b"\xc3\xa4", b"\xc3\xa4", b"\xc3\xa4"),
+    (b"\xff", b"\xff", b"\xff", b"\xff"),
+]
+CELLS = [
+    pytest.param(dialect, octet, spelling, id=f"{dialect.version.decode()}-{octet!r}")
+    for octet, *spellings in ROWS
+    for dialect, spelling in zip(SPECIFIED, spellings, strict=True)
+]
+cells = pytest.mark.parametrize(("dialect", "octet", "spelling"), CELLS)
+
+
+@cells
+def test_an_octet_is_spelled(dialect: Dialect, octet: bytes, spelling: bytes | None) -> None:
+    """Writing: what stands for an octet in a value; where nothing does, the dialect says so beforehand."""
+    text = b"<" + octet + b">"
+    assert dialect.speakable(text) is (spelling is not None)
+    if spelling is not None:
+        assert dialect.encode(text) == b"<" + spelling + b">"
+        assert dialect.write([(b"k", text)]) == b"k:<" + spelling + b">\n"
+
+
+@cells
+def test_an_octet_is_read(dialect: Dialect, octet: bytes, spelling: bytes | None) -> None:
+    """Reading: what is spelled so is that octet again."""
+    if spelling is not None:
+        assert dialect.decode(b"k", b"<" + spelling + b">") == b"<" + octet + b">"
+
+
+@cells
+def test_a_name_is_spelled_as_a_value_is(dialect: Dialect, octet: bytes, spelling: bytes | None) -> None:
+    """STOMP 1.1 and 1.2 escape header names too; 1.0 cannot say a name with a colon."""
+    name = b"<" + octet + b">"
+    sayable = spelling is not None and not (dialect is V1_0 and octet == b":")
+    assert dialect.nameable(name) is sayable
+    if sayable:
+        assert dialect.write([(name, b"v")]) == b"<" + (spelling or b"") + b">:v\n"
+        assert dialect.read(b"<" + (spelling or b"") + b">:v\n") == [(name, b"v")]
+
+
+@pytest.mark.parametrize(
+    ("wire", "in_1_0", "in_1_1", "in_1_2"),
+    [
+        (b"\\\\", b"\\\\", b"\\", b"\\"),
+        (b"\\c", b"\\c", b":", b":"),
+        (b"\\n", b"\\n", b"\n", b"\n"),
+        (b"\\r", b"\\r", None, b"\r"),
+        (b"\\t", b"\\t", None, None),
+        (b"\\C", b"\\C", None, None),
+        (b"\\0", b"\\0", None, None),
+        (b"\\:", b"\\:", None, None),
+        (b"\\ ", b"\\ ", None, None),
+        (b"a\\", b"a\\", None, None),
+        (b"\\\\\\", b"\\\\\\", None, None),
+        # One pass from the left (translation in two passes would find an LF in the first).
+        (b"\\\\n", b"\\\\n", b"\\n", b"\\n"),
+        (b"\\\\\\n", b"\\\\\\n", b"\\\n", b"\\\n"),
+        (b"\\\\\\\\c", b"\\\\\\\\c", b"\\\\c", b"\\\\c"),
+        (b"\\n\\c\\\\", b"\\n\\c\\\\", b"\n:\\", b"\n:\\"),
+        # A colon that nobody escaped is part of the value.
+        (b"a:b:c", b"a:b:c", b"a:b:c", b"a:b:c"),
+    ],
+    ids=repr,
+)
+def test_escapes_are_read_in_one_pass(
+    wire: bytes, in_1_0: bytes, in_1_1: bytes | None, in_1_2: bytes | None
+) -> None:
+    """Each spelling in each version; None where it is a fatal error."""
+    for dialect, value in zip(SPECIFIED, [in_1_0, in_1_1, in_1_2], strict=True):
+        if value is None:
+            with pytest.raises(FrameError, match="undefined escape"):
+                dialect.decode(b"k", wire)
+            with pytest.raises(FrameError, match="undefined escape"):
+                dialect.read(b"k:%b\n" % wire)
+        else:
+            assert dialect.decode(b"k", wire) == value
+            assert dialect.read(b"k:%b\n" % wire) == [(b"k", value)]
+
+
+@pytest.mark.parametrize(
+    ("wire", "value"),
+    [
+        (b"\\r", b"\r"),
+        (b"\\n\\c\\\\", b"\n:\\"),
+        (b"\\t", b"\\t"),
+        (b"a\\", b"a\\"),
+        (b"\\\\t", b"\\t"),
+        (b"\\t\\n", b"\\t\n"),
+        (b"C:\\new", b"C:\new"),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize(
+    "dialect", [LENIENT_1_1, LENIENT_1_2, RABBITMQ_1_0], ids=["1.1", "1.2", "rabbitmq-1.0"]
+)
+def test_a_lenient_reader_knows_all_and_keeps_the_rest(dialect: Dialect, wire: bytes, value: bytes) -> None:
+    """A broker that says `\\r` on 1.1, or an escape that nobody knows, is understood as far as it goes."""
+    assert dialect.decode(b"k", wire) == value
+
+
+@pytest.mark.parametrize("escaped", [True, False], ids=["others", "CONNECT"])
+@versions
+def test_connect_heads_are_never_unescaped(dialect: Dialect, *, escaped: bool) -> None:
+    """CONNECT, STOMP and CONNECTED are raw in every version; so is 1.0 altogether."""
+    value = b":" if escaped and dialect is not V1_0 else b"\\c"
+    assert dialect.read(b"passcode:\\c\n", escaped=escaped) == [(b"passcode", value)]
+
+
+@versions
+def test_connect_heads_are_never_trimmed(dialect: Dialect) -> None:
+    """What is the client's own passes as it came; only the line's end is not part of it."""
+    assert dialect.read(b"login: me \r\npasscode: \\t\n", escaped=False) == [
+        (b"login", b" me "),
+        (b"passcode", b" \\t"),
+    ]
+
+
+def test_names_that_a_broker_leaves_alone() -> None:
+    """ActiveMQ neither escapes nor unescapes header names."""
+    assert ACTIVEMQ_1_2.read(b"a\\cb:c\\cd\n") == [(b"a\\cb", b"c:d")]
+    assert ACTIVEMQ_1_2.write([(b"a\\b", b"c:d\\")]) == b"a\\b:c\\cd\\\\\n"
+    assert not ACTIVEMQ_1_2.nameable(b"a:b")
+    assert not ACTIVEMQ_1_2.nameable(b"a\nb")
+    assert ACTIVEMQ_1_2.nameable(b"a\\b")
+
+
+def test_a_broker_that_unescapes_what_it_never_escapes() -> None:
+    """ActiveMQ on 1.0: `C:\\new` has to be sent with its backslash doubled, and comes back bare."""
+    assert ACTIVEMQ_1_0.encode(b"C:\\new") == b"C\\c\\\\new"
+    assert ACTIVEMQ_1_0.decode(b"path", b"C:\\new") == b"C:\\new"
+
+
+def test_every_escape_has_its_letter() -> None:
+    """The two tables are each other's inverse."""
+    assert {b"\\" + letter: octet for letter, octet in LETTERS.items()} == {
+        escape: octet for octet, escape in ESCAPES.items()
+    }
+
+
+# ------------------------------------------------------------------ padding, line ends, order
+
+
+@pytest.mark.parametrize("name", sorted(PROTOCOL_HEADERS), ids=bytes.decode)
+def test_padding_of_protocol_headers(name: bytes) -> None:
+    """1.0 clients may pad, and nobody means a blank around a destination; 1.1 and 1.2 never trim."""
+    assert V1_0.read(name + b":  x y  \n") == [(name, b"x y")]
+    assert V1_1.read(name + b":  x y  \n") == [(name, b"  x y  ")]
+    assert V1_2.read(name + b":  x y  \n") == [(name, b"  x y  ")]
+
+
+@pytest.mark.parametrize("name", [b"foo", b"login", b"Destination", b"content-type"], ids=bytes.decode)
+def test_padding_of_other_headers(name: bytes) -> None:
+    """On 1.0 the blank after the colon is padding; what stands at the end may be meant."""
+    assert V1_0.read(name + b":  x y  \n") == [(name, b"x y  ")]
+    assert V1_1.read(name + b":  x y  \n") == [(name, b"  x y  ")]
+    assert V1_2.read(name + b":  x y  \n") == [(name, b"  x y  ")]
+
+
+@versions
+def test_names_are_never_trimmed(dialect: Dialect) -> None:
+    """`destination : x` is a header called `destination `; brokers read it so too."""
+    assert dialect.read(b"destination :x\n foo:y\n") == [(b"destination ", b"x"), (b" foo", b"y")]
+
+
+@versions
+def test_only_blanks_are_padding(dialect: Dialect) -> None:
+    """A tab belongs to the value in every version."""
+    assert dialect.read(b"destination:\tx\t\n") == [(b"destination", b"\tx\t")]
+
+
+@versions
+def test_nothing_is_padded_on_writing(dialect: Dialect) -> None:
+    """A value is written as it is, blanks and emptiness included."""
+    assert dialect.write([(b"a", b" x "), (b"b", b"")]) == b"a: x \nb:\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "crlf", "in_1_0", "in_1_1", "in_1_2"),
+    [
+        (b"foo:bar\n", False, b"bar", b"bar", b"bar"),
+        (b"foo:bar\n", True, b"bar", b"bar", b"bar"),
+        (b"foo:bar\r\n", False, b"bar\r", b"bar\r", b"bar"),
+        (b"foo:bar\r\n", True, b"bar", b"bar", b"bar"),
+        (b"foo:bar\r\r\n", True, b"bar\r", b"bar\r", b"bar\r"),
+        (b"foo:\r\n", True, b"", b"", b""),
+        (b"foo:b\rr\n", False, b"b\rr", b"b\rr", b"b\rr"),
+        (b"id: x \r\n", True, b"x", b" x ", b" x "),
+    ],
+    ids=repr,
+)
+def test_a_cr_before_the_lf(line: bytes, crlf: bool, in_1_0: bytes, in_1_1: bytes, in_1_2: bytes) -> None:
+    """It ends the line on 1.2, and elsewhere when the command line ended so; otherwise it is an octet."""
+    read = [dialect.read(line, crlf=crlf)[0][1] for dialect in SPECIFIED]
+    assert read == [in_1_0, in_1_1, in_1_2]
+
+
+@versions
+def test_order_and_repetition_are_kept(dialect: Dialect) -> None:
+    """Headers come in the order of the wire, repeated ones as often as they stand there."""
+    lines = b"b:1\na:2\nb:3\nB:4\na:2\n"
+    headers = [(b"b", b"1"), (b"a", b"2"), (b"b", b"3"), (b"B", b"4"), (b"a", b"2")]
+    assert dialect.read(lines) == headers
+    assert dialect.write(headers) == lines
+
+
+@versions
+def test_no_headers_at_all(dialect: Dialect) -> None:
+    """An empty head is an empty list."""
+    assert dialect.read(b"") == []
+    assert dialect.write([]) == b""
+
+
+@pytest.mark.parametrize("escaped", [True, False], ids=["others", "CONNECT"])
+@versions
+def test_a_line_without_a_colon_is_no_header(dialect: Dialect, *, escaped: bool) -> None:
+    """It is refused, not passed over."""
+    with pytest.raises(FrameError, match="malformed header line"):
+        dialect.read(b"a:b\nnonsense\n", escaped=escaped)
+
+
+def test_a_lenient_reader_loses_no_line() -> None:
+    """A line without a colon is a value without a name."""
+    assert LENIENT_1_1.read(b"a:b\nnonsense\n:c\n") == [(b"a", b"b"), (b"", b"nonsense"), (b"", b"c")]
+
+
+# ------------------------------------------------------------------ what cannot be said
+
+
+@pytest.mark.parametrize(
+    ("text", "in_1_0", "in_1_1", "in_1_2"),
+    [
+        (b"", True, True, True),
+        (b"a\nb", False, True, True),
+        (b"\n", False, True, True),
+        (b"a\rb", True, True, True),
+        (b"\rb", True, True, True),
+        (b"a\r", False, False, True),
+        (b"a\n\r", False, False, True),
+        (b"a:\\b", True, True, True),
+    ],
+    ids=repr,
+)
+def test_values_that_cannot_be_said(text: bytes, *, in_1_0: bool, in_1_1: bool, in_1_2: bool) -> None:
+    """An LF on 1.0, and a CR that would end the line on 1.0 and 1.1."""
+    assert [dialect.speakable(text) for dialect in SPECIFIED] == [in_1_0, in_1_1, in_1_2]
+
+
+@pytest.mark.parametrize(
+    "text", [b"a\nb:c", b"\n\n", b"a\nSEND\n\n\0", b"evil\ndestination:/queue/x"], ids=repr
+)
+@every
+def test_no_text_can_break_out_of_its_line(dialect: Dialect, text: bytes) -> None:
+    """Whatever a dialect claims to be able to say comes out as exactly one line."""
+    if dialect.speakable(text):
+        assert dialect.write([(b"k", text)]).count(b"\n") == 1
+    if dialect.nameable(text):
+        assert dialect.write([(text, b"v")]).count(b"\n") == 1
+
+
+# ------------------------------------------------------------------ negotiation
+
+
+@pytest.mark.parametrize(
+    ("offered", "spoken", "agreed"),
+    [
+        ("1.0", "1.0 1.1 1.2", V1_0),
+        ("1.1", "1.0 1.1 1.2", V1_1),
+        ("1.2", "1.0 1.1 1.2", V1_2),
+        ("1.0 1.1 2.0", "1.0 1.1 1.2", V1_1),
+        ("1.2 1.1 1.0", "1.0 1.1", V1_1),
+        ("1.0 1.2", "1.0 1.1", V1_0),
+        ("1.2", "1.0 1.1", None),
+        ("1.3", "1.0 1.1 1.2", None),
+        ("", "1.0 1.1 1.2", None),
+        ("1.0 1.1 1.2", "", None),
+        ("2.0", "2.0", None),
+    ],
+)
+def test_the_highest_version_in_common(offered: str, spoken: str, agreed: Dialect | None) -> None:
+    """Whatever the order, and None where there is none that we know."""
+    assert highest(frozenset(offered.encode().split()), frozenset(spoken.encode().split())) is agreed
+
+
+def test_the_versions_up_to_one() -> None:
+    """What a client of a version can be given a broker's leg in without losing what it asked for."""
+    assert [up_to(dialect) for dialect in SPECIFIED] == [{b"1.0"}, {b"1.0", b"1.1"}, {b"1.0", b"1.1", b"1.2"}]
+
+
+@versions
+def test_demanding_utf8_changes_nothing_else(dialect: Dialect) -> None:
+    """The one fact is set, and the record is made once."""
+    demanding = demanding_utf8(dialect)
+    assert demanding == dataclasses.replace(dialect, utf8=True)
+    assert demanding_utf8(dialect) is demanding
+
+
+# ------------------------------------------------------------------ properties
+
+
+@settings(max_examples=300)
+@given(dialect=dialects, data=st.data())
+def test_what_is_written_is_read_again(dialect: Dialect, data: st.DataObject) -> None:
+    """Headers that a dialect can say come back unchanged, in order, from the octets that it wrote."""
+    headers = data.draw(strategies.headers(dialect))
+    written = dialect.write(headers)
+    assert written.count(b"\n") == len(headers)
+    if dialect.reads == dialect.writes:
+        assert dialect.read(written) == headers
+
+
+@settings(max_examples=300)
+@given(dialect=dialects, text=strategies.octets)
+def test_decoding_undoes_encoding(dialect: Dialect, text: bytes) -> None:
+    """For any text that survives; blanks aside, which 1.0 takes for padding."""
+    if dialect.speakable(text) and dialect.reads == dialect.writes and not text.startswith(b" "):
+        assert dialect.decode(b"foo", dialect.encode(text)) == text
+
+
+def one_pass(dialect: Dialect, text: bytes) -> bytes | None:
+    """Escapes read as slowly and plainly as the specification puts it; None for an undefined one."""
+    octets, at = b"", 0
+    while at < len(text):
+        escape = text[at : at + 2]
+        meant = next((octet for octet, spelled in ESCAPES.items() if spelled == escape), None)
+        if text[at : at + 1] != b"\\":
+            octets, at = octets + text[at : at + 1], at + 1
+        elif meant is not None and (meant in dialect.reads or not dialect.strict):
+            octets, at = octets + meant, at + 2
+        elif dialect.strict:
+            return None
+        else:
+            octets, at = octets + escape, at + 2
+    return octets
+
+
+@settings(max_examples=300)
+@given(dialect=dialects, text=st.text("\\\\ncrt:\r\n", max_size=10).map(str.encode))
+def test_escapes_are_read_as_the_specification_puts_it(dialect: Dialect, text: bytes) -> None:
+    """Whatever way is faster gives the same."""
+    text = text.removesuffix(b"\r")
+    expected = one_pass(dialect, text) if dialect.reads else text
+    if expected is None:
+        with pytest.raises(FrameError, match="undefined escape"):
+            dialect.decode(b"foo", text)
+    elif not text.endswith(b"\r"):
+        assert dialect.decode(b"foo", text) == expected
+
+
+@given(text=strategies.octets)
+def test_a_1_0_value_survives_a_newer_leg(text: bytes) -> None:
+    """From 1.0 to 1.1 or 1.2 and back is the identity for all that 1.0 can say."""
+    if V1_0.speakable(text) and not text.startswith(b" "):
+        value = V1_0.decode(b"foo", text)
+        for newer in (V1_1, V1_2):
+            assert V1_0.encode(newer.decode(b"foo", newer.encode(value))) == text
+
+
+@given(text=strategies.octets)
+def test_encoding_leaves_no_octet_that_delimits(text: bytes) -> None:
+    """Neither LF nor colon on 1.1 and 1.2, and no CR on 1.2, come out raw."""
+    assert not set(V1_1.encode(text)) & set(b"\n:")
+    assert not set(V1_2.encode(text)) & set(b"\r\n:")
+
+
+@settings(max_examples=300)
+@given(
+    dialect=dialects,
+    lines=st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=4),
+)
+def test_reading_anything_gives_headers_or_an_error(dialect: Dialect, lines: list[bytes]) -> None:
+    """No head is read wrongly in silence: a name and a value for each line, or `FrameError`."""
+    head = b"".join([line + b"\n" for line in lines])
+    headers: Headers = []
+    try:
+        headers = dialect.read(head)
+    except FrameError:
+        return
+    assert len(headers) == len(lines)
+
+
+def test_a_dialect_is_a_key() -> None:
+    """Records are frozen and hashable, so that what depends on two of them can be kept."""
+    assert len({V1_0, V1_1, V1_2, dataclasses.replace(V1_2)}) == 3

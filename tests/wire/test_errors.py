@@ -1,0 +1,38 @@
+"""What can be wrong with a frame, and what its author is told."""
+
+import pytest
+
+from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, Refused, StompError
+
+KINDS = [FrameError, LimitError, ProtocolError, Refused]
+
+kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+
+
+@kinds
+def test_every_kind_is_caught_as_one(kind: type[StompError]) -> None:
+    """Whoever answers with an ERROR frame catches `StompError`, and no kind stands for another."""
+    assert issubclass(kind, StompError)
+    assert not [other for other in KINDS if other is not kind and issubclass(kind, other)]
+
+
+@kinds
+def test_an_error_says_message_detail_and_receipt(kind: type[StompError]) -> None:
+    """All that goes into an ERROR frame is in the error."""
+    error = kind("too much", "the limit is 3", receipt=b"r:1")
+    assert (error.message, error.detail, error.receipt) == ("too much", "the limit is 3", b"r:1")
+
+
+@kinds
+def test_detail_and_receipt_may_be_missing(kind: type[StompError]) -> None:
+    """Most errors concern no frame that asked for a receipt."""
+    error = kind("too much")
+    assert (error.message, error.detail, error.receipt) == ("too much", "", None)
+
+
+@kinds
+def test_what_is_logged_is_the_message_alone(kind: type[StompError]) -> None:
+    """A detail may quote what the peer sent: it reaches the peer, not a traceback."""
+    error = kind("too much", "it says 'secret'", receipt=b"secret")
+    assert str(error) == "too much"
+    assert "secret" not in repr(error)

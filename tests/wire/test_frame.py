@@ -1,0 +1,315 @@
+"""One frame as slices, and frames of our own making."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import Frame, compose, compose_raw
+from stomprelay.wire.limits import Limits
+from stomprelay.wire.names import CONNECT, CONNECTED, CONTENT_LENGTH, MESSAGE, RECEIPT, SEND, STOMP
+from tests import strategies
+from tests.wire.decoding import ANY, decode
+
+versions = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.version.decode())
+
+LF = b"SEND\na:1\nb:2\n\nbody\0"
+CRLF = b"SEND\r\na:1\r\nb:2\r\n\r\nbody\0"
+
+
+def one(wire: bytes, dialect: Dialect = V1_2) -> Frame:
+    """The first frame of a chunk."""
+    decoder = Decoder(dialect, ANY, Limits())
+    decoder.feed(wire)
+    return next(decoder.frames())
+
+
+# ------------------------------------------------------------------ slices
+
+
+@pytest.mark.parametrize("before", [b"", b"\n", b"\r\n\0", b"RECEIPT\nreceipt-id:1\n\n\0"], ids=repr)
+@pytest.mark.parametrize("behind", [b"", b"\r\n", b"\0", b"SEND\n\n\0", b"SE"], ids=repr)
+def test_the_parts_of_a_frame(before: bytes, behind: bytes) -> None:
+    """Wherever in its chunk it stands, a frame is the same parts of it."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(before + LF + behind)
+    frame = next(frame for frame in decoder.frames() if frame.command is SEND)
+    assert frame.wire == LF
+    assert frame.head_lines == b"a:1\nb:2\n"
+    assert frame.payload == b"body"
+    assert frame.data[frame.head : frame.body] == b"a:1\nb:2\n\n"
+    assert not frame.crlf
+
+
+def test_the_parts_of_a_frame_with_crlf() -> None:
+    """Each header line comes with its own end; the blank line belongs to neither head nor body."""
+    frame = one(CRLF)
+    assert frame.wire == CRLF
+    assert frame.head_lines == b"a:1\r\nb:2\r\n"
+    assert frame.payload == b"body"
+    assert frame.crlf
+
+
+@pytest.mark.parametrize(
+    "wire", [b"SEND\n\n\0", b"SEND\r\n\r\n\0", b"SEND\n\r\n\0", b"SEND\r\n\n\0"], ids=repr
+)
+def test_a_frame_without_headers(wire: bytes) -> None:
+    """There are no lines, whatever the two line ends look like."""
+    (seen,) = decode(wire)
+    assert (seen.head_lines, seen.payload) == (b"", b"")
+    assert one(wire).headers(V1_2) == []
+
+
+def test_the_lf_behind_a_frame_goes_with_it() -> None:
+    """Most brokers write NUL LF: where both come in one chunk, the slice holds both; never a second LF."""
+    assert one(LF + b"\n\nSEND\n\n\0").wire == LF + b"\n"
+    assert one(LF + b"\r\n").wire == LF
+    assert one(LF).wire == LF
+
+
+def test_every_slice_of_a_chunk_is_beside_the_next() -> None:
+    """Neighbours with at most one LF between them can be passed on as one slice."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(LF + LF + b"\n" + CRLF)
+    frames = list(decoder.frames())
+    assert [frame.start for frame in frames[1:]] == [frame.after for frame in frames[:-1]]
+    assert frames[-1].after == len(frames[-1].data)
+
+
+@pytest.mark.parametrize("command", sorted(ANY), ids=bytes.decode)
+def test_a_command_is_the_constant_itself(command: bytes) -> None:
+    """Commands can be told apart by identity, however the line ended."""
+    for wire in (command + b"\n\n\0", command + b"\r\n\r\n\0"):
+        frame = one(wire)
+        assert [frame.command is known for known in sorted(ANY)].count(True) == 1
+        assert frame.command == command
+
+
+def test_a_repr_tells_no_secret() -> None:
+    """Heads hold passcodes, bodies hold business: command and size are enough."""
+    shown = repr(one(b"CONNECT\nlogin:me\npasscode:secret\n\n\0"))
+    assert "CONNECT" in shown
+    assert "me" not in shown.replace("frame", "")
+    assert "secret" not in shown
+    assert "body" not in repr(one(LF))
+    assert str(len(LF)) in repr(one(b"\n" + LF + b"\n"))
+
+
+# ------------------------------------------------------------------ one header
+
+
+@pytest.mark.parametrize(
+    ("head", "raw"),
+    [
+        (b"foo:bar\n", b"bar"),
+        (b"foo:\n", b""),
+        (b"foo:a:b\n", b"a:b"),
+        (b"foo: bar \n", b" bar "),
+        (b"foo:a\\cb\n", b"a\\cb"),
+        (b"x:1\nfoo:bar\n", b"bar"),
+        (b"foo:first\nfoo:second\n", b"first"),
+        (b"foo:\nfoo:second\n", b""),
+        (b"foo:bar\r\n", b"bar\r"),
+        (b"", None),
+        (b"x:1\n", None),
+        (b"Foo:bar\n", None),
+        (b"foo :bar\n", None),
+        (b" foo:bar\n", None),
+        (b"foofoo:bar\n", None),
+        (b"fo:foo:bar\n", None),
+        (b"fo:o\nfoo2:bar\n", None),
+    ],
+    ids=repr,
+)
+def test_the_first_value_of_a_header(head: bytes, raw: bytes | None) -> None:
+    """Whole name, exact case, first of its kind; as it stands on the wire."""
+    assert one(b"SEND\n" + head + b"\nfoo:body\n\0").raw(b"foo") == raw
+
+
+def test_a_header_is_not_looked_for_in_the_body() -> None:
+    """Nor in the frames around it."""
+    frame = one(b"SEND\n\nfoo:bar\n\0SEND\nfoo:bar\n\n\0")
+    assert frame.raw(b"foo") is None
+    assert frame.header(b"foo", V1_2) is None
+
+
+@pytest.mark.parametrize(
+    ("wire", "dialect", "value"),
+    [
+        (b"SEND\nid:bar\n\n\0", V1_0, b"bar"),
+        (b"SEND\nid:bar\n\n\0", V1_2, b"bar"),
+        (b"SEND\nid: bar \n\n\0", V1_0, b"bar"),
+        (b"SEND\nid: bar \n\n\0", V1_1, b" bar "),
+        (b"SEND\nfoo: bar \n\n\0", V1_0, None),
+        (b"SEND\nid:a\\cb\n\n\0", V1_0, b"a\\cb"),
+        (b"SEND\nid:a\\cb\n\n\0", V1_1, b"a:b"),
+        (b"SEND\nid:a\\\\cb\n\n\0", V1_2, b"a\\cb"),
+        (b"SEND\nid:a:b\n\n\0", V1_0, b"a:b"),
+        (b"SEND\nid:a:b\n\n\0", V1_2, b"a:b"),
+        (b"SEND\r\nid:bar\r\n\r\n\0", V1_0, b"bar"),
+        (b"SEND\r\nid:bar\r\n\r\n\0", V1_1, b"bar"),
+        (b"SEND\r\nid:bar\n\r\n\0", V1_1, b"bar"),
+        (b"SEND\nid:bar\r\n\n\0", V1_1, b"bar\r"),
+        (b"SEND\nid:bar\r\n\n\0", V1_2, b"bar"),
+        (b"SEND\nid:\n\n\0", V1_2, b""),
+    ],
+    ids=repr,
+)
+def test_a_header_decoded(wire: bytes, dialect: Dialect, value: bytes | None) -> None:
+    """By the facts of the leg that it came on; the same alone as among all headers."""
+    frame = one(wire, dialect)
+    assert frame.header(b"id", dialect) == value
+    first = next((found for name, found in frame.headers(dialect) if name == b"id"), None)
+    assert first == value
+
+
+def test_a_header_that_is_missing_in_a_frame_full_of_escapes() -> None:
+    """None, not an error, and not another header's value."""
+    assert one(b"SEND\nfoo:\\c\\n\n\n\0").header(b"id", V1_2) is None
+
+
+@versions
+@pytest.mark.parametrize("command", [CONNECT, STOMP, CONNECTED], ids=bytes.decode)
+def test_the_heads_that_are_never_escaped(command: bytes, dialect: Dialect) -> None:
+    """Whatever dialect is asked, what CONNECT and CONNECTED say is taken as it stands."""
+    frame = one(command + b"\npasscode: a\\cb\n\n\0", V1_0)
+    assert frame.headers(dialect) == [(b"passcode", b" a\\cb")]
+
+
+def test_all_headers_decoded() -> None:
+    """Names too, in order, with repetitions."""
+    frame = one(b"SEND\r\na\\cb:1\\n2\r\nfoo:x\r\nfoo:y\r\n\r\n\0")
+    assert frame.headers(V1_2) == [(b"a:b", b"1\n2"), (b"foo", b"x"), (b"foo", b"y")]
+
+
+# ------------------------------------------------------------------ plain
+
+
+@pytest.mark.parametrize(
+    ("head", "in_1_0", "in_1_1", "in_1_2"),
+    [
+        (b"", True, True, True),
+        (b"a:1\n", True, True, True),
+        (b"a:\n", True, True, True),
+        (b"a:b c\n", True, True, True),
+        (b"a b:c\n", True, True, True),
+        (b"a:\xc3\xa4\xff\t\n", True, True, True),
+        (b"a: 1\n", False, True, True),
+        (b"a:1 \n", False, True, True),
+        (b"a :1\n", False, True, True),
+        (b"a:1\nb: 2\n", False, True, True),
+        (b"a:1:2\n", False, False, False),
+        (b"a:1\nb::\n", False, False, False),
+        (b"a:\\\\\n", False, False, False),
+        (b"a\\c:1\n", False, False, False),
+        (b"a:1\r\n", False, False, False),
+    ],
+    ids=repr,
+)
+def test_what_is_plain(head: bytes, *, in_1_0: bool, in_1_1: bool, in_1_2: bool) -> None:
+    """One colon a line, no backslash, no CR, and where blanks are padding none of those."""
+    plain = [one(b"SEND\n" + head + b"\n\0", dialect).plain for dialect in DIALECTS.values()]
+    assert plain == [in_1_0, in_1_1, in_1_2]
+
+
+@versions
+def test_the_body_does_not_make_a_frame_less_plain(dialect: Dialect) -> None:
+    """Only the head is looked at."""
+    assert one(b"SEND\na:1\n\n\\: \r\n:\0", dialect).plain
+
+
+@settings(max_examples=300)
+@given(dialect=st.sampled_from(list(DIALECTS.values())), data=st.data())
+def test_plain_means_the_same_everywhere(dialect: Dialect, data: st.DataObject) -> None:
+    """A plain head read in its own dialect and written in any other is the same bytes; and where padding was
+    looked for, all three read the same.
+    """
+    headers = data.draw(strategies.headers(dialect))
+    frame = one(compose(SEND, headers, dialect), dialect)
+    if frame.plain:
+        read = frame.headers(dialect)
+        assert [other.write(read) for other in DIALECTS.values()] == [frame.head_lines] * 3
+        assert V1_1.read(frame.head_lines) == V1_2.read(frame.head_lines) == read
+        if dialect.padded:
+            assert V1_1.read(frame.head_lines) == read
+        for name, value in reversed(read):
+            if name not in [other for other, _ in read[: read.index((name, value))]]:
+                assert frame.header(name, dialect) == value
+
+
+# ------------------------------------------------------------------ frames of our own making
+
+
+@pytest.mark.parametrize(
+    ("dialect", "wire"),
+    [
+        (V1_0, b"MESSAGE\nmessage-id:ID:1\\2\nfoo:\n\nbody\0"),
+        (V1_1, b"MESSAGE\nmessage-id:ID\\c1\\\\2\nfoo:\n\nbody\0"),
+        (V1_2, b"MESSAGE\nmessage-id:ID\\c1\\\\2\nfoo:\n\nbody\0"),
+    ],
+    ids=["1.0", "1.1", "1.2"],
+)
+def test_compose(dialect: Dialect, wire: bytes) -> None:
+    """A whole frame, spelled for its reader, with nothing added."""
+    assert compose(MESSAGE, [(b"message-id", b"ID:1\\2"), (b"foo", b"")], dialect, b"body") == wire
+
+
+def test_compose_without_headers_or_body() -> None:
+    """Command, blank line, NUL."""
+    assert compose(RECEIPT, [], V1_2) == b"RECEIPT\n\n\0"
+
+
+def test_compose_raw() -> None:
+    """Nothing is escaped: these heads never are."""
+    assert (
+        compose_raw(CONNECT, [(b"passcode", b"a:b\\c "), (b"host", b"/")])
+        == b"CONNECT\npasscode:a:b\\c \nhost:/\n\n\0"
+    )
+
+
+@pytest.mark.parametrize("octet", [b"\n", b"\0"], ids=repr)
+def test_compose_raw_cannot_be_broken_out_of(octet: bytes) -> None:
+    """A value that cannot be said in CONNECT, for there it has no escape, is an error and not a second header."""
+    with pytest.raises((StompError, ValueError)):
+        compose_raw(CONNECT, [(b"passcode", b"a" + octet + b"login:admin")])
+
+
+def parsed(wire: bytes, dialect: Dialect) -> tuple[bytes, Headers, bytes]:
+    """A frame of ours as its reader understands it."""
+    frame = one(wire, dialect)
+    return frame.command, frame.headers(dialect), frame.payload
+
+
+@settings(max_examples=300)
+@given(
+    dialect=st.sampled_from(list(DIALECTS.values())),
+    command=st.sampled_from([SEND, MESSAGE]),
+    body=strategies.bodies,
+    data=st.data(),
+)
+def test_what_is_composed_is_decoded_again(
+    dialect: Dialect, command: bytes, body: bytes, data: st.DataObject
+) -> None:
+    """Any headers that a dialect can say, and any body, come back from the decoder."""
+    headers = data.draw(strategies.headers(dialect))
+    length = [(CONTENT_LENGTH, b"%d" % len(body))]
+    assert parsed(compose(command, headers + length, dialect, body), dialect) == (
+        command,
+        headers + length,
+        body,
+    )
+    if b"\0" not in body:
+        assert parsed(compose(command, headers, dialect, body), dialect) == (command, headers, body)
+
+
+def test_slices_are_kept() -> None:
+    """What was taken out of a chunk outlives it."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(LF)
+    frame = next(decoder.frames())
+    kept = frame.wire, frame.payload, frame.raw(b"a")
+    decoder.feed(CRLF)
+    assert next(decoder.frames()).wire == CRLF
+    assert kept == (LF, b"body", b"1")
