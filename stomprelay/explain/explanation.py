@@ -15,11 +15,11 @@ from stomprelay.relay.profile import AUTO, Profile
 from stomprelay.relay.steps import Edit, Pair
 from stomprelay.relay.tally import COUNTERS, Tally
 from stomprelay.relay.upstream import Broker, Upstream
-from stomprelay.session.complaint import complain
+from stomprelay.session.complaint import complain, not_stomp
 from stomprelay.session.handshake import Accord, Offer, spell_versions
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_2
-from stomprelay.wire.errors import ProtocolError, StompError
+from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK, CONNECTED, NACK, OPENING, UNESCAPED, UNSUBSCRIBE
 
@@ -157,7 +157,7 @@ class Explanation:
     def _failed(self, error: StompError, command: bytes) -> Iterator[str]:
         self.refused += 1
         if command in FROM_BROKER:
-            error = ProtocolError("the broker sent what is not STOMP", error.message)
+            error = not_stomp(error)
         supported = spell_versions(self._accepted) if command in OPENING else None
         yield f"{_PARAGRAPH}is refused: both connections end, and the client gets:"
         yield _frame(complain(error, self._client, supported))

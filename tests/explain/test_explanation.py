@@ -192,7 +192,7 @@ def test_what_is_no_frame(text: bytes) -> None:
 
 def test_a_broker_that_does_not_speak_stomp() -> None:
     """A broker's bad bytes are not the client's fault, and it is told so."""
-    _, paragraph = told(b"MESSAGE\nnothing\n\n\0", b"1.2", b"1.2")
+    _, paragraph = told(b"MESSAGE\ncontent-length:x\n\n\0", b"1.2", b"1.2")
     assert "1. broker to client: what is no frame" in paragraph
     assert "message:the broker sent what is not STOMP" in paragraph
 
