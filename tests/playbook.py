@@ -193,8 +193,13 @@ class Playbook(AbstractContextManager["Playbook"]):
     # What is expected
 
     def client_gets(self, expected: bytes) -> None:
+        """These octets were written to the client since the last look, and no others but EOLs behind frames."""
+        assert self.client_reads() == expected.replace(b"\0\n", b"\0")
+
+    def client_gets_exactly(self, expected: bytes) -> None:
         """These octets were written to the client since the last look, and no others."""
-        assert self.client_reads() == expected
+        data, self.client.written = self.client.written, b""
+        assert data == expected
 
     def broker_gets(self, expected: bytes) -> None:
         """These octets were written to the broker since the last look, and no others."""
@@ -217,9 +222,9 @@ class Playbook(AbstractContextManager["Playbook"]):
             assert peer.written == b""
 
     def client_reads(self) -> bytes:
-        """What was written to the client since the last look."""
+        """What was written to the client since the last look, without the EOLs behind frames."""
         data, self.client.written = self.client.written, b""
-        return data
+        return data.replace(b"\0\n", b"\0")
 
     def broker_reads(self) -> bytes:
         """What was written to the broker since the last look."""

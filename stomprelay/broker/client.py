@@ -13,7 +13,7 @@ from stomprelay.broker.transaction import Transaction
 from stomprelay.session.subscriptions import AUTO, MODES
 from stomprelay.wire.dialect import Delivery, Dialect
 from stomprelay.wire.errors import LimitError, ProtocolError, Refused, StompError
-from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.frame import END, Frame, compose
 from stomprelay.wire.names import (
     ABORT,
     ACK,
@@ -141,7 +141,7 @@ class Client:
         else:
             self._head = head = Head.read(frame, self._dialect)
             self._memo = memo
-        message = self._destinations.message(head, frame.data[frame.body : frame.end + 1])
+        message = self._destinations.message(head, frame.payload + END)
         if head.transaction is None:
             self._destinations.publish(message)
         else:

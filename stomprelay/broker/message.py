@@ -99,7 +99,7 @@ class Head:
 
 
 class Message:
-    """One message. `body` ends in the frame's NUL; `holds` counts the places that keep it (see `Memory`)."""
+    """One message. `body` ends in the frame's `END`; `holds` counts the places that keep it (see `Memory`)."""
 
     __slots__ = ("body", "head", "holds", "id")
 

@@ -54,9 +54,10 @@ RABBITMQ: Final = Profile(
 )
 ACTIVEMQ: Final = Profile(
     "activemq",
-    # It unescapes values on 1.0 too, yet does not escape there; header names it leaves alone everywhere.
+    # It unescapes values on 1.0 too, yet does not escape there, so that an LF would reach consumers as a line's end;
+    # header names it leaves alone everywhere.
     _by_version(
-        replace(V1_0, writes=_ALL - {b"\r"}, escaped_names=False),
+        replace(V1_0, writes=_ALL - {b"\r", b"\n"}, escaped_names=False),
         replace(V1_1, escaped_names=False),
         replace(V1_2, escaped_names=False),
     ),

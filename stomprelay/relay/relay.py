@@ -129,7 +129,7 @@ class Relay:
         if self._traffic is None:
             return self.refused(leg, f"connection closed before CONNECTED: {reason}", now)
         if self._traffic.erred or self._traffic.settled:
-            self._count_owed(self._traffic)
+            self.tally["possibly_lost"] += bool(self._traffic.session.receipts)
             return [Note(Event.DISCONNECTED, f"broker closed: {reason}"), *self._closed(How.LINGER)]
         return self._broker_failed(f"closed the connection: {reason}")
 
@@ -278,16 +278,12 @@ class Relay:
         upstream, traffic = self.listener.upstream, self._traffic
         assert traffic is not None
         self.tally["brokers_lost"] += 1
-        self._count_owed(traffic)
+        self.tally["possibly_lost"] += bool(traffic.session.receipts)
         note = Note(Event.LOST, f"broker {upstream.broker} {reason}")
         error = StompError(
             "connection to the broker was lost", f"upstream {upstream.name}", receipt=traffic.bye
         )
         return [note, *self._failed(self.client, error)]
-
-    def _count_owed(self, traffic: Traffic) -> None:
-        if traffic.session.receipts:
-            self.tally["possibly_lost"] += 1
 
     def _failed(self, leg: Leg, error: StompError) -> list[Effect]:
         """The session ends in an ERROR to the client; `leg` is whose octets are to blame."""

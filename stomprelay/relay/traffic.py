@@ -129,6 +129,10 @@ class Traffic:
         session.tally["client_frames" if source is self.client else "broker_frames"] += count
         pieces.append(data[start:stop])
         if stop:
+            if source is self.broker and source.decoder.trails and stop == len(data) and data[-1] == 0:
+                pieces.append(
+                    b"\n"
+                )  # it would come with the next chunk, too late for clients that wait for it
             target.heartbeat.said_at = now
             effects.append(Send(target, b"".join(pieces)))
         return failure

@@ -119,7 +119,7 @@ class Offer:
         if credentials is not None:
             headers = put(headers, LOGIN, credentials.login)
             headers = put(headers, PASSCODE, credentials.passcode)
-        return compose_raw(CONNECT, headers)
+        return compose_raw(CONNECT, headers, end=b"\0")
 
     def beats(self, asked: frozenset[bytes]) -> bool:
         """Whether `connect` speaks of heart-beats: a strict 1.0 pair has never heard of them."""

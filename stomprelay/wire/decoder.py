@@ -41,7 +41,7 @@ class Decoder:
     """Feed it chunks, then exhaust `frames()`; it keeps what is unfinished.
 
     `dialect` and the commands that may come (`expect`) can change between two frames of one chunk, as they do
-    after CONNECT.
+    after CONNECT. `trails` tells that the peer writes an LF behind its frames.
     """
 
     __slots__ = (
@@ -58,6 +58,7 @@ class Decoder:
         "_pieces",
         "dialect",
         "limits",
+        "trails",
     )
 
     def __init__(self, dialect: Dialect, commands: frozenset[bytes], limits: Limits) -> None:
@@ -70,6 +71,7 @@ class Decoder:
         self._need = 0
         self._mark: re.Pattern[bytes] | None = None
         self._most = 0
+        self.trails = False
         self.expect(dialect, commands)
 
     def expect(self, dialect: Dialect, commands: frozenset[bytes]) -> None:
@@ -171,6 +173,7 @@ class Decoder:
             after = end + 1
             if after < size and data[after] == _LF:
                 after += 1
+                self.trails = True
             self._at = after
             yield Frame(command, data, at, head, body, end, after, plain, memo)
 
@@ -200,7 +203,7 @@ class Decoder:
         size = len(data) - at
         line = data.find(b"\n", at)
         if line < 0:
-            if size > _COMMAND_LINE:
+            if size > _COMMAND_LINE or data.find(b"\0", at) >= 0:
                 raise self._unexpected(data[at:])
         else:
             if data[at:line] not in self._commands:

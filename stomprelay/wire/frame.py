@@ -1,6 +1,7 @@
 """A frame as offsets into the chunk that carried it: nothing is copied until somebody asks."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from stomprelay.wire.dialect import Dialect, Headers
 from stomprelay.wire.names import UNESCAPED
@@ -105,15 +106,19 @@ class Frame:
         return f"<{self.command.decode()} frame, {self.end + 1 - self.start} bytes>"
 
 
+END: Final = b"\0\n"
+"""How a broker's frames end: NUL, and an LF that old clients wait for (no part of the frame, STOMP 1.2, BNF)."""
+
+
 def compose(command: bytes, headers: Headers, dialect: Dialect, body: bytes = b"") -> bytes:
-    """A whole frame of our own making, NUL included, spelled for a peer of `dialect`.
+    """A whole frame of our own making for a client, spelled in its dialect, with its `END`.
 
     No `content-length` is added: a body that holds a NUL must bring one in `headers`.
     """
-    return b"%b\n%b\n%b\0" % (command, dialect.write(headers), body)
+    return b"%b\n%b\n%b%b" % (command, dialect.write(headers), body, END)
 
 
-def compose_raw(command: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+def compose_raw(command: bytes, headers: Iterable[tuple[bytes, bytes]], end: bytes = END) -> bytes:
     """A CONNECT, STOMP or CONNECTED frame: values go out as they are, for these heads are never escaped.
 
     Raises `ValueError` for a header with an LF or a NUL in it: it would be read as something else.
@@ -122,4 +127,4 @@ def compose_raw(command: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes
     head = b"\n".join([command, *lines, b"\n"])
     if head.count(b"\n") != len(lines) + 2 or b"\0" in head:
         raise ValueError(f"LF or NUL in a header of {command.decode()}")
-    return head + b"\0"
+    return head + end

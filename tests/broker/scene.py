@@ -1,7 +1,8 @@
 """Conversations with the embedded broker, as scripts: who says what, who gets what, who is slow, who goes.
 
 A `Scene` performs effects as the service does and holds every conversation to what is always true: one `Send` for
-each leg and input, nothing written after a `Close`, nobody woken in the past.
+each leg and input, an EOL behind every frame (which the scripts leave out), nothing written after a `Close`,
+nobody woken in the past.
 
     scene = Scene()
     alice, bob = scene.client(), scene.client(b"1.0")
@@ -199,7 +200,10 @@ class Scene:
                     assert leg not in written, "two Sends for one leg"
                     assert data, "nothing was written"
                     written.add(leg)
-                    other.written += data
+                    assert data == b"\n" or data.endswith(b"\0\n") or data[:4] == b"HTTP", (
+                        "a frame without an EOL behind it"
+                    )
+                    other.written += data.replace(b"\0\n", b"\0")
                     other.sends += 1
                     assert leg.heartbeat.said_at == self.now
                 case Close(leg, how):

@@ -38,7 +38,7 @@ def test_the_order_of_a_session() -> None:
     effects = list(relay.received(leg, SAY_WELCOME[b"1.2"], 4.0))
     kinds = [type(effect) for effect in effects if not isinstance(effect, Wake)]
     assert kinds == [Note, Send, Resume]
-    assert Send(relay.client, SAY_WELCOME[b"1.2"]) in effects
+    assert Send(relay.client, SAY_WELCOME[b"1.2"] + b"\n") in effects
     relay.resumed(relay.client, 4.0)
     frame = b"SEND\ndestination:/queue/a\n\nx\0"
     assert list(relay.received(relay.client, frame, 5.0)) == [Send(leg, frame)]

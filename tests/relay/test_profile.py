@@ -52,9 +52,9 @@ TOLD = [
     ("rabbitmq", b"1.0", b"1.2", b"foo:C:\\new", b"foo:C\\c\\\\new"),
     ("rabbitmq", b"1.0", b"1.2", b"foo:a\rb", b"foo:a\\rb"),
     ("rabbitmq", b"1.0", b"1.1", b"foo:a\rb", b"foo:a\\rb"),
-    # ActiveMQ unescapes values on 1.0 too, and leaves names alone
+    # ActiveMQ unescapes values on 1.0 too, where it would not escape an LF again, and leaves names alone
     ("activemq", b"1.2", b"1.0", b"foo:C\\c\\\\new", b"foo:C\\c\\\\new"),
-    ("activemq", b"1.2", b"1.0", b"foo:a\\nb", b"foo:a\\nb"),
+    ("activemq", b"1.2", b"1.0", b"foo:a\\nb", b"foo:a b"),
     ("activemq", b"1.2", b"1.0", b"foo:a\\r", b"foo:a "),
     ("activemq", b"1.2", b"1.0", b"f\\coo:a", None),
     ("activemq", b"1.2", b"1.1", b"f\\coo:a", None),

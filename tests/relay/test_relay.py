@@ -797,3 +797,16 @@ def test_bytes_and_frames_are_counted(client: bytes, broker: bytes, cut: Cut) ->
         assert play.tally["broker_frames"] - before["broker_frames"] == 2
         assert play.tally["client_bytes"] - before["client_bytes"] >= 3 * len(send)
         assert play.tally["broker_bytes"] - before["broker_bytes"] >= 2 * len(message)
+
+
+def test_a_client_that_says_all_at_once_and_goes() -> None:
+    """What stood behind CONNECT is still delivered, as a broker itself would have taken it."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[b"1.2"] + b"SEND\ndestination:/queue/a\n\nhello\0")
+        play.client_goes()
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(SAY_WELCOME[b"1.2"])
+        play.broker_gets(b"SEND\ndestination:/queue/a\n\nhello\0")
+        play.broker_is_closed(How.FLUSH)
+        play.client_reads()

@@ -537,3 +537,16 @@ def test_acks_in_a_transaction_that_was_never_begun(client: bytes, broker: bytes
         play.client_reads()
         assert play.broker_reads().count(b"\ntransaction:t\n") == 100
         assert not play.broker.paused
+
+
+def test_an_eol_that_comes_late_is_not_waited_for() -> None:
+    """Old clients take NUL and LF together for a frame's end; where the broker writes both, neither comes alone."""
+    with joined(b"1.0", b"1.0") as play:
+        play.broker_says(b"MESSAGE\nmessage-id:1\n\nhi\0")
+        play.client_gets_exactly(b"MESSAGE\nmessage-id:1\n\nhi\0")
+        play.broker_says(b"\nMESSAGE\nmessage-id:2\n\nhi\0\n")
+        play.client_gets_exactly(b"MESSAGE\nmessage-id:2\n\nhi\0\n")
+        play.broker_says(b"MESSAGE\nmessage-id:3\n\nhi\0")
+        play.client_gets_exactly(b"MESSAGE\nmessage-id:3\n\nhi\0\n")
+        play.broker_says(b"\n")
+        play.client_gets_exactly(b"")

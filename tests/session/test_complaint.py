@@ -93,7 +93,7 @@ def test_the_bytes() -> None:
     error = Refused("NACK cannot be said", "1.0 has none", receipt=b"r:1")
     assert complain(error, V1_0) == (
         b"ERROR\nmessage:NACK cannot be said\nreceipt-id:r:1\n"
-        b"content-type:text/plain\ncontent-length:12\n\n1.0 has none\0"
+        b"content-type:text/plain\ncontent-length:12\n\n1.0 has none\0\n"
     )
     assert b"\nreceipt-id:r\\c1\n" in complain(error, V1_1)
     assert b"\nreceipt-id:r\\c1\n" in complain(error, V1_2)

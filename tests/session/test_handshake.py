@@ -444,7 +444,7 @@ def test_what_a_broker_says_of_itself() -> None:
 )
 def test_connected(lines: bytes, dialect: Dialect, terms: Terms | None, wire: bytes) -> None:
     """The broker's accord in the client's version, with this leg's beats, and a session in any case."""
-    assert accord(lines).connected(dialect, terms, b"s1") == wire
+    assert accord(lines).connected(dialect, terms, b"s1") == wire + b"\n"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.version.decode())

@@ -245,28 +245,27 @@ def test_plain_means_the_same_everywhere(dialect: Dialect, data: st.DataObject) 
 @pytest.mark.parametrize(
     ("dialect", "wire"),
     [
-        (V1_0, b"MESSAGE\nmessage-id:ID:1\\2\nfoo:\n\nbody\0"),
-        (V1_1, b"MESSAGE\nmessage-id:ID\\c1\\\\2\nfoo:\n\nbody\0"),
-        (V1_2, b"MESSAGE\nmessage-id:ID\\c1\\\\2\nfoo:\n\nbody\0"),
+        (V1_0, b"MESSAGE\nmessage-id:ID:1\\2\nfoo:\n\nbody\0\n"),
+        (V1_1, b"MESSAGE\nmessage-id:ID\\c1\\\\2\nfoo:\n\nbody\0\n"),
+        (V1_2, b"MESSAGE\nmessage-id:ID\\c1\\\\2\nfoo:\n\nbody\0\n"),
     ],
     ids=["1.0", "1.1", "1.2"],
 )
 def test_compose(dialect: Dialect, wire: bytes) -> None:
-    """A whole frame, spelled for its reader, with nothing added."""
+    """A whole frame, spelled for its reader, with the EOL behind it that old clients wait for."""
     assert compose(MESSAGE, [(b"message-id", b"ID:1\\2"), (b"foo", b"")], dialect, b"body") == wire
 
 
 def test_compose_without_headers_or_body() -> None:
-    """Command, blank line, NUL."""
-    assert compose(RECEIPT, [], V1_2) == b"RECEIPT\n\n\0"
+    """Command, blank line, NUL, EOL."""
+    assert compose(RECEIPT, [], V1_2) == b"RECEIPT\n\n\0\n"
 
 
 def test_compose_raw() -> None:
     """Nothing is escaped: these heads never are."""
-    assert (
-        compose_raw(CONNECT, [(b"passcode", b"a:b\\c "), (b"host", b"/")])
-        == b"CONNECT\npasscode:a:b\\c \nhost:/\n\n\0"
-    )
+    headers = [(b"passcode", b"a:b\\c "), (b"host", b"/")]
+    assert compose_raw(CONNECT, headers, end=b"\0") == b"CONNECT\npasscode:a:b\\c \nhost:/\n\n\0"
+    assert compose_raw(CONNECTED, []) == b"CONNECTED\n\n\0\n"
 
 
 @pytest.mark.parametrize("octet", [b"\n", b"\0"], ids=repr)

@@ -1,0 +1,41 @@
+"""What `twistd stompbroker` runs, and its options."""
+
+from typing import Any
+
+from twisted.application.service import IService
+from twisted.python import usage
+
+from stomprelay.service.brokerservice import BrokerService
+from stomprelay.service.endpoints import BadEndpoint
+
+DEFAULT = "tcp:61613:interface=127.0.0.1"
+
+
+class Options(usage.Options):
+    """The command line of `twistd stompbroker`."""
+
+    synopsis = "[options]"
+    longdesc = (
+        "A STOMP broker that keeps everything in memory, for development and tests. It asks for no password. "
+        f"Without any option it listens on {DEFAULT}."
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self["listen"] = []
+
+    def opt_listen(self, endpoint: str) -> None:
+        """Where clients come in, e.g. tcp:61613. May be given several times."""
+        self["listen"].append(endpoint)
+
+    opt_l = opt_listen
+
+
+def makeService(options: Options, reactor: Any = None) -> IService:
+    """The broker that the options describe."""
+    if reactor is None:
+        from twisted.internet import reactor
+    try:
+        return BrokerService(reactor, listen=options["listen"] or [DEFAULT])
+    except BadEndpoint as error:
+        raise SystemExit(f"stompbroker: {error}") from error

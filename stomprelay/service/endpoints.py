@@ -1,0 +1,129 @@
+"""From configuration to sockets: where clients come in, and the way to the brokers."""
+
+from typing import Any, Final
+
+from twisted.application.internet import StreamServerEndpointService
+from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.endpoints import HostnameEndpoint, clientFromString, serverFromString, wrapClientTLS
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IProtocolFactory, IStreamClientEndpoint, IStreamServerEndpoint
+from twisted.logger import Logger
+from twisted.protocols.tls import TLSMemoryBIOFactory
+
+from stomprelay.config.endpoint import client, server
+from stomprelay.relay.listener import ServerTLS
+from stomprelay.relay.upstream import Broker, ClientTLS
+from stomprelay.service import tls
+
+MEMORY: Final = "memory:"
+"""The endpoint of the embedded broker."""
+
+BACKLOG: Final = 1024
+"""Clients that may wait to be accepted; Twisted's own default is 50."""
+QUEUEING: Final = frozenset({"tcp", "tcp6", "ssl", "tls", "unix"})
+
+ATTEMPT_DELAY: Final = 0.1
+"""Seconds that the first address of a host has before the next is tried beside it (RFC 8305, section 5)."""
+
+_log: Final = Logger("stomprelay")
+
+
+class BadEndpoint(Exception):
+    """An endpoint, or a certificate for it, that cannot be used; the text says which and why."""
+
+
+class Entrance(StreamServerEndpointService):
+    """One endpoint on which clients come in. It cannot be started where it cannot listen."""
+
+    # Twisted would only log it, and run on without the port.
+    _raiseSynchronously = True
+
+    def __init__(self, name: str, description: str, endpoint: IStreamServerEndpoint, factory: Any) -> None:
+        super().__init__(endpoint, factory)
+        self.setName(name)
+        self.description = description
+
+    def privilegedStartService(self) -> None:
+        """Listen, or end the process with a line that says where it cannot."""
+        try:
+            super().privilegedStartService()
+        except CannotListenError as error:
+            reason = getattr(error.socketError, "strerror", None) or error.socketError
+            text = f"{self.name}: cannot listen on {self.description}: {reason}"
+            _log.critical("{text}", text=text)
+            raise SystemExit(text) from error
+
+
+def entrance(
+    reactor: Any,
+    name: str,
+    description: str,
+    factory: IProtocolFactory,
+    secured: ServerTLS | None = None,
+) -> Entrance:
+    """The service that listens on a Twisted server endpoint string, with TLS inside it where asked for.
+
+    So `tcp:61614` with TLS is what everybody expects, and `haproxy:tcp:61614` with TLS reads the PROXY header first.
+    Raises `BadEndpoint`.
+    """
+    try:
+        endpoint = serverFromString(reactor, _patient(description))
+    except Exception as error:
+        raise BadEndpoint(f"endpoint {description!r}: {_why(error)}") from error
+    if secured is not None:
+        if description.startswith(("ssl:", "tls:")):
+            raise BadEndpoint(
+                f"endpoint {description!r} has TLS of its own: leave out the tls table, or say tcp:"
+            )
+        try:
+            factory = TLSMemoryBIOFactory(tls.server(secured), False, factory, reactor)
+        except tls.Unusable as error:
+            raise BadEndpoint(f"tls.{error}") from error
+    return Entrance(name, description, endpoint, factory)
+
+
+def _patient(description: str) -> str:
+    """The endpoint with room for many clients that come at once, where it does not say for how many."""
+    parts = server(description)
+    if parts.kind in QUEUEING and "backlog" not in parts.arguments:
+        return f"{description}:backlog={BACKLOG}"
+    return description
+
+
+def way(reactor: Any, broker: Broker, secured: ClientTLS) -> IStreamClientEndpoint:
+    """The client endpoint that leads to a broker on the network. Raises `BadEndpoint`."""
+    try:
+        endpoint = _client(reactor, broker.endpoint)
+    except Exception as error:
+        raise BadEndpoint(f"{broker}: {_why(error)}") from error
+    if not broker.tls:
+        return endpoint
+    try:
+        return wrapClientTLS(tls.client(secured, broker.host), endpoint, reactor)
+    except tls.Unusable as error:
+        raise BadEndpoint(f"tls.{error}") from error
+
+
+def _client(reactor: Any, description: str) -> IStreamClientEndpoint:
+    """The endpoint that a string describes. Twisted's `tcp:` would know IPv4 only where a host has a name."""
+    parts = client(description)
+    host = parts.arguments.get("host", "")
+    if parts.kind != "tcp" or isIPAddress(host) or isIPv6Address(host):
+        return clientFromString(reactor, description)  # type: ignore[no-any-return]
+    timeout, local = parts.arguments.get("timeout"), parts.arguments.get("bindAddress")
+    return HostnameEndpoint(
+        reactor,
+        host,
+        int(parts.arguments["port"]),
+        timeout=30 if timeout is None else float(timeout),
+        bindAddress=None if local is None else (local, 0),
+        attemptDelay=ATTEMPT_DELAY,
+    )
+
+
+def _why(error: Exception) -> str:
+    """Endpoint parsers raise whatever Python raised."""
+    text = " ".join(str(error).split())
+    if isinstance(error, (IndexError, KeyError)):
+        return f"systemd passed no such socket ({text})"
+    return text or type(error).__name__

@@ -1,0 +1,57 @@
+"""Why a connection ended or could not be had, in a few words for the log."""
+
+from typing import Final
+
+from OpenSSL import SSL
+from twisted.internet import error
+from twisted.internet.defer import CancelledError
+from twisted.python.failure import Failure
+
+_WORDS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (error.ConnectionDone, "connection closed"),
+    (error.ConnectionAborted, "connection aborted"),
+    (error.ConnectionLost, "connection reset"),
+    (error.ConnectionRefusedError, "connection refused"),
+    (error.DNSLookupError, "host name not found"),
+    (error.NoRouteError, "no route to host"),
+    (error.TCPTimedOutError, "connection timed out"),
+    (error.TimeoutError, "connection timed out"),
+    (CancelledError, "cancelled"),
+    (error.UserError, "cancelled"),
+)
+
+_TLS: Final = {
+    "certificate verify failed": "the peer's certificate was not accepted",
+    "wrong version number": "the peer does not speak TLS",
+    "packet length too long": "the peer does not speak TLS",
+    "record layer failure": "the peer does not speak TLS",
+    "http request": "the peer speaks HTTP, not TLS",
+    "https proxy request": "the peer speaks HTTP, not TLS",
+    "peer did not return a certificate": "the peer did not show a certificate",
+    "no shared cipher": "no cipher in common",
+    "unsupported protocol": "no TLS version in common",
+    "tlsv1 alert unknown ca": "the peer does not know the authority of our certificate",
+    "tlsv13 alert certificate required": "the peer demands a certificate of ours",
+}
+"""What OpenSSL says and what it means; whatever is not here is shown as OpenSSL says it."""
+
+
+def spell(failure: Failure) -> str:
+    """One line that says what happened. It may name hosts and certificates, never a secret."""
+    problem = failure.value
+    if isinstance(problem, SSL.Error):
+        return _spell_tls(problem)
+    for kind, words in _WORDS:
+        if isinstance(problem, kind):
+            return words
+    text = " ".join(str(problem).split())
+    return text or type(problem).__name__
+
+
+def _spell_tls(problem: SSL.Error) -> str:
+    queue = problem.args[0] if problem.args and isinstance(problem.args[0], list) else []
+    said = [entry[-1] for entry in queue if isinstance(entry, tuple) and entry and entry[-1]]
+    if not said:
+        return "TLS failed"
+    words = [f"{_TLS[each]} ({each})" if each in _TLS else each for each in said]
+    return f"TLS: {', '.join(words)}"

@@ -1,0 +1,61 @@
+"""What `twistd stomprelay` runs, and its options."""
+
+from typing import Any
+
+from twisted.application.service import IService
+from twisted.python import usage
+
+from stomprelay import config
+from stomprelay.service.endpoints import BadEndpoint
+from stomprelay.service.relayservice import RelayService
+
+
+class Options(usage.Options):
+    """The command line of `twistd stomprelay`."""
+
+    synopsis = "[options]"
+    longdesc = (
+        "Relays STOMP clients to STOMP brokers. Without any option: clients of this machine on port 61613, "
+        "to a broker in memory. Options win over the file."
+    )
+    optParameters = [
+        ["config", "c", None, "Configuration file (TOML)."],
+        ["upstream", "u", None, "Where to relay to: tcp://host:port, ssl://host:port, memory:, ..."],
+        [
+            "admin",
+            None,
+            None,
+            "Endpoint for health, metrics and a status page, e.g. tcp:8161:interface=127.0.0.1",
+        ],
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self["listen"] = []
+
+    def opt_listen(self, endpoint: str) -> None:
+        """Where clients come in, e.g. tcp:61613. May be given several times."""
+        self["listen"].append(endpoint)
+
+    opt_l = opt_listen
+
+    def postOptions(self) -> None:
+        """Read the configuration, so that a mistake in it is told as one of the command line."""
+        said: dict[str, Any] = {name: self[name] for name in ("listen", "upstream", "admin")}
+        try:
+            if self["config"] is None:
+                self.configuration = config.default(**said)
+            else:
+                self.configuration = config.overridden(config.load(self["config"]), **said)
+        except config.ConfigError as error:
+            raise usage.UsageError(str(error)) from error
+
+
+def makeService(options: Options, reactor: Any = None) -> IService:
+    """The relay that the options describe."""
+    if reactor is None:
+        from twisted.internet import reactor
+    try:
+        return RelayService(options.configuration, reactor)
+    except BadEndpoint as error:
+        raise SystemExit(f"stomprelay: {error}") from error

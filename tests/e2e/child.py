@@ -1,0 +1,112 @@
+"""A program that a test runs as its own child process."""
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+PATIENCE = float(os.environ.get("STOMPRELAY_TEST_PATIENCE", "60"))
+"""Seconds after which a wait for something observable fails: generous, for slow and busy machines."""
+
+_PR_SET_PDEATHSIG = 1
+_prctl = getattr(ctypes.CDLL(None), "prctl", None)  # looked up before any fork
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to end this process when the test run is killed, so that nothing is left behind."""
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Child:
+    """A child process whose output (standard output and error) is kept; end it with `stop`."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.name = name
+        self._lines: list[str] = []
+        self._news = threading.Condition()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            preexec_fn=_die_with_parent,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def last_words(self) -> str:
+        """The end of its output, for the message of a failed wait."""
+        with self._news:
+            return "".join(self._lines[-30:])
+
+    @property
+    def output(self) -> str:
+        """What the process has written until now."""
+        with self._news:
+            return "".join(self._lines)
+
+    def wait_for_output(self, pattern: str, *, start: int = 0, within: float = PATIENCE) -> re.Match[str]:
+        """Wait until the output, from offset `start`, matches the regular expression `pattern`."""
+        deadline = time.monotonic() + within
+        with self._news:
+            while True:
+                found = re.compile(pattern, re.MULTILINE).search("".join(self._lines), start)
+                if found:
+                    return found
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._reader.is_alive():
+                    raise AssertionError(
+                        f"{self.name}: no {pattern!r} in its output:\n{''.join(self._lines)}"
+                    )
+                self._news.wait(min(left, 1.0))
+
+    def exited(self, within: float) -> bool:
+        """Wait at most `within` seconds for the process to end; return whether it has."""
+        try:
+            self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def stop(self, sig: signal.Signals = signal.SIGTERM, within: float = PATIENCE) -> int:
+        """Send `sig`, wait for the end and return the exit status; who stays is killed and reported."""
+        if self._process.poll() is None:
+            self._process.send_signal(sig)
+        try:
+            status = self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise AssertionError(f"{self.name} did not stop within {within} s:\n{self.output}") from None
+        self._reader.join(PATIENCE)
+        return status
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as stream:
+            for line in stream:
+                with self._news:
+                    self._lines.append(line.decode("utf-8", "replace"))
+                    self._news.notify_all()
+        with self._news:
+            self._news.notify_all()

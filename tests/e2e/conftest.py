@@ -1,0 +1,150 @@
+"""What the end-to-end tests share: brokers, relays in front of them, client libraries, each started once."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import brokers
+from tests.e2e.certificates import Authority
+from tests.e2e.clients.libraries import Connect, libraries
+from tests.e2e.facts import VERSIONS, LibraryFacts
+from tests.e2e.ports import free_port
+from tests.e2e.raw import close_all
+from tests.e2e.relay import relay, twistd
+from tests.e2e.rig import Rig, run_rig, undisturbed
+from tests.e2e.scripts import Script
+from tests.e2e.stage import Place, Stage
+
+Gateway = Mapping[str | None, Place]
+"""A relay's listeners by the version that they force on the broker's side; None: the client's own."""
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close what a failed test has left open, so that it fails alone."""
+    yield
+    close_all()
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Give the certificate authority of the test run."""
+    return Authority(tmp_path_factory.mktemp("authority"), "authority")
+
+
+@pytest.fixture(scope="session")
+def rabbitmq(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
+    """Run a RabbitMQ."""
+    with brokers.rabbitmq(tmp_path_factory.mktemp("rabbitmq"), authority.issue("rabbitmq")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def activemq(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
+    """Run an ActiveMQ."""
+    with brokers.activemq(tmp_path_factory.mktemp("activemq"), authority.issue("activemq")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
+    """Run the embedded broker alone, as `twistd stompbroker`."""
+    port = free_port()
+    listen = ["stompbroker", "-l", f"tcp:{port}:interface=127.0.0.1"]
+    with twistd(tmp_path_factory.mktemp("stompbroker"), listen, [port]):
+        yield brokers.Broker("memory", port, 0)
+
+
+@contextlib.contextmanager
+def _gateway(directory: Path, broker: str, uri: str) -> Iterator[Gateway]:
+    """Run a relay in front of one broker, with a listener for each way to choose the broker's version."""
+    places = {upstream: Place(free_port(), broker, upstream) for upstream in (None, *VERSIONS)}
+    config = ""
+    for upstream, place in places.items():
+        name = "own" if upstream is None else "v" + upstream.replace(".", "")
+        config += f"""
+[listener.{name}]
+endpoint = "tcp:{place.port}:interface=127.0.0.1"
+upstream = "{name}"
+[upstream.{name}]
+uri = "{uri}"
+"""
+        if upstream is not None:
+            config += f'versions = ["{upstream}"]\n'
+    with relay(directory, config, [place.port for place in places.values()]):
+        yield places
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_gateway(tmp_path_factory: pytest.TempPathFactory, rabbitmq: brokers.Broker) -> Iterator[Gateway]:
+    """Run a relay in front of RabbitMQ."""
+    uri = f"tcp://127.0.0.1:{rabbitmq.port}"
+    with _gateway(tmp_path_factory.mktemp("rabbitmq-gateway"), "rabbitmq", uri) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def activemq_gateway(tmp_path_factory: pytest.TempPathFactory, activemq: brokers.Broker) -> Iterator[Gateway]:
+    """Run a relay in front of ActiveMQ."""
+    uri = f"tcp://127.0.0.1:{activemq.port}"
+    with _gateway(tmp_path_factory.mktemp("activemq-gateway"), "activemq", uri) as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def memory_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """Run a relay with the embedded broker."""
+    with _gateway(tmp_path_factory.mktemp("memory-gateway"), "memory", "memory:") as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="session")
+def running_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """Run a relay in front of a scripted broker."""
+    with run_rig(tmp_path_factory.mktemp("rig")) as rig:
+        yield rig
+
+
+@pytest.fixture
+def rig(running_rig: Rig) -> Iterator[Rig]:
+    """Give the relay in front of a scripted broker; whatever the test does must disturb nobody else."""
+    with undisturbed(running_rig):
+        yield running_rig
+
+
+@pytest.fixture
+def direct(request: pytest.FixtureRequest) -> Callable[[str], Place]:
+    """Find a broker itself."""
+    return lambda broker: Place(request.getfixturevalue(broker).port, broker)
+
+
+@pytest.fixture
+def through(request: pytest.FixtureRequest) -> Callable[[str, str | None], Place]:
+    """Find the relay's listener in front of a broker, for the client's own version (None) or a forced one."""
+    return lambda broker, upstream: request.getfixturevalue(f"{broker}_gateway")[upstream]
+
+
+@pytest.fixture(scope="session")
+def connect() -> Iterator[Callable[[LibraryFacts], Connect]]:
+    """Find what makes a connection of a client library."""
+    with libraries() as find:
+        yield find
+
+
+@pytest.fixture
+def play(
+    connect: Callable[[LibraryFacts], Connect],
+) -> Callable[[Script, Place, LibraryFacts, str], list[tuple[object, ...]]]:
+    """Play a script at a place with a library in a version and return what it saw."""
+
+    def run(script: Script, place: Place, library: LibraryFacts, version: str) -> list[tuple[object, ...]]:
+        stage = Stage(place, connect(library), library, version)
+        try:
+            script.play(stage)
+        finally:
+            stage.close()
+        return stage.seen
+
+    return run

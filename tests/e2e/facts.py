@@ -1,0 +1,154 @@
+"""What is known about brokers and client libraries: the only place of these tests that tells them apart.
+
+Every fact was observed on a direct connection between library and broker; the direct runs keep it true.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+VERSIONS = ("1.0", "1.1", "1.2")
+
+Names = Mapping[str, str]
+
+Nack = Literal["redelivered", "dropped", "refused", "ended"]
+"""The message comes again; it is gone; the answer is ERROR; the answer is ERROR and the end of the session."""
+
+
+@dataclass(frozen=True)
+class BrokerFacts:
+    """How a broker behaves on a connection of one version."""
+
+    nack: Nack
+    """What NACK of a message does that was sent without `persistent`."""
+
+    wrong_password: str | None
+    """The `message` of the ERROR for a wrong passcode; None: the broker asks for no password."""
+
+
+@dataclass(frozen=True)
+class LibraryFacts:
+    """How a client library behaves, right or wrong."""
+
+    name: str
+    package: str
+    versions: tuple[str, ...] = VERSIONS
+    nack: tuple[str, ...] = ("1.1", "1.2")
+    """The versions in which it offers NACK."""
+
+    cannot_send: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By version: the header values (names of `VALUES`) that it refuses to send or writes wrongly."""
+
+    misreads: Mapping[str, Names] = field(default_factory=dict)
+    """By version: what it makes of certain header values; the key is the text as it should be read."""
+
+    takes_receipts_itself: bool = False
+    """It waits for each RECEIPT inside the request and never shows it."""
+
+    hides_connected: bool = False
+    """It does not show CONNECTED to its user."""
+
+
+VALUES: Names = {
+    "colon": "a:b",
+    "backslash": "a\\b",
+    "path": "C:\\new",
+    "newline": "a\nb",
+    "return": "a\rb",
+    "non-ascii": "żółć ☃",
+    "padded": "  a  ",
+    "empty": "",
+}
+"""Header values that every bridge must carry, by a name for each."""
+
+LEGAL: Mapping[str, tuple[str, ...]] = {
+    "1.0": ("colon", "backslash", "path", "non-ascii"),
+    "1.1": ("colon", "backslash", "path", "non-ascii", "newline", "padded", "empty"),
+    "1.2": ("colon", "backslash", "path", "non-ascii", "newline", "padded", "empty", "return"),
+}
+"""The values that a client of each version can write by its specification."""
+
+UNDELIVERABLE = "(undeliverable)"
+"""In place of a value: sending it ends the connection or damages the frame."""
+
+ALTERED: Mapping[tuple[str, str, str], Names] = {
+    # RabbitMQ decodes and encodes escapes in 1.0 too; it closes the connection at an undefined escape.
+    ("rabbitmq", "1.0", "1.0"): {"colon": "a\\cb", "backslash": UNDELIVERABLE, "path": "C\\c\\new"},
+    # ActiveMQ decodes escapes in 1.0 but does not encode them: \n comes out as a line break inside the head.
+    ("activemq", "1.0", "1.0"): {"path": UNDELIVERABLE},
+    # A broker's 1.0 takes off spaces, of both ends or of the front; a line break has no form there.
+    ("activemq", "1.1", "1.0"): {"padded": "a", "newline": "a b"},
+    ("activemq", "1.2", "1.0"): {"padded": "a", "newline": "a b", "return": "a b"},
+    ("rabbitmq", "1.1", "1.0"): {"padded": "a  "},
+    ("rabbitmq", "1.2", "1.0"): {"padded": "a  "},
+    ("memory", "1.1", "1.0"): {"padded": "a  ", "newline": "a b"},
+    ("memory", "1.2", "1.0"): {"padded": "a  ", "newline": "a b"},
+}
+"""By broker, client's version and broker's version: the header values that arrive as another text."""
+
+_DECODES_ALWAYS: Names = {"a\\cb": "a:b", "C:\\new": "C:\new", "C\\c\\new": "C:\new"}
+_DECODES_TWICE: Names = {"C:\\new": "C:\new"}
+
+STOMP_PY = LibraryFacts(
+    "stomp.py",
+    "PyPI package stomp.py",
+    misreads={"1.0": _DECODES_ALWAYS},  # it decodes escapes in 1.0, where there are none
+)
+STOMPEST = LibraryFacts(
+    "stompest",
+    "PyPI package stompest",
+    cannot_send={"1.0": ("non-ascii",)},  # its codec for 1.0 is ASCII
+)
+STOMP_GEM = LibraryFacts(
+    "stomp-gem",
+    "Debian package ruby-stomp",
+    # It decodes escapes in 1.0 too, and one kind after the other: an escaped backslash before an n becomes
+    # a line break.
+    misreads={"1.0": {**_DECODES_ALWAYS, **_DECODES_TWICE}, "1.1": _DECODES_TWICE, "1.2": _DECODES_TWICE},
+)
+# Net::Stomp takes a body of one "0" for none, and does not send it; the scripts send no such body.
+NET_STOMP = LibraryFacts("net-stomp", "Debian package libnet-stomp-perl", ("1.0",), nack=("1.0",))
+# The extension wants an LF behind every NUL, as brokers write it: a frame that follows without one is lost to it.
+PHP_STOMP = LibraryFacts(
+    "php-stomp",
+    "Debian packages php-stomp and php-cli",
+    ("1.0",),
+    nack=("1.0",),
+    takes_receipts_itself=True,
+    hides_connected=True,
+)
+LIBRARIES = (STOMP_PY, STOMPEST, STOMP_GEM, NET_STOMP, PHP_STOMP)
+
+_RABBITMQ = BrokerFacts(nack="redelivered", wrong_password="Bad CONNECT")
+_ACTIVEMQ = BrokerFacts(nack="dropped", wrong_password="User name [guest] or password is invalid.")
+_ACTIVEMQ_1_0 = BrokerFacts(nack="refused", wrong_password="User name [guest] or password is invalid.")
+_MEMORY = BrokerFacts(nack="redelivered", wrong_password=None)
+_MEMORY_1_0 = BrokerFacts(nack="ended", wrong_password=None)
+
+BROKERS: Mapping[tuple[str, str], BrokerFacts] = {
+    ("rabbitmq", "1.0"): _RABBITMQ,
+    ("rabbitmq", "1.1"): _RABBITMQ,
+    ("rabbitmq", "1.2"): _RABBITMQ,
+    ("activemq", "1.0"): _ACTIVEMQ_1_0,
+    ("activemq", "1.1"): _ACTIVEMQ,
+    ("activemq", "1.2"): _ACTIVEMQ,
+    ("memory", "1.0"): _MEMORY_1_0,
+    ("memory", "1.1"): _MEMORY,
+    ("memory", "1.2"): _MEMORY,
+}
+"""By broker and version of the connection to it."""
+
+
+NACK_REFUSED = {(broker, client, "1.0") for broker in ("activemq", "memory") for client in ("1.1", "1.2")}
+"""By broker, client's version and broker's version: the relay itself refuses NACK, for the broker has none."""
+
+
+def nack(client: str, broker: str, upstream: str) -> Nack:
+    """Return what NACK does on this way."""
+    return "ended" if (broker, client, upstream) in NACK_REFUSED else BROKERS[broker, upstream].nack
+
+
+def arrives(library: LibraryFacts, client: str, broker: str, upstream: str, name: str) -> str:
+    """Return what `library` gives its user for the header value `name` on this way."""
+    text = ALTERED.get((broker, client, upstream), {}).get(name, VALUES[name])
+    return library.misreads.get(client, {}).get(text, text)

@@ -1,0 +1,85 @@
+"""The relay as its users run it: `twistd stomprelay` in a child process."""
+
+import contextlib
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from tests.e2e.child import PATIENCE, Child
+
+TWISTD = Path(sys.executable).with_name("twistd")
+ROOT = Path(__file__).resolve().parents[2]
+
+_WRONG = re.compile(r"Traceback|Unhandled|exceptions\.|Warning:")
+
+
+class Relay:
+    """A running `twistd`; `log` is what it has written."""
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def log(self) -> str:
+        return self._child.output
+
+    def wait_for_log(self, pattern: str, start: int = 0) -> str:
+        """Wait for a line of the log, from offset `start`, that matches `pattern`; return the line."""
+        return self._child.wait_for_output(f"^.*(?:{pattern}).*$", start=start).group()
+
+    def descriptors(self) -> int:
+        """Count its open file descriptors."""
+        return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
+
+    def memory(self) -> int:
+        """Return its resident memory in bytes."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+        assert found, status
+        return int(found.group(1)) * 1024
+
+    def wait_until(self, reached: Callable[[], bool]) -> None:
+        """Ask `reached` again and again until it is true."""
+        for _ in range(int(PATIENCE / 0.05)):
+            if reached():
+                return
+            assert not self._child.exited(within=0.05), self._child.last_words
+        raise AssertionError(f"not reached in {PATIENCE} s:\n{self._child.last_words}")
+
+
+def start(directory: Path, arguments: Sequence[str]) -> Child:
+    """Start `twistd` with a plugin of ours and these arguments."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    command = [str(TWISTD), "-n", "--pidfile=", *arguments]
+    return Child("twistd", command, env={"PYTHONPATH": path}, cwd=directory)
+
+
+@contextlib.contextmanager
+def relay(directory: Path, config: str, ports: Sequence[int]) -> Iterator[Relay]:
+    """Run `twistd stomprelay` with `config`, wait for its `ports`, and check its log at the end."""
+    path = directory / "stomprelay.toml"
+    path.write_text(config)
+    with twistd(directory, ["stomprelay", "-c", str(path)], ports) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def twistd(directory: Path, arguments: Sequence[str], ports: Sequence[int]) -> Iterator[Relay]:
+    """Run `twistd` with a plugin of ours, wait for its `ports`; it must end without a traceback."""
+    child = start(directory, arguments)
+    try:
+        for port in ports:
+            # A probing connection would be a session; Twisted logs every port that it opens.
+            child.wait_for_output(rf" starting on {port}$")
+        yield Relay(child)
+    finally:
+        status = child.stop()
+    assert status in (0, -signal.SIGTERM), f"exit status {status}:\n{child.output}"
+    assert not _WRONG.search(child.output), child.output

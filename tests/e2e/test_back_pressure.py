@@ -1,0 +1,53 @@
+"""Slow readers on either side: the relay stops reading on the other one and holds little."""
+
+import contextlib
+
+import pytest
+
+from tests.e2e.flood import MUCH, Flood
+from tests.e2e.rig import MESSAGE, SEND, Rig, exchange
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_client_that_does_not_read(rig: Rig) -> None:
+    """The relay stops reading from the broker, keeps little, and goes on when the client reads on."""
+    client, broker = rig.session()
+    memory = rig.relay.memory()
+    flood = Flood(broker, MESSAGE.replace(b"content-length:5\n\nhello", b"\n" + b"x" * 65000))
+    flood.run()
+    assert flood.written < MUCH / 4
+    assert rig.relay.memory() - memory < 16 << 20
+    other_client, other_broker = rig.session()
+    exchange(other_client, other_broker)
+    flood.arrives(client)
+    for end in (client, broker, other_client, other_broker):
+        end.close()
+
+
+def test_a_broker_that_does_not_read(rig: Rig) -> None:
+    """The relay stops reading from the client, keeps little, and goes on when the broker reads on."""
+    client, broker = rig.session()
+    memory = rig.relay.memory()
+    flood = Flood(client, SEND.replace(b"content-length:5\n\nhello", b"\n" + b"x" * 65000))
+    flood.run()
+    assert flood.written < MUCH / 4
+    assert rig.relay.memory() - memory < 16 << 20
+    other_client, other_broker = rig.session()
+    exchange(other_client, other_broker)
+    flood.arrives(broker)
+    for end in (client, broker, other_client, other_broker):
+        end.close()
+
+
+def test_a_client_that_dies_without_having_read(rig: Rig) -> None:
+    """What the relay still held for it is given up, and the broker connection ends."""
+    client, broker = rig.session()
+    flood = Flood(broker, MESSAGE)
+    flood.run()
+    client.reset()
+    with contextlib.suppress(ConnectionError):
+        flood.finish()
+        while True:
+            broker.write(MESSAGE)
+    broker.close()

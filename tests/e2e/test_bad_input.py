@@ -1,0 +1,172 @@
+"""What is no STOMP, or too much of it, from either side: an ERROR that names the reason and the end of one session."""
+
+import contextlib
+import ssl
+
+import pytest
+
+from tests.e2e.raw import Connection, body, headers
+from tests.e2e.rig import CONNECT, MESSAGE, SEND, Rig, error
+
+pytestmark = pytest.mark.e2e
+
+
+GARBAGE = [
+    b"GARBAGE\n\n\0",
+    b"\x16\x03\x01\x02\x00\x01",
+    b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
+    b"MESSAGE\nmessage-id:m1\ncontent-length:-1\n\nx\0",
+    b"MESSAGE\nmessage-id:m1\ncontent-length:1\ncontent-length:2\n\nx\0",
+    b"MESSAGE\nmessage-id:m1\ncontent-length:2\n\nlonger\0",
+]
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_broker_that_sends_garbage(rig: Rig, garbage: bytes) -> None:
+    """The client gets what came before, then an ERROR; the broker connection ends."""
+    client, broker = rig.session()
+    broker.write(MESSAGE + garbage)
+    assert client.frame() == MESSAGE
+    error(client)
+    assert broker.rest().strip(b"\n") == b""
+    broker.close()
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_a_broker_that_answers_connect_with_garbage(rig: Rig, garbage: bytes) -> None:
+    """The client gets an ERROR instead of CONNECTED."""
+    client = Connection.to(rig.port)
+    client.write(CONNECT)
+    broker = rig.broker.accept()
+    broker.frame()
+    broker.write(garbage)
+    error(client)
+    assert broker.rest().strip(b"\n") == b""
+    broker.close()
+
+
+def test_a_broker_that_sends_what_can_be_framed(rig: Rig) -> None:
+    """What a broker makes of headers is passed as it came, however odd, as long as it is clear where a frame ends."""
+    client, broker = rig.session()
+    odd = b"MESSAGE\nno colon\nundefined:\\t\nnot-utf-8:\xff\n\nx\0"
+    broker.write(odd)
+    assert client.frame() == odd
+    client.close()
+    assert broker.rest() == b""
+    broker.close()
+
+
+BAD = [
+    b"JUMP\n\n\0",
+    b"SEND\ndestination:/queue/a\ncontent-length:1\ncontent-length:2\n\nx\0",
+    b"SEND\ndestination:/queue/a\ncontent-length:-1\n\nx\0",
+    b"SEND\ndestination:/queue/a\ncontent-length:+1\n\nx\0",
+    b"SEND\ndestination:/queue/a\ncontent-length:0x1\n\nx\0",
+    b"SEND\ndestination:/queue/a\ncontent-length:99999999999999999999\n\nx\0",
+    b"SEND\ndestination:/queue/a\ncontent-length:1\n\nlonger\0",
+    b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\nbody\0",
+    b"SEND\nno colon\n\nx\0",
+    b"SEND\ndestination:/queue/a\nbad:\\t\n\nx\0",
+    b"CONNECT\naccept-version:1.2\nhost:/\n\n\0",
+    b"SEND\n" + b"x:" + b"y" * 1000000,
+    b"SEND\ndestination:/queue/a\n" + b"x:y\n" * 100000,
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: repr(bad[:60]))
+def test_bad_input_from_a_client(rig: Rig, bad: bytes) -> None:
+    """It gets an ERROR; the broker sees the frames before, nothing of this one, and the end."""
+    client, broker = rig.session()
+    client.write(SEND)
+    assert broker.frame() == SEND
+    client.write(bad)
+    error(client)
+    assert broker.rest().strip(b"\n") == b""
+    broker.close()
+
+
+EARLY = [
+    b"SEND\ndestination:/queue/a\n\nx\0",
+    b"JUMP\n\n\0",
+    b"CONNECT\naccept-version:9.9\nhost:/\n\n\0",
+    b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:abc\n\n\0",
+    b"CONNECT\naccept-version:1.2\nhost:/\n" + b"x:y\n" * 100000,
+    b"x" * 1000000,
+]
+
+
+@pytest.mark.parametrize("early", EARLY, ids=lambda early: repr(early[:60]))
+def test_bad_input_before_connect(rig: Rig, early: bytes) -> None:
+    """It gets an ERROR, and no broker is bothered."""
+    client = Connection.to(rig.port)
+    client.write(early)
+    error(client)
+    assert not rig.broker.waiting()
+
+
+def test_no_common_version_names_the_versions(rig: Rig) -> None:
+    """The ERROR lists what the listener speaks."""
+    client = Connection.to(rig.port)
+    client.write(b"CONNECT\naccept-version:2.0\nhost:/\n\n\0")
+    assert headers(error(client))[b"version"] == b"1.0,1.1,1.2"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"SEND\ndestination:/queue/a\n" + b"x:y\n" * 21 + b"\nx\0",
+        b"SEND\ndestination:/queue/a\nlong:" + b"x" * 1000 + b"\n\nx\0",
+        b"SEND\ndestination:/queue/a\n\n" + b"x" * 10001 + b"\0",
+        b"SEND\ndestination:/queue/a\ncontent-length:10001\n\n",
+        b"SEND\ndestination:/queue/a\n\n" + b"endless" * 2000,
+    ],
+    ids=["headers", "header line", "body", "announced body", "endless body"],
+)
+def test_limits_of_a_listener(rig: Rig, frame: bytes) -> None:
+    """What exceeds a limit of its listener gets an ERROR, and nothing of it reaches the broker."""
+    with Connection.to(rig.strict) as client:
+        client.write(CONNECT)
+        broker = rig.broker.accept()
+        broker.connected()
+        assert client.frame().startswith(b"CONNECTED\n")
+        client.write(b"SEND\ndestination:/queue/a\n\n" + b"x" * 9999 + b"\0")
+        assert len(body(broker.frame())) == 9999
+        client.write(frame)
+        error(client)
+        assert broker.rest().strip(b"\n") == b""
+        broker.close()
+
+
+def test_connections_that_never_say_connect(rig: Rig) -> None:
+    """They are dropped after the listener's time, and none of them reached the broker."""
+    before = rig.relay.descriptors()
+    silent = [Connection.to(rig.hurried) for _ in range(200)]
+    for number, client in enumerate(silent):
+        # Half of them have begun to; the first may be gone by now.
+        if number % 2:
+            with contextlib.suppress(ConnectionError):
+                client.write(b"CONN")
+    for client in silent:
+        client.rest()
+        client.close()
+    rig.relay.wait_until(lambda: rig.relay.descriptors() == before)
+    assert not rig.broker.waiting()
+
+
+def test_http_on_a_plain_port(rig: Rig) -> None:
+    """A browser gets an HTTP answer and a closed connection, and the log names what came."""
+    start = len(rig.relay.log)
+    with Connection.to(rig.port) as client:
+        client.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = client.rest()
+    assert answer.startswith(b"HTTP/1.1 4")
+    assert b"\r\n\r\n" in answer
+    rig.relay.wait_for_log("HTTP", start)
+
+
+def test_tls_on_a_plain_port(rig: Rig) -> None:
+    """A TLS hello on a plain port is closed, and the log names it."""
+    start = len(rig.relay.log)
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        Connection.to(rig.port, ssl.create_default_context())
+    rig.relay.wait_for_log("TLS", start)

@@ -1,0 +1,101 @@
+"""Heart-beats of the two sides of a session, each agreed and kept on its own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.e2e.flood import Flood
+from tests.e2e.ports import free_port
+from tests.e2e.raw import Connection, ScriptedBroker, headers
+from tests.e2e.relay import relay
+
+pytestmark = pytest.mark.e2e
+
+INTERVAL = 200
+"""Milliseconds of every beat that these tests agree on."""
+
+
+@dataclass(frozen=True)
+class Beating:
+    """A relay with short beats on both sides, in front of a broker that the test plays."""
+
+    port: int
+    broker: ScriptedBroker
+
+    def session(self, client_beats: bytes, broker_beats: bytes) -> tuple[Connection, Connection]:
+        """Open a session; both ends say these `heart-beat` values, empty for no header."""
+        client = Connection.to(self.port)
+        client.write(b"CONNECT\naccept-version:1.2\nhost:/\n%b\n\0" % _header(client_beats))
+        broker = self.broker.accept()
+        asked = broker.frame()
+        assert headers(asked)[b"heart-beat"] == b"%d,%d" % (INTERVAL, INTERVAL)
+        broker.write(b"CONNECTED\nversion:1.2\n%b\n\0" % _header(broker_beats))
+        connected = client.frame()
+        assert connected.startswith(b"CONNECTED\n")
+        return client, broker
+
+
+def _header(beats: bytes) -> bytes:
+    return b"heart-beat:%b\n" % beats if beats else b""
+
+
+@pytest.fixture(scope="module")
+def beating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beating]:
+    """Run the relay."""
+    port = free_port()
+    with ScriptedBroker() as broker:
+        config = f"""
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+heart_beat = [{INTERVAL}, {INTERVAL}]
+upstream = "main"
+[upstream.main]
+uri = "tcp://127.0.0.1:{broker.port}"
+heart_beat = [{INTERVAL}, {INTERVAL}]
+"""
+        with relay(tmp_path_factory.mktemp("heartbeats"), config, [port]):
+            yield Beating(port, broker)
+
+
+def test_an_idle_session_lives_by_its_beats(beating: Beating) -> None:
+    """Both ends get beats for as long as they send theirs, far longer than silence would be borne."""
+    client, broker = beating.session(b"%d,%d" % (INTERVAL, INTERVAL), b"%d,%d" % (INTERVAL, INTERVAL))
+    with client, broker:
+        for _ in range(15):
+            client.write(b"\n")
+            broker.write(b"\n")
+            assert client.socket.recv(1) == b"\n"
+            assert broker.socket.recv(1) == b"\n"
+        client.write(b"SEND\ndestination:/queue/a\n\nalive\0")
+        assert broker.frame() == b"SEND\ndestination:/queue/a\n\nalive\0"
+
+
+def test_a_silent_client_is_given_up(beating: Beating) -> None:
+    """It gets an ERROR and the end; its broker connection ends too."""
+    client, broker = beating.session(b"%d,0" % INTERVAL, b"")
+    with client, broker:
+        assert client.frame().startswith(b"ERROR\n")
+        assert client.rest().strip() == b""
+        assert broker.rest().strip() == b""
+
+
+def test_a_silent_broker_is_given_up(beating: Beating) -> None:
+    """The client, which wants no beats, gets an ERROR and the end."""
+    client, broker = beating.session(b"", b"%d,0" % INTERVAL)
+    with client, broker:
+        assert client.frame().startswith(b"ERROR\n")
+        assert client.rest().strip() == b""
+        assert broker.rest().strip() == b""
+
+
+def test_a_broker_that_the_relay_does_not_read_is_not_silent(beating: Beating) -> None:
+    """While a client reads nothing its broker is not read either, and not taken for dead."""
+    client, broker = beating.session(b"", b"%d,0" % INTERVAL)
+    flood = Flood(
+        broker, b"MESSAGE\nsubscription:1\nmessage-id:1\ndestination:/queue/a\n\n" + b"x" * 65000 + b"\0"
+    )
+    with client, broker:
+        # It ends after two seconds without progress: ten intervals.
+        flood.run()
+        flood.arrives(client)

@@ -1,0 +1,198 @@
+"""TLS on both sides of the relay: what is accepted, what is refused, and what the log says about it."""
+
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.brokers import Broker
+from tests.e2e.certificates import Authority, Credentials
+from tests.e2e.ports import free_port
+from tests.e2e.raw import Closed, Connection, ScriptedBroker, body, headers
+from tests.e2e.relay import relay
+
+pytestmark = pytest.mark.e2e
+
+CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0"
+
+
+def listening(port: int, more: str = "") -> str:
+    """Return the configuration of a listener; `more` goes into its table of TLS."""
+    tls = f"[listener.main.tls]\n{more}" if more else ""
+    return f"""
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+upstream = "main"
+{tls}
+"""
+
+
+def upstream(uri: str, **tls: str | Path) -> str:
+    """Return the configuration of the upstream."""
+    table = "[upstream.main.tls]\n" + "".join(f'{key} = "{value}"\n' for key, value in tls.items())
+    return f'[upstream.main]\nuri = "{uri}"\n{table if tls else ""}'
+
+
+def files(credentials: Credentials) -> str:
+    """Return the lines that name a certificate and its key."""
+    return f'certificate = "{credentials.certificate}"\nkey = "{credentials.key}"\n'
+
+
+@pytest.mark.broker
+def test_tls_on_both_sides(tmp_path: Path, authority: Authority, rabbitmq: Broker) -> None:
+    """A client on a TLS listener reaches RabbitMQ's TLS port; both certificates are verified."""
+    port = free_port()
+    config = listening(port, files(authority.issue("relay"))) + upstream(
+        f"ssl://localhost:{rabbitmq.tls_port}", ca=authority.file
+    )
+    trust = ssl.create_default_context(cafile=str(authority.file))
+    with relay(tmp_path, config, [port]), Connection.to(port, trust) as client:
+        assert client.connect().startswith(b"CONNECTED\n")
+        client.write(b"SUBSCRIBE\nid:1\ndestination:/queue/tls\n\n\0")
+        sent = b"x" * 300000
+        client.write(b"SEND\ndestination:/queue/tls\n\n" + sent + b"\0")
+        assert body(client.frame()) == sent
+
+
+@pytest.mark.broker
+def test_tls_to_activemq(tmp_path: Path, authority: Authority, activemq: Broker) -> None:
+    """A plain client reaches ActiveMQ's TLS port."""
+    port = free_port()
+    config = listening(port) + upstream(f"ssl://localhost:{activemq.tls_port}", ca=authority.file)
+    with relay(tmp_path, config, [port]), Connection.to(port) as client:
+        assert client.connect().startswith(b"CONNECTED\n")
+
+
+def test_a_chain_of_certificates(tmp_path: Path, authority: Authority) -> None:
+    """A listener sends its whole chain: a client that knows only the root verifies it."""
+    port = free_port()
+    intermediate = Authority(tmp_path, "intermediate", authority)
+    config = listening(port, files(intermediate.issue("leaf"))) + upstream("memory:")
+    trust = ssl.create_default_context(cafile=str(authority.file))
+    with relay(tmp_path, config, [port]), Connection.to(port, trust) as client:
+        assert client.connect().startswith(b"CONNECTED\n")
+        assert isinstance(client.socket, ssl.SSLSocket)
+        assert client.socket.version() in {"TLSv1.2", "TLSv1.3"}
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_client_certificates(tmp_path: Path, authority: Authority, required: bool) -> None:
+    """A listener asks for certificates of its authority: others are refused, none where it is required."""
+    port = free_port()
+    strangers = Authority(tmp_path, "strangers")
+    tls = f'{files(authority.issue("relay"))}client_ca = "{authority.file}"\n'
+    tls += f"require_client_certificate = {str(required).lower()}\n"
+
+    def connects(credentials: Credentials | None) -> bool:
+        trust = ssl.create_default_context(cafile=str(authority.file))
+        if credentials:
+            trust.load_cert_chain(credentials.certificate, credentials.key)
+        try:
+            # In TLS 1.3 the refusal comes after the client's side of the handshake.
+            with Connection.to(port, trust) as client:
+                return client.connect().startswith(b"CONNECTED\n")
+        except (OSError, Closed):
+            return False
+
+    with relay(tmp_path, listening(port, tls) + upstream("memory:"), [port]) as running:
+        assert connects(authority.issue("member", client=True))
+        start = len(running.log)
+        assert not connects(strangers.issue("stranger", client=True))
+        running.wait_for_log("certificate", start)
+        start = len(running.log)
+        assert connects(None) is not required
+        if required:
+            running.wait_for_log("certificate", start)
+
+
+def test_a_plain_client_on_a_tls_port(tmp_path: Path, authority: Authority) -> None:
+    """STOMP in the clear on a TLS port is closed, and the log says so."""
+    port = free_port()
+    config = listening(port, files(authority.issue("relay"))) + upstream("memory:")
+    with relay(tmp_path, config, [port]) as running, Connection.to(port) as client:
+        client.write(CONNECT)
+        assert b"CONNECTED" not in client.rest()
+        running.wait_for_log("TLS|SSL|ssl")
+
+
+Issue = Callable[[Authority, Path], Credentials]
+
+REFUSED: dict[str, tuple[Issue, str]] = {
+    "wrong name": (lambda ca, path: ca.issue("wrong-name", ["elsewhere.example"]), "localhost.*certificate"),
+    "unknown authority": (lambda ca, path: Authority(path, "unknown").issue("unknown"), "authority"),
+    "expired": (lambda ca, path: ca.issue("expired", expired=True), "expired"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_a_broker_with_a_bad_certificate(tmp_path: Path, authority: Authority, why: str) -> None:
+    """Nothing of the client reaches a broker that cannot prove its name; client and log are told."""
+    port = free_port()
+    issue, line = REFUSED[why]
+    credentials = issue(authority, tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(credentials.certificate, credentials.key)
+    with ScriptedBroker(tls) as scripted:
+        config = listening(port) + upstream(f"ssl://localhost:{scripted.port}", ca=authority.file)
+        with relay(tmp_path, config, [port]) as running, Connection.to(port) as client:
+            client.write(CONNECT)
+            try:
+                with scripted.accept() as broker:
+                    assert broker.rest() == b""
+            except OSError:
+                pass
+            error = client.frame()
+            assert error.startswith(b"ERROR\n")
+            assert b"guest" not in error
+            assert client.rest().strip() == b""
+            running.wait_for_log(line)
+
+
+def test_name_and_client_certificate_toward_the_broker(tmp_path: Path, authority: Authority) -> None:
+    """`name` is sent as SNI and verified instead of the host; `certificate` is shown to the broker."""
+    port = free_port()
+    server, own = (
+        authority.issue("named", ["broker.example"]),
+        authority.issue("relay-as-client", client=True),
+    )
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.file))
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_cert_chain(server.certificate, server.key)
+    asked: list[str | None] = []
+    tls.sni_callback = lambda sock, name, context: asked.append(name)
+    with ScriptedBroker(tls) as scripted:
+        config = listening(port) + upstream(
+            f"ssl://127.0.0.1:{scripted.port}",
+            ca=authority.file,
+            name="broker.example",
+            certificate=own.certificate,
+            key=own.key,
+        )
+        with relay(tmp_path, config, [port]), Connection.to(port) as client:
+            client.write(CONNECT)
+            with scripted.accept() as broker:
+                assert headers(broker.connected())[b"login"] == b"guest"
+                assert client.frame().startswith(b"CONNECTED\n")
+                assert isinstance(broker.socket, ssl.SSLSocket)
+                certificate = broker.socket.getpeercert()
+    assert asked == ["broker.example"]
+    assert certificate
+    assert certificate["subject"] == ((("commonName", "relay-as-client"),),)
+
+
+def test_a_broker_without_tls(tmp_path: Path, authority: Authority) -> None:
+    """A plain broker behind an ssl:// address gets no frame; the client gets an ERROR."""
+    port = free_port()
+    with ScriptedBroker() as scripted:
+        config = listening(port) + upstream(f"ssl://localhost:{scripted.port}", ca=authority.file)
+        with relay(tmp_path, config, [port]) as running, Connection.to(port) as client:
+            client.write(CONNECT)
+            with scripted.accept() as broker:
+                # The hello is binary and no frame.
+                assert broker.socket.recv(1) == b"\x16"
+                broker.write(b"ERROR\nmessage:no TLS here\n\n\0")
+                assert client.frame().startswith(b"ERROR\n")
+                broker.socket.shutdown(socket.SHUT_WR)
+            running.wait_for_log("TLS|SSL|ssl")
