@@ -198,8 +198,7 @@ class Playbook(AbstractContextManager["Playbook"]):
 
     def client_gets_exactly(self, expected: bytes) -> None:
         """These octets were written to the client since the last look, and no others."""
-        data, self.client.written = self.client.written, b""
-        assert data == expected
+        assert self.client_reads_all() == expected
 
     def broker_gets(self, expected: bytes) -> None:
         """These octets were written to the broker since the last look, and no others."""
@@ -223,8 +222,12 @@ class Playbook(AbstractContextManager["Playbook"]):
 
     def client_reads(self) -> bytes:
         """What was written to the client since the last look, without the EOLs behind frames."""
+        return self.client_reads_all().replace(b"\0\n", b"\0")
+
+    def client_reads_all(self) -> bytes:
+        """What was written to the client since the last look."""
         data, self.client.written = self.client.written, b""
-        return data.replace(b"\0\n", b"\0")
+        return data
 
     def broker_reads(self) -> bytes:
         """What was written to the broker since the last look."""

@@ -1,10 +1,18 @@
 """From configuration to sockets: where clients come in, and the way to the brokers."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from twisted.application.internet import StreamServerEndpointService
 from twisted.internet.abstract import isIPAddress, isIPv6Address
-from twisted.internet.endpoints import HostnameEndpoint, clientFromString, serverFromString, wrapClientTLS
+from twisted.internet.endpoints import (
+    HostnameEndpoint,
+    TCP4ClientEndpoint,
+    TCP6ClientEndpoint,
+    clientFromString,
+    serverFromString,
+    wrapClientTLS,
+)
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IProtocolFactory, IStreamClientEndpoint, IStreamServerEndpoint
 from twisted.logger import Logger
@@ -94,31 +102,50 @@ def way(reactor: Any, broker: Broker, secured: ClientTLS) -> IStreamClientEndpoi
     """The client endpoint that leads to a broker on the network. Raises `BadEndpoint`."""
     try:
         endpoint = _client(reactor, broker.endpoint)
-    except Exception as error:
-        raise BadEndpoint(f"{broker}: {_why(error)}") from error
-    if not broker.tls:
-        return endpoint
-    try:
-        return wrapClientTLS(tls.client(secured, broker.host), endpoint, reactor)
+        if broker.tls:
+            endpoint = wrapClientTLS(tls.client(secured, broker.host), endpoint, reactor)
     except tls.Unusable as error:
         raise BadEndpoint(f"tls.{error}") from error
+    except Exception as error:
+        raise BadEndpoint(f"{broker}: {_why(error)}") from error
+    return endpoint
 
 
 def _client(reactor: Any, description: str) -> IStreamClientEndpoint:
-    """The endpoint that a string describes. Twisted's `tcp:` would know IPv4 only where a host has a name."""
+    """The endpoint that a string describes.
+
+    Twisted's own `tcp:` knows IPv4 only where a host has a name, and its `ssl:` and `tls:` let a certificate pass
+    that has no name in it at all.
+    """
     parts = client(description)
-    host = parts.arguments.get("host", "")
-    if parts.kind != "tcp" or isIPAddress(host) or isIPv6Address(host):
-        return clientFromString(reactor, description)  # type: ignore[no-any-return]
-    timeout, local = parts.arguments.get("timeout"), parts.arguments.get("bindAddress")
-    return HostnameEndpoint(
-        reactor,
-        host,
-        int(parts.arguments["port"]),
-        timeout=30 if timeout is None else float(timeout),
-        bindAddress=None if local is None else (local, 0),
-        attemptDelay=ATTEMPT_DELAY,
+    if parts.kind == "tcp":
+        return _tcp(reactor, parts.arguments)
+    if parts.kind in ("ssl", "tls"):
+        return _tls(reactor, parts.arguments)
+    return clientFromString(reactor, description)  # type: ignore[no-any-return]
+
+
+def _tcp(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
+    host, port = arguments["host"], int(arguments["port"])
+    timeout = float(arguments.get("timeout", "30"))
+    local = (arguments["bindAddress"], 0) if "bindAddress" in arguments else None
+    if isIPAddress(host):
+        return TCP4ClientEndpoint(reactor, host, port, timeout, local)
+    if isIPv6Address(host):
+        return TCP6ClientEndpoint(reactor, host, port, timeout, local)
+    return HostnameEndpoint(reactor, host, port, timeout, local, ATTEMPT_DELAY)
+
+
+def _tls(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
+    secured = ClientTLS(
+        ca=arguments.get("caCertsDir", arguments.get("trustRoots")),
+        certificate=arguments.get("certKey", arguments.get("certificate")),
+        key=arguments.get("privateKey"),
+        name=arguments.get("hostname"),
     )
+    inner = arguments.get("endpoint")
+    within = _tcp(reactor, arguments) if inner is None else _client(reactor, inner)
+    return wrapClientTLS(tls.client(secured, arguments["host"]), within, reactor)
 
 
 def _why(error: Exception) -> str:

@@ -5,6 +5,7 @@ refused too. What was wrong is kept with the connection, for OpenSSL itself only
 """
 
 import os
+from pathlib import Path
 from typing import Any, Final
 
 from OpenSSL import SSL
@@ -160,27 +161,32 @@ def _context() -> SSL.Context:
 
 
 def _load_own(context: SSL.Context, certificate: str, key: str) -> None:
-    for name, path, load in (
-        ("certificate", certificate, context.use_certificate_chain_file),
-        ("key", key, context.use_privatekey_file),
-    ):
-        _require_readable(name, path)
-        try:
-            load(path)
-        except SSL.Error as error:
-            raise Unusable(name, path, _why(error, "not a usable PEM file")) from None
+    _require_readable("certificate", certificate)
     try:
-        context.check_privatekey()
-    except SSL.Error:
-        raise Unusable("key", key, f"it does not belong to the certificate {certificate}") from None
+        context.use_certificate_chain_file(certificate)
+    except SSL.Error as error:
+        raise Unusable("certificate", certificate, _why(error, "not a usable PEM file")) from None
+    _require_readable("key", key)
+    try:
+        context.use_privatekey_file(key)
+    except SSL.Error as error:
+        why = _why(error, "not a usable PEM file")
+        if "mismatch" in why:
+            why = f"it does not belong to the certificate {certificate}"
+        raise Unusable("key", key, why) from None
 
 
 def _load_trust(context: SSL.Context, key: str, path: str) -> None:
-    _require_readable(key, path)
-    try:
-        context.load_verify_locations(path)
-    except SSL.Error as error:
-        raise Unusable(key, path, _why(error, "no certificate in it")) from None
+    """From a file, or from every .pem file of a directory."""
+    files = sorted(Path(path).glob("*.pem")) if os.path.isdir(path) else [path]
+    if not files:
+        raise Unusable(key, path, "no .pem file in it")
+    for file in map(str, files):
+        _require_readable(key, file)
+        try:
+            context.load_verify_locations(file)
+        except SSL.Error as error:
+            raise Unusable(key, file, _why(error, "no certificate in it")) from None
 
 
 def _require_readable(key: str, path: str) -> None:

@@ -52,6 +52,10 @@ def versions(value: bytes) -> frozenset[bytes]:
     return frozenset(part.strip(b" ") for part in value.split(b","))
 
 
+def _negotiate(asked: frozenset[bytes]) -> bool:
+    return any(DIALECTS[version].negotiates for version in asked)
+
+
 def spell_versions(spoken: frozenset[bytes]) -> bytes:
     """As a header value, lowest first, without blanks: brokers do not strip them."""
     return b",".join(version for version in DIALECTS if version in spoken)
@@ -107,7 +111,7 @@ class Offer:
         `host` and `credentials` replace the client's own. `STOMP` becomes `CONNECT`, which every broker knows.
         """
         headers = put(self.headers, RECEIPT_HEADER, None)
-        above = asked != {V1_0.version}
+        above = _negotiate(asked)
         if above or _first(headers, ACCEPT_VERSION) is not None:
             headers = put(headers, ACCEPT_VERSION, spell_versions(asked))
         if host is not None:
@@ -123,7 +127,7 @@ class Offer:
 
     def beats(self, asked: frozenset[bytes]) -> bool:
         """Whether `connect` speaks of heart-beats: a strict 1.0 pair has never heard of them."""
-        return asked != {V1_0.version} or self.terms is not None
+        return _negotiate(asked) or self.terms is not None
 
     def terms_toward(self, asked: frozenset[bytes], terms: Terms) -> Terms:
         """The terms the broker was given: where none were spoken of, it may still demand our beats."""
@@ -164,7 +168,7 @@ class Accord:
         broker did not.
         """
         headers = self.headers
-        if dialect is not V1_0 or _first(headers, VERSION) is not None:
+        if dialect.negotiates or _first(headers, VERSION) is not None:
             headers = put(headers, VERSION, dialect.version)
         if terms is not None or _first(headers, HEART_BEAT) is not None:
             headers = put(headers, HEART_BEAT, bytes(terms or Terms()))

@@ -98,7 +98,7 @@ class Decoder:
             if self._held < self._need or (self._mark and not self._mark.search(data)):
                 if self._held > self._most:
                     raise self._overgrown(b"".join(pieces))
-                if len(pieces) > 64:
+                if len(pieces) > 64 and (self._held > 2 * len(pieces[0]) or len(pieces) > 4096):
                     pieces[:] = [b"".join(pieces)]
                 return
             data = b"".join(pieces)

@@ -81,6 +81,8 @@ class Dialect:
     named_subscriptions: bool
     """SUBSCRIBE must carry `id`, and UNSUBSCRIBE and MESSAGE name the subscription by it."""
     delivery: Delivery
+    negotiates: bool
+    """CONNECT and CONNECTED name versions."""
     heart_beats: bool
     """CONNECT and CONNECTED may agree on heart-beats."""
     commands: frozenset[bytes]
@@ -207,6 +209,7 @@ V1_0: Final = Dialect(
     raw_cr=True,
     named_subscriptions=False,
     delivery=Delivery.MESSAGE_ID,
+    negotiates=False,
     heart_beats=False,
     commands=CLIENT_COMMANDS - {NACK},
 )
@@ -219,6 +222,7 @@ V1_1: Final = Dialect(
     raw_cr=True,
     named_subscriptions=True,
     delivery=Delivery.SUBSCRIPTION_AND_MESSAGE_ID,
+    negotiates=True,
     heart_beats=True,
     commands=CLIENT_COMMANDS,
 )
@@ -231,6 +235,7 @@ V1_2: Final = Dialect(
     raw_cr=False,
     named_subscriptions=True,
     delivery=Delivery.ACK,
+    negotiates=True,
     heart_beats=True,
     commands=CLIENT_COMMANDS,
 )

@@ -108,14 +108,14 @@ class House:
 
     def broker(self) -> Wire:
         """The broker that the relay tries to reach is reached."""
-        _, _, factory, _, _ = self.reactor.tcpClients.pop(0)
+        _, _, factory, _, _ = self.reactor.tcpClients.pop()
         wire = Wire(factory.buildProtocol(None), IPv4Address("TCP", "192.0.2.1", 61613))
         wire.protocol.makeConnection(wire)
         return wire
 
     def refuse(self, error: Exception) -> None:
         """The broker that the relay tries to reach cannot be reached."""
-        _, _, factory, _, _ = self.reactor.tcpClients.pop(0)
+        _, _, factory, _, _ = self.reactor.tcpClients.pop()
         factory.clientConnectionFailed(None, Failure(error))
         self.reactor.advance(0)
 

@@ -104,14 +104,23 @@ def test_a_time_that_is_over_wakes_in_the_next_turn(clock: Clock, alarms: Alarms
 
 
 def test_a_sleeper_that_wants_to_be_woken_at_once_again_starves_nobody(clock: Clock, alarms: Alarms) -> None:
-    """It is woken once a turn, the others at their times."""
-    restless, other = Bed(alarms, again=0.0), Bed(alarms)
-    alarms.set(restless, 1.0)
-    alarms.set(other, 1.0)
+    """Others whose time has come are woken before it is woken again."""
+    woken: list[str] = []
+
+    class Restless(Bed):
+        def woke(self, now: float) -> None:
+            woken.append("restless")
+            if len(woken) < 4:
+                self.alarms.set(self, now)
+
+    class Other(Bed):
+        def woke(self, now: float) -> None:
+            woken.append("other")
+
+    alarms.set(Restless(alarms), 1.0)
+    alarms.set(Other(alarms), 1.0)
     clock.advance(1)
-    assert (len(restless.woken), other.woken) == (1, [1.0])
-    clock.advance(0)
-    assert len(restless.woken) == 2
+    assert woken == ["restless", "other", "restless", "restless"]
 
 
 def test_a_sleeper_may_set_its_alarm_again(clock: Clock, alarms: Alarms) -> None:

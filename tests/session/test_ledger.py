@@ -227,6 +227,19 @@ def test_full_and_crowded() -> None:
     assert back == [(False, True), (False, False), (False, False), (False, False)]
 
 
+def test_an_open_transaction_counts() -> None:
+    """What it acknowledged may come back, so it is remembered, and so it is bounded; its end makes room."""
+    ledger = Ledger(2)
+    deliveries = delivered(ledger, subscription(), b"a", b"b")
+    for each in deliveries:
+        ledger.settled(each, b"tx")
+    assert len(ledger) == 0
+    states = [(ledger.full, ledger.crowded)]
+    ledger.committed(b"tx")
+    states.append((ledger.full, ledger.crowded))
+    assert states == [(True, True), (False, False)]
+
+
 def test_no_delivery_is_forgotten_while_its_subscription_is_open() -> None:
     """The limit asks for a pause; what was read before it came is kept."""
     ledger = Ledger(2)
@@ -245,6 +258,16 @@ def test_ended_subscriptions_make_room() -> None:
     (new,) = delivered(ledger, open_, b"c")
     assert pending(ledger, [*old, new]) == [b"b", b"c"]
     assert ledger.by_message(b"a") is None
+
+
+def test_ended_subscriptions_keep_what_there_is_room_for() -> None:
+    """A client may unsubscribe first and acknowledge then, whatever is delivered to others meanwhile."""
+    ledger = Ledger(10)
+    ended = subscription(b"1")
+    old = delivered(ledger, ended, b"a", b"b")
+    ended.open = False
+    new = delivered(ledger, subscription(b"2"), b"c")
+    assert pending(ledger, [*old, *new]) == [b"a", b"b", b"c"]
 
 
 def test_forgetting_on_request() -> None:
@@ -277,7 +300,7 @@ operations = st.lists(
 def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object, object]]) -> None:
     """Any deliveries, ACKs and transactions: the same as a plain list that is searched."""
     subscriptions = [subscription(b"a", CUMULATIVE), subscription(b"b", CUMULATIVE), subscription(b"c")]
-    ledger = Ledger(1000)
+    ledger = Ledger(8)
     waiting: list[Delivery] = []
     every: list[Delivery] = []
     held: dict[object, list[Delivery]] = {}
@@ -310,5 +333,7 @@ def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object
                     for each in waiting
                     if each.message_id == b"m%d" % message and name in (None, each.subscription.id)
                 ]
-                found = ledger.by_message(b"m%d" % message, name)
-                assert found in right if right else found is None
+                assert ledger.by_message(b"m%d" % message, name) is (right[0] if right else None)
+        remembered = len(waiting) + sum(map(len, held.values()))
+        assert ledger.full is (remembered >= 8)
+        assert ledger.crowded is (remembered * 2 > 8)

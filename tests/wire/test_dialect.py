@@ -59,6 +59,7 @@ FACTS: list[tuple[str, object, object, object]] = [
     ("raw_cr", True, True, False),
     ("named_subscriptions", False, True, True),
     ("delivery", Delivery.MESSAGE_ID, Delivery.SUBSCRIPTION_AND_MESSAGE_ID, Delivery.ACK),
+    ("negotiates", False, True, True),
     ("heart_beats", False, True, True),
     ("commands", CLIENT_COMMANDS - {NACK}, CLIENT_COMMANDS, CLIENT_COMMANDS),
     ("strict", True, True, True),
@@ -295,6 +296,13 @@ def test_a_cr_before_the_lf(line: bytes, crlf: bool, in_1_0: bytes, in_1_1: byte
     """It ends the line on 1.2, and elsewhere when the command line ended so; otherwise it is an octet."""
     read = [dialect.read(line, crlf=crlf)[0][1] for dialect in SPECIFIED]
     assert read == [in_1_0, in_1_1, in_1_2]
+
+
+def test_a_command_line_ended_in_lf_unless_said_otherwise() -> None:
+    """And a head is escaped unless said otherwise."""
+    assert V1_1.read(b"foo:b\\car\r\n") == [(b"foo", b"b:ar\r")]
+    assert V1_1.read_line(b"foo:bar\r") == (b"foo", b"bar\r")
+    assert V1_1.decode(b"foo", b"bar\r") == b"bar\r"
 
 
 @versions

@@ -1,0 +1,198 @@
+"""Writing at once: what the socket takes is sent, what it does not is queued, and nothing overtakes."""
+
+import select
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from twisted.internet import tcp, unix
+from twisted.internet.main import CONNECTION_LOST
+from twisted.internet.protocol import Protocol
+from twisted.internet.testing import MemoryReactor
+from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
+
+from stomprelay.service import direct
+from tests.service.house import Wire
+
+
+class Ends:
+    """A connection of Twisted's on a reactor that does nothing, and the peer's plain socket."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as door:
+            self.peer = socket.create_connection(door.getsockname())
+            ours, address = door.accept()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+        self.peer.settimeout(5)
+        self.reactor: Any = MemoryReactor()
+        self.connection = tcp.Server(ours, Protocol(), address, None, 0, self.reactor)  # type: ignore[arg-type]
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the reactor was asked to tell when the socket can be written to."""
+        return self.connection in self.reactor.getWriters()
+
+    def received(self, count: int) -> bytes:
+        """What the peer receives, while the reactor does its part."""
+        data = b""
+        while len(data) < count:
+            writers = [self.connection] if self.waiting else []
+            readable, writable, _ = select.select([self.peer], writers, [], 5)
+            assert readable or writable, len(data)
+            if readable:
+                data += self.peer.recv(65536)
+            if writable:
+                assert self.connection.doWrite() is None
+        return data
+
+    def close(self) -> None:
+        self.peer.close()
+        self.connection.socket.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    ends = Ends()
+    yield ends
+    ends.close()
+
+
+def test_nothing_is_queued_when_the_socket_takes_all(ends: Ends) -> None:
+    """It is there before the reactor's next turn, which is not asked for."""
+    direct.write(ends.connection, b"hello")
+    assert ends.peer.recv(100) == b"hello"
+    assert not ends.waiting
+
+
+def test_what_the_socket_does_not_take_is_queued(ends: Ends) -> None:
+    """Part of it went at once, the rest goes when there is room: the octets arrive in order and once."""
+    data = bytes(range(256)) * 40_000
+    direct.write(ends.connection, data)
+    assert ends.waiting
+    queued = len(ends.connection.dataBuffer) + ends.connection._tempDataLen
+    assert 0 < queued < len(data)
+    assert ends.received(len(data)) == data
+    assert not ends.waiting
+
+
+def test_nothing_overtakes_what_is_queued(ends: Ends) -> None:
+    """While something waits, what comes is put behind it, room or no room."""
+    data = b"x" * 5_000_000
+    direct.write(ends.connection, data)
+    first = len(ends.peer.recv(65536))
+    direct.write(ends.connection, b"after")
+    direct.write(ends.connection, b"wards")
+    rest = ends.received(len(data) + 10 - first)
+    assert rest.endswith(b"xafterwards")
+    direct.write(ends.connection, b"now")
+    assert ends.peer.recv(100) == b"now"
+
+
+def test_a_socket_that_takes_nothing(ends: Ends) -> None:
+    """All is queued."""
+    ends.connection.write(b"")
+    while True:
+        try:
+            ends.connection.socket.send(b"y" * 65536)
+        except BlockingIOError:
+            break
+    direct.write(ends.connection, b"z")
+    assert ends.waiting
+    assert ends.connection._tempDataBuffer == [b"z"]
+
+
+def test_a_busy_connection_may_hold_and_read_more(ends: Ends) -> None:
+    """Once something waits, the limits are those of a busy connection."""
+    ends.connection.bufferSize = direct.FIRST_READ
+    direct.write(ends.connection, b"hello")
+    assert ends.connection.bufferSize == direct.FIRST_READ
+    direct.write(ends.connection, b"x" * 5_000_000)
+    assert ends.connection.bufferSize == direct.READ
+
+
+def test_a_producer_hears_of_a_full_queue(ends: Ends) -> None:
+    """What was not sent counts as what was written in the usual way does."""
+    wire = Wire()
+    ends.connection.registerProducer(wire, True)  # type: ignore[arg-type]
+    direct.write(ends.connection, b"hello")
+    assert wire.reading
+    direct.write(ends.connection, b"x" * 5_000_000)
+    assert not wire.reading
+    ends.received(5_000_005)
+    assert wire.reading
+
+
+def test_an_error_is_left_to_the_reactor(ends: Ends) -> None:
+    """Nothing is raised; the reactor finds the broken connection when it writes what was queued."""
+    ends.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    ends.peer.close()
+    direct.write(ends.connection, b"hello")
+    direct.write(ends.connection, b"hello")
+    assert ends.waiting
+    assert ends.connection.doWrite() is CONNECTION_LOST
+
+
+def test_a_connection_that_is_gone_is_not_written_to(ends: Ends) -> None:
+    """Neither sent nor queued nor raised."""
+    ends.connection.connected = 0
+    direct.write(ends.connection, b"hello")
+    ends.peer.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        ends.peer.recv(100)
+    assert not ends.connection._tempDataBuffer
+
+
+def test_only_bare_sockets_are_written_to_directly(ends: Ends) -> None:
+    """Whatever stands between, or is not known, is written to as usual."""
+    assert direct.plain(ends.connection) is ends.connection
+    wrapper: Any = ProtocolWrapper(WrappingFactory(None), Protocol())  # type: ignore[no-untyped-call]
+    wrapper.transport = ends.connection
+
+    class Odd(tcp.Server):
+        """Perhaps it changes what is written."""
+
+    odd = object.__new__(Odd)
+    for transport in (wrapper, Wire(), odd):
+        assert direct.plain(transport) is None
+
+
+def test_a_socket_with_tls_of_its_own_is_not_written_to_directly(ends: Ends) -> None:
+    """Twisted can start TLS on a connection that stands; ours never do, but then it has to be right."""
+    ends.connection.TLS = True
+    assert direct.plain(ends.connection) is None
+
+
+@pytest.mark.parametrize("kind", sorted(direct.PLAIN, key=repr))
+def test_twisted_is_as_we_know_it(kind: type[tcp.Connection]) -> None:
+    """The attributes that direct writing relies on; where this fails, `direct.write` needs another look."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        connection: Any = object.__new__(kind)
+        tcp.Connection.__init__(connection, ours, Protocol(), MemoryReactor())
+        if isinstance(connection, (unix.Server, unix.Client)):
+            connection._sendmsgQueue = []
+        assert connection.connected == 0
+        assert connection.TLS is False
+        assert connection.dataBuffer == b""
+        assert connection._tempDataBuffer == []
+        assert connection.socket is ours
+        connection.connected = 1
+        connection.write(b"queued")
+        assert connection._tempDataBuffer == [b"queued"]
+        assert connection._isSendBufferFull() is False
+        connection.bufferSize = 5
+        assert connection._isSendBufferFull() is True
+        assert connection.doWrite() is None
+        assert theirs.recv(100) == b"queued"
+        assert connection.dataBuffer == b""
+        assert connection._tempDataBuffer == []
+        connection.connected = 0
+
+
+def test_the_attributes_shown_to_python_are_twisteds() -> None:
+    """Each name that `spare_memory` teaches is one that connections have."""
+    ends = Ends()
+    assert [name for name in direct._KNOWN if not hasattr(ends.connection, name)] == []
+    ends.close()

@@ -1,0 +1,208 @@
+"""Endpoints: what a string means, and what is said of one that cannot be used."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet import reactor
+from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.error import CannotListenError
+from twisted.internet.testing import MemoryReactorClock
+from twisted.protocols.tls import TLSMemoryBIOFactory
+
+from stomprelay.config.address import broker
+from stomprelay.relay.listener import ServerTLS
+from stomprelay.relay.upstream import Broker, ClientTLS
+from stomprelay.service import tls
+from stomprelay.service.endpoints import BACKLOG, BadEndpoint, entrance, way
+from tests.e2e.certificates import Authority
+from tests.service.talker import Accepting, Talker, connect
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"), "authority")
+
+
+def server_tls(authority: Authority, *names: str) -> ServerTLS:
+    own = authority.issue("server", names or ("localhost",))
+    return ServerTLS(str(own.certificate), str(own.key))
+
+
+# Where clients come in
+
+
+def test_a_tcp_listener() -> None:
+    """Port and interface are the string's; more clients may wait than Twisted lets by itself."""
+    memory, factory = MemoryReactorClock(), Accepting()
+    entrance(memory, "public", "tcp:61613:interface=127.0.0.1", factory).startService()
+    assert memory.tcpServers == [(61613, factory, BACKLOG, "127.0.0.1")]
+
+
+def test_a_backlog_of_ones_own() -> None:
+    """What the string says stands."""
+    memory, factory = MemoryReactorClock(), Accepting()
+    entrance(memory, "public", "tcp:61613:backlog=7", factory).startService()
+    assert memory.tcpServers == [(61613, factory, 7, "")]
+
+
+def test_a_unix_listener(tmp_path: Path) -> None:
+    """A path instead of a port."""
+    memory, factory = MemoryReactorClock(), Accepting()
+    entrance(memory, "local", f"unix:{tmp_path}/stomp", factory).startService()
+    assert memory.unixServers[0][:3] == (f"{tmp_path}/stomp", factory, BACKLOG)
+
+
+def test_a_listener_with_tls(authority: Authority) -> None:
+    """The table puts TLS into whatever the string describes."""
+    memory, factory = MemoryReactorClock(), Accepting()
+    entrance(memory, "public", "tcp:61614", factory, server_tls(authority)).startService()
+    wrapped: Any = memory.tcpServers[0][1]
+    assert isinstance(wrapped, TLSMemoryBIOFactory)
+    assert wrapped.wrappedFactory is factory
+
+
+def test_tls_twice(authority: Authority) -> None:
+    """An endpoint that brings its own TLS takes no table."""
+    own = server_tls(authority)
+    endpoint = f"ssl:61614:privateKey={own.key}:certKey={own.certificate}"
+    with pytest.raises(BadEndpoint, match="has TLS of its own"):
+        entrance(MemoryReactorClock(), "public", endpoint, Accepting(), own)
+    entrance(MemoryReactorClock(), "public", endpoint, Accepting())
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [
+        ("tcp:61613:port=2", "endpoint 'tcp:61613:port=2'"),
+        ("nonsense:1", "endpoint 'nonsense:1'"),
+        ("systemd:domain=INET:index=0", "systemd passed no such socket"),
+        ("systemd:domain=INET:name=stomp", "systemd passed no such socket"),
+        ("ssl:61614:privateKey=/absent.pem", "absent.pem"),
+    ],
+)
+def test_a_listener_that_cannot_be(endpoint: str, words: str) -> None:
+    """The string is told, and the reason."""
+    with pytest.raises(BadEndpoint, match=words):
+        entrance(MemoryReactorClock(), "public", endpoint, Accepting())
+
+
+def test_a_certificate_that_cannot_be_used() -> None:
+    """The key that names it is told."""
+    with pytest.raises(BadEndpoint, match=r"^tls.certificate: /absent.pem: No such file"):
+        entrance(
+            MemoryReactorClock(), "public", "tcp:1", Accepting(), ServerTLS("/absent.pem", "/absent.key")
+        )
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_port_that_is_taken() -> None:
+    """Starting fails, with a line that says where: the process must not run on without the port."""
+    first = entrance(reactor, "first", "tcp:0:interface=127.0.0.1", Accepting())
+    first.startService()
+    port = first._waitingForPort.result.getHost().port
+    place = f"tcp:{port}:interface=127.0.0.1"
+    second = entrance(reactor, "second", place, Accepting())
+    with pytest.raises(
+        SystemExit, match=f"^second: cannot listen on {place}: Address already in use$"
+    ) as caught:
+        second.startService()
+    assert isinstance(caught.value.__cause__, CannotListenError)
+    await first.stopService()
+
+
+# The way to the brokers
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("tcp://192.0.2.1:61613", TCP4ClientEndpoint),
+        ("tcp://[2001:db8::1]:61613", TCP6ClientEndpoint),
+        ("tcp://broker.example.net", HostnameEndpoint),
+        ("tcp:broker.example.net:61613", HostnameEndpoint),
+        ("tcp:192.0.2.1:61613:timeout=5:bindAddress=192.0.2.2", TCP4ClientEndpoint),
+    ],
+)
+def test_a_host_by_name_or_address(address: str, kind: type) -> None:
+    """A name may have addresses of either family."""
+    assert type(way(reactor, broker(address), ClientTLS())) is kind
+
+
+def test_the_parts_of_a_tcp_endpoint() -> None:
+    """Host, port, timeout and local address come from the string."""
+    memory = MemoryReactorClock()
+    endpoint = way(memory, broker("tcp:192.0.2.1:61613:timeout=5:bindAddress=192.0.2.2"), ClientTLS())
+    attempt = endpoint.connect(Accepting())
+    host, port, _, timeout, local = memory.tcpClients[0]
+    assert (host, port, timeout, local) == ("192.0.2.1", 61613, 5.0, ("192.0.2.2", 0))
+    attempt.addErrback(lambda _: None)
+    attempt.cancel()
+
+
+def test_a_broker_on_a_unix_socket(tmp_path: Path) -> None:
+    """Whatever else Twisted knows goes as it is."""
+    memory = MemoryReactorClock()
+    attempt = way(memory, broker(f"unix:path={tmp_path}/broker"), ClientTLS()).connect(Accepting())
+    assert memory.unixClients[0][0] == f"{tmp_path}/broker"
+    attempt.addErrback(lambda _: None)
+    attempt.cancel()
+
+
+@pytest.mark.parametrize(
+    ("address", "settings", "words"),
+    [
+        ("nonsense:where=there", ClientTLS(), "^nonsense:where=there: "),
+        ("ssl://localhost", ClientTLS(ca="/absent.pem"), r"^tls.ca: /absent.pem: No such file"),
+        (
+            "ssl:localhost:61614:caCertsDir=/proc/self",
+            ClientTLS(),
+            r"^tls.ca: /proc/self: no .pem file in it",
+        ),
+    ],
+)
+def test_a_broker_that_cannot_be_reached_ever(address: str, settings: ClientTLS, words: str) -> None:
+    """Told when the service is made, not when the first client comes."""
+    with pytest.raises(BadEndpoint, match=words):
+        way(MemoryReactorClock(), broker(address), settings)
+
+
+ADDRESSES = [
+    "ssl://localhost:{port}",
+    "ssl:localhost:{port}:hostname=localhost:caCertsDir={trust}",
+    "tls:localhost:{port}:trustRoots={trust}",
+    "tls:localhost:{port}:trustRoots={trust}:endpoint=tcp\\:127.0.0.1\\:{port}",
+]
+
+
+@pytest.mark.parametrize("name", ["localhost", "elsewhere.example"])
+@pytest.mark.parametrize("address", ADDRESSES)
+@pytest_twisted.ensureDeferred
+async def test_a_broker_with_tls(authority: Authority, tmp_path: Path, address: str, name: str) -> None:
+    """However it is said that there is TLS: what is said arrives, and a wrong name is not believed."""
+    accepting = Accepting()
+    door = entrance(reactor, "broker", "tcp:0:interface=127.0.0.1", accepting, server_tls(authority, name))
+    door.startService()
+    port = door._waitingForPort.result.getHost().port
+    (tmp_path / "root.pem").write_bytes(authority.file.read_bytes())
+    place = broker(address.format(port=port, trust=tmp_path))
+    talker = await connect(way(reactor, place, ClientTLS(ca=str(authority.file))))
+    talker.transport.write(b"hello")
+    if name == "localhost":
+        accepted: Talker = await accepting.accepted.get()
+        await accepted.hears(b"hello")
+        talker.transport.loseConnection()
+    await talker.gone()
+    if name != "localhost":
+        accepted = await accepting.accepted.get()
+        await accepted.gone()
+        assert accepted.heard == b""
+    await door.stopService()
+
+
+def test_the_broker_of_an_address_with_tls() -> None:
+    """Its host is what is verified, where no other name is given."""
+    place = broker("ssl://broker.example.net")
+    assert isinstance(place, Broker)
+    assert tls.client(ClientTLS(), place.host)._name == "broker.example.net"

@@ -1,0 +1,302 @@
+"""One relay and its two connections, on a reactor in memory."""
+
+import gc
+from collections.abc import Iterator
+
+import pytest
+from twisted.internet import error
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+
+from stomprelay.service.protocol import LegProtocol
+from stomprelay.service.relaying import Relaying
+from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND, House, listener, upstream
+
+
+@pytest.fixture
+def log() -> Iterator[list[str]]:
+    """The lines of the log, with their level."""
+    lines: list[str] = []
+
+    def observe(event: LogEvent) -> None:
+        if event.get("log_namespace") == "stomprelay":
+            lines.append(f"{event['log_level'].name}: {formatEvent(event)}")
+
+    globalLogPublisher.addObserver(observe)
+    yield lines
+    globalLogPublisher.removeObserver(observe)
+
+
+def only(house: House) -> Relaying:
+    """The one session that there is."""
+    (session,) = house.service.receptions["public"].sessions
+    return session
+
+
+def test_a_session(log: list[str]) -> None:
+    """CONNECT opens the broker; frames flow; DISCONNECT ends both, and nothing is left."""
+    house = House()
+    client, broker = house.session()
+    client.says(SEND)
+    assert broker.written() == SEND
+    broker.says(MESSAGE)
+    assert client.written() == MESSAGE
+    client.says(b"DISCONNECT\nreceipt:bye\n\n\0")
+    assert broker.written() == b"DISCONNECT\nreceipt:bye\n\n\0"
+    broker.says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+    assert client.written() == b"RECEIPT\nreceipt-id:bye\n\n\0"
+    client.goes()
+    assert broker.ends == ["flush"]
+    broker.goes()
+    assert house.service.sessions == 0
+    assert house.reactor.getDelayedCalls() == []
+    name = house.service._prefix
+    assert log[-2:] == [
+        f"info: {name}-1 from 192.0.2.7:4711 on public: connected: "
+        "STOMP 1.2 to 1.2, generic at tcp://192.0.2.1:61613",
+        f"info: {name}-1 from 192.0.2.7:4711 on public: disconnected: client left: connection closed",
+    ]
+
+
+def test_a_client_is_not_read_while_its_broker_is_awaited() -> None:
+    """One chunk that came too soon is kept, and passes when the broker is there."""
+    house = House()
+    client = house.client()
+    client.says(CONNECT)
+    assert client.reading
+    client.says(SEND)
+    assert not client.reading
+    broker = house.broker()
+    broker.says(CONNECTED)
+    assert client.reading
+    assert broker.written().endswith(SEND)
+
+
+def test_a_broker_that_refuses(log: list[str]) -> None:
+    """The client is told in an ERROR, which it has time to read; the log has the reason."""
+    house = House()
+    client = house.client()
+    client.says(CONNECT)
+    house.refuse(error.ConnectionRefusedError())
+    assert client.written().startswith(b"ERROR\nmessage:broker not available\n")
+    assert client.ends == ["half"]
+    client.goes()
+    assert house.service.sessions == 0
+    assert "warn: " in log[-2]
+    assert log[-2].endswith("refused: broker tcp://192.0.2.1:61613 did not connect: connection refused")
+
+
+def test_a_broker_that_does_not_answer_in_time() -> None:
+    """The attempt is given up, not only forgotten."""
+    house = House(listener(upstream=upstream(connect_timeout=5.0)))
+    client = house.client()
+    client.says(CONNECT)
+    connector = house.reactor.connectors[0]
+    house.reactor.advance(5)
+    assert client.written().startswith(b"ERROR\n")
+    assert connector.stoppedConnecting
+    client.goes()
+    assert house.service.sessions == 0
+    assert house.reactor.getDelayedCalls() == []
+
+
+def test_a_client_that_goes_while_its_broker_is_awaited() -> None:
+    """So does the attempt."""
+    house = House()
+    client = house.client()
+    client.says(CONNECT)
+    client.goes()
+    assert house.reactor.connectors[0].stoppedConnecting
+    assert house.service.sessions == 0
+    house.reactor.advance(0)
+    assert house.reactor.getDelayedCalls() == []
+
+
+def test_a_client_that_left_its_frames_behind() -> None:
+    """What it said behind CONNECT reaches the broker though it is gone; then that connection ends, too."""
+    house = House()
+    client = house.client()
+    client.says(CONNECT + SEND)
+    client.goes()
+    assert house.service.sessions == 1
+    broker = house.broker()
+    broker.says(CONNECTED)
+    assert broker.written().endswith(SEND)
+    assert broker.ends == ["flush"]
+    broker.goes()
+    assert house.service.sessions == 0
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_a_slow_reader_stops_the_other_side(end: int) -> None:
+    """And, reading on, starts it again."""
+    house = House()
+    ends = house.session()
+    slow, other = ends[end], ends[1 - end]
+    slow.fills()
+    assert not other.reading
+    assert slow.reading
+    slow.drains()
+    assert other.reading
+
+
+def test_a_paused_peer_is_not_dead() -> None:
+    """While a client does not take what comes, its broker's silence means nothing."""
+    house = House(listener(upstream=upstream()))
+    client = house.client()
+    client.says(CONNECT)
+    broker = house.broker()
+    broker.says(CONNECTED.replace(b"\n\n", b"\nheart-beat:1000,0\n\n"))
+    client.fills()
+    house.reactor.advance(60)
+    assert client.ends == []
+    client.drains()
+    house.reactor.pump([1.0] * 25)
+    assert client.written().endswith(b"upstream main\0")
+    assert client.ends == ["half"]
+
+
+def test_a_broker_of_an_older_version() -> None:
+    """It was a newer one before: it refuses the first CONNECT, and the second goes over a new connection, throttled as the first was."""
+    house = House()
+    house.config.listeners[0].upstream.broker.versions = frozenset({b"1.2"})
+    client = house.client()
+    client.says(CONNECT)
+    first = house.broker()
+    first.says(b"ERROR\nversion:1.0\nmessage:not supported\n\nSupported versions are 1.0\0")
+    assert first.ends == ["flush"]
+    second = house.broker()
+    assert b"accept-version:1.0\n" in second.written()
+    second.says(b"CONNECTED\nsession:old\n\n\0")
+    assert client.written().startswith(b"CONNECTED\n")
+    second.fills()
+    assert not client.reading
+    second.drains()
+    client.fills()
+    assert not second.reading
+    first.goes()
+    assert not second.reading
+
+
+def test_a_client_that_never_says_connect() -> None:
+    """Is told so in time, and cannot stay by not closing."""
+    house = House(listener(connect_timeout=10.0, linger=2.0))
+    client = house.client()
+    house.reactor.advance(10)
+    assert client.written().startswith(b"ERROR\nmessage:no CONNECT in time\n")
+    assert client.ends == ["half"]
+    house.reactor.advance(2)
+    assert client.ends == ["half", "abort"]
+
+
+def test_many_clients_that_never_say_connect() -> None:
+    """They share one timer, and leave nothing."""
+    house = House()
+    clients = [house.client() for _ in range(1000)]
+    assert len(house.reactor.getDelayedCalls()) == 1
+    house.reactor.advance(10)
+    for client in clients:
+        client.goes()
+    assert house.service.sessions == 0
+    assert house.service.stage.lines == {}
+    assert house.reactor.getDelayedCalls() == []
+
+
+def test_closing_at_any_octet() -> None:
+    """Whichever side goes, wherever in the conversation: the other side is ended, and nothing is left."""
+    said = CONNECT + SEND + b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
+    answers = CONNECTED + MESSAGE + MESSAGE
+    house = House()
+    for cut in range(len(said) + 1):
+        client = house.client()
+        client.says(said[:cut])
+        if house.reactor.tcpClients:
+            broker = house.broker()
+            client.goes()
+            broker.goes()
+        else:
+            client.goes()
+        assert house.service.sessions == 0, cut
+    for cut in range(len(answers) + 1):
+        client = house.client()
+        client.says(CONNECT)
+        broker = house.broker()
+        broker.says(answers[:cut])
+        broker.goes()
+        assert client.written().startswith((b"ERROR", b"CONNECTED")), cut
+        assert client.ends == ["half"], cut
+        client.goes()
+        assert house.service.sessions == 0, cut
+    assert house.service.stage.lines == {}
+    assert house.service.stage.sockets == 0
+    assert house.reactor.getDelayedCalls() == []
+
+
+def test_sessions_leave_no_objects() -> None:
+    """After a thousand sessions, ended in various ways, there are as many objects as before."""
+    house = House()
+
+    def one(number: int) -> None:
+        client, broker = house.session()
+        client.says(SEND)
+        broker.says(MESSAGE)
+        match number % 4:
+            case 0:
+                client.goes()
+                broker.goes()
+            case 1:
+                broker.goes()
+                client.goes()
+            case 2:
+                client.says(b"GARBAGE\n\n\0")
+                client.goes()
+                broker.goes()
+            case 3:
+                client.says(b"DISCONNECT\nreceipt:1\n\n\0")
+                broker.says(b"RECEIPT\nreceipt-id:1\n\n\0")
+                client.goes()
+                broker.goes()
+
+    def ours() -> int:
+        gc.collect()
+        names = ("stomprelay.",)
+        return sum(type(each).__module__.startswith(names) for each in gc.get_objects())
+
+    one(0)
+    before = ours()
+    for number in range(1000):
+        one(number)
+    house.reactor.connectors.clear()
+    assert ours() - before < 10
+    assert not any(type(each) is LegProtocol for each in gc.get_objects())
+
+
+def test_what_there_is_to_see() -> None:
+    """Before CONNECT, while the broker is awaited, and after; octets as they came."""
+    house = House()
+    client = house.client()
+    glance = only(house).glance()
+    assert (glance.peer, glance.client, glance.broker, glance.sent) == ("192.0.2.7:4711", "", "", 0)
+    client.says(CONNECT)
+    glance = only(house).glance()
+    assert (glance.client, glance.broker, glance.sent) == ("1.2", "", len(CONNECT))
+    broker = house.broker()
+    broker.says(CONNECTED.replace(b"1.2", b"1.1"))
+    glance = only(house).glance()
+    assert (glance.client, glance.broker, glance.received) == ("1.2", "1.1", len(CONNECTED))
+    assert glance.name == house.service._prefix + "-1"
+
+
+def test_secrets_stay_out_of_the_log(log: list[str]) -> None:
+    """Whatever goes wrong with a CONNECT that has a passcode in it."""
+    house = House()
+    secret = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:me\npasscode:hush\n\n\0"
+    for said in (secret, secret[:-3], secret.replace(b"1.2", b"9.9"), secret.replace(b"\n\n", b"\nx\n\n")):
+        client = house.client()
+        client.says(said)
+        client.goes()
+    client = house.client()
+    client.says(secret)
+    broker = house.broker()
+    broker.says(b"ERROR\nmessage:bad passcode hush\n\n\0")
+    assert log
+    assert not any("hush" in line for line in log), log

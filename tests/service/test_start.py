@@ -1,0 +1,154 @@
+"""A start that fails: one line says which endpoint, where and why, and nothing runs on without it."""
+
+import gc
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import pytest_twisted
+from twisted.internet.protocol import Factory
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import LogLevel, capturedLogs, formatEvent
+
+from stomprelay.config import Config
+from stomprelay.config.address import broker
+from stomprelay.relay.listener import Listener, ServerTLS
+from stomprelay.relay.upstream import ClientTLS, Upstream
+from stomprelay.service.endpoints import BadEndpoint, entrance
+from stomprelay.service.relayservice import RelayService
+from tests.service.sockets import ANY_PORT, call, port_of, reactor, running
+from tests.service.talker import Accepting
+
+PLAIN = ClientTLS()
+ABSENT = ServerTLS("/absent.pem", "/absent.key")
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def _sockets_that_could_not_be_bound() -> Iterator[None]:
+    """Twisted leaves them to the garbage collector; no other test shall hear of them."""
+    yield
+    gc.collect()
+
+
+def start(name: str, description: str) -> str:
+    """The line that ends the start; it is also the one that was logged."""
+    with capturedLogs() as logs, pytest.raises(SystemExit) as caught:
+        entrance(reactor, name, description, Factory()).startService()
+    (event,) = (event for event in logs if event["log_level"] is LogLevel.critical)
+    assert formatEvent(event) == caught.value.code
+    return str(caught.value.code)
+
+
+def test_a_port_that_is_taken() -> None:
+    """Another program has it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
+        assert start("public", place) == f"public: cannot listen on {place}: Address already in use"
+
+
+@pytest.mark.parametrize("interface", ["203.0.113.7", "256.1.1.1"])
+def test_an_interface_that_is_not_ours(interface: str) -> None:
+    """An address of another machine, or of none."""
+    place = f"tcp:0:interface={interface}"
+    text = start("public", place)
+    assert text.startswith(f"public: cannot listen on {place}: ")
+    assert "Errno" not in text
+
+
+def test_a_local_socket_that_is_taken(tmp_path: Path) -> None:
+    """Something else is at the path."""
+    place = f"unix:{tmp_path / 'door'}"
+    (tmp_path / "door").touch()
+    assert start("local", place) == f"local: cannot listen on {place}: Address already in use"
+
+
+def test_a_path_that_is_too_long(tmp_path: Path) -> None:
+    """The kernel takes about a hundred octets."""
+    place = f"unix:{tmp_path / ('d' * 120)}"
+    assert start("local", place) == f"local: cannot listen on {place}: AF_UNIX path too long"
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the lock file's OSError is no CannotListenError, and nobody catches it"
+)
+def test_a_local_socket_in_no_directory(tmp_path: Path) -> None:
+    """A directory that a package or `RuntimeDirectory=` should have made is not there."""
+    place = f"unix:{tmp_path / 'absent' / 'door'}"
+    assert start("local", place) == f"local: cannot listen on {place}: No such file or directory"
+
+
+def test_a_relay_without_one_of_its_listeners() -> None:
+    """Better no relay than one that some clients cannot reach."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
+        upstream = Upstream("main", broker("tcp://127.0.0.1:61613"))
+        service = RelayService(Config((Listener("public", place, upstream),)), reactor)
+        with capturedLogs(), pytest.raises(SystemExit, match="^public: cannot listen on"):
+            service.privilegedStartService()
+
+
+def test_a_relay_without_its_admin_endpoint() -> None:
+    """Nor one that nobody can watch."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
+        service = RelayService(Config((), admin=place), reactor)
+        with capturedLogs(), pytest.raises(SystemExit, match=f"^admin: cannot listen on {place}: "):
+            service.privilegedStartService()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "secured", "address", "trusted", "text"),
+    [
+        ("pigeon:x:y", None, "tcp://192.0.2.1", PLAIN, "listener.public.endpoint 'pigeon:x:y': "),
+        ("tcp:0", ABSENT, "tcp://192.0.2.1", PLAIN, "listener.public.tls.certificate: /absent.pem: No such"),
+        ("tcp:0", None, "pigeon:x", PLAIN, "upstream.main.pigeon:x: "),
+        (
+            "tcp:0",
+            None,
+            "ssl://192.0.2.1",
+            ClientTLS(ca="/absent.pem"),
+            "upstream.main.tls.ca: /absent.pem: No such",
+        ),
+    ],
+    ids=["a listener", "its certificate", "an upstream", "its authority"],
+)
+def test_a_relay_that_cannot_be(
+    endpoint: str, secured: ServerTLS | None, address: str, trusted: ClientTLS, text: str
+) -> None:
+    """It is not made, let alone started; the configuration's key is named."""
+    upstream = Upstream("main", broker(address), tls=trusted)
+    config = Config((Listener("public", endpoint, upstream, tls=secured),))
+    with pytest.raises(BadEndpoint) as caught:
+        RelayService(config, MemoryReactorClock())
+    assert str(caught.value).startswith(text)
+
+
+def test_an_admin_endpoint_that_cannot_be() -> None:
+    """It is found before anything listens."""
+    memory = MemoryReactorClock()
+    with pytest.raises(BadEndpoint, match="^admin: endpoint 'pigeon:x:y': "):
+        RelayService(Config((), admin="pigeon:x:y"), memory)
+    assert memory.tcpServers == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_entrance_that_starts() -> None:
+    """Clients come in, and after the stop they come in no more."""
+    accepting = Accepting()
+    door = entrance(reactor, "public", ANY_PORT, accepting)
+    async with running(door):
+        port = port_of(door)
+        client = await call(door)
+        server = await accepting.accepted.get()
+        server.transport.write(b"hello")
+        assert await client.hears(b"hello") == b"hello"
+        client.transport.loseConnection()
+        await server.ended()
+        server.transport.loseConnection()
+        await server.gone()
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+        pass

@@ -1,0 +1,230 @@
+"""Certificates: which files can be used, which peers are believed, and what is said of the others."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+)
+from OpenSSL import SSL
+
+from stomprelay.relay.listener import ServerTLS
+from stomprelay.relay.upstream import ClientTLS
+from stomprelay.service import tls
+from tests.e2e.certificates import Authority, Credentials
+
+PROTOCOL: Any = None
+"""Verification does not look at the protocol that asks for a connection."""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("certificates")
+
+
+@pytest.fixture(scope="module")
+def authority(directory: Path) -> Authority:
+    return Authority(directory, "authority")
+
+
+@pytest.fixture(scope="module")
+def strangers(directory: Path) -> Authority:
+    return Authority(directory, "strangers")
+
+
+def serving(credentials: Credentials, **more: Any) -> tls.Verification:
+    return tls.server(ServerTLS(str(credentials.certificate), str(credentials.key), **more))
+
+
+def asking(authority: Authority, host: str = "localhost", own: Credentials | None = None) -> tls.Verification:
+    certificate, key = (str(own.certificate), str(own.key)) if own else (None, None)
+    return tls.client(ClientTLS(str(authority.file), certificate, key), host)
+
+
+class Meeting:
+    """A handshake in memory between what a listener and what an upstream would make."""
+
+    def __init__(self, server: tls.Verification, client: tls.Verification) -> None:
+        self.server = server.serverConnectionForTLS(PROTOCOL)
+        self.client = client.clientConnectionForTLS(PROTOCOL)
+        self.server.set_accept_state()
+        self.client.set_connect_state()
+        self.failed: dict[str, str] = {}
+        for _ in range(8):
+            self._step("client", self.client, self.server)
+            self._step("server", self.server, self.client)
+
+    def _step(self, name: str, one: SSL.Connection, other: SSL.Connection) -> None:
+        if name not in self.failed:
+            try:
+                one.do_handshake()
+                one.recv(100)
+            except SSL.WantReadError:
+                pass
+            except SSL.Error as error:
+                self.failed[name] = str(error)
+        try:
+            other.bio_write(one.bio_read(1 << 16))
+        except SSL.WantReadError:
+            pass
+
+    def trouble(self, side: str) -> str | None:
+        """What the log would say."""
+        layer: Any = SimpleNamespace(getHandle=lambda: getattr(self, side))
+        return tls.trouble(layer)
+
+
+def test_a_broker_that_is_who_it_should_be(authority: Authority) -> None:
+    """A known authority and the right name: nothing is wrong; TLS 1.2 or newer."""
+    meeting = Meeting(serving(authority.issue("good")), asking(authority))
+    assert meeting.failed == {}
+    assert meeting.trouble("client") is None
+    assert meeting.client.get_protocol_version_name() in {"TLSv1.2", "TLSv1.3"}
+    assert meeting.server.get_servername() == b"localhost"
+
+
+def test_a_broker_by_its_address(authority: Authority) -> None:
+    """An IP address is verified as one, and not sent as a name."""
+    meeting = Meeting(serving(authority.issue("address")), asking(authority, "127.0.0.1"))
+    assert meeting.failed == {}
+    assert meeting.server.get_servername() is None
+
+
+def test_a_name_in_place_of_the_host(authority: Authority) -> None:
+    """`name` is verified and asked for, whatever the address says; other alphabets become ASCII."""
+    good = authority.issue("other", ["b\u00fccher.example".encode("idna").decode()])
+    client = tls.client(ClientTLS(str(authority.file), name="b\u00fccher.example"), "127.0.0.1")
+    meeting = Meeting(serving(good), client)
+    assert meeting.failed == {}
+    assert meeting.server.get_servername() == b"xn--bcher-kva.example"
+
+
+@pytest.mark.parametrize(
+    ("host", "names", "words"),
+    [
+        ("localhost", ["a.example", "b.example"], "it is for a.example, b.example, not for localhost"),
+        ("127.0.0.2", ["localhost"], "it is for localhost, 127.0.0.1, not for 127.0.0.2"),
+    ],
+)
+def test_a_wrong_name(authority: Authority, host: str, names: list[str], words: str) -> None:
+    """The names that the certificate is for are told."""
+    meeting = Meeting(serving(authority.issue("wrong", names)), asking(authority, host))
+    assert "client" in meeting.failed
+    assert meeting.trouble("client") == f"TLS: certificate verify failed: {words}"
+
+
+def test_a_certificate_without_any_name(directory: Path, authority: Authority) -> None:
+    """One that has only a common name proves nothing, however trusted its authority."""
+    issued = authority.issue("nameless")
+    leaf = issued.leaf
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(leaf.subject)
+        .issuer_name(leaf.issuer)
+        .public_key(leaf.public_key())
+        .serial_number(leaf.serial_number)
+        .not_valid_before(leaf.not_valid_before_utc)
+        .not_valid_after(leaf.not_valid_after_utc)
+    )
+    path = directory / "really-nameless.pem"
+    path.write_bytes(builder.sign(authority._key, hashes.SHA256()).public_bytes(Encoding.PEM))
+    server = tls.server(ServerTLS(str(path), str(issued.key)))
+    meeting = Meeting(server, asking(authority))
+    assert "client" in meeting.failed
+    assert "cannot be for localhost" in (meeting.trouble("client") or "")
+
+
+def test_an_unknown_authority(authority: Authority, strangers: Authority) -> None:
+    """The chain ends somewhere else."""
+    meeting = Meeting(serving(strangers.issue("stranger")), asking(authority))
+    assert "client" in meeting.failed
+    assert "authority is not known" in (meeting.trouble("client") or "")
+
+
+def test_an_expired_certificate(authority: Authority) -> None:
+    """Says so, and whose."""
+    meeting = Meeting(serving(authority.issue("late", expired=True)), asking(authority))
+    assert "client" in meeting.failed
+    assert "it has expired (certificate of late" in (meeting.trouble("client") or "")
+
+
+def test_the_platforms_trust_does_not_include_ours(authority: Authority) -> None:
+    """Without `ca` the authorities of the system count, and no others."""
+    meeting = Meeting(serving(authority.issue("private")), tls.client(ClientTLS(), "localhost"))
+    assert "client" in meeting.failed
+
+
+def test_the_whole_chain_is_sent(directory: Path, authority: Authority) -> None:
+    """A client that knows only the root believes a leaf of an authority in between."""
+    between = Authority(directory, "between", authority)
+    meeting = Meeting(serving(between.issue("leaf")), asking(authority))
+    assert meeting.failed == {}
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_clients_with_certificates(authority: Authority, strangers: Authority, required: bool) -> None:
+    """Ours is let in, another's is not, and none only where none is required."""
+    more = {"client_ca": str(authority.file), "require_client_certificate": required}
+    server = serving(authority.issue("host"), **more)
+    member = authority.issue("member", client=True)
+    assert Meeting(server, asking(authority, own=member)).failed == {}
+    stranger = Meeting(server, asking(authority, own=strangers.issue("nobody", client=True)))
+    assert "server" in stranger.failed
+    assert "authority is not known" in (stranger.trouble("server") or "")
+    nobody = Meeting(server, asking(authority))
+    assert ("server" in nobody.failed) is required
+
+
+def test_clients_are_told_whose_certificates_count(authority: Authority) -> None:
+    """Some choose by it which one they show."""
+    server = serving(authority.issue("asks"), client_ca=str(authority.file))
+    names = Meeting(server, asking(authority)).client.get_client_ca_list()
+    assert [name.commonName for name in names] == ["authority"]
+
+
+def test_files_that_cannot_be_used(directory: Path, authority: Authority) -> None:
+    """Each is told by the key that names it, with its path and the reason."""
+    good, other = authority.issue("files"), authority.issue("others")
+    garbage = directory / "garbage.pem"
+    garbage.write_text("not PEM\n")
+    secret = directory / "encrypted.key"
+    secret.write_bytes(
+        good.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    )
+    absent = str(directory / "absent.pem")
+    certificate, key = str(good.certificate), str(good.key)
+    cases: list[tuple[Any, str]] = [
+        (ServerTLS(absent, key), f"certificate: {absent}: No such file or directory"),
+        (ServerTLS(str(garbage), key), f"certificate: {garbage}: not a usable PEM file"),
+        (ServerTLS(certificate, absent), f"key: {absent}: No such file or directory"),
+        (ServerTLS(certificate, str(garbage)), f"key: {garbage}: not a usable PEM file"),
+        (ServerTLS(certificate, str(secret)), f"key: {secret}: not a usable PEM file"),
+        (ServerTLS(certificate, str(other.key)), f"key: {other.key}: it does not belong to the certificate"),
+        (ServerTLS(certificate, key, absent), f"client_ca: {absent}: No such file"),
+        (ServerTLS(certificate, key, str(garbage)), f"client_ca: {garbage}: no certificate in it"),
+        (ClientTLS(ca=absent), f"ca: {absent}: No such file"),
+        (ClientTLS(ca=str(garbage)), f"ca: {garbage}: no certificate in it"),
+        (ClientTLS(certificate=absent, key=key), f"certificate: {absent}: No such file"),
+    ]
+    for settings, words in cases:
+        with pytest.raises(tls.Unusable) as caught:
+            tls.server(settings) if isinstance(settings, ServerTLS) else tls.client(settings, "localhost")
+        assert str(caught.value).startswith(words)
+
+
+def test_certificate_and_key_in_one_file(directory: Path, authority: Authority) -> None:
+    """A client certificate may bring its key in the same file."""
+    own = authority.issue("both", client=True)
+    both = directory / "both.pem"
+    both.write_bytes(own.certificate.read_bytes() + own.key.read_bytes())
+    client = tls.client(ClientTLS(str(authority.file), str(both)), "localhost")
+    server = serving(
+        authority.issue("strict"), client_ca=str(authority.file), require_client_certificate=True
+    )
+    assert Meeting(server, client).failed == {}
