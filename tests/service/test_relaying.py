@@ -151,7 +151,7 @@ def test_a_paused_peer_is_not_dead() -> None:
     assert client.ends == []
     client.drains()
     house.reactor.pump([1.0] * 25)
-    assert client.written().endswith(b"upstream main\0")
+    assert b"ERROR\nmessage:connection to the broker was lost\n" in client.written()
     assert client.ends == ["half"]
 
 
@@ -258,8 +258,7 @@ def test_sessions_leave_no_objects() -> None:
 
     def ours() -> int:
         gc.collect()
-        names = ("stomprelay.",)
-        return sum(type(each).__module__.startswith(names) for each in gc.get_objects())
+        return sum(str(type(each).__module__).startswith("stomprelay.") for each in gc.get_objects())
 
     one(0)
     before = ours()
