@@ -7,10 +7,10 @@ Nothing here asks who wants to know, and nothing here is secret; still, let it l
     /           what runs, for people
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from twisted.web.http import Request
 from twisted.web.resource import Resource
@@ -33,26 +33,40 @@ td.number, th.number { text-align: right; }
 """
 
 
-class Page(Resource):
-    """Answers GET with what a function says."""
+class Answer(NamedTuple):
+    """What is answered to a GET."""
+
+    text: str
+    kind: str = "text/plain; charset=utf-8"
+    status: int = 200
+
+
+class Pages(Resource):
+    """All there is, by its path. Twisted's own pages for what there is not are not used: they quote badly."""
 
     isLeaf = True
 
-    def __init__(
-        self, kind: str, content: Callable[[], str], status: Callable[[], int] = lambda: 200
-    ) -> None:
+    def __init__(self, pages: Mapping[bytes, Callable[[], Answer]]) -> None:
         super().__init__()
-        self._kind = kind.encode("ascii")
-        self._content = content
-        self._status = status
+        self._pages = pages
 
-    def render_GET(self, request: Request) -> bytes:
-        """Twisted answers HEAD by it too, and 405 to all else."""
-        request.setResponseCode(self._status())
-        request.setHeader(b"content-type", self._kind)
+    def render(self, request: Request) -> bytes:
+        """Answer GET and HEAD."""
+        page = self._pages.get(request.path)
+        if page is None:
+            answer = Answer("not found\n", status=404)
+        elif request.method not in (b"GET", b"HEAD"):
+            answer = Answer("GET only\n", status=405)
+            request.setHeader(b"allow", b"GET, HEAD")
+        else:
+            answer = page()
+        body = answer.text.encode("utf-8")
+        request.setResponseCode(answer.status)
+        request.setHeader(b"content-type", answer.kind.encode("ascii"))
+        request.setHeader(b"content-length", b"%d" % len(body))
         request.setHeader(b"cache-control", b"no-store")
         request.setHeader(b"x-content-type-options", b"nosniff")
-        return self._content().encode("utf-8")
+        return b"" if request.method == b"HEAD" else body
 
 
 class Quiet(Site):
@@ -67,18 +81,12 @@ class Quiet(Site):
 
 def site(service: RelayService, reactor: Any) -> Site:
     """The factory of the HTTP server."""
-    root = Resource()
-    root.putChild(b"", Page("text/html; charset=utf-8", lambda: status(service)))
-    root.putChild(
-        b"healthz",
-        Page(
-            "text/plain; charset=utf-8",
-            lambda: "stopping\n" if service.stopping else "ok\n",
-            lambda: 503 if service.stopping else 200,
-        ),
-    )
-    root.putChild(b"metrics", Page("text/plain; version=0.0.4; charset=utf-8", lambda: metrics(service)))
-    return Quiet(root, parsePOSTFormSubmission=False, reactor=reactor)
+    pages = {
+        b"/": lambda: Answer(status(service), "text/html; charset=utf-8"),
+        b"/healthz": lambda: Answer("stopping\n", status=503) if service.stopping else Answer("ok\n"),
+        b"/metrics": lambda: Answer(metrics(service), "text/plain; version=0.0.4; charset=utf-8"),
+    }
+    return Quiet(Pages(pages), parsePOSTFormSubmission=False, reactor=reactor)
 
 
 def metrics(service: RelayService) -> str:

@@ -55,8 +55,9 @@ class Entrance(StreamServerEndpointService):
         """Listen, or end the process with a line that says where it cannot."""
         try:
             super().privilegedStartService()
-        except CannotListenError as error:
-            reason = getattr(error.socketError, "strerror", None) or error.socketError
+        except (CannotListenError, OSError) as error:
+            cause = error.socketError if isinstance(error, CannotListenError) else error
+            reason = getattr(cause, "strerror", None) or cause
             text = f"{self.name}: cannot listen on {self.description}: {reason}"
             _log.critical("{text}", text=text)
             raise SystemExit(text) from error

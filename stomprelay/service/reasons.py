@@ -27,7 +27,7 @@ _TLS: Final = {
     "packet length too long": "the peer does not speak TLS",
     "record layer failure": "the peer does not speak TLS",
     "http request": "the peer speaks HTTP, not TLS",
-    "https proxy request": "the peer says CONNECT without TLS",
+    "https proxy request": "the peer does not speak TLS",
     "peer did not return a certificate": "the peer did not show a certificate",
     "no shared cipher": "no cipher in common",
     "unsupported protocol": "no TLS version in common",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from twisted.internet.address import UNIXAddress
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.broker.bounds import Bounds
@@ -21,7 +22,7 @@ class Pub:
 
     def caller(self, door: int = 0) -> Wire:
         """A client that connected its socket and said nothing yet."""
-        wire = Wire(self.reactor.tcpServers[door][1].buildProtocol(None))
+        wire = Wire(self.reactor.tcpServers[door][1].buildProtocol(UNIXAddress(None)))
         wire.protocol.makeConnection(wire)
         return wire
 

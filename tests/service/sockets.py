@@ -19,7 +19,8 @@ ANY_PORT = "tcp:0:interface=127.0.0.1"
 def port_of(entrance: Any) -> int:
     """The port that an entrance listens on."""
     assert isinstance(entrance, Entrance)
-    port: int = entrance._waitingForPort.result.getHost().port
+    listening: Any = entrance._waitingForPort
+    port: int = listening.result.getHost().port
     return port
 
 

@@ -1,276 +1,120 @@
-"""Health, metrics and the status page, over real sockets."""
+"""Health, metrics and the status page."""
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from html import unescape
+from typing import Any
 
 import pytest
-import pytest_twisted
-from twisted.internet.defer import maybeDeferred
+from twisted.web.test.requesthelper import DummyChannel
 
-from stomprelay import __version__
-from stomprelay.config import Config
-from stomprelay.relay.listener import Listener
 from stomprelay.relay.tally import COUNTERS
-from stomprelay.relay.upstream import Broker, Upstream
-from stomprelay.service.admin import SHOWN, metrics, status
-from stomprelay.service.relayservice import RelayService
-from stomprelay.session.handshake import Credentials
-from tests.service.house import CONNECT, SEND, House, listener, upstream
-from tests.service.sockets import ANY_PORT, call, reactor, running
-from tests.service.talker import Talker
-
-MEMORY = Upstream("main", Broker("memory:", "memory:"))
+from stomprelay.service.admin import site
+from tests.service.house import CONNECT, SEND, House, listener
 
 
-@dataclass(frozen=True)
 class Answer:
-    """What an HTTP server answered."""
+    """What the HTTP server answers to one request."""
 
-    status: int
-    headers: dict[str, str]
-    body: str
-
-
-class Relay:
-    """A relay in front of the embedded broker, on free ports, with an admin endpoint."""
-
-    def __init__(self, *listeners: Listener) -> None:
-        config = Config(listeners or (Listener("public", ANY_PORT, MEMORY),), admin=ANY_PORT)
-        self.service = RelayService(config, reactor)
-
-    async def asks(self, path: str, method: str = "GET") -> Answer:
-        """What the admin endpoint answers to a request."""
-        talker = await call(self.service.getServiceNamed("admin"))
-        talker.transport.write(f"{method} {path} HTTP/1.0\r\n\r\n".encode())
-        head, _, body = (await talker.ended()).partition(b"\r\n\r\n")
-        talker.transport.loseConnection()
-        await talker.gone()
-        first, *lines = head.decode("ascii").split("\r\n")
-        headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-        return Answer(int(first.split()[1]), headers, body.decode("utf-8"))
-
-    async def client(self, name: str = "public", connect: bytes = CONNECT) -> Talker:
-        """A connected client of this listener."""
-        talker = await call(self.service._doors.getServiceNamed(name))
-        talker.transport.write(connect)
-        assert (await talker.frame()).startswith(b"CONNECTED\n")
-        return talker
+    def __init__(self, house: House, path: str, method: str = "GET") -> None:
+        channel = DummyChannel()
+        channel.site = factory = site(house.service, house.reactor)
+        request: Any = factory.requestFactory(channel)
+        request.gotLength(0)
+        request.requestReceived(method.encode(), path.encode(), b"HTTP/1.1")
+        head, _, body = channel.transport.written.getvalue().partition(b"\r\n\r\n")
+        self.status = int(head.split()[1])
+        self.headers = {
+            name.strip().lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in head.decode().split("\r\n")[1:])
+        }
+        self.text = body.decode()
 
 
-@asynccontextmanager
-async def open_relay(*listeners: Listener) -> AsyncIterator[Relay]:
-    relay = Relay(*listeners)
-    async with running(relay.service):
-        yield relay
+@pytest.fixture
+def house() -> House:
+    return House(listener(name="public"), listener(name='odd"\\<name>', endpoint="tcp:61614"))
 
 
-async def leave(talker: Talker) -> None:
-    talker.transport.loseConnection()
-    await talker.gone()
-
-
-def sample(text: str, name: str) -> int:
-    """The value of one sample of a metrics page."""
-    (value,) = re.findall(rf"(?m)^{re.escape(name)} (\d+)$", text)
-    return int(value)
-
-
-# Health
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_relay_that_runs_is_healthy() -> None:
-    """A monitor gets 200, and nothing keeps it from asking anew."""
-    async with open_relay() as relay:
-        answer = await relay.asks("/healthz")
-    assert (answer.status, answer.body) == (200, "ok\n")
-    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+def test_health(house: House) -> None:
+    """ok while clients are accepted."""
+    answer = Answer(house, "/healthz")
+    assert (answer.status, answer.text) == (200, "ok\n")
     assert answer.headers["cache-control"] == "no-store"
-    assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest_twisted.ensureDeferred
-async def test_a_relay_that_stops_is_not() -> None:
-    """Health can be asked for until the last client has gone: 503, for load balancers to look elsewhere."""
-    relay = Relay()
-    relay.service.privilegedStartService()
-    relay.service.startService()
-    client = await relay.client()
-    stopped = maybeDeferred(relay.service.stopService)
-    assert b"the relay is stopping" in await client.frame()
-    answer = await relay.asks("/healthz")
-    page = await relay.asks("/")
-    assert (answer.status, answer.body) == (503, "stopping\n")
-    assert f"<h1>stomprelay {__version__}, stopping</h1>" in page.body
-    assert not stopped.called
-    await leave(client)
-    await stopped
+def test_health_while_stopping(house: House) -> None:
+    """A load balancer must send no more clients."""
+    house.session()
+    house.service.stopService()
+    answer = Answer(house, "/healthz")
+    assert (answer.status, answer.text) == (503, "stopping\n")
 
 
-# Metrics
+LINE = re.compile(r"(?:# (?:HELP|TYPE) .+|stomprelay_\w+(?:\{\w+=\"(?:[^\"\\]|\\.)*\"\})? \d+)")
 
 
-@pytest_twisted.ensureDeferred
-async def test_every_counter_of_every_listener_is_there_from_the_start() -> None:
-    """With a line of help and its type, as Prometheus wants it."""
-    doors = [Listener(name, ANY_PORT, MEMORY) for name in ("public", "inside")]
-    async with open_relay(*doors) as relay:
-        answer = await relay.asks("/metrics")
+def test_metrics(house: House) -> None:
+    """Every counter of every listener, in lines that Prometheus reads."""
+    client, _broker = house.session()
+    client.says(SEND)
+    answer = Answer(house, "/metrics")
     assert answer.status == 200
-    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-    text = answer.body
-    assert text.endswith("\n")
-    for counter, meaning in COUNTERS.items():
-        name = f"stomprelay_{counter}_total"
-        block = (
-            f"# HELP {name} {meaning}\n# TYPE {name} counter\n"
-            f'{name}{{listener="public"}} 0\n{name}{{listener="inside"}} 0\n'
-        )
-        assert text.count(block) == 1
-    assert f'stomprelay_info{{version="{__version__}"}} 1\n' in text
-    for name in ("info", "sessions", "connections"):
-        assert f"# TYPE stomprelay_{name} gauge\n" in text
-    assert sample(text, 'stomprelay_sessions{listener="inside"}') == 0
-    assert sample(text, "stomprelay_connections") == 0
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    assert [line for line in lines if not LINE.fullmatch(line)] == []
+    for counter in COUNTERS:
+        for name in ("public", r"odd\"\\<name>"):
+            assert (
+                sum(line.startswith(f'stomprelay_{counter}_total{{listener="{name}"}} ') for line in lines)
+                == 1
+            )
+    assert 'stomprelay_sessions_connected_total{listener="public"} 1' in lines
+    assert f'stomprelay_client_bytes_total{{listener="public"}} {len(CONNECT + SEND)}' in lines
+    assert 'stomprelay_sessions{listener="public"} 1' in lines
+    assert "stomprelay_connections 2" in lines
 
 
-@pytest_twisted.ensureDeferred
-async def test_metrics_say_what_happened_and_what_is() -> None:
-    """Counters of the listener where it was, gauges that fall again."""
-    doors = [Listener(name, ANY_PORT, MEMORY) for name in ("public", "inside")]
-    async with open_relay(*doors) as relay:
-        client = await relay.client("inside")
-        client.transport.write(SEND.replace(b"\n\n", b"\nreceipt:1\n\n"))
-        assert (await client.frame()).startswith(b"RECEIPT\n")
-        text = (await relay.asks("/metrics")).body
-        await leave(client)
-    assert sample(text, 'stomprelay_sessions{listener="inside"}') == 1
-    assert sample(text, 'stomprelay_sessions{listener="public"}') == 0
-    assert sample(text, "stomprelay_connections") == 2
-    assert sample(text, 'stomprelay_sessions_opened_total{listener="inside"}') == 1
-    assert sample(text, 'stomprelay_sessions_opened_total{listener="public"}') == 0
-    assert sample(text, 'stomprelay_client_frames_total{listener="inside"}') == 1
-    assert sample(text, 'stomprelay_client_bytes_total{listener="inside"}') == len(CONNECT) + len(SEND) + 10
-    after = metrics(relay.service)
-    assert sample(after, 'stomprelay_sessions{listener="inside"}') == 0
-    assert sample(after, "stomprelay_connections") == 0
-    assert sample(after, 'stomprelay_sessions_opened_total{listener="inside"}') == 1
-
-
-def test_a_listener_s_name_may_be_anything() -> None:
-    """It is escaped as the text format asks; each sample stays on one line."""
-    house = House(listener(name='a "b" \\ c\nd'))
-    text = metrics(house.service)
-    assert 'stomprelay_sessions{listener="a \\"b\\" \\\\ c\\nd"} 0\n' in text
-    assert re.fullmatch(r'(# .*\n|stomprelay_\w+(\{\w+="([^"\\\n]|\\.)*"\})? \d+\n)*', text)
-
-
-# The status page
-
-
-@pytest_twisted.ensureDeferred
-async def test_the_page_shows_listeners_and_sessions() -> None:
-    """Who is there, by address and versions, and how much went through."""
-    async with open_relay() as relay:
-        client = await relay.client()
-        peer = f"127.0.0.1:{client.transport.getHost().port}"
-        answer = await relay.asks("/")
-        await leave(client)
-    page = answer.body
+def test_the_status_page(house: House) -> None:
+    """Listeners and sessions, with versions, the client's address and octets; all of it quoted for HTML."""
+    client, _broker = house.session()
+    client.says(SEND)
+    house.client(1)
+    answer = Answer(house, "/")
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
-    assert f"<h1>stomprelay {__version__}, running</h1>" in page
-    assert f"<tr><td>public</td><td>{ANY_PORT}</td><td>memory:</td>" in page
-    assert "<h2>Sessions: 1</h2>" in page
-    (row,) = re.findall(r"<tr><td>(relay-\w+-1)</td><td>public</td><td>(.*?)</td><td>(.*?)</td>", page)
-    assert row[1:] == (peer, "1.2 to 1.2")
-    assert f'<td class="number">{len(CONNECT)}</td>' in page
-    assert "<h2>Sessions: 0</h2>" in status(relay.service)
+    assert "<td>public</td><td>tcp:61613</td><td>tcp://192.0.2.1:61613</td>" in answer.text
+    assert "<td>1.2 to 1.2</td>" in answer.text
+    assert "<td>192.0.2.7:4711</td>" in answer.text
+    assert f'<td class="number">{len(CONNECT + SEND)}</td>' in answer.text
+    assert "<td>none yet</td>" in answer.text
+    assert "Sessions: 2" in answer.text
+    assert "<name>" not in answer.text
+    assert "odd&quot;\\&lt;name&gt;" in answer.text
 
 
-def test_the_page_shows_sessions_that_are_not_connected_yet() -> None:
-    """Before CONNECT there is no version, before CONNECTED none of the broker's."""
-    house = House()
-    house.client()
-    house.client().says(CONNECT)
-    page = status(house.service)
-    assert "<td>192.0.2.7:4711</td><td>none yet</td>" in page
-    assert "<td>192.0.2.7:4711</td><td>1.2</td>" in page
+def test_secrets_are_not_shown(house: House) -> None:
+    """Who knows the page knows no passcode and no login."""
+    client = house.client()
+    client.says(CONNECT.replace(b"\n\n", b"\nlogin:alice\npasscode:hush\n\n"))
+    house.broker()
+    for path in ("/", "/metrics"):
+        text = Answer(house, path).text
+        assert "hush" not in text
+        assert "alice" not in text
 
 
-@pytest_twisted.ensureDeferred
-async def test_no_credentials_are_shown() -> None:
-    """Neither the client's nor ours, on no page."""
-    own = Upstream("main", Broker("memory:", "memory:"), credentials=Credentials(b"our-login", b"our-secret"))
-    connect = CONNECT.replace(b"host:/\n", b"host:/\nlogin:their-login\npasscode:their-secret\n")
-    async with open_relay(Listener("public", ANY_PORT, own)) as relay:
-        client = await relay.client(connect=connect)
-        for path in ("/", "/metrics", "/healthz"):
-            body = (await relay.asks(path)).body
-            for secret in ("our-login", "our-secret", "their-login", "their-secret"):
-                assert secret not in body
-        await leave(client)
-
-
-def test_whatever_is_shown_is_escaped() -> None:
-    """A name from the configuration is text, not markup."""
-    broker = Broker("<b>broker & co</b>", "tcp:host=192.0.2.1:port=61613", "192.0.2.1")
-    house = House(listener(name="<script>alert(1)</script>", upstream=upstream(broker=broker)))
-    house.client()
-    page = status(house.service)
-    assert "<script>" not in page
-    assert "<b>" not in page
-    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 2
-    assert "<b>broker & co</b>" in unescape(page)
-
-
-def test_the_page_has_an_end() -> None:
-    """Of very many sessions it shows the first; their number is right."""
-    house = House()
-    for _ in range(SHOWN + 5):
-        house.client()
-    page = status(house.service)
-    assert f"<h2>Sessions: {SHOWN + 5}</h2>" in page
-    assert page.count("<td>192.0.2.7:4711</td>") == SHOWN
-
-
-# HTTP
-
-
-# Twisted's own default for 404 and 405 uses what it tells others not to use.
-of_twisted_itself = pytest.mark.filterwarnings("ignore:twisted.web.resource._Unsafe:DeprecationWarning")
-
-
-@of_twisted_itself
-@pytest.mark.parametrize("path", ["/unknown", "/metric", "/status/", "/../etc/passwd", "/<script>"])
-@pytest_twisted.ensureDeferred
-async def test_nothing_else_is_there(path: str) -> None:
-    """An unknown path is 404, and does not come back as markup."""
-    async with open_relay() as relay:
-        answer = await relay.asks(path)
-    assert answer.status == 404
-    assert "<script>" not in answer.body
-
-
-@of_twisted_itself
-@pytest.mark.parametrize("path", ["/", "/healthz", "/metrics"])
-@pytest_twisted.ensureDeferred
-async def test_one_can_look_and_not_touch(path: str) -> None:
-    """HEAD is GET without a body; anything that would change something is refused."""
-    async with open_relay() as relay:
-        head = await relay.asks(path, "HEAD")
-        post = await relay.asks(path, "POST")
-    assert (head.status, head.body) == (200, "")
-    assert int(head.headers["content-length"]) > 0
-    assert post.status == 405
-
-
-def test_no_admin_endpoint_unless_it_is_asked_for() -> None:
-    """Only the listeners listen."""
-    house = House()
-    assert len(house.reactor.tcpServers) == 1
-    with pytest.raises(KeyError):
-        house.service.getServiceNamed("admin")
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", "/healthz/more", 404),
+        ("GET", "/<script>", 404),
+        ("POST", "/metrics", 405),
+        ("HEAD", "/", 200),
+    ],
+)
+def test_other_requests(house: House, method: str, path: str, status: int) -> None:
+    """There is nothing else to see, and nothing to do."""
+    answer = Answer(house, path, method)
+    assert answer.status == status
+    assert method != "HEAD" or (answer.text == "" and int(answer.headers["content-length"]) > 100)
+    assert "script" not in answer.text

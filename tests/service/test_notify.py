@@ -1,4 +1,4 @@
-"""systemd is told by datagrams: a real socket stands in for it, a clock for the time."""
+"""What systemd is told."""
 
 import os
 import socket
@@ -7,182 +7,112 @@ from pathlib import Path
 
 import pytest
 from twisted.internet.task import Clock
-from twisted.logger import capturedLogs, formatEvent
 
 from stomprelay.service.notify import EVERY, Notify
 
 
 class Manager:
-    """The service manager's end. `address`: as the environment names it."""
+    """A service manager's socket."""
 
     def __init__(self, address: str) -> None:
-        self.address = address
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._socket.bind(f"\0{address[1:]}" if address.startswith("@") else address)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(address)
+        self.socket.setblocking(False)
 
-    def hears(self) -> list[str]:
-        """The datagrams that came since the last time."""
-        heard = []
+    def heard(self) -> list[list[str]]:
+        """The messages that came, each as its lines."""
+        messages = []
         while True:
             try:
-                heard.append(self._socket.recv(4096).decode("utf-8"))
+                messages.append(self.socket.recv(4096).decode().split("\n"))
             except BlockingIOError:
-                return heard
-
-    def leaves(self) -> None:
-        self._socket.close()
+                return messages
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(params=["path", "abstract"])
-def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
-    """In each of the two name spaces of local sockets."""
-    abstract = f"@stomprelay-test-{os.getpid()}-{id(tmp_path)}"
-    manager = Manager(abstract if request.param == "abstract" else str(tmp_path / "notify"))
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    manager = Manager(str(tmp_path / "notify"))
     yield manager
-    manager.leaves()
+    manager.socket.close()
 
 
-class Service:
-    """What is told of; `status` is how it is."""
+def notify(manager: Manager, clock: Clock, status: list[str] | None = None, **environment: str) -> Notify:
+    says = status or ["fine"]
+    address = manager.socket.getsockname()
+    if isinstance(address, bytes):
+        address = "@" + address[1:].decode()
+    return Notify(lambda: says[0], clock, {"NOTIFY_SOCKET": address, **environment})
 
-    def __init__(self, clock: Clock, environment: dict[str, str]) -> None:
-        self.status = "0 sessions"
-        self.notify = Notify(lambda: self.status, clock, environment)
 
-
-def test_readiness_and_end_are_told(clock: Clock, manager: Manager) -> None:
-    """Ready once everything listens, stopping when it begins to; then nothing, and no timer is left."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
-    assert manager.hears() == []
-    service.notify.startService()
-    assert manager.hears() == ["READY=1\nSTATUS=0 sessions"]
-    service.notify.stopping()
-    assert manager.hears() == ["STOPPING=1\nSTATUS=stopping"]
-    service.notify.stopService()
+def test_ready_then_stopping(manager: Manager) -> None:
+    """Ready when everything listens, with the first status; stopping before anything stops."""
+    clock = Clock()
+    service = notify(manager, clock)
+    assert manager.heard() == []
+    service.startService()
+    assert manager.heard() == [["READY=1", "STATUS=fine"]]
+    service.stopping()
+    assert manager.heard() == [["STOPPING=1", "STATUS=stopping"]]
+    service.stopService()
     assert clock.getDelayedCalls() == []
-    clock.advance(100)
-    assert manager.hears() == []
 
 
-def test_the_status_is_told_when_it_changed(clock: Clock, manager: Manager) -> None:
-    """It is looked at now and then, and the manager is not bothered with what it knows."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
-    service.notify.startService()
-    manager.hears()
+def test_the_status_is_kept_up_to_date(manager: Manager) -> None:
+    """When it changes, and only then."""
+    clock, status = Clock(), ["0 sessions"]
+    notify(manager, clock, status).startService()
+    manager.heard()
     clock.advance(EVERY)
-    assert manager.hears() == []
-    service.status = "7 sessions – ünïcode"
-    assert manager.hears() == []
+    assert manager.heard() == []
+    status[0] = "1 session"
     clock.advance(EVERY)
-    assert manager.hears() == ["STATUS=7 sessions – ünïcode"]
+    assert manager.heard() == [["STATUS=1 session"]]
     clock.advance(EVERY)
-    assert manager.hears() == []
-    service.notify.stopService()
+    assert manager.heard() == []
 
 
-@pytest.mark.parametrize("process", [str(os.getpid()), ""], ids=["this process", "any process"])
-def test_the_watchdog_gets_a_sign_of_life_in_half_its_time(
-    clock: Clock, manager: Manager, process: str
-) -> None:
-    """As `sd_watchdog_enabled(3)` advises; a changed status comes along in the same datagram."""
-    environment = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "2000000", "WATCHDOG_PID": process}
-    service = Service(clock, environment)
-    service.notify.startService()
-    manager.hears()
-    clock.pump([1, 1])
-    assert manager.hears() == ["WATCHDOG=1", "WATCHDOG=1"]
-    service.status = "1 session"
-    clock.advance(1)
-    assert manager.hears() == ["WATCHDOG=1\nSTATUS=1 session"]
-    service.notify.stopService()
+def test_the_watchdog(manager: Manager) -> None:
+    """A sign of life twice in each period."""
+    clock = Clock()
+    service = notify(manager, clock, WATCHDOG_USEC="4000000", WATCHDOG_PID=str(os.getpid()))
+    service.startService()
+    manager.heard()
+    clock.pump([1.0] * 8)
+    assert manager.heard() == [["WATCHDOG=1"]] * 4
 
 
-def test_a_stop_that_takes_long_still_gives_signs_of_life(clock: Clock, manager: Manager) -> None:
-    """systemd's watchdog goes on while the service stops, and must not kill it meanwhile."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "2000000"})
-    service.notify.startService()
-    service.notify.stopping()
-    manager.hears()
-    clock.advance(1)
-    assert manager.hears() == ["WATCHDOG=1"]
-    service.notify.stopService()
+@pytest.mark.parametrize("settings", [("0", ""), ("x", ""), ("4000000", "1")])
+def test_no_watchdog(manager: Manager, settings: tuple[str, str]) -> None:
+    """None is wanted, or from another process."""
+    clock = Clock()
+    notify(manager, clock, WATCHDOG_USEC=settings[0], WATCHDOG_PID=settings[1]).startService()
+    manager.heard()
+    clock.pump([1.0] * 20)
+    assert manager.heard() == []
 
 
-def test_a_slow_watchdog_does_not_slow_the_status(clock: Clock, manager: Manager) -> None:
-    """Signs of life may come oftener than they must."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "600000000"})
-    service.notify.startService()
-    manager.hears()
-    clock.advance(EVERY)
-    assert manager.hears() == ["WATCHDOG=1"]
-    service.notify.stopService()
+def test_an_abstract_address() -> None:
+    """Written with an @ in front."""
+    manager = Manager(f"\0stomprelay-test-{os.getpid()}")
+    notify(manager, Clock()).startService()
+    assert manager.heard() == [["READY=1", "STATUS=fine"]]
+    manager.socket.close()
 
 
-@pytest.mark.parametrize(
-    "watchdog",
-    [
-        {"WATCHDOG_USEC": "2000000", "WATCHDOG_PID": "1"},
-        {"WATCHDOG_USEC": "0"},
-        {"WATCHDOG_USEC": ""},
-        {"WATCHDOG_USEC": "soon"},
-        {"WATCHDOG_USEC": "-5"},
-    ],
-    ids=["another process", "zero", "empty", "no number", "negative"],
-)
-def test_no_sign_of_life_where_none_is_wanted(
-    clock: Clock, manager: Manager, watchdog: dict[str, str]
-) -> None:
-    """The watchdog is another process's, or off, or set to nonsense."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address, **watchdog})
-    service.notify.startService()
-    manager.hears()
-    clock.pump([EVERY] * 3)
-    assert manager.hears() == []
-    service.notify.stopService()
+@pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "vsock:2:1"}])
+def test_without_a_manager(environment: dict[str, str]) -> None:
+    """Nothing is said, nothing is timed."""
+    clock = Clock()
+    service = Notify(lambda: "fine", clock, environment)
+    service.startService()
+    service.stopping()
+    assert clock.getDelayedCalls() == []
+    service.stopService()
 
 
-@pytest.mark.parametrize(
-    "environment",
-    [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "relative"}, {"NOTIFY_SOCKET": "vsock:2:1234"}],
-    ids=["unset", "empty", "relative", "another family"],
-)
-def test_without_a_manager_nothing_happens(clock: Clock, environment: dict[str, str]) -> None:
-    """Nothing is told, nothing is logged and no timer runs."""
-    service = Service(clock, {**environment, "WATCHDOG_USEC": "2000000"})
-    with capturedLogs() as logs:
-        service.notify.startService()
-        assert clock.getDelayedCalls() == []
-        service.notify.stopping()
-        service.notify.stopService()
-    assert logs == []
-
-
-def test_a_manager_that_is_gone_is_a_warning(clock: Clock, manager: Manager) -> None:
-    """The relay goes on, and the log says what systemd did not hear, and why."""
-    manager.leaves()
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
-    with capturedLogs() as logs:
-        service.notify.startService()
-        service.notify.stopService()
-    (text,) = map(formatEvent, logs)
-    assert "systemd could not be told" in text
-    assert "READY=1" in text
-    assert "refused" in text
-
-
-def test_a_manager_that_does_not_listen_blocks_nobody(clock: Clock, manager: Manager) -> None:
-    """When its queue is full, what it should have heard is lost; the relay does not wait."""
-    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
-    service.notify.startService()
-    with capturedLogs() as logs:
-        for _ in range(5000):
-            service.notify.stopping()
-            if logs:
-                break
-    assert "systemd could not be told" in formatEvent(logs[0])
-    service.notify.stopService()
+def test_a_manager_that_is_gone(tmp_path: Path) -> None:
+    """Is no reason to stop."""
+    service = Notify(lambda: "fine", Clock(), {"NOTIFY_SOCKET": str(tmp_path / "nobody")})
+    service.startService()
+    service.stopping()
+    service.stopService()

@@ -1,197 +1,123 @@
-"""One connection of the embedded broker: what its transport tells, and what is written and when."""
+"""One connection of the embedded broker, on a reactor in memory."""
 
-from math import inf
+from collections.abc import Iterator
 
 import pytest
-from twisted.internet.address import IPv4Address
-from twisted.logger import LogLevel, capturedLogs, formatEvent
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
-from tests.service.house import CONNECT, SEND
-from tests.service.pub import Pub
+from stomprelay.broker.bounds import Bounds
+from stomprelay.service.brokerservice import BrokerService
+from tests.service.house import CONNECT, SEND, Wire
+
+SUBSCRIBE = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
 
 
-def test_a_message_of_one_client_is_written_to_another() -> None:
-    """At once, in the input that brought it."""
-    pub = Pub()
-    consumer, publisher = pub.subscriber(), pub.client()
-    publisher.says(SEND)
+class Shop:
+    """A broker service and its clients."""
+
+    def __init__(self, bounds: Bounds | None = None) -> None:
+        self.reactor = MemoryReactorClock()
+        self.service = BrokerService(self.reactor, bounds or Bounds(), ["tcp:61613"], self.reactor.seconds)
+        self.service.startService()
+
+    def client(self, said: bytes = b"") -> Wire:
+        factory = self.reactor.tcpServers[0][1]
+        wire = Wire(factory.buildProtocol(None))
+        wire.protocol.makeConnection(wire)
+        if said:
+            wire.says(said)
+        return wire
+
+
+@pytest.fixture
+def log() -> Iterator[list[str]]:
+    lines: list[str] = []
+
+    def observe(event: LogEvent) -> None:
+        if event.get("log_namespace") == "stomprelay":
+            lines.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    yield lines
+    globalLogPublisher.removeObserver(observe)
+
+
+def test_a_message_from_one_client_to_another(log: list[str]) -> None:
+    """What one says is written to the other; the log knows of both."""
+    shop = Shop()
+    consumer = shop.client(CONNECT + SUBSCRIBE)
+    assert consumer.written().startswith(b"CONNECTED\n")
+    producer = shop.client(CONNECT + SEND)
+    assert producer.written().startswith(b"CONNECTED\n")
     message = consumer.written()
     assert message.startswith(b"MESSAGE\n")
     assert b"\n\nhello\0" in message
-    assert publisher.written() == b""
+    for client in (consumer, producer):
+        client.goes()
+    assert shop.service.clients == set()
+    assert shop.reactor.getDelayedCalls() == []
+    assert sum("connected: " in line for line in log) == 2
+    assert all(line.startswith("embedded broker: ") for line in log if "session" in line)
 
 
-def test_octets_may_come_in_any_pieces() -> None:
-    """One at a time, too."""
-    pub = Pub()
-    consumer, publisher = pub.subscriber(), pub.caller()
-    for octet in CONNECT + SEND:
-        publisher.says(bytes([octet]))
-    assert publisher.written().startswith(b"CONNECTED\n")
-    assert b"\n\nhello\0" in consumer.written()
-
-
-def test_messages_wait_while_the_client_reads_too_slowly() -> None:
-    """They are kept by the broker, not by the transport; the publisher is not slowed down."""
-    pub = Pub()
-    consumer, publisher = pub.subscriber(), pub.client()
+def test_a_client_that_does_not_read() -> None:
+    """Its messages wait in the broker, not in its transport, and come when it reads on."""
+    shop = Shop()
+    consumer = shop.client(CONNECT + SUBSCRIBE)
+    consumer.written()
     consumer.fills()
-    for number in range(3):
-        publisher.says(SEND.replace(b"hello", b"%d" % number))
+    shop.client(CONNECT + SEND * 10)
     assert consumer.written() == b""
-    assert publisher.reading
-    assert consumer.reading
     consumer.drains()
-    bodies = [frame.partition(b"\n\n")[2] for frame in consumer.written().split(b"\0")[:-1]]
-    assert bodies == [b"0", b"1", b"2"]
+    shop.reactor.advance(0)
+    assert consumer.written().count(b"MESSAGE\n") == 10
 
 
-def test_what_waits_is_written_bit_by_bit() -> None:
-    """A burst each turn of the reactor, so that one client's plenty does not hold up the others."""
-    pub = Pub(burst=100)
-    consumer, publisher = pub.subscriber(), pub.client()
-    consumer.fills()
-    publisher.says(b"".join(SEND.replace(b"hello", b"%d" % number * 80) for number in range(3)))
-    consumer.drains()
-    turns = [consumer.written().count(b"MESSAGE\n")]
-    for _ in range(3):
-        pub.reactor.advance(0)
-        turns.append(consumer.written().count(b"MESSAGE\n"))
-    print(turns)
-
-
-def test_a_client_that_reads_no_receipts_is_not_read_from() -> None:
-    """Until it reads: what it asks for must fit in memory."""
-    pub = Pub(unread=100)
-    client = pub.client()
+def test_a_client_that_only_asks_for_receipts() -> None:
+    """When too many wait for it, it is not read from until it reads."""
+    shop = Shop(Bounds(unread=1000))
+    client = shop.client(CONNECT)
     client.fills()
-    order = SEND.replace(b"\n\n", b"\nreceipt:%b\n\n" % (b"r" * 60))
-    client.says(order)
-    assert client.reading
-    client.says(order)
-    client.says(order)
+    for number in range(100):
+        client.says(b"SEND\ndestination:/queue/a\nreceipt:%d\n\n\0" % number)
+        if not client.reading:
+            break
     assert not client.reading
     client.drains()
     assert client.reading
-    assert client.written().count(b"RECEIPT\n") == 3
 
 
-def test_a_client_that_is_not_read_from_is_not_silent() -> None:
-    """It is we who do not listen; when we do again, its time begins anew."""
-    pub = Pub(unread=10)
-    beating = CONNECT.replace(b"\n\n", b"\nheart-beat:1000,0\n\n")
-    client = pub.client(connect=beating)
-    client.fills()
-    order = SEND.replace(b"\n\n", b"\nreceipt:of-some-length\n\n")
-    client.says(order)
-    client.says(order)
-    assert not client.reading
-    pub.reactor.advance(60)
-    assert client.ends == []
-    client.drains()
-    assert client.reading
-    pub.reactor.pump([0.1] * 15)
-    assert client.ends == []
-    pub.reactor.pump([0.1] * 10)
-    assert b"heart-beat missed" in client.written()
-
-
-def test_beats_are_written_when_there_is_nothing_else() -> None:
-    """The connection's alarm is the service's timer."""
-    pub = Pub()
-    client = pub.client(connect=CONNECT.replace(b"\n\n", b"\nheart-beat:0,1000\n\n"))
-    pub.reactor.pump([0.1] * 10)
-    beats = client.written()
-    assert beats
-    assert beats == b"\n" * len(beats)
-    assert client.ends == []
-
-
-def test_connect_must_come_in_time() -> None:
-    """Then the client is told, given time to read it, and cut off."""
-    pub = Pub(connect_timeout=3.0)
-    caller = pub.caller()
-    pub.reactor.advance(2.9)
-    assert caller.written() == b""
-    pub.reactor.advance(0.1)
-    assert caller.written().startswith(b"ERROR\nmessage:no CONNECT in time\n")
-    assert caller.ends == ["half"]
-    caller.says(CONNECT)
-    assert caller.written() == b""
-    pub.reactor.advance(2)
-    assert caller.ends == ["half", "abort"]
-    caller.goes()
-    assert pub.reactor.getDelayedCalls() == []
-
-
-def test_what_a_client_owed_goes_to_another_when_it_goes() -> None:
-    """A lost connection acknowledges nothing."""
-    pub = Pub()
-    first = pub.subscriber(ack=b"client")
-    pub.client().says(SEND)
-    assert b"\n\nhello\0" in first.written()
-    second = pub.subscriber(ack=b"client")
-    assert second.written() == b""
-    assert first.producer is not None
-    first.producer.stopProducing()
-    first.goes()
-    message = second.written()
-    assert b"\nredelivered:true\n" in message
-    assert b"\n\nhello\0" in message
-
-
-def test_the_transport_is_left_alone_once_the_connection_is_over() -> None:
-    """No producer is registered with it any more, and nothing is written."""
-    pub = Pub()
-    consumer = pub.subscriber(b"/topic/a")
-    assert consumer.producer is not None
-    consumer.says(b"DISCONNECT\nreceipt:bye\n\n\0")
-    assert consumer.written().rstrip(b"\n") == b"RECEIPT\nreceipt-id:bye\n\n\0"
-    assert consumer.producer is None
-    assert consumer.ends == ["half"]
-    pub.client().says(SEND.replace(b"/queue/a", b"/topic/a"))
-    assert consumer.written() == b""
-    consumer.goes()
-
-
-def test_nothing_is_armed_for_a_client_that_is_gone() -> None:
-    """However it left."""
-    pub = Pub()
-    client = pub.client(connect=CONNECT.replace(b"\n\n", b"\nheart-beat:1000,1000\n\n"))
-    assert pub.reactor.getDelayedCalls() != []
+def test_a_client_that_never_says_connect() -> None:
+    """Is told so in time, and its connection is ended."""
+    shop = Shop()
+    client = shop.client()
+    shop.reactor.advance(10)
+    assert client.written().startswith(b"ERROR\nmessage:no CONNECT in time\n")
+    assert client.ends == ["half"]
+    shop.reactor.advance(2)
+    assert client.ends == ["half", "abort"]
     client.goes()
-    assert pub.reactor.getDelayedCalls() == []
-    assert pub.service.stage.alarms._next == inf
-    assert pub.service.stage.lines == {}
+    assert shop.reactor.getDelayedCalls() == []
 
 
-def test_the_log_names_the_session_and_no_secret() -> None:
-    """One line for each thing worth one; an ERROR is a warning."""
-    pub = Pub()
-    secret = CONNECT.replace(b"host:/\n", b"host:/\nlogin:alice\npasscode:sesame\n")
-    with capturedLogs() as logs:
-        good, bad = pub.client(connect=secret), pub.client(connect=secret)
-        bad.says(b"NONSENSE\n\nsesame\0")
-        good.goes()
-    name = pub.service.broker.name.decode()
-    lines = [(event["log_level"], formatEvent(event)) for event in logs]
-    assert (LogLevel.info, f"embedded broker: connected: {name}-session-1: STOMP 1.2") in lines
-    assert (
-        LogLevel.info,
-        f"embedded broker: vanished: {name}-session-1: client left without DISCONNECT",
-    ) in lines
-    (error,) = (text for level, text in lines if level is LogLevel.warn)
-    assert error.startswith(f"embedded broker: error: {name}-session-2: ")
-    assert not [text for _, text in lines if "sesame" in text or "alice" in text]
+def test_a_client_that_vanishes() -> None:
+    """What it did not acknowledge goes to the next."""
+    shop = Shop()
+    first = shop.client(CONNECT + SUBSCRIBE.replace(b"\n\n", b"\nack:client\n\n"))
+    shop.client(CONNECT + SEND)
+    assert b"MESSAGE\n" in first.written()
+    first.goes()
+    second = shop.client(CONNECT + SUBSCRIBE)
+    assert b"redelivered:true\n" in second.written()
 
 
-@pytest.mark.parametrize("peer", [IPv4Address("TCP", "192.0.2.8", 1), None])
-def test_a_foreign_protocol_is_answered_in_its_own_way(peer: object) -> None:
-    """A browser gets HTTP, not an ERROR frame."""
-    pub = Pub()
-    caller = pub.caller()
-    caller.peerAddr = peer
-    caller.says(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert caller.written().startswith(b"HTTP/1.1 ")
-    assert caller.ends == ["half"]
-    caller.goes()
+def test_a_backlog_is_written_in_portions() -> None:
+    """Turn by turn, so that others are heard meanwhile."""
+    shop = Shop(Bounds(burst=1000))
+    shop.client(CONNECT + SEND * 100)
+    consumer = shop.client(CONNECT + SUBSCRIBE)
+    first = consumer.written().count(b"MESSAGE\n")
+    assert 0 < first < 100
+    shop.reactor.advance(0)
+    assert first + consumer.written().count(b"MESSAGE\n") == 100

@@ -1,0 +1,288 @@
+"""The relay as a service: its listeners, its sessions, and how they end."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet import reactor
+from twisted.internet.endpoints import TCP4ServerEndpoint
+from twisted.internet.testing import MemoryReactorClock
+
+from stomprelay import config
+from stomprelay.config import Config
+from stomprelay.config.address import broker
+from stomprelay.relay.listener import ServerTLS
+from stomprelay.relay.upstream import ClientTLS
+from stomprelay.service.endpoints import BadEndpoint
+from stomprelay.service.relayservice import RelayService
+from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND, House, listener, upstream
+from tests.service.talker import Accepting, Talker, connect, until
+from tests.service.test_serving import SUBSCRIBE
+
+PLACE = "tcp:0:interface=127.0.0.1"
+
+
+def test_names_of_sessions() -> None:
+    """No two are alike, in one process or in two; letters, digits and dashes only."""
+    one, two = House().service, House().service
+    names = [one.next_name(), one.next_name(), two.next_name()]
+    assert len(set(names)) == 3
+    assert all(re.fullmatch(rb"relay-[0-9a-f]{8}-\d+", name) for name in names)
+
+
+def test_each_listener_has_its_own_books() -> None:
+    """What is counted for one is not counted for another, even where both lead to one broker."""
+    main = upstream()
+    house = House(listener(upstream=main), listener(name="other", endpoint="tcp:61614", upstream=main))
+    client = house.client(1)
+    client.says(CONNECT)
+    house.broker()
+    assert house.service.receptions["public"].tally["sessions_opened"] == 0
+    assert house.service.receptions["other"].tally["sessions_opened"] == 1
+    assert house.service.sessions == 1
+
+
+def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No new clients; those that are there get an ERROR and time to read it; then it has stopped."""
+    house = House()
+    client, broker = house.session()
+    early = house.client()
+    stopped: list[object] = []
+    house.service.stopService().addCallback(stopped.append)
+    assert house.service.stopping
+    assert house.reactor.tcpServers[0][1].buildProtocol(None) is None
+    for each in (client, early):
+        assert b"ERROR\nmessage:the relay is stopping\n" in each.written()
+        assert each.ends == ["half"]
+    assert broker.ends == ["flush"]
+    for each in (client, early, broker):
+        assert stopped == []
+        each.goes()
+    assert stopped == [None]
+    assert house.reactor.getDelayedCalls() == []
+
+
+def test_stopping_does_not_wait_for_ever() -> None:
+    """The longest time to linger of all listeners, and a little more."""
+    house = House(listener(linger=0.5), listener(name="other", endpoint="tcp:61614", linger=4.0))
+    client = house.client(1)
+    stopped: list[object] = []
+    house.service.stopService().addCallback(stopped.append)
+    house.reactor.advance(4)
+    assert client.ends == ["half", "abort"]
+    assert stopped == []
+    house.reactor.advance(1)
+    assert stopped == [None]
+
+
+def test_the_status_line() -> None:
+    """For systemd; as one would say it."""
+    house = House()
+    assert house.service._status() == "0 sessions, 1 listener"
+    house.client()
+    assert house.service._status() == "1 session, 1 listener"
+    two = House(listener(), listener(name="other", endpoint="tcp:61614"))
+    assert two.service._status() == "0 sessions, 2 listeners"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"listeners": (listener(endpoint="nonsense:1"),)}, r"^listener\.public\.endpoint 'nonsense:1'"),
+        (
+            {"listeners": (listener(tls=ServerTLS("/absent.pem", "/absent.key")),)},
+            r"^listener\.public\.tls\.certificate: /absent\.pem: No such file",
+        ),
+        (
+            {
+                "listeners": (
+                    listener(upstream=upstream(broker=broker("ssl://b"), tls=ClientTLS(ca="/absent.pem"))),
+                )
+            },
+            r"^upstream\.main\.tls\.ca: /absent\.pem: No such file",
+        ),
+        ({"listeners": (listener(),), "admin": "nonsense:1"}, r"^admin: endpoint 'nonsense:1'"),
+    ],
+)
+def test_what_cannot_be_used_is_told_before_anything_starts(settings: dict[str, Any], words: str) -> None:
+    """By its key."""
+    with pytest.raises(BadEndpoint, match=words):
+        RelayService(Config(**settings), MemoryReactorClock())
+
+
+# On real sockets
+
+
+def address(service: RelayService, door: int = 0) -> str:
+    """Where a listener listens."""
+    port = list(service._doors)[door]._waitingForPort.result  # type: ignore[call-overload]
+    return f"tcp:127.0.0.1:{port.getHost().port}"
+
+
+class Town:
+    """A relay on real sockets, and the broker that the test plays."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+        self.accepting = Accepting()
+
+    async def __aenter__(self) -> "Town":
+        self.port = await TCP4ServerEndpoint(reactor, 0, interface="127.0.0.1").listen(self.accepting)
+        place = broker(f"tcp://127.0.0.1:{self.port.getHost().port}")
+        main = listener(endpoint=PLACE, upstream=upstream(broker=place), **self.settings)
+        self.service = RelayService(Config((main,)), reactor)
+        self.service.startService()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await until(lambda: not self.service.stage.sockets)
+        assert self.service.stage.lines == {}
+        await self.service.stopService()
+        await self.port.stopListening()
+
+    async def session(self) -> tuple[Talker, Talker]:
+        """A connected client and its broker."""
+        client = await connect(address(self.service))
+        client.transport.write(CONNECT)
+        served = await self.accepting.accepted.get()
+        await served.frame()
+        served.transport.write(CONNECTED)
+        await client.frame()
+        client.heard = client.heard.lstrip(b"\n")
+        return client, served
+
+
+@pytest_twisted.ensureDeferred
+async def test_frames_pass_on_real_sockets() -> None:
+    """In both directions, small and large."""
+    async with Town() as town:
+        client, served = await town.session()
+        for body in (b"", b"x", b"x" * 100_000, b"x" * 3_000_000):
+            send = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (len(body), body)
+            client.transport.write(send)
+            assert await served.hears_all(len(send)) == send
+            message = b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:%d\n\n%b\0" % (len(body), body)
+            served.transport.write(message)
+            assert (await client.frame()) == message
+        client.transport.loseConnection()
+        await served.gone()
+
+
+@pytest.mark.parametrize("slow", ["client", "broker"])
+@pytest_twisted.ensureDeferred
+async def test_memory_is_bounded(slow: str) -> None:
+    """While one side does not read, the other is stopped; what the relay holds is little; all of it arrives."""
+    async with Town() as town:
+        client, served = await town.session()
+        reader, writer = (client, served) if slow == "client" else (served, client)
+        frame = MESSAGE if slow == "client" else SEND
+        frames = frame.replace(b"hello", b"x" * 10_000) * 5_000
+        reader.transport.pauseProducing()
+        writer.transport.write(frames)
+
+        def held() -> int:
+            return sum(
+                len(line.transport.dataBuffer) + line.transport._tempDataLen + line.leg.decoder.buffered
+                for line in town.service.stage.lines.values()
+            )
+
+        def stopped() -> bool:
+            return any(
+                line.valve is not None and line.valve.held for line in town.service.stage.lines.values()
+            )
+
+        await until(stopped)
+        taken = sum(line.octets for line in town.service.stage.lines.values())
+        assert held() < 1_000_000
+        assert taken < len(frames) / 2
+        reader.transport.resumeProducing()
+        assert await reader.hears_all(len(frames)) == frames
+        for each in (reader, writer):
+            each.transport.loseConnection()
+
+
+@pytest_twisted.ensureDeferred
+async def test_one_slow_session_is_nothing_to_another() -> None:
+    """They share a process and nothing else."""
+    async with Town() as town:
+        slow, busy = await town.session()
+        slow.transport.pauseProducing()
+        busy.transport.write(MESSAGE.replace(b"hello", b"x" * 10_000) * 5_000)
+        client, served = await town.session()
+        client.transport.write(SEND)
+        assert await served.frame() == SEND
+        for each in (slow, client):
+            each.transport.abortConnection()
+        await busy.gone()
+        await served.gone()
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_error_reaches_a_client_that_is_still_talking() -> None:
+    """It is not lost because more comes behind what was wrong."""
+    async with Town() as town:
+        client, served = await town.session()
+        client.transport.write(b"GARBAGE\n\n\0" + b"x" * 200_000)
+        error = await client.frame()
+        assert error.startswith(b"ERROR\nmessage:unknown command\n")
+        await client.ended()
+        client.transport.loseConnection()
+        await served.gone()
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_relay_before_the_embedded_broker() -> None:
+    """What runs without any setting; the broker ends with the relay."""
+    service = RelayService(config.default([PLACE]), reactor)
+    service.startService()
+    client = await connect(address(service))
+    client.transport.write(CONNECT + SUBSCRIBE + SEND)
+    assert (await client.frame()).startswith(b"CONNECTED\n")
+    assert (await client.frame()).endswith(b"\n\nhello\0")
+    stopping = service.stopService()
+    assert (await client.frame()).startswith(b"ERROR\nmessage:the relay is stopping\n")
+    await client.gone()
+    await stopping
+    assert service.broker is not None
+    assert service.broker.clients == set()
+    assert service.broker.stage.sockets == 0
+
+
+@pytest_twisted.ensureDeferred
+async def test_clients_on_a_unix_socket(tmp_path: Path) -> None:
+    """As over the network."""
+    service = RelayService(config.default([f"unix:{tmp_path}/stomp"]), reactor)
+    service.startService()
+    client = await connect(f"unix:{tmp_path}/stomp")
+    client.transport.write(CONNECT)
+    assert (await client.frame()).startswith(b"CONNECTED\n")
+    client.transport.loseConnection()
+    await until(lambda: not service.stage.sockets)
+    await service.stopService()
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_admin_endpoint() -> None:
+    """A web server where one is asked for, until the end of the stop."""
+    service = RelayService(config.default([PLACE], admin=PLACE), reactor)
+    service.startService()
+    door = service.getServiceNamed("admin")
+
+    async def health() -> bytes:
+        asker = await connect(f"tcp:127.0.0.1:{door._waitingForPort.result.getHost().port}")
+        asker.transport.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+        answer = await asker.ended()
+        await asker.gone()
+        return answer
+
+    assert (await health()).startswith(b"HTTP/1.0 200")
+    client = await connect(address(service))
+    client.transport.write(CONNECT)
+    await client.frame()
+    stopping = service.stopService()
+    assert (await health()).startswith(b"HTTP/1.0 503")
+    await client.frame()
+    await client.gone()
+    await stopping

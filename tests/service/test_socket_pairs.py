@@ -1,0 +1,88 @@
+"""Pairs of sockets: their ends, and the descriptors that they cost."""
+
+import os
+import socket
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet.defer import CancelledError
+from twisted.internet.protocol import Factory
+from twisted.internet.testing import MemoryReactorClock
+
+from stomprelay.service.memory import MemoryEndpoint, join
+from tests.service.sockets import reactor
+from tests.service.talker import Talker
+
+
+class Keeper(Factory):
+    """Keeps the protocols that it built; builds none when `closed`."""
+
+    noisy = False
+
+    def __init__(self, *, closed: bool = False) -> None:
+        self.built: list[Talker] = []
+        self.closed = closed
+
+    def buildProtocol(self, addr: object) -> Any:
+        if self.closed:
+            return None
+        self.built.append(Talker())
+        return self.built[-1]
+
+
+@pytest.mark.parametrize("first", ["client", "broker"])
+@pytest_twisted.ensureDeferred
+async def test_the_end_of_either_side_is_the_end_of_the_other(first: str) -> None:
+    """As it is with any connection; what was said before arrives."""
+    inside = Keeper()
+    client = await MemoryEndpoint(reactor, inside).connect(Keeper())
+    assert isinstance(client, Talker)
+    (broker,) = inside.built
+    one, other = (client, broker) if first == "client" else (broker, client)
+    one.transport.write(b"farewell")
+    one.transport.loseConnection()
+    assert await other.ended() == b"farewell"
+    other.transport.loseConnection()
+    await one.gone()
+    await other.gone()
+
+
+def test_an_attempt_that_was_cancelled_joins_nobody() -> None:
+    """It fails as cancelled, and nothing is left of it."""
+    memory = MemoryReactorClock()
+    failures: list[Any] = []
+    connected = MemoryEndpoint(memory, Keeper()).connect(Keeper()).addErrback(failures.append)
+    connected.cancel()
+    assert failures[0].check(CancelledError)
+    assert memory.getDelayedCalls() == []
+    memory.advance(1)
+    assert memory.adoptedStreamConnections == []
+
+
+def test_our_own_ends_are_closed_once_the_reactor_has_its_own() -> None:
+    """Each connection costs two descriptors, not four."""
+    memory = MemoryReactorClock()
+    inside, outside = Keeper(), Keeper()
+    join(memory, inside, outside)
+    (first, family, factory), (second, other_family, other_factory) = memory.adoptedStreamConnections
+    assert family == other_family == socket.AF_UNIX
+    assert [factory, other_factory] == [inside, outside]
+    for descriptor in (first, second):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+def test_our_own_ends_are_closed_when_the_reactor_cannot_take_them() -> None:
+    """Nothing leaks on the way to the error."""
+    offered: list[int] = []
+
+    class Full(MemoryReactorClock):
+        def adoptStreamConnection(self, fileDescriptor: int, addressFamily: int, factory: Any) -> None:  # noqa: N802, N803
+            offered.append(fileDescriptor)
+            raise OSError(24, "Too many open files")
+
+    with pytest.raises(OSError, match="Too many open files"):
+        join(Full(), Keeper(), Keeper())
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(offered[0])

@@ -1,0 +1,56 @@
+"""`twistd stompbroker`: its options, and what they make."""
+
+from typing import Any
+
+import pytest
+from twisted.internet.testing import MemoryReactorClock
+from twisted.python import usage
+
+from stomprelay import broker_tap
+from stomprelay.service.brokerservice import BrokerService
+
+
+def parsed(*arguments: str) -> broker_tap.Options:
+    options = broker_tap.Options()
+    options.parseOptions(arguments)
+    return options
+
+
+def ports(*arguments: str) -> list[tuple[int, str]]:
+    """Port and interface of each endpoint."""
+    reactor: Any = MemoryReactorClock()
+    service = broker_tap.makeService(parsed(*arguments), reactor)
+    assert isinstance(service, BrokerService)
+    service.privilegedStartService()
+    return [(port, interface) for port, _, _, interface in reactor.tcpServers]
+
+
+def test_no_option_at_all() -> None:
+    """Clients of this machine, on STOMP's port."""
+    assert ports() == [(61613, "127.0.0.1")]
+
+
+def test_listen() -> None:
+    """As often as one likes."""
+    assert ports("-l", "tcp:1", "--listen", "tcp:2:interface=127.0.0.1") == [(1, ""), (2, "127.0.0.1")]
+
+
+def test_another_option() -> None:
+    """There is none."""
+    with pytest.raises(usage.UsageError):
+        parsed("--upstream", "tcp://a:1")
+
+
+def test_an_endpoint_that_cannot_be() -> None:
+    """Ends the process with the reason, and no traceback."""
+    with pytest.raises(SystemExit, match="^stompbroker: endpoint 'nonsense:1'"):
+        broker_tap.makeService(parsed("-l", "nonsense:1"), MemoryReactorClock())
+
+
+def test_the_reactor_is_the_global_one() -> None:
+    """Unless another is passed in."""
+    from twisted.internet import reactor
+
+    service = broker_tap.makeService(parsed())
+    assert isinstance(service, BrokerService)
+    assert service.stage.reactor is reactor

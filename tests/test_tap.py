@@ -1,0 +1,98 @@
+"""`twistd stomprelay`: its options, and what they make."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.application.service import IService
+from twisted.internet.testing import MemoryReactorClock
+from twisted.python import usage
+
+from stomprelay import tap
+from stomprelay.service.relayservice import RelayService
+
+
+def parsed(*arguments: str) -> tap.Options:
+    options = tap.Options()
+    options.parseOptions(arguments)
+    return options
+
+
+def made(*arguments: str) -> RelayService:
+    service = tap.makeService(parsed(*arguments), MemoryReactorClock())
+    assert IService.providedBy(service)
+    assert isinstance(service, RelayService)
+    return service
+
+
+def listeners(service: RelayService) -> dict[str, tuple[str, str]]:
+    """Endpoint and broker by listener."""
+    known = (each.listener for each in service.receptions.values())
+    return {each.name: (each.endpoint, str(each.upstream.broker)) for each in known}
+
+
+def test_no_option_at_all() -> None:
+    """The embedded broker, for clients of this machine."""
+    assert listeners(made()) == {"default": ("tcp:61613:interface=127.0.0.1", "memory:")}
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_listen_and_upstream(short: bool) -> None:
+    """In long and in short; `listen` as often as one likes."""
+    listen, upstream = ("-l", "-u") if short else ("--listen", "--upstream")
+    service = made(listen, "tcp:1", listen, "unix:/x", upstream, "ssl://localhost:61614")
+    assert sorted(listeners(service).values()) == [
+        ("tcp:1", "ssl://localhost:61614"),
+        ("unix:/x", "ssl://localhost:61614"),
+    ]
+
+
+def test_admin() -> None:
+    """A third port."""
+    reactor: Any = MemoryReactorClock()
+    service = tap.makeService(parsed("--admin", "tcp:8161:interface=127.0.0.1"), reactor)
+    service.privilegedStartService()
+    assert sorted(port for port, *_ in reactor.tcpServers) == [8161, 61613]
+
+
+@pytest.mark.parametrize("option", ["-c", "--config"])
+def test_a_file(tmp_path: Path, option: str) -> None:
+    """And options win over it."""
+    path = tmp_path / "relay.toml"
+    path.write_text('[listener.public]\nendpoint = "tcp:7"\n[upstream.main]\nuri = "tcp://a:1"\n')
+    assert listeners(made(option, str(path))) == {"public": ("tcp:7", "tcp://a:1")}
+    assert listeners(made(option, str(path), "-u", "tcp://b:2")) == {"public": ("tcp:7", "tcp://b:2")}
+
+
+def test_a_mistake_in_the_file(tmp_path: Path) -> None:
+    """Is told as one of the command line, with file and key."""
+    path = tmp_path / "relay.toml"
+    path.write_text("[listener.public]\nendpiont = 1\n")
+    with pytest.raises(usage.UsageError, match=rf"{path}: listener\.public\.endpiont"):
+        parsed("-c", str(path))
+
+
+@pytest.mark.parametrize(
+    "arguments", [("-c", "/absent.toml"), ("-u", "nonsense"), ("-l", "61613"), ("--admin", "8161"), ("--no",)]
+)
+def test_a_mistake_on_the_command_line(arguments: tuple[str, ...]) -> None:
+    """Likewise."""
+    with pytest.raises(usage.UsageError):
+        parsed(*arguments)
+
+
+def test_an_endpoint_that_cannot_be(tmp_path: Path) -> None:
+    """Ends the process with the key and the reason, and no traceback."""
+    path = tmp_path / "relay.toml"
+    path.write_text('[listener.public.tls]\ncertificate = "absent.pem"\nkey = "absent.key"\n')
+    with pytest.raises(SystemExit, match=r"^stomprelay: listener\.public\.tls\.certificate: .*absent\.pem"):
+        tap.makeService(parsed("-c", str(path)), MemoryReactorClock())
+
+
+def test_the_reactor_is_the_global_one() -> None:
+    """Unless another is passed in."""
+    from twisted.internet import reactor
+
+    service = tap.makeService(parsed())
+    assert isinstance(service, RelayService)
+    assert service.stage.reactor is reactor
