@@ -11,6 +11,7 @@ from stomprelay.service.brokerservice import BrokerService
 
 
 def parsed(*arguments: str) -> broker_tap.Options:
+    """The options, as `twistd` reads them."""
     options = broker_tap.Options()
     options.parseOptions(arguments)
     return options
@@ -43,7 +44,7 @@ def test_another_option() -> None:
 
 def test_an_endpoint_that_cannot_be() -> None:
     """Ends the process with the reason, and no traceback."""
-    with pytest.raises(SystemExit, match="^stompbroker: endpoint 'nonsense:1'"):
+    with pytest.raises(SystemExit, match=r"^stompbroker: endpoint 'nonsense:1'"):
         broker_tap.makeService(parsed("-l", "nonsense:1"), MemoryReactorClock())
 
 

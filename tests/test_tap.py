@@ -13,12 +13,14 @@ from stomprelay.service.relayservice import RelayService
 
 
 def parsed(*arguments: str) -> tap.Options:
+    """The options, as `twistd` reads them."""
     options = tap.Options()
     options.parseOptions(arguments)
     return options
 
 
 def made(*arguments: str) -> RelayService:
+    """What they make."""
     service = tap.makeService(parsed(*arguments), MemoryReactorClock())
     assert IService.providedBy(service)
     assert isinstance(service, RelayService)

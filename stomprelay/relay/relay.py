@@ -107,6 +107,7 @@ class Relay:
         if leg.closed:
             return []
         upstream = self.listener.upstream
+        upstream.broker.versions = None  # when it comes back it may be another one
         self.tally["brokers_refused"] += 1
         note = Note(Event.REFUSED, f"broker {upstream.broker} did not connect: {reason}")
         # The client is told which, not why: reasons hold addresses and certificates.

@@ -72,6 +72,12 @@ class Pages(Resource):
 class Quiet(Site):
     """Without an access log: it would hold little but the probes of monitors."""
 
+    noisy = False
+
+    def logPrefix(self) -> str:  # noqa: N802
+        """As Twisted's lines call it."""
+        return "admin"
+
     def startFactory(self) -> None:
         """No log to open."""
 

@@ -49,6 +49,8 @@ class Alarms:
             return
         if sleeper.armed == inf:
             self._armed += 1
+        else:
+            self._tidy()
         sleeper.armed = at
         heappush(self._heap, (at, next(self._order), sleeper))
         if at < self._next:
@@ -61,11 +63,16 @@ class Alarms:
             return
         sleeper.armed = inf
         self._armed -= 1
-        heap = self._heap
-        if not self._armed:
-            heap.clear()
+        if self._armed:
+            self._tidy()
+        else:
+            self._heap.clear()
             self._schedule(inf)
-        elif len(heap) > 4 * self._armed + 64:
+
+    def _tidy(self) -> None:
+        """Times that were superseded, or whose sleepers are gone, stay in the heap; but not many of them."""
+        heap = self._heap
+        if len(heap) > 4 * self._armed + 64:
             heap[:] = [entry for entry in heap if entry[2].armed == entry[0]]
             heapify(heap)
 

@@ -40,6 +40,10 @@ class Reception(Factory):
     def __init__(self, service: "BrokerService") -> None:
         self._service = service
 
+    def logPrefix(self) -> str:  # noqa: N802
+        """As Twisted's lines call it."""
+        return "embedded broker"
+
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """A connection for a new client; none while stopping."""
         return self._service.received()

@@ -41,6 +41,10 @@ class Reception(Factory):
         self._service = service
         self._ways = {listener.upstream.broker: way}
 
+    def logPrefix(self) -> str:  # noqa: N802
+        """As Twisted's lines call it."""
+        return f"listener {self.listener.name}"
+
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """A session for a new client; none while stopping."""
         service = self._service

@@ -9,7 +9,7 @@ from stomprelay.service.protocol import LegProtocol
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
-from stomprelay.wire.decoder import Limits
+from stomprelay.wire.limits import Limits
 from tests.service.house import Wire
 
 

@@ -86,7 +86,7 @@ class Talker(Protocol):
 
         news: Deferred[None] = Deferred()
         self._news.append(news)
-        return news.addTimeout(PATIENCE, reactor)  # type: ignore[arg-type]
+        return news.addTimeout(PATIENCE, reactor)
 
 
 async def connect(endpoint: str | Any) -> Talker:
@@ -121,5 +121,5 @@ async def until(reached: Any) -> None:
     for _ in range(int(PATIENCE / 0.01)):
         if reached():
             return
-        await deferLater(reactor, 0.01)  # type: ignore[arg-type]
+        await deferLater(reactor, 0.01)
     raise AssertionError("not reached")

@@ -31,6 +31,7 @@ class Answer:
 
 @pytest.fixture
 def house() -> House:
+    """Two listeners, one with a name that has to be quoted everywhere."""
     return House(listener(name="public"), listener(name='odd"\\<name>', endpoint="tcp:61614"))
 
 
@@ -44,7 +45,7 @@ def test_health(house: House) -> None:
 def test_health_while_stopping(house: House) -> None:
     """A load balancer must send no more clients."""
     house.session()
-    house.service.stopService()
+    _ = house.service.stopService()
     answer = Answer(house, "/healthz")
     assert (answer.status, answer.text) == (503, "stopping\n")
 

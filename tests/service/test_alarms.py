@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 from twisted.internet.task import Clock
-from twisted.logger import LogEvent, globalLogPublisher
+from twisted.logger import capturedLogs
 
 from stomprelay.service.alarms import Alarms, Sleeper
 
@@ -26,11 +26,13 @@ class Bed(Sleeper):
 
 @pytest.fixture
 def clock() -> Clock:
+    """It stands still until it is told."""
     return Clock()
 
 
 @pytest.fixture
 def alarms(clock: Clock) -> Alarms:
+    """By that clock."""
     return Alarms(clock, clock.seconds)
 
 
@@ -164,14 +166,10 @@ def test_an_alarm_that_fails_is_told_and_stops_no_other(clock: Clock, alarms: Al
         def woke(self, now: float) -> None:
             raise ZeroDivisionError
 
-    events: list[LogEvent] = []
-    globalLogPublisher.addObserver(events.append)
-    try:
-        bed = Bed(alarms)
-        alarms.set(Broken(alarms), 1.0)
-        alarms.set(bed, 1.0)
+    bed = Bed(alarms)
+    alarms.set(Broken(alarms), 1.0)
+    alarms.set(bed, 1.0)
+    with capturedLogs() as events:
         clock.advance(1)
-    finally:
-        globalLogPublisher.removeObserver(events.append)
     assert bed.woken == [1.0]
     assert [event["log_failure"].type for event in events if "log_failure" in event] == [ZeroDivisionError]

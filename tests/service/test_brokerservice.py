@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import pytest_twisted
 from twisted.internet import reactor
+from twisted.internet.address import UNIXAddress
 
 from stomprelay.broker.bounds import Bounds
 from stomprelay.service.brokerservice import BrokerService
@@ -67,7 +68,7 @@ def test_stopping_tells_every_client() -> None:
     shop = Shop()
     clients = [shop.client(CONNECT) for _ in range(3)]
     stopped: list[object] = []
-    shop.service.stopService().addCallback(stopped.append)
+    _ = shop.service.stopService().addCallback(stopped.append)
     for client in clients:
         assert b"ERROR\nmessage:the broker is stopping\n" in client.written()
         assert client.ends == ["half"]
@@ -82,7 +83,7 @@ def test_stopping_does_not_wait_for_ever() -> None:
     shop = Shop()
     client = shop.client(CONNECT)
     stopped: list[object] = []
-    shop.service.stopService().addCallback(stopped.append)
+    _ = shop.service.stopService().addCallback(stopped.append)
     shop.reactor.advance(2)
     assert client.ends == ["half", "abort"]
     assert stopped == []
@@ -93,8 +94,8 @@ def test_stopping_does_not_wait_for_ever() -> None:
 def test_nobody_is_received_while_stopping() -> None:
     """A client that was about to be accepted is not."""
     shop = Shop()
-    shop.service.stopService()
-    assert shop.reactor.tcpServers[0][1].buildProtocol(None) is None
+    _ = shop.service.stopService()
+    assert shop.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)) is None
 
 
 def test_the_bounds_are_the_brokers() -> None:

@@ -54,6 +54,7 @@ class Ends:
 
 @pytest.fixture
 def ends() -> Iterator[Ends]:
+    """A connection, closed after the test."""
     ends = Ends()
     yield ends
     ends.close()
@@ -115,7 +116,7 @@ def test_a_busy_connection_may_hold_and_read_more(ends: Ends) -> None:
 def test_a_producer_hears_of_a_full_queue(ends: Ends) -> None:
     """What was not sent counts as what was written in the usual way does."""
     wire = Wire()
-    ends.connection.registerProducer(wire, True)  # type: ignore[arg-type]
+    ends.connection.registerProducer(wire, True)
     direct.write(ends.connection, b"hello")
     assert wire.reading
     direct.write(ends.connection, b"x" * 5_000_000)
@@ -147,7 +148,7 @@ def test_a_connection_that_is_gone_is_not_written_to(ends: Ends) -> None:
 def test_only_bare_sockets_are_written_to_directly(ends: Ends) -> None:
     """Whatever stands between, or is not known, is written to as usual."""
     assert direct.plain(ends.connection) is ends.connection
-    wrapper: Any = ProtocolWrapper(WrappingFactory(None), Protocol())  # type: ignore[no-untyped-call]
+    wrapper: Any = ProtocolWrapper(WrappingFactory(None), Protocol())
     wrapper.transport = ends.connection
 
     class Odd(tcp.Server):

@@ -1,18 +1,24 @@
 """Clients of the embedded broker on transports in memory: pieces, beats, slowness, and what is left behind."""
 
+import socket
 from math import inf
+from typing import Any
 
 import pytest
+import pytest_twisted
 from twisted.internet.address import IPv4Address
+from twisted.internet.defer import maybeDeferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
+from stomprelay.service.brokerservice import BrokerService
 from tests.service.house import CONNECT, SEND, Wire
 from tests.service.pub import Pub
+from tests.service.sockets import ANY_PORT, call, port_of, reactor
 
 
 def reads(wire: Wire) -> bool:
     """Whether the service reads from this client now."""
-    return wire.reading
+    return bool(wire.reading)
 
 
 def test_octets_may_come_in_any_pieces() -> None:
@@ -128,9 +134,6 @@ def test_a_foreign_protocol_is_answered_in_its_own_way(peer: object) -> None:
     caller.goes()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="what `Alarms.set` supersedes stays until its time, however far that is"
-)
 def test_a_long_backlog_leaves_nothing_behind_for_the_alarms() -> None:
     """Each portion asks to be woken at once, before a beat that is an hour away."""
     pub = Pub(burst=1)
@@ -142,3 +145,89 @@ def test_a_long_backlog_leaves_nothing_behind_for_the_alarms() -> None:
     pub.reactor.advance(0)
     assert consumer.written().count(b"MESSAGE\n") == 500
     assert len(pub.service.stage.alarms._heap) < 100
+
+
+# The service around them
+
+
+def stop(pub: Pub) -> list[Any]:
+    """Begin to stop; the list holds what `stopService` fired with, once it did."""
+    results: list[Any] = []
+    _ended = maybeDeferred(pub.service.stopService).addBoth(results.append)
+    return results
+
+
+def test_all_endpoints_lead_to_one_broker() -> None:
+    """A message may come in by one and go out by another."""
+    pub = Pub("tcp:61613", "tcp:61614:interface=127.0.0.1")
+    assert [server[0] for server in pub.reactor.tcpServers] == [61613, 61614]
+    consumer, publisher = pub.client(0), pub.client(1)
+    consumer.says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
+    publisher.says(SEND)
+    assert b"\n\nhello\0" in consumer.written()
+
+
+def test_a_client_that_lingers_is_a_connection_and_no_client() -> None:
+    """The stop waits for it all the same."""
+    pub = Pub()
+    staying, leaving = pub.client(), pub.client()
+    assert (len(pub.service.clients), pub.service.stage.sockets) == (2, 2)
+    leaving.says(b"DISCONNECT\n\n\0")
+    assert (len(pub.service.clients), pub.service.stage.sockets) == (1, 2)
+    staying.goes()
+    stopped = stop(pub)
+    assert stopped == []
+    leaving.goes()
+    assert stopped == [None]
+
+
+def test_no_two_brokers_give_the_same_ids() -> None:
+    """Clients may remember ids, and a broker that was started anew must not seem the old one."""
+    sessions = set()
+    for _ in range(2):
+        caller = Pub().caller()
+        caller.says(CONNECT)
+        sessions.add(caller.written().partition(b"session:")[2].partition(b"\n")[0])
+    assert len(sessions) == 2
+
+
+def test_it_stops_at_once_when_nobody_is_there() -> None:
+    """And no timer is left."""
+    pub = Pub()
+    assert stop(pub) == [None]
+    assert pub.reactor.getDelayedCalls() == []
+
+
+def test_a_client_that_does_not_go_is_cut_off() -> None:
+    """After the linger, and then the stop goes on."""
+    pub = Pub()
+    client = pub.client()
+    stopped = stop(pub)
+    pub.reactor.advance(1.9)
+    assert client.ends == ["half"]
+    pub.reactor.advance(0.1)
+    assert client.ends == ["half", "abort"]
+    client.goes()
+    assert stopped == [None]
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_stop_over_real_sockets() -> None:
+    """The port is closed, the client reads why, and the end comes when it has closed."""
+    service = BrokerService(reactor, listen=[ANY_PORT])
+    service.privilegedStartService()
+    service.startService()
+    door = service._doors.getServiceNamed("broker-1")
+    port = port_of(door)
+    client = await call(door)
+    client.transport.write(CONNECT)
+    await client.frame()
+    stopped = maybeDeferred(service.stopService)
+    assert (await client.frame()).startswith(b"ERROR\nmessage:the broker is stopping\n")
+    await client.ended()
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+        pass
+    assert not stopped.called
+    client.transport.loseConnection()
+    await client.gone()
+    await stopped

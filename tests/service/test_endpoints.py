@@ -1,7 +1,7 @@
 """Endpoints: what a string means, and what is said of one that cannot be used."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_twisted
@@ -22,12 +22,18 @@ from tests.service.talker import Accepting, Talker, connect
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Who issues the certificates."""
     return Authority(tmp_path_factory.mktemp("certificates"), "authority")
 
 
 def server_tls(authority: Authority, *names: str) -> ServerTLS:
+    """The table of a listener whose certificate is for these names."""
     own = authority.issue("server", names or ("localhost",))
     return ServerTLS(str(own.certificate), str(own.key))
+
+
+def _port(door: Any) -> Any:
+    return door._waitingForPort.result
 
 
 # Where clients come in
@@ -101,7 +107,7 @@ async def test_a_port_that_is_taken() -> None:
     """Starting fails, with a line that says where: the process must not run on without the port."""
     first = entrance(reactor, "first", "tcp:0:interface=127.0.0.1", Accepting())
     first.startService()
-    port = first._waitingForPort.result.getHost().port
+    port = _port(first).getHost().port
     place = f"tcp:{port}:interface=127.0.0.1"
     second = entrance(reactor, "second", place, Accepting())
     with pytest.raises(
@@ -135,9 +141,9 @@ def test_the_parts_of_a_tcp_endpoint() -> None:
     memory = MemoryReactorClock()
     endpoint = way(memory, broker("tcp:192.0.2.1:61613:timeout=5:bindAddress=192.0.2.2"), ClientTLS())
     attempt = endpoint.connect(Accepting())
-    host, port, _, timeout, local = memory.tcpClients[0]
+    host, port, _, timeout, local = cast(tuple[Any, ...], memory.tcpClients[0])
     assert (host, port, timeout, local) == ("192.0.2.1", 61613, 5.0, ("192.0.2.2", 0))
-    attempt.addErrback(lambda _: None)
+    _ = attempt.addErrback(lambda _: None)
     attempt.cancel()
 
 
@@ -146,7 +152,7 @@ def test_a_broker_on_a_unix_socket(tmp_path: Path) -> None:
     memory = MemoryReactorClock()
     attempt = way(memory, broker(f"unix:path={tmp_path}/broker"), ClientTLS()).connect(Accepting())
     assert memory.unixClients[0][0] == f"{tmp_path}/broker"
-    attempt.addErrback(lambda _: None)
+    _ = attempt.addErrback(lambda _: None)
     attempt.cancel()
 
 
@@ -184,7 +190,7 @@ async def test_a_broker_with_tls(authority: Authority, tmp_path: Path, address: 
     accepting = Accepting()
     door = entrance(reactor, "broker", "tcp:0:interface=127.0.0.1", accepting, server_tls(authority, name))
     door.startService()
-    port = door._waitingForPort.result.getHost().port
+    port = _port(door).getHost().port
     (tmp_path / "root.pem").write_bytes(authority.file.read_bytes())
     place = broker(address.format(port=port, trust=tmp_path))
     talker = await connect(way(reactor, place, ClientTLS(ca=str(authority.file))))

@@ -224,11 +224,6 @@ def test_the_page_has_an_end() -> None:
 # HTTP
 
 
-# Twisted's own default for 404 and 405 uses what it tells others not to use.
-of_twisted_itself = pytest.mark.filterwarnings("ignore:twisted.web.resource._Unsafe:DeprecationWarning")
-
-
-@of_twisted_itself
 @pytest.mark.parametrize("path", ["/unknown", "/metric", "/status/", "/../etc/passwd", "/<script>"])
 @pytest_twisted.ensureDeferred
 async def test_nothing_else_is_there(path: str) -> None:
@@ -239,7 +234,6 @@ async def test_nothing_else_is_there(path: str) -> None:
     assert "<script>" not in answer.body
 
 
-@of_twisted_itself
 @pytest.mark.parametrize("path", ["/", "/healthz", "/metrics"])
 @pytest_twisted.ensureDeferred
 async def test_one_can_look_and_not_touch(path: str) -> None:

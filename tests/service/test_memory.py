@@ -1,5 +1,6 @@
 """The way to the embedded broker, on the real reactor."""
 
+import socket
 from typing import Any
 
 import pytest
@@ -7,7 +8,6 @@ import pytest_twisted
 from twisted.internet import error, reactor
 from twisted.internet.testing import MemoryReactorClock
 
-from stomprelay.service import memory
 from stomprelay.service.memory import MemoryEndpoint
 from tests.service.talker import Accepting, Talker
 
@@ -47,7 +47,7 @@ async def test_a_slow_reader_stops_the_writer() -> None:
 def test_nothing_happens_before_the_next_turn() -> None:
     """The caller is not called back while it connects; until then the attempt can be given up."""
     clock: Any = MemoryReactorClock()
-    attempt = MemoryEndpoint(clock, Accepting()).connect(Accepting())
+    attempt: Any = MemoryEndpoint(clock, Accepting()).connect(Accepting())
     assert len(clock.getDelayedCalls()) == 1
     failures: list[Any] = []
     attempt.addErrback(failures.append)
@@ -62,10 +62,10 @@ def test_no_sockets_left(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> Any:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(memory.socket, "socketpair", none)
+    monkeypatch.setattr(socket, "socketpair", none)
     clock: Any = MemoryReactorClock()
     failures: list[Any] = []
-    MemoryEndpoint(clock, Accepting()).connect(Accepting()).addErrback(failures.append)
+    _ = MemoryEndpoint(clock, Accepting()).connect(Accepting()).addErrback(failures.append)
     clock.advance(0)
     assert failures[0].check(OSError)
 

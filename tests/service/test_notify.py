@@ -31,12 +31,14 @@ class Manager:
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[Manager]:
+    """It listens at a path."""
     manager = Manager(str(tmp_path / "notify"))
     yield manager
     manager.socket.close()
 
 
 def notify(manager: Manager, clock: Clock, status: list[str] | None = None, **environment: str) -> Notify:
+    """The service, told where the manager listens."""
     says = status or ["fine"]
     address = manager.socket.getsockname()
     if isinstance(address, bytes):

@@ -1,20 +1,22 @@
 """Performing: each effect does what it says, to the connection it names."""
 
 from math import inf
+
 import pytest
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
-from twisted.logger import LogEvent, LogLevel, globalLogPublisher
+from twisted.logger import LogLevel, capturedLogs
 
 from stomprelay.service.perform import log_note, spell_address
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
-from stomprelay.wire.decoder import Limits
+from stomprelay.wire.limits import Limits
 from tests.service.ground import Ground
 
 
 @pytest.fixture
 def ground() -> Ground:
+    """A connected client."""
     ground = Ground()
     assert ground.said() == [("made", Side.DOWNSTREAM)]
     return ground
@@ -88,13 +90,13 @@ def test_note(ground: Ground) -> None:
 def test_a_stage_is_idle_without_connections(ground: Ground) -> None:
     """Lingering ones count; who waits is told when the last is gone, and at once when none is there."""
     waited: list[object] = []
-    ground.stage.idle().addCallback(waited.append)
-    assert ground.stage.idle() is ground.stage.idle()
+    first = ground.stage.idle().addCallback(waited.append)
+    assert ground.stage.idle() is first
     ground.performer.perform([Close(ground.leg, How.LINGER)])
     assert waited == []
     ground.wire.goes()
     assert waited == [None]
-    ground.stage.idle().addCallback(waited.append)
+    _ = ground.stage.idle().addCallback(waited.append)
     assert waited == [None, None]
 
 
@@ -104,12 +106,8 @@ def test_a_stage_is_idle_without_connections(ground: Ground) -> None:
 )
 def test_a_note_in_the_log(event: Event, level: object) -> None:
     """Its fields are those of the form; what somebody may have to see to is a warning."""
-    events: list[LogEvent] = []
-    globalLogPublisher.addObserver(events.append)
-    try:
+    with capturedLogs() as events:
         log_note(Note(event, "hello {there}"), "{who}: {event}: {text}", who="me")
-    finally:
-        globalLogPublisher.removeObserver(events.append)
     (said,) = events
     assert (said["who"], said["event"], said["text"]) == ("me", event.value, "hello {there}")
     assert said["log_level"] is level

@@ -1,10 +1,7 @@
 """One connection of the embedded broker, on a reactor in memory."""
 
-from collections.abc import Iterator
-
-import pytest
+from twisted.internet.address import UNIXAddress
 from twisted.internet.testing import MemoryReactorClock
-from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from stomprelay.broker.bounds import Bounds
 from stomprelay.service.brokerservice import BrokerService
@@ -23,24 +20,11 @@ class Shop:
 
     def client(self, said: bytes = b"") -> Wire:
         factory = self.reactor.tcpServers[0][1]
-        wire = Wire(factory.buildProtocol(None))
+        wire = Wire(factory.buildProtocol(UNIXAddress(None)))
         wire.protocol.makeConnection(wire)
         if said:
             wire.says(said)
         return wire
-
-
-@pytest.fixture
-def log() -> Iterator[list[str]]:
-    lines: list[str] = []
-
-    def observe(event: LogEvent) -> None:
-        if event.get("log_namespace") == "stomprelay":
-            lines.append(formatEvent(event))
-
-    globalLogPublisher.addObserver(observe)
-    yield lines
-    globalLogPublisher.removeObserver(observe)
 
 
 def test_a_message_from_one_client_to_another(log: list[str]) -> None:
@@ -58,7 +42,7 @@ def test_a_message_from_one_client_to_another(log: list[str]) -> None:
     assert shop.service.clients == set()
     assert shop.reactor.getDelayedCalls() == []
     assert sum("connected: " in line for line in log) == 2
-    assert all(line.startswith("embedded broker: ") for line in log if "session" in line)
+    assert all(line.startswith("info: embedded broker: ") for line in log if "session" in line)
 
 
 def test_a_client_that_does_not_read() -> None:

@@ -25,24 +25,29 @@ PROTOCOL: Any = None
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the files are."""
     return tmp_path_factory.mktemp("certificates")
 
 
 @pytest.fixture(scope="module")
 def authority(directory: Path) -> Authority:
+    """Whom both sides know."""
     return Authority(directory, "authority")
 
 
 @pytest.fixture(scope="module")
 def strangers(directory: Path) -> Authority:
+    """Whom nobody knows."""
     return Authority(directory, "strangers")
 
 
 def serving(credentials: Credentials, **more: Any) -> tls.Verification:
+    """A listener that shows this certificate."""
     return tls.server(ServerTLS(str(credentials.certificate), str(credentials.key), **more))
 
 
 def asking(authority: Authority, host: str = "localhost", own: Credentials | None = None) -> tls.Verification:
+    """An upstream that knows this authority, and may have a certificate of its own."""
     certificate, key = (str(own.certificate), str(own.key)) if own else (None, None)
     return tls.client(ClientTLS(str(authority.file), certificate, key), host)
 

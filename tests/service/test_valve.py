@@ -21,6 +21,7 @@ class Source:
 
 @pytest.fixture
 def source() -> Source:
+    """It reads."""
     return Source()
 
 

@@ -1,0 +1,25 @@
+"""What the service tests share: the log."""
+
+from collections.abc import Iterator
+
+import pytest
+from twisted.logger import ILogObserver, LogEvent, formatEvent, globalLogPublisher
+from zope.interface import implementer
+
+
+@implementer(ILogObserver)
+class Lines(list[str]):
+    """The lines of our log, each with its level."""
+
+    def __call__(self, event: LogEvent) -> None:
+        if event.get("log_namespace") == "stomprelay":
+            self.append(f"{event['log_level'].name}: {formatEvent(event)}")
+
+
+@pytest.fixture
+def log() -> Iterator[Lines]:
+    """What is logged during the test."""
+    lines = Lines()
+    globalLogPublisher.addObserver(lines)
+    yield lines
+    globalLogPublisher.removeObserver(lines)
