@@ -7,6 +7,7 @@ from twisted.python import usage
 
 from stomprelay.service.brokerservice import BrokerService
 from stomprelay.service.endpoints import BadEndpoint
+from stomprelay.service.heap import keep_freed
 
 DEFAULT = "tcp:61613:interface=127.0.0.1"
 
@@ -35,6 +36,7 @@ def makeService(options: Options, reactor: Any = None) -> IService:
     """The broker that the options describe."""
     if reactor is None:
         from twisted.internet import reactor
+    keep_freed()
     try:
         return BrokerService(reactor, listen=options["listen"] or [DEFAULT])
     except BadEndpoint as error:

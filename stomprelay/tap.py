@@ -7,6 +7,7 @@ from twisted.python import usage
 
 from stomprelay import config
 from stomprelay.service.endpoints import BadEndpoint
+from stomprelay.service.heap import keep_freed
 from stomprelay.service.relayservice import RelayService
 
 
@@ -55,6 +56,7 @@ def makeService(options: Options, reactor: Any = None) -> IService:
     """The relay that the options describe."""
     if reactor is None:
         from twisted.internet import reactor
+    keep_freed()
     try:
         return RelayService(options.configuration, reactor)
     except BadEndpoint as error:

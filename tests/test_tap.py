@@ -1,5 +1,8 @@
 """`twistd stomprelay`: its options, and what they make."""
 
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -98,3 +101,34 @@ def test_the_reactor_is_the_global_one() -> None:
     service = tap.makeService(parsed())
     assert isinstance(service, RelayService)
     assert service.stage.reactor is reactor
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("daemon", [True, False])
+def test_a_start_that_fails_ends_twistd(tmp_path: Path, daemon: bool) -> None:
+    """With status 1, a line in the log, and no traceback; the shell that started a daemon gets its prompt back."""
+    log = tmp_path / "twistd.log"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        place = f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
+        ended = subprocess.run(
+            [
+                Path(sys.executable).with_name("twistd"),
+                *([] if daemon else ["--nodaemon"]),
+                f"--pidfile={tmp_path / 'twistd.pid'}",
+                f"--logfile={log}",
+                *("stomprelay", "--listen", place),
+            ],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert ("CannotStart" in ended.stdout) is daemon
+    told = ended.stdout + log.read_text()
+    assert f"cannot listen on {place}: Address already in use" in told
+    assert "Traceback" not in told
+    assert not (tmp_path / "twistd.pid").exists()

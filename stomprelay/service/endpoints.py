@@ -40,6 +40,18 @@ class BadEndpoint(Exception):
     """An endpoint, or a certificate for it, that cannot be used; the text says which and why."""
 
 
+class CannotStart(SystemExit, Exception):
+    """An endpoint cannot be listened on, and the process ends with status 1.
+
+    As an exit it shows no traceback: its line is in the log. As an exception it is one of those of which `twistd`
+    tells the process that waits for the daemon to start.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.code = 1
+
+
 class Entrance(StreamServerEndpointService):
     """One endpoint on which clients come in. It cannot be started where it cannot listen."""
 
@@ -52,7 +64,7 @@ class Entrance(StreamServerEndpointService):
         self.description = description
 
     def privilegedStartService(self) -> None:
-        """Listen, or end the process with a line that says where it cannot."""
+        """Listen, or raise `CannotStart`."""
         try:
             super().privilegedStartService()
         except (CannotListenError, OSError) as error:
@@ -60,7 +72,7 @@ class Entrance(StreamServerEndpointService):
             reason = getattr(cause, "strerror", None) or cause
             text = f"{self.name}: cannot listen on {self.description}: {reason}"
             _log.critical("{text}", text=text)
-            raise SystemExit(text) from error
+            raise CannotStart(text) from error
 
 
 def entrance(

@@ -160,8 +160,10 @@ class LegProtocol(Sleeper):
         self.transport = self._plain = self._tls = None
         self.part()
         if performer is not None:
-            (performer.lost if self._ready else performer.refused)(self, words)
-            self.close(How.ABORT)
+            try:
+                (performer.lost if self._ready else performer.refused)(self, words)
+            finally:
+                self.close(How.ABORT)
 
     def failed(self, reason: Failure) -> None:
         """The connection that was attempted cannot be had."""

@@ -135,7 +135,8 @@ class RelayService(MultiService):
 
     def _status(self) -> str:
         sessions, listeners = self.sessions, len(self.receptions)
-        return f"{sessions} session{'s'[: sessions != 1]}, {listeners} listener{'s'[: listeners != 1]}"
+        state = "stopping, " if self.stopping else ""
+        return f"{state}{sessions} session{'s'[: sessions != 1]}, {listeners} listener{'s'[: listeners != 1]}"
 
     def startService(self) -> None:
         """All listeners listen, or an exception says which one cannot."""

@@ -9,13 +9,14 @@ from twisted.internet import reactor
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
 from twisted.internet.error import CannotListenError
 from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import capturedLogs, formatEvent
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from stomprelay.config.address import broker
 from stomprelay.relay.listener import ServerTLS
 from stomprelay.relay.upstream import Broker, ClientTLS
 from stomprelay.service import tls
-from stomprelay.service.endpoints import BACKLOG, BadEndpoint, entrance, way
+from stomprelay.service.endpoints import BACKLOG, BadEndpoint, CannotStart, entrance, way
 from tests.e2e.certificates import Authority
 from tests.service.talker import Accepting, Talker, connect
 
@@ -110,10 +111,13 @@ async def test_a_port_that_is_taken() -> None:
     port = _port(first).getHost().port
     place = f"tcp:{port}:interface=127.0.0.1"
     second = entrance(reactor, "second", place, Accepting())
-    with pytest.raises(
-        SystemExit, match=f"^second: cannot listen on {place}: Address already in use$"
-    ) as caught:
+    with capturedLogs() as logs, pytest.raises(CannotStart) as caught:
         second.startService()
+    text = f"second: cannot listen on {place}: Address already in use"
+    assert text in map(formatEvent, logs)
+    assert (str(caught.value), caught.value.code) == (text, 1)
+    assert isinstance(caught.value, SystemExit)
+    assert isinstance(caught.value, Exception)
     assert isinstance(caught.value.__cause__, CannotListenError)
     await first.stopService()
 

@@ -35,12 +35,12 @@ def _sockets_that_could_not_be_bound() -> Iterator[None]:
 
 
 def start(name: str, description: str) -> str:
-    """The line that ends the start; it is also the one that was logged."""
+    """The line that is logged when the start ends."""
     with capturedLogs() as logs, pytest.raises(SystemExit) as caught:
         entrance(reactor, name, description, Factory()).startService()
     (event,) = (event for event in logs if event["log_level"] is LogLevel.critical)
-    assert formatEvent(event) == caught.value.code
-    return str(caught.value.code)
+    assert caught.value.code == 1
+    return formatEvent(event)
 
 
 def test_a_port_that_is_taken() -> None:
@@ -84,8 +84,9 @@ def test_a_relay_without_one_of_its_listeners() -> None:
         place = f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
         upstream = Upstream("main", broker("tcp://127.0.0.1:61613"))
         service = RelayService(Config((Listener("public", place, upstream),)), reactor)
-        with capturedLogs(), pytest.raises(SystemExit, match=r"^public: cannot listen on"):
+        with capturedLogs() as logs, pytest.raises(SystemExit):
             service.privilegedStartService()
+        assert any(formatEvent(event).startswith("public: cannot listen on") for event in logs)
 
 
 def test_a_relay_without_its_admin_endpoint() -> None:
@@ -93,8 +94,9 @@ def test_a_relay_without_its_admin_endpoint() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
         service = RelayService(Config((), admin=place), reactor)
-        with capturedLogs(), pytest.raises(SystemExit, match=f"^admin: cannot listen on {place}: "):
+        with capturedLogs() as logs, pytest.raises(SystemExit):
             service.privilegedStartService()
+        assert any(formatEvent(event).startswith(f"admin: cannot listen on {place}: ") for event in logs)
 
 
 @pytest.mark.parametrize(
