@@ -74,7 +74,7 @@ class Quiet(Site):
 
     noisy = False
 
-    def logPrefix(self) -> str:  # noqa: N802
+    def logPrefix(self) -> str:
         """As Twisted's lines call it."""
         return "admin"
 

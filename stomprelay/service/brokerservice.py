@@ -40,7 +40,7 @@ class Reception(Factory):
     def __init__(self, service: "BrokerService") -> None:
         self._service = service
 
-    def logPrefix(self) -> str:  # noqa: N802
+    def logPrefix(self) -> str:
         """As Twisted's lines call it."""
         return "embedded broker"
 

@@ -41,7 +41,7 @@ class Reception(Factory):
         self._service = service
         self._ways = {listener.upstream.broker: way}
 
-    def logPrefix(self) -> str:  # noqa: N802
+    def logPrefix(self) -> str:
         """As Twisted's lines call it."""
         return f"listener {self.listener.name}"
 
