@@ -16,11 +16,8 @@ from stomprelay.wire.dialect import Dialect, Headers
 from stomprelay.wire.errors import ProtocolError, Refused
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import (
-    ABORT,
     ACK,
     ACK_HEADER,
-    BEGIN,
-    COMMIT,
     DESTINATION,
     ID,
     MESSAGE,
@@ -207,7 +204,7 @@ class Step(NamedTuple):
 
 STEPS: Final = (
     Step(frozenset({SEND}), (), publish),
-    Step(frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT}), (), watch),
+    Step(Session.WATCHED, (), watch),
     Step(frozenset({SUBSCRIBE, UNSUBSCRIBE}), ("named_subscriptions",), name_subscription),
     Step(frozenset({ACK, NACK}), ("delivery",), name_delivery),
     Step(frozenset({MESSAGE}), ("delivery", "named_subscriptions"), deliver),

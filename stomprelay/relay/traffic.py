@@ -130,9 +130,8 @@ class Traffic:
         pieces.append(data[start:stop])
         if stop:
             if source is self.broker and source.decoder.trails and stop == len(data) and data[-1] == 0:
-                pieces.append(
-                    b"\n"
-                )  # it would come with the next chunk, too late for clients that wait for it
+                # It would come with the next chunk, too late for clients that wait for it.
+                pieces.append(b"\n")
             target.heartbeat.said_at = now
             effects.append(Send(target, b"".join(pieces)))
         return failure
