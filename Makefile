@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test coverage lint format types check bench news clean distclean
+.PHONY: help run test coverage lint format types check bench chaos news clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ check: lint types test ## all that must hold before a change goes in
 
 bench: $(VENV)/.test ## speed beside HAProxy and plain port forwarding, as ratios
 	$(BIN)/python -m bench $(ARGS)
+
+chaos: $(VENV)/.test ## sessions while their brokers are killed, frozen, cut off (ARGS="--seed 1 --seconds 60")
+	$(BIN)/python -m chaos $(ARGS)
 
 news: $(VENV)/.dev ## the next release's news, as the fragments have it now
 	@$(BIN)/towncrier build --draft

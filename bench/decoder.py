@@ -14,10 +14,11 @@ from typing import Final
 from bench import goals
 from bench.machine import cores
 from bench.report import NONE, Goal, figure, median, ratios, table, verdict
+from stomprelay.relay.group import Broker, alone
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.relay import Relay
 from stomprelay.relay.tally import Tally
-from stomprelay.relay.upstream import Broker, Upstream
+from stomprelay.relay.upstream import Upstream
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.limits import Limits
@@ -96,11 +97,11 @@ def carrying(client: str) -> Feed:
     name = b"" if client == "1.0" else b"id:0\n"
 
     def feed(chunks: Sequence[bytes]) -> int:
-        upstream = Upstream("bench", Broker("tcp://null", ""), versions=frozenset({b"1.2"}))
+        upstream = Upstream("bench", alone(Broker("tcp://null", "")), versions=frozenset({b"1.2"}))
         relay = Relay(Listener("bench", "", upstream), b"bench", Tally())
         relay.opened(0.0)
         relay.received(relay.client, b"CONNECT\n%b\n\0" % version, 0.0)
-        broker = relay.broker
+        broker = relay.branches[0].leg
         assert broker is not None
         relay.connected(broker, 0.0)
         relay.received(broker, b"CONNECTED\nversion:1.2\n\n\0", 0.0)

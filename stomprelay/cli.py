@@ -1,4 +1,4 @@
-"""`stomprelay`: look at a configuration, or at a translation, without running anything."""
+"""`stomprelay`: look at a configuration or at a translation, and pause the brokers of a relay that runs."""
 
 import argparse
 import sys
@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import stomprelay
-from stomprelay.config import Config, ConfigError, load, overridden
+from stomprelay import remote
+from stomprelay.config import Config, ConfigError, admin, load, overridden
 from stomprelay.config.address import MEMORY
 from stomprelay.config.endpoint import server
 from stomprelay.config.summary import summary
+from stomprelay.config.values import seconds_or_none
 from stomprelay.explain import Explanation
 from stomprelay.relay.listener import Loss
 from stomprelay.relay.profile import PROFILES
@@ -33,6 +35,20 @@ _EXAMPLE = """
 example:
   printf 'SUBSCRIBE\\ndestination:/queue/a\\nack:client\\n' | stomprelay explain --client 1.0 --broker 1.2
 """
+_PAUSE = """
+Takes a broker of a running relay out of service, for an upgrade or a restart. No session comes to it any more; those
+on it let their deliveries finish and move to other brokers of their group, or wait where there is none. Clients see
+silence and heart-beats. Waits until no session is left on the broker. Exit status: 0 then; 1 if some are left, or if
+the relay cannot be asked. What was paused stays paused until it is resumed.
+"""
+_RESUME = """
+Lets a broker of a running relay serve again. Sessions that wait for it go on at once. Exit status: 0; 1 if the relay
+cannot be asked.
+"""
+_BROKERS = """
+Lists the brokers of a running relay. A broker is up or down as it was seen last, out for a while after failures,
+paused, or unknown when nobody has asked for it yet. Exit status: 0; 1 if the relay cannot be asked.
+"""
 _VERSIONS = [version.decode() for version in DIALECTS]
 
 
@@ -42,9 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        status = _explain(options) if options.command == "explain" else _check(options)
+        status: int = options.run(options)
         sys.stdout.flush()
         return status
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:
         # Whoever read our output has seen enough.
         sys.stdout = None
@@ -71,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("-u", "--upstream", metavar="URI", help="as for twistd")
     check.add_argument("--admin", metavar="ENDPOINT", help="as for twistd")
+    check.set_defaults(run=_check)
 
     explain = commands.add_parser(
         "explain",
@@ -102,7 +121,47 @@ def _parser() -> argparse.ArgumentParser:
         help="what becomes of a value that the other version cannot say; default: %(default)s",
     )
     explain.add_argument("file", nargs="?", default="-", metavar="FILE", help="default: standard input")
+    explain.set_defaults(run=_explain)
+
+    _add_switchover(commands)
     return parser
+
+
+def _add_switchover(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """The commands that talk to a relay that runs."""
+    relay = argparse.ArgumentParser(add_help=False)
+    relay.add_argument(
+        "--admin",
+        metavar="PLACE",
+        help="the relay's admin endpoint, or its URL; default: that of --config, else " + remote.DEFAULT,
+    )
+    relay.add_argument(
+        "-c", "--config", metavar="FILE", help="the relay's configuration, which has its admin endpoint"
+    )
+    relay.set_defaults(run=_ask)
+    named = argparse.ArgumentParser(add_help=False)
+    named.add_argument("broker", metavar="BROKER", help="its URI, or host:port; '*' is all of them")
+
+    pause = commands.add_parser(
+        "pause", parents=[named, relay], help="take a broker out of service", description=_PAUSE
+    )
+    pause.add_argument(
+        "--within",
+        type=_seconds,
+        metavar="SECONDS",
+        help="the longest that a session may wait for a quiet moment; default: the upstream's drain_timeout",
+    )
+    commands.add_parser(
+        "resume", parents=[named, relay], help="let a broker serve again", description=_RESUME
+    )
+    commands.add_parser("brokers", parents=[relay], help="list the brokers", description=_BROKERS)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return seconds_or_none(float(text))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds, 0 or more, not {text!r}") from None
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -132,13 +191,13 @@ def _usable(file: str, config: Config) -> None:
             key = f"listener.{listener.name}.tls"
             if listener.tls is not None:
                 tls.server(listener.tls)
-        for upstream in {each.upstream.name: each.upstream for each in config.listeners}.values():
+        for upstream, broker in [(each, broker) for each in config.upstreams for broker in each.brokers]:
             key = f"upstream.{upstream.name}.tls"
-            if upstream.broker.tls:
-                tls.client(upstream.tls, upstream.broker.host)
+            if broker.tls:
+                tls.client(upstream.tls, broker.host)
             key = f"upstream.{upstream.name}.uri"
-            if upstream.broker.endpoint != MEMORY:
-                way(reactor, upstream.broker, upstream.tls)
+            if broker.endpoint != MEMORY:
+                way(reactor, broker, upstream.tls)
         for key, place in places:
             # systemd's sockets are there only when it starts the relay itself.
             if server(place).kind != "systemd":
@@ -167,6 +226,36 @@ def _explain(options: argparse.Namespace) -> int:
     if not paragraphs:
         return _fail(f"{options.file}: there is no frame in it")
     return 1 if explanation.refused else 0
+
+
+def _ask(options: argparse.Namespace) -> int:
+    try:
+        relay = remote.Admin(_admin(options))
+        match options.command:
+            case "pause":
+                return remote.pause(relay, options.broker, options.within, _tell)
+            case "resume":
+                return remote.resume(relay, options.broker, _tell)
+        return remote.brokers(relay, _tell)
+    except (ConfigError, remote.Refusal) as error:
+        return _fail(str(error))
+
+
+def _admin(options: argparse.Namespace) -> str:
+    """Where the relay is asked."""
+    if options.admin is not None:
+        return str(options.admin)
+    if options.config is None:
+        return remote.DEFAULT
+    place = admin(options.config)
+    if place is None:
+        raise ConfigError(f"{options.config}: admin: is missing; without it, the relay cannot be asked")
+    return place
+
+
+def _tell(line: str) -> None:
+    # At once: whoever waits for a broker to be empty wants to see it.
+    print(line, flush=True)
 
 
 def _fail(reason: str) -> int:

@@ -21,12 +21,17 @@ class Options(usage.Options):
     )
     optParameters = [
         ["config", "c", None, "Configuration file (TOML)."],
-        ["upstream", "u", None, "Where to relay to: tcp://host:port, ssl://host:port, memory:, ..."],
+        [
+            "upstream",
+            "u",
+            None,
+            "Where to relay to: tcp://host:port, ssl://host:port, failover:(tcp://a,tcp://b), fanout:(...), memory:",
+        ],
         [
             "admin",
             None,
             None,
-            "Endpoint for health, metrics and a status page, e.g. tcp:8161:interface=127.0.0.1",
+            "Endpoint for health, metrics and a status page, e.g. tcp:61680:interface=127.0.0.1",
         ],
     ]
 

@@ -24,10 +24,11 @@ from typing import Any, Final, Self
 import pytest
 
 from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.group import Broker, alone
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.relay import Relay
 from stomprelay.relay.tally import Tally
-from stomprelay.relay.upstream import Broker, Upstream
+from stomprelay.relay.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
@@ -68,7 +69,7 @@ in_cuts_of_halves = pytest.mark.parametrize("cut", CUTS[:2], ids=lambda cut: cut
 
 def upstream(**settings: Any) -> Upstream:
     """An upstream called `main` with one broker, and these settings in place of the defaults."""
-    settings.setdefault("broker", Broker(URI, "tcp:broker:61613"))
+    settings.setdefault("groups", alone(Broker(URI, "tcp:broker:61613")))
     return Upstream("main", **settings)
 
 

@@ -3,13 +3,17 @@
 import io
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import stomprelay
+from stomprelay import remote
 from stomprelay.cli import main
 from tests.e2e.certificates import Authority
+from tests.stand_in import A, B, Relay, standing_in, told
 
 ROOT = Path(__file__).resolve().parent.parent
 FRAME = b"SUBSCRIBE\ndestination:/queue/a\n\n\0"
@@ -46,7 +50,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"stomprelay {stomprelay.__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["explain", "--help"]])
+COMMANDS = ["check", "explain", "pause", "resume", "brokers"]
+
+
+@pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])
 def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     """Each command explains itself."""
     with pytest.raises(SystemExit) as ended:
@@ -56,7 +63,21 @@ def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["chekc"], ["check"], ["explain", "--client", "2.0"], ["explain", "--loss", "x"]]
+    "arguments",
+    [
+        [],
+        ["chekc"],
+        ["check"],
+        ["explain", "--client", "2.0"],
+        ["explain", "--loss", "x"],
+        ["pause"],
+        ["pause", "a:1", "--within", "soon"],
+        ["pause", "a:1", "--within", "-1"],
+        ["pause", "a:1", "--within", "nan"],
+        ["resume"],
+        ["resume", "a:1", "--within", "5"],
+        ["brokers", "a:1"],
+    ],
 )
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     """Wrong options are told on standard error, with exit status 2."""
@@ -106,6 +127,13 @@ def test_check_names_file_and_key(tmp_path: Path, capsys: pytest.CaptureFixture[
         ('admin = "tpc:61613:x=y"\n', "admin"),
         ('[upstream.a]\nuri = "tpc:broker:61613"\n', "upstream.a.uri"),
         ('[upstream.a]\nuri = "tls:broker:61613:certificate=/absent"\n', "upstream.a.uri"),
+        ('[upstream.a]\nuri = "failover:(tcp://a,tpc:b:1)"\n', "upstream.a.uri"),
+        ('[upstream.a]\nuri = "fanout:(tcp://a,failover:(tcp://b,tpc:c:1))"\n', "upstream.a.uri"),
+        (
+            '[listener.l]\nupstream = "a"\n[upstream.a]\nuri = "tcp://a"\n[upstream.b]\nuri = "tpc:b:1"\n'
+            '[[route]]\nprefix = "/x"\nupstream = "b"\n',
+            "upstream.b.uri",
+        ),
     ],
 )
 def test_check_makes_the_endpoints(
@@ -133,6 +161,18 @@ def test_check_loads_certificates(
     upstream = f'[upstream.a]\nuri = "ssl://b"\n[upstream.a.tls]\n{tls}ca = "{authority.file}"\n'
     assert main(["check", "-c", write(tmp_path, listener + upstream)]) == 0
     assert "verified as b by" in capsys.readouterr().out
+
+
+def test_check_loads_the_certificates_of_every_broker(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], authority: Authority
+) -> None:
+    """One broker with TLS among others is enough for the table to matter."""
+    upstream = '[upstream.a]\nuri = "{}"\n[upstream.a.tls]\nca = "{}"\n'
+    for uri in ("failover:(tcp://a,ssl://b)", "fanout:(tcp://a,failover:(memory:,ssl://b))"):
+        assert main(["check", "-c", write(tmp_path, upstream.format(uri, authority.file))]) == 0
+        assert "verified as b by" in capsys.readouterr().out
+        file = write(tmp_path, upstream.format(uri, "absent.pem"))
+        assert refused(capsys, "check", "-c", file).startswith(f"{file}: upstream.a.tls.ca: ")
 
 
 def test_check_refuses_bad_certificates(
@@ -198,6 +238,99 @@ def test_explain_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     empty.write_bytes(b"\n")
     assert refused(capsys, "explain", str(absent)) == f"{absent}: cannot be read: No such file or directory"
     assert refused(capsys, "explain", str(empty)) == f"{empty}: there is no frame in it"
+
+
+@pytest.fixture
+def relay() -> Iterator[Relay]:
+    """A relay that runs."""
+    with standing_in() as relay:
+        yield relay
+
+
+def test_brokers(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each in a line."""
+    assert main(["brokers", "--admin", relay.place]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()] == ["broker", "tcp://a:1", "ssl://b"]
+    assert err == ""
+
+
+def test_pause(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """By host and port, with a bound; over when no session is left."""
+    relay.answer("/brokers/pause", told(replace(A, state="paused", sessions=0)))
+    assert main(["pause", "a:1", "--admin", relay.place, "--within", "2.5"]) == 0
+    assert capsys.readouterr().out == "a:1: paused, no sessions left\n"
+    assert relay.asked[1][1:3] == ("/brokers/pause", {"broker": "tcp://a:1", "within": 2.5})
+
+
+def test_pause_that_does_not_come_to_an_end(
+    relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was counted stands in the output, why it failed on standard error."""
+    monkeypatch.setattr(remote, "_GRACE", 0.0)
+    relay.answer("/brokers/pause", told(replace(A, state="paused")))
+    assert main(["pause", "a:1", "--admin", relay.place, "--within", "0"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "a:1: paused, 3 sessions left\n"
+    assert err.startswith("stomprelay: a:1: the sessions that are left did not leave in time")
+
+
+def test_resume(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of them at once."""
+    relay.answer("/brokers/resume", told(A, B))
+    assert main(["resume", "*", "--admin", relay.place]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert relay.asked[1][1:3] == ("/brokers/resume", {"broker": "*"})
+
+
+def test_the_admin_endpoint_of_a_file(
+    relay: Relay, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing else of the file has to be right; `--admin` wins."""
+    file = write(tmp_path, f'admin = "tcp:{relay.port}:interface=127.0.0.1"\n[upstream.a]\nuri = 5\n')
+    assert main(["brokers", "-c", file]) == 0
+    other = write(tmp_path, 'admin = "unix:/absent"\n')
+    assert main(["brokers", "-c", other, "--admin", relay.place]) == 0
+    capsys.readouterr()
+    none = write(tmp_path, "")
+    assert refused(capsys, "brokers", "-c", none) == (
+        f"{none}: admin: is missing; without it, the relay cannot be asked"
+    )
+    assert refused(capsys, "resume", "a:1", "-c", str(tmp_path / "absent")).endswith(
+        "No such file or directory"
+    )
+
+
+def test_the_usual_admin_endpoint(
+    relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nothing says where the relay is."""
+    monkeypatch.setattr(remote, "DEFAULT", relay.place)
+    assert main(["brokers"]) == 0
+    assert "tcp://a:1" in capsys.readouterr().out
+
+
+def test_what_the_relay_refuses(relay: Relay, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line on standard error, and exit status 1."""
+    assert "the relay knows no such broker" in refused(capsys, "pause", "c:1", "--admin", relay.place)
+    relay.answer("/brokers/pause", (400, b'{"error": "within must be a number"}'))
+    assert refused(capsys, "pause", "a:1", "--admin", relay.place) == (
+        f"the relay at {relay.place} says: within must be a number"
+    )
+    assert refused(capsys, "brokers", "--admin", "nowhere").startswith("nowhere: must be an endpoint")
+
+
+def test_whoever_does_not_want_to_wait(
+    relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control-C ends it without a traceback, with the status that shells give it."""
+
+    def interrupted(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(remote, "pause", interrupted)
+    assert main(["pause", "a:1", "--admin", relay.place]) == 130
+    assert capsys.readouterr().err == ""
 
 
 def test_the_installed_command(tmp_path: Path) -> None:

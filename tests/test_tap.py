@@ -33,7 +33,7 @@ def made(*arguments: str) -> RelayService:
 def listeners(service: RelayService) -> dict[str, tuple[str, str]]:
     """Endpoint and broker by listener."""
     known = (each.listener for each in service.receptions.values())
-    return {each.name: (each.endpoint, str(each.upstream.broker)) for each in known}
+    return {each.name: (each.endpoint, ",".join(map(str, each.upstream.brokers))) for each in known}
 
 
 def test_no_option_at_all() -> None:
@@ -50,6 +50,12 @@ def test_listen_and_upstream(short: bool) -> None:
         ("tcp:1", "ssl://localhost:61614"),
         ("unix:/x", "ssl://localhost:61614"),
     ]
+
+
+def test_several_brokers() -> None:
+    """Named as in a file."""
+    found = listeners(made("-u", "failover:(tcp://localhost:1,tcp://localhost:2)?randomize=false"))
+    assert list(found.values()) == [("tcp:61613:interface=127.0.0.1", "tcp://localhost:1,tcp://localhost:2")]
 
 
 def test_admin() -> None:
@@ -78,7 +84,15 @@ def test_a_mistake_in_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("-c", "/absent.toml"), ("-u", "nonsense"), ("-l", "61613"), ("--admin", "8161"), ("--no",)]
+    "arguments",
+    [
+        ("-c", "/absent.toml"),
+        ("-u", "nonsense"),
+        ("-u", "failover:()"),
+        ("-l", "61613"),
+        ("--admin", "8161"),
+        ("--no",),
+    ],
 )
 def test_a_mistake_on_the_command_line(arguments: tuple[str, ...]) -> None:
     """Likewise."""

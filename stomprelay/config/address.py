@@ -5,7 +5,7 @@ from ipaddress import IPv6Address
 from typing import Final
 
 from stomprelay.config.endpoint import client, port, quoted
-from stomprelay.relay.upstream import Broker
+from stomprelay.relay.group import Broker
 
 MEMORY: Final = "memory:"
 """The address of the embedded broker."""
@@ -21,6 +21,7 @@ _SCHEMES: Final = {
 _NOT_ENDPOINTS: Final = frozenset({"memory", "stomp", "stomp+ssl"})
 _SEVERAL: Final = re.compile(r"(failover|fanout):", re.IGNORECASE)
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_KIND: Final = re.compile(r"\w[\w+.-]*")
 _FORMS: Final = "tcp://host:port, ssl://host:port, memory: or a Twisted client endpoint"
 _HOST: Final = re.compile(r"[^\s\x00-\x1f\x7f:/?#\[\]%]+")
 
@@ -86,7 +87,7 @@ def _by_endpoint(text: str) -> Broker:
     kind, colon, rest = text.partition(":")
     if not colon or rest.isdigit():
         raise ValueError(f"must be {_FORMS}; a host and a port are tcp://host:port")
-    if kind.lower() in _NOT_ENDPOINTS:
+    if kind.lower() in _NOT_ENDPOINTS or not _KIND.fullmatch(kind):
         raise ValueError(f"must be {_FORMS}")
     endpoint = client(text)
     host = endpoint.arguments.get("host", "")

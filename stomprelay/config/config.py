@@ -4,23 +4,30 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import endpoint
-from stomprelay.config.address import MEMORY, broker
+from stomprelay.config.address import MEMORY
 from stomprelay.config.listener import read as read_listener
 from stomprelay.config.listener import server as read_server
+from stomprelay.config.location import locate
+from stomprelay.config.route import read as read_route
+from stomprelay.config.route import routed
 from stomprelay.config.table import ConfigError, Table
-from stomprelay.config.upstream import broker as read_broker
+from stomprelay.config.upstream import location as read_location
+from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
 from stomprelay.config.values import count, headers, seconds
 from stomprelay.relay.listener import Listener
+from stomprelay.relay.reconnect import Policy
 from stomprelay.relay.upstream import Upstream
 
 T = TypeVar("T")
+V = TypeVar("V")
 
-KEYS: Final = ("admin", "listener", "upstream", "broker")
+KEYS: Final = ("admin", "listener", "upstream", "route", "broker")
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
 
@@ -33,17 +40,33 @@ _BOUNDS: Final = {"headers": headers}
 
 @dataclass(frozen=True)
 class Config:
-    """What runs: the listeners (each with its upstream), the admin endpoint if there is one, and the bounds of the
-    embedded broker. Nothing in it needs checking again but the endpoints and the TLS files.
+    """What runs: the listeners (each with its upstream and its routes), the admin endpoint if there is one, and the
+    bounds of the embedded broker. Nothing in it needs checking again but the endpoints and the TLS files.
     """
 
     listeners: tuple[Listener, ...]
     admin: str | None = None
     broker: Bounds = field(default=Bounds())
 
+    @property
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """Where clients may be taken, each once: those of the listeners and of their routes."""
+        return tuple(
+            {id(each): each for listener in self.listeners for each in listener.upstreams()}.values()
+        )
+
 
 def load(path: str) -> Config:
     """The configuration in a TOML file. Raises `ConfigError` with the one line to show."""
+    return _read(_table(path))
+
+
+def admin(path: str) -> str | None:
+    """The admin endpoint in a TOML file, of which nothing else is looked at. Raises `ConfigError`."""
+    return _table(path).get("admin", read_server)
+
+
+def _table(path: str) -> Table:
     try:
         with open(path, "rb") as stream:
             values = tomllib.load(stream)
@@ -53,7 +76,7 @@ def load(path: str) -> Config:
         raise ConfigError(f"{path}: is not UTF-8, and so not TOML") from None
     except ValueError as error:
         raise ConfigError(f"{path}: is not TOML: {error}") from None
-    return _read(Table(path, os.path.dirname(os.path.abspath(path)), values))
+    return Table(path, os.path.dirname(os.path.abspath(path)), values)
 
 
 def default(
@@ -76,16 +99,14 @@ def overridden(
     """The configuration with what the command line says, which wins.
 
     With `listen` the relay listens on these endpoints and on no other, each with the settings of the file's first
-    listener. With `upstream` every listener goes to that address, with the other settings of its own upstream.
-    Raises `ConfigError`.
+    listener. With `upstream` every listener goes there, with the other settings of its own upstream; routes to that
+    upstream go there too, routes to others stay. Raises `ConfigError`.
     """
     listeners = config.listeners
     if listen:
         listeners = tuple(_relistened(listeners[0], listen))
     if upstream is not None:
-        broker = _said("--upstream", read_broker, upstream)
-        moved = {each.upstream.name: replace(each.upstream, broker=broker) for each in listeners}
-        listeners = tuple(replace(each, upstream=moved[each.upstream.name]) for each in listeners)
+        listeners = _elsewhere(listeners, upstream)
     if admin is not None:
         admin = _said("--admin", read_server, admin)
     else:
@@ -94,11 +115,31 @@ def overridden(
     return replace(config, listeners=listeners, admin=admin)
 
 
-def _said(option: str, read: Callable[[object], T], value: object) -> T:
+def _said(option: str, read: Callable[[V], T], value: V) -> T:
     try:
         return read(value)
     except ValueError as error:
         raise ConfigError(f"{COMMAND_LINE}: {option}: {error}") from None
+
+
+def _elsewhere(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
+    """The listeners with another place for their own upstreams. Each has brokers of its own there, as in a file."""
+    there: dict[str, Upstream] = {}
+    for each in listeners:
+        if each.upstream.name not in there:
+            place = _said("--upstream", read_location, uri)
+            there[each.upstream.name] = _said("--upstream", partial(moved, each.upstream), place)
+    return tuple(
+        replace(
+            each,
+            upstream=there[each.upstream.name],
+            routes=tuple(
+                replace(route, upstream=there.get(route.upstream.name, route.upstream))
+                for route in each.routes
+            ),
+        )
+        for each in listeners
+    )
 
 
 def _relistened(model: Listener, listen: Sequence[str]) -> Iterator[Listener]:
@@ -117,12 +158,19 @@ def _read(table: Table) -> Config:
     if len(upstreams) > 1:
         fallback = None
     else:
-        fallback = next(iter(upstreams.values()), Upstream(DEFAULT, broker(MEMORY)))
+        fallback = next(iter(upstreams.values()), None) or _memory()
     tables = table.tables("listener") or [table.table("listener").table(DEFAULT)]
     listeners = tuple(read_listener(each, upstreams, fallback) for each in tables)
+    names = {each.name: each for each in listeners}
+    listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
     admin = table.get("admin", read_server)
     _apart(table.source, listeners, admin)
     return Config(listeners, admin, _bounds(table.table("broker")))
+
+
+def _memory() -> Upstream:
+    """Where clients are taken when nothing is said."""
+    return Upstream(DEFAULT, locate(MEMORY).groups(DEFAULT, Policy.FAILOVER))
 
 
 def _bounds(table: Table) -> Bounds:

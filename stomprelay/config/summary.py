@@ -1,12 +1,20 @@
 """A configuration in words, as what will run. No secret is among them."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from math import inf
 from typing import Final
 
 from stomprelay.config.address import MEMORY
 from stomprelay.config.config import Config
 from stomprelay.config.endpoint import client, server
+from stomprelay.config.option import NEVER
+from stomprelay.config.values import shown
+from stomprelay.relay.group import Broker, Group
+from stomprelay.relay.health import Checks
 from stomprelay.relay.listener import Listener
+from stomprelay.relay.reconnect import Policy, Reconnect
+from stomprelay.relay.route import Match, Route
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.heartbeat import Terms
@@ -15,64 +23,166 @@ from stomprelay.wire.limits import Limits
 _WIDTH: Final = 16
 _CLIENTS_OWN: Final = "the client's own"
 _BY_ENDPOINT: Final = "as the endpoint says"
+_PATTERNS: Final = {Match.EXACT: "is", Match.PREFIX: "begins with", Match.GLOB: "is like"}
+_CHOICES: Final = {
+    Policy.FAILOVER: "the first that can, in the order of the list",
+    Policy.ROUND_ROBIN: "round-robin: each in its turn, by weight",
+    Policy.RANDOM: "random: any, by weight",
+    Policy.LEAST_SESSIONS: "least-sessions: the one with the fewest sessions for its weight",
+}
+_ANY_ORDER: Final = "the first that can, in a random order for each session"
+
+Fact = tuple[str, str]
+"""What it is about, and what there is to say."""
 
 
 def summary(config: Config) -> str:
     """What would run, one line for each fact, without a line end at the end."""
-    upstreams = list({each.upstream.name: each.upstream for each in config.listeners}.values())
-    blocks = [*map(_listener, config.listeners), *map(_upstream, upstreams)]
-    if any(each.broker.endpoint == MEMORY for each in upstreams):
-        bounds = {name.replace("_", " "): str(value) for name, value in asdict(config.broker).items()}
+    blocks = [*map(_listener, config.listeners), *map(_upstream, config.upstreams)]
+    if any(broker.endpoint == MEMORY for each in config.upstreams for broker in each.brokers):
+        bounds = [(name.replace("_", " "), str(value)) for name, value in asdict(config.broker).items()]
         blocks.append(_block("embedded broker", bounds))
     if config.admin is not None:
-        blocks.append(_block("admin", {"endpoint": config.admin}))
+        blocks.append(_block("admin", [("endpoint", config.admin)]))
     return "\n".join(blocks)
 
 
-def _block(title: str, facts: dict[str, str]) -> str:
-    width = max(_WIDTH, *map(len, facts))
-    return "\n".join([title, *(f"  {name:{width}} {value}" for name, value in facts.items())])
+def _block(title: str, facts: list[Fact]) -> str:
+    width = max(_WIDTH, *(len(name) for name, _ in facts))
+    return "\n".join([title, *(f"  {name:{width}} {value}" for name, value in facts)])
 
 
 def _listener(listener: Listener) -> str:
     return _block(
         f"listener {listener.name}",
-        {
-            "endpoint": listener.endpoint,
-            "tls": _server_tls(listener),
-            "upstream": listener.upstream.name,
-            "versions": _versions(listener.versions),
-            "heart-beats": _beats(listener.heart_beat),
-            "limits": _limits(listener.limits),
-            "before CONNECT": f"{listener.before_connect} bytes, {listener.connect_timeout:g} s",
-            "unacknowledged": f"{listener.unacknowledged} deliveries",
-            "losses": listener.loss.value,
-            "heads": "must be UTF-8" if listener.require_utf8 else "any octets",
-            "linger": f"{listener.linger:g} s",
-        },
+        [
+            ("endpoint", listener.endpoint),
+            ("tls", _server_tls(listener)),
+            ("upstream", listener.upstream.name),
+            *(("route", _route(route)) for route in listener.routes),
+            ("versions", _versions(listener.versions)),
+            ("heart-beats", _beats(listener.heart_beat)),
+            ("limits", _limits(listener.limits)),
+            ("before CONNECT", f"{listener.before_connect} bytes, {listener.connect_timeout:g} s"),
+            ("unacknowledged", f"{listener.unacknowledged} deliveries"),
+            ("losses", listener.loss.value),
+            ("heads", "must be UTF-8" if listener.require_utf8 else "any octets"),
+            ("linger", f"{listener.linger:g} s"),
+        ],
     )
 
 
+def _route(route: Route) -> str:
+    return f"to {route.upstream.name} if the destination {_PATTERNS[route.match]} {shown(route.pattern)}"
+
+
 def _upstream(upstream: Upstream) -> str:
+    return _block(
+        f"upstream {upstream.name}",
+        [
+            *(_moving(upstream) if upstream.movable else _alone(upstream)),
+            (
+                "versions",
+                _versions(upstream.versions) if upstream.versions else "the client's and those below it",
+            ),
+            ("profile", upstream.profile.name),
+            ("virtual host", _CLIENTS_OWN if upstream.host is None else _text(upstream.host)),
+            ("login", _login(upstream)),
+            ("heart-beats", _beats(upstream.heart_beat)),
+            ("limits", _limits(upstream.limits)),
+            (
+                "time-outs",
+                f"connect {upstream.connect_timeout:g} s, disconnect {upstream.disconnect_timeout:g} s",
+            ),
+            ("keep-alive EOLs", f"every {upstream.keep_alive:g} s" if upstream.keep_alive else "never"),
+            ("on ERROR", "the session ends" if upstream.close_on_error else "the broker decides"),
+        ],
+    )
+
+
+def _alone(upstream: Upstream) -> Iterator[Fact]:
+    """A plain address."""
+    yield "address", upstream.brokers[0].uri
+    yield "tls", _client_tls(upstream, upstream.brokers[0])
+
+
+def _moving(upstream: Upstream) -> Iterator[Fact]:
+    """Sessions survive their broker."""
+    several = len(upstream.groups) > 1
+    if several:
+        queues = "" if upstream.fan_out_queues else "; one to a queue goes to the first group alone"
+        most = len(upstream.groups)
+        yield "fan-out", f"a SEND goes to all groups, and {upstream.quorum} of {most} must have it{queues}"
+    for group in upstream.groups:
+        yield "group", f"{group.name}: {_choice(group)}" if several else _choice(group)
+        for broker in group.brokers:
+            weight = f"weight {broker.weight}; " if broker.weight != 1 else ""
+            yield "broker", f"{broker}; {weight}tls: {_client_tls(upstream, broker)}"
+        if group.reconnect is not None:
+            yield "reconnecting", _reconnecting(group.reconnect)
+    yield "confirm", "every SEND, by receipts of the relay's own" if upstream.confirm else "no"
+    yield "kept to re-send", f"{upstream.resend_buffer} bytes of a session in a group"
+    yield "after an outage", f"sessions come back {_rate(upstream.reconnect_rate, 'without a limit')}"
+    yield (
+        "rebalance",
+        f"sessions move to a broker that is there again: {_rate(upstream.rebalance_rate, 'none')}",
+    )
+    yield "moving", f"waits {upstream.drain_timeout:g} s at most for a quiet moment"
+    yield "health", _health(upstream.checks)
+
+
+def _choice(group: Group) -> str:
+    if len(group.brokers) == 1:
+        return "one broker"
+    random = group.policy is Policy.FAILOVER and group.reconnect is not None and group.reconnect.randomize
+    text = _ANY_ORDER if random else _CHOICES[group.policy]
+    if group.reconnect is not None and group.reconnect.priority_backup:
+        text += f"; back to {group.brokers[0]} when it is there again"
+    return text
+
+
+def _reconnecting(options: Reconnect) -> str:
+    grow = f", each {options.multiplier:g} times the one before up to" if options.exponential else ", at most"
+    parts = [
+        f"pauses of {_ms(options.initial_delay)}{grow} {_ms(options.longest_delay)}, "
+        f"{options.jitter:.0%} more or less",
+        f"passes: {_passes(options.startup_attempts)} at the start, {_passes(options.attempts)} after a loss",
+        "no time-out" if options.timeout == inf else f"given up after {_ms(options.timeout)}",
+        "no warnings" if options.warn_after == NEVER else f"a warning every {options.warn_after} passes",
+    ]
+    return "; ".join(parts)
+
+
+def _passes(attempts: int) -> str:
+    return "without end" if attempts < 0 else str(max(attempts, 1))
+
+
+def _ms(time: float) -> str:
+    return f"{time:g} s" if time >= 1 else f"{time * 1000:g} ms"
+
+
+def _rate(rate: float, none: str) -> str:
+    return f"{rate:g} a second" if rate else none
+
+
+def _health(checks: Checks) -> str:
+    text = (
+        f"failures in a row until a broker is left out: {checks.failures}; for {_ms(checks.pause)} at first, "
+        f"{_ms(checks.longest_pause)} at most"
+    )
+    if not checks.probe:
+        return f"{text}; not probed"
+    how = "" if checks.destination is None else f" and a message to {shown(checks.destination)}"
+    return f"{text}; probed every {_ms(checks.probe)} by CONNECT{how}"
+
+
+def _login(upstream: Upstream) -> str:
     own = upstream.credentials
-    facts = {
-        "address": upstream.broker.uri,
-        "tls": _client_tls(upstream),
-        "versions": _versions(upstream.versions) if upstream.versions else "the client's and those below it",
-        "profile": upstream.profile.name,
-        "virtual host": _CLIENTS_OWN if upstream.host is None else _text(upstream.host),
-        "login": _CLIENTS_OWN,
-        "heart-beats": _beats(upstream.heart_beat),
-        "limits": _limits(upstream.limits),
-        "time-outs": f"connect {upstream.connect_timeout:g} s, disconnect {upstream.disconnect_timeout:g} s",
-        "keep-alive EOLs": f"every {upstream.keep_alive:g} s" if upstream.keep_alive else "never",
-        "on ERROR": "the session ends" if upstream.close_on_error else "the broker decides",
-    }
-    if own is not None:
-        escape = {None: "as the profile says", True: "yes", False: "no"}[upstream.connect_escape]
-        secret = "without a passcode" if own.passcode is None else "with a passcode"
-        facts["login"] = f"{_text(own.login)}, {secret}; escaped: {escape}"
-    return _block(f"upstream {upstream.name}", facts)
+    if own is None:
+        return _CLIENTS_OWN
+    escape = {None: "as the profile says", True: "yes", False: "no"}[upstream.connect_escape]
+    secret = "without a passcode" if own.passcode is None else "with a passcode"
+    return f"{_text(own.login)}, {secret}; escaped: {escape}"
 
 
 def _text(value: bytes) -> str:
@@ -105,8 +215,8 @@ def _server_tls(listener: Listener) -> str:
     )
 
 
-def _client_tls(upstream: Upstream) -> str:
-    tls, broker = upstream.tls, upstream.broker
+def _client_tls(upstream: Upstream, broker: Broker) -> str:
+    tls = upstream.tls
     if not broker.tls:
         return _BY_ENDPOINT if broker.endpoint != MEMORY and client(broker.endpoint).own_tls else "no"
     text = f"verified as {tls.name or broker.host} by {tls.ca or 'the CAs of this system'}"

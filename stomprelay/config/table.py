@@ -14,6 +14,15 @@ _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 
+def _spelled(path: Iterable[str | int]) -> str:
+    """A path as TOML would write it, with places in arrays behind it in brackets."""
+    steps = (
+        f"[{key}]" if isinstance(key, int) else f".{key if _BARE.fullmatch(key) else json.dumps(key)}"
+        for key in path
+    )
+    return "".join(steps).removeprefix(".")
+
+
 class ConfigError(Exception):
     """What is wrong in a configuration, in one line that names the file and the key. Show it and stop."""
 
@@ -21,14 +30,16 @@ class ConfigError(Exception):
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint at the known word that was probably meant, or at all of them."""
     known = list(known)
-    close = get_close_matches(word, known, n=1)
+    folded = {each.lower(): each for each in known}
+    close = get_close_matches(word.lower(), folded, n=1)
     if close:
-        return f'did you mean "{close[0]}"?'
+        return f'did you mean "{folded[close[0]]}"?'
     return f"known are {', '.join(known)}" if known else "there is none"
 
 
 class Table:
     """One table of a file. `source` is the file as its user named it, `folder` where relative paths start.
+    `path` holds the keys that lead to it, and numbers from 1 for places in arrays of tables.
 
     Say first which keys it may have (`only`), then ask for each; a reader raises `ValueError` for a value that it
     does not take. Every error is a `ConfigError`.
@@ -39,7 +50,7 @@ class Table:
         source: str,
         folder: str,
         values: Mapping[str, object],
-        path: tuple[str, ...] = (),
+        path: tuple[str | int, ...] = (),
     ) -> None:
         self.source = source
         self.folder = folder
@@ -49,12 +60,16 @@ class Table:
     @property
     def name(self) -> str:
         """The last part of the table's own key."""
-        return self._path[-1]
+        return str(self._path[-1])
+
+    @property
+    def place(self) -> str:
+        """Where it stands, as errors write it."""
+        return _spelled(self._path)
 
     def error(self, key: str | None, text: str) -> ConfigError:
         """What to raise about one key; None is the table itself."""
-        path = self._path if key is None else (*self._path, key)
-        place = ".".join(part if _BARE.fullmatch(part) else json.dumps(part) for part in path)
+        place = _spelled(self._path if key is None else (*self._path, key))
         return ConfigError(f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}")
 
     def __contains__(self, key: str) -> bool:
@@ -107,3 +122,13 @@ class Table:
             if not isinstance(parent._values[name], dict):
                 raise parent.error(name, f"must be a table, as in [{key}.main]")
         return [parent.table(name) for name in parent._values]
+
+    def array(self, key: str) -> list["Table"]:
+        """The tables of an array of tables, in the file's order."""
+        values = self._values.get(key, [])
+        if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
+            raise self.error(key, f"must be tables, each under [[{key}]]")
+        return [
+            Table(self.source, self.folder, each, (*self._path, key, number))
+            for number, each in enumerate(values, 1)
+        ]

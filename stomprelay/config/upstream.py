@@ -1,25 +1,34 @@
 """`[upstream.NAME]`: where clients are taken to and how their brokers are spoken to."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
 from stomprelay.config import address, endpoint
 from stomprelay.config.leg import BEATS, LIMITS, limits, terms
+from stomprelay.config.location import Location, locate
 from stomprelay.config.table import Table
 from stomprelay.config.values import (
     choice,
     connect_value,
+    count,
+    destination,
     flag,
     passcode,
     passcode_content,
+    rate,
     seconds,
     seconds_or_none,
     text,
     versions,
 )
+from stomprelay.relay.group import Broker
+from stomprelay.relay.health import Checks
 from stomprelay.relay.profile import PROFILES
-from stomprelay.relay.upstream import Broker, ClientTLS, Upstream
+from stomprelay.relay.reconnect import Policy
+from stomprelay.relay.upstream import ClientTLS, Upstream
 from stomprelay.session.handshake import Credentials
 
 KEYS: Final = (
@@ -36,17 +45,49 @@ KEYS: Final = (
     "keep_alive_eol",
     "connect_escape",
     "close_on_error",
+    "policy",
+    "confirm",
+    "resend_buffer",
+    "reconnect_rate",
+    "rebalance_rate",
+    "drain_timeout",
     "limits",
+    "health",
     "tls",
 )
+HEALTH_KEYS: Final = ("failures", "pause", "longest_pause", "probe", "destination")
 TLS_KEYS: Final = ("ca", "certificate", "key", "name")
 
 _LONGEST_PASSCODE: Final = 65536
+_POLICIES: Final = {policy.value: policy for policy in Policy}
+_MOVING: Final = {
+    "confirm": "confirm",
+    "resend_buffer": "resend_buffer",
+    "reconnect_rate": "reconnect_rate",
+    "rebalance_rate": "rebalance_rate",
+    "drain_timeout": "drain_timeout",
+    "health": "checks",
+}
+"""Key -> field of what says something only where sessions survive their broker."""
 
 
-def broker(value: object) -> Broker:
-    """A broker's address."""
-    return address.broker(text(value))
+def location(value: object) -> Location:
+    """Where an upstream is: an address, or lists of them."""
+    return locate(text(value))
+
+
+def moved(upstream: Upstream, place: Location) -> Upstream:
+    """The upstream in another place, with its other settings. Raises `ValueError` for one of them that does not fit
+    there, by its key.
+    """
+    try:
+        groups = place.groups(upstream.name, upstream.groups[0].policy)
+    except ValueError as error:
+        raise ValueError(f"upstream.{upstream.name}.policy: {error}") from None
+    there = replace(upstream, groups=groups, quorum=place.quorum, fan_out_queues=place.fan_out_queues)
+    for key in _idle(there):
+        raise ValueError(f"upstream.{upstream.name}.{key}: {_needs_a_list(there)}")
+    return there
 
 
 def read(table: Table) -> Upstream:
@@ -54,10 +95,15 @@ def read(table: Table) -> Upstream:
     table.only(KEYS)
     bounds = table.table("limits")
     bounds.only(LIMITS)
-    place = table.required("uri", broker)
-    return Upstream(
+    place = table.required("uri", location)
+    policy = table.get("policy", choice(_POLICIES), Policy.FAILOVER)
+    try:
+        groups = place.groups(table.name, policy)
+    except ValueError as error:
+        raise table.error("policy", str(error)) from None
+    upstream = Upstream(
         table.name,
-        place,
+        groups,
         host=table.get("host", connect_value),
         credentials=_credentials(table),
         versions=table.get("versions", versions),
@@ -69,8 +115,45 @@ def read(table: Table) -> Upstream:
         keep_alive=table.get("keep_alive_eol", seconds_or_none, Upstream.keep_alive),
         connect_escape=table.get("connect_escape", flag),
         close_on_error=table.get("close_on_error", flag, Upstream.close_on_error),
-        tls=_tls(table, place) if "tls" in table else ClientTLS(),
+        quorum=place.quorum,
+        fan_out_queues=place.fan_out_queues,
+        confirm=table.get("confirm", flag, Upstream.confirm),
+        resend_buffer=table.get("resend_buffer", count, Upstream.resend_buffer),
+        reconnect_rate=table.get("reconnect_rate", rate, Upstream.reconnect_rate),
+        rebalance_rate=table.get("rebalance_rate", rate, Upstream.rebalance_rate),
+        drain_timeout=table.get("drain_timeout", seconds_or_none, Upstream.drain_timeout),
+        checks=_checks(table.table("health")),
     )
+    for key in _idle(upstream):
+        raise table.error(key, _needs_a_list(upstream))
+    return replace(upstream, tls=_tls(table, upstream.brokers)) if "tls" in table else upstream
+
+
+def _idle(upstream: Upstream) -> Iterable[str]:
+    """The keys that say something to no effect, because a plain address ends with its broker."""
+    if upstream.movable:
+        return ()
+    return [key for key, field in _MOVING.items() if getattr(upstream, field) != getattr(Upstream, field)]
+
+
+def _needs_a_list(upstream: Upstream) -> str:
+    return f'has no effect on a plain address: write uri = "failover:({upstream.brokers[0]})"'
+
+
+def _checks(table: Table) -> Checks:
+    table.only(HEALTH_KEYS)
+    checks = Checks(
+        table.get("failures", count, Checks.failures),
+        table.get("pause", seconds, Checks.pause),
+        table.get("longest_pause", seconds, Checks.longest_pause),
+        table.get("probe", seconds_or_none, Checks.probe),
+        table.get("destination", destination),
+    )
+    if checks.pause > checks.longest_pause:
+        raise table.error("pause", f"must not be longer than longest_pause, {checks.longest_pause:g} seconds")
+    if checks.destination is not None and not checks.probe:
+        raise table.error("destination", "needs probe: how often a message is sent there")
+    return checks
 
 
 def _credentials(table: Table) -> Credentials | None:
@@ -104,11 +187,11 @@ def _content(table: Table, file: str) -> bytes:
         raise table.error("passcode_file", f"{file}: {error}") from None
 
 
-def _tls(upstream: Table, place: Broker) -> ClientTLS:
+def _tls(upstream: Table, brokers: Iterable[Broker]) -> ClientTLS:
     table = upstream.table("tls")
     table.only(TLS_KEYS)
-    if not place.tls:
-        own = place.endpoint != address.MEMORY and endpoint.client(place.endpoint).own_tls
+    if not any(broker.tls for broker in brokers):
+        own = any(endpoint.client(broker.endpoint).own_tls for broker in brokers)
         reason = "the endpoint brings TLS of its own" if own else "the address does not ask for TLS"
         raise table.error(None, f"{reason}; with this table uri has to be ssl://host:port")
     certificate, key = table.path("certificate", text), table.path("key", text)

@@ -17,13 +17,14 @@ _ENDLESS: Final = 10**9
 _MOST_HEADERS: Final = 10_000
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A value as an error shows it: in one line, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONG else text[:_LONG] + "..."
 
 
 def _unfit(expected: str, value: object) -> ValueError:
-    return ValueError(f"must be {expected}, not {_shown(value)}")
+    return ValueError(f"must be {expected}, not {shown(value)}")
 
 
 def _whole(value: object) -> int | None:
@@ -68,6 +69,14 @@ def seconds_or_none(value: object) -> float:
     return number
 
 
+def rate(value: object) -> float:
+    """How many in a second."""
+    number = _number(value)
+    if number is None or number < 0:
+        raise _unfit("a number for each second, 0 or more", value)
+    return number
+
+
 def share(value: object) -> float:
     """A part of an interval."""
     number = _number(value)
@@ -98,6 +107,14 @@ def text(value: object) -> str:
     if "\0" in value:
         raise ValueError("must not contain NUL")
     return value
+
+
+def destination(value: object) -> str:
+    """A destination that every version of STOMP can say."""
+    string = text(value)
+    if "\n" in string or "\r" in string:
+        raise ValueError("must not contain LF or CR")
+    return string
 
 
 def _connectable(value: bytes) -> bytes:
@@ -159,14 +176,32 @@ def choice(known: Mapping[str, T]) -> Callable[[object], T]:
     return read
 
 
+def _article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def reference(kind: str, known: Mapping[str, T]) -> Callable[[object], T]:
     """A reader that takes the name of something that the file defines."""
 
     def read(value: object) -> T:
         if not isinstance(value, str):
-            raise _unfit(f"the name of an {kind}", value)
+            raise _unfit(f"the name of {_article(kind)}", value)
         if value not in known:
-            raise ValueError(f"no {kind} is called {_shown(value)}; {nearest(value, known)}")
+            raise ValueError(f"no {kind} is called {shown(value)}; {nearest(value, known)}")
         return known[value]
+
+    return read
+
+
+def references(kind: str, known: Mapping[str, T]) -> Callable[[object], tuple[T, ...]]:
+    """A reader that takes one such name, or a list of them."""
+    one = reference(kind, known)
+
+    def read(value: object) -> tuple[T, ...]:
+        if not isinstance(value, list):
+            return (one(value),)
+        if not value:
+            raise _unfit(f"the name of {_article(kind)}, or a list of names", value)
+        return tuple(map(one, value))
 
     return read

@@ -9,12 +9,13 @@ from typing import Final
 from stomprelay.explain.conversation import FROM_BROKER, Conversation
 from stomprelay.explain.visible import visible, without_passcode
 from stomprelay.relay.bridge import Bridge
+from stomprelay.relay.group import Broker, alone
 from stomprelay.relay.listener import Listener, Loss
 from stomprelay.relay.pairing import asked, pair, profile
 from stomprelay.relay.profile import AUTO, Profile
 from stomprelay.relay.steps import Edit, Pair
 from stomprelay.relay.tally import COUNTERS, Tally
-from stomprelay.relay.upstream import Broker, Upstream
+from stomprelay.relay.upstream import Upstream
 from stomprelay.session.complaint import complain, not_stomp
 from stomprelay.session.handshake import Accord, Offer, spell_versions
 from stomprelay.session.session import Session
@@ -49,9 +50,10 @@ class Explanation:
         self._accepted = Listener.versions if client is None else frozenset({client})
         self._client = DIALECTS[client] if client else V1_2
         self._broker = DIALECTS[broker] if broker else V1_2
+        self._place = Broker("explained", "")
         self._upstream = Upstream(
             "explained",
-            Broker("explained", ""),
+            alone(self._place),
             versions=frozenset({broker}) if broker else None,
             profile=product,
         )
@@ -143,12 +145,12 @@ class Explanation:
         self._client = offer.agree(self._accepted)
         self._offer = offer
         self._meet()
-        return offer.connect(asked(self._upstream, self._client), self._upstream.heart_beat)
+        return offer.connect(asked(self._upstream, self._place, self._client), self._upstream.heart_beat)
 
     def _answered(self, frame: Frame) -> bytes:
         """CONNECTED: the broker's version and product are known, unless they were given."""
         accord = Accord.read(frame)
-        self._product = profile(self._upstream, accord)
+        self._product = profile(self._upstream, self._place, accord)
         if self._upstream.versions is None:
             self._broker = accord.dialect
         self._pair()

@@ -12,11 +12,11 @@ import re
 from typing import Final
 
 from stomprelay.relay.listener import Loss
-from stomprelay.relay.steps import AS_IT_IS, Edit, Pair, steps_between
+from stomprelay.relay.steps import AS_IT_IS, NOTHING, Edit, Pair, steps_between
 from stomprelay.session.session import Session
-from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect
+from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect, Headers
 from stomprelay.wire.errors import Refused, StompError
-from stomprelay.wire.frame import Frame
+from stomprelay.wire.frame import END, Frame
 from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE, RECEIPT_HEADER
 
 _ORDINARY: Final = bytes(octet for octet in range(256) if octet not in b":\n\\\r")
@@ -35,7 +35,8 @@ def _percent(octets: bytes) -> bytes:
 class Bridge:
     """Frames of `source` for a leg of `target`. Stateless: one serves every session of its pair.
 
-    `untouched` are the commands whose frames pass as they came, without a look.
+    `untouched` are the commands whose frames pass as they came, without a look, in a session without subscriptions
+    that ask for ACKs; `tracked` bridges look at MESSAGEs in sessions with them.
     """
 
     def __init__(
@@ -45,24 +46,41 @@ class Bridge:
         loss: Loss = Loss.REPLACE,
         *,
         selectors: bool = True,
+        tracked: bool = False,
     ) -> None:
         self.source = source
         self.target = target
         self.loss = loss
-        self.steps = steps_between(source, target)
-        self._pair = Pair(source, target, selectors)
+        self.tracked = tracked
+        self.steps = steps_between(source, target, tracked=tracked)
+        self._pair = Pair(source, target, selectors, tracked)
         self._judges = self._pair.judges
         self.untouched = frozenset[bytes]() if self._judges else frozenset({MESSAGE})
         alike = not source.padded and source.escaped_names == target.escaped_names
         self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
 
     def carry(self, frame: Frame, session: Session) -> bytes:
-        """What the other leg is written for a frame. Raises as `head` does."""
+        """What the other leg is written for a frame, perhaps nothing. Raises as `head` does."""
         head = self.head(frame, session)
-        return frame.wire if head is None else head + frame.data[frame.body : frame.after]
+        if not head:
+            return frame.wire if head is None else b""
+        return head + frame.data[frame.body : frame.after]
+
+    def compose(self, command: bytes, headers: Headers, session: Session) -> bytes:
+        """A frame without a body that the relay says in the client's name. Raises `Refused` as `head` does."""
+        lines = [self._said(name, value, command, session) for name, value in headers]
+        return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
+
+    def without(self, frame: Frame, name: bytes, session: Session) -> bytes:
+        """As `head`, for a frame that leaves one of its headers behind."""
+        edit = Edit((name,))
+        if frame.crlf or (self._judges and not frame.plain):
+            return self._respelled(frame, edit, session)
+        return self._edited(frame, edit, session)
 
     def head(self, frame: Frame, session: Session) -> bytes | None:
-        """The new head of a frame, blank line included, before its body as it came; None: all of it as it came.
+        """The new head of a frame, blank line included, before its body as it came; None: all of it as it came;
+        nothing at all, b"": the frame is not for the other leg.
 
         Raises `ProtocolError` or `Refused` for a frame that cannot be carried.
         """
@@ -73,6 +91,8 @@ class Bridge:
         traces = session.traces
         try:
             edit = AS_IT_IS if step is None else step(self._pair, frame, session)
+            if edit is NOTHING:
+                return b""
             alike = frame.plain or not self._judges or (self._only_cr and self._without_cr(frame))
             if alike and edit is AS_IT_IS:
                 head = None
@@ -110,7 +130,7 @@ class Bridge:
         for at in range(1, len(lines) - 2):
             if marks[at] != b":" or (padded and b" " in lines[at]):
                 name, value = self.source.read_line(lines[at], crlf=crlf)
-                lines[at] = self._said(name, value, frame, session)
+                lines[at] = self._said(name, value, frame.command, session)
         lines[0] = self._opening(frame, edit, session)
         lines[-2] = b""
         if b"" in lines[1:-2]:
@@ -131,10 +151,10 @@ class Bridge:
         """The command line and the headers put in front, without the last LF."""
         if not edit.add:
             return frame.command
-        added = [self._said(name, value, frame, session) for name, value in edit.add]
+        added = [self._said(name, value, frame.command, session) for name, value in edit.add]
         return b"\n".join([frame.command, *added])
 
-    def _said(self, name: bytes, value: bytes, frame: Frame, session: Session) -> bytes:
+    def _said(self, name: bytes, value: bytes, command: bytes, session: Session) -> bytes:
         """A header line for the target, without its LF; what cannot be said is settled by the policy for losses,
         and nothing is left of a header whose name is lost.
         """
@@ -145,7 +165,7 @@ class Bridge:
             return b""
         if not target.speakable(value):
             # A changed id or destination would be another one.
-            self._refuse_loss(name, always=name in PROTOCOL_HEADERS and frame.command in CLIENT_COMMANDS)
+            self._refuse_loss(name, always=name in PROTOCOL_HEADERS and command in CLIENT_COMMANDS)
             session.lose("loss_value")
             value = self._replaced(value)
         return target.write_line(name, value)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from stomprelay.relay.route import Route
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS
@@ -38,6 +39,8 @@ class ServerTLS:
 class Listener:
     """One listening endpoint (a Twisted server endpoint string) and how its clients are treated.
 
+    `upstream` answers CONNECT and takes every destination for which `routes` name no other.
+
     `connect_timeout`: seconds until CONNECT must have come. `before_connect`: octets that may come before it is
     complete. `unacknowledged`: deliveries that a client may owe an ACK before its broker is not read any further
     (where the relay keeps account of them). `linger`: seconds that a closed client may take to read its ERROR.
@@ -47,6 +50,7 @@ class Listener:
     name: str
     endpoint: str
     upstream: Upstream
+    routes: tuple[Route, ...] = ()
     versions: frozenset[bytes] = frozenset(DIALECTS)
     heart_beat: Terms = Terms(1000, 1000)
     limits: Limits = Limits()
@@ -57,3 +61,16 @@ class Listener:
     loss: Loss = Loss.REPLACE
     require_utf8: bool = False
     tls: ServerTLS | None = None
+
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """Where its clients may be taken: its own upstream, then those of its routes, each once."""
+        return tuple(
+            {id(each): each for each in (self.upstream, *(route.upstream for route in self.routes))}.values()
+        )
+
+    def routed(self, destination: bytes) -> Upstream:
+        """The upstream for a destination."""
+        for route in self.routes:
+            if route.matches(destination):
+                return route.upstream
+        return self.upstream

@@ -4,6 +4,7 @@ from functools import cache
 from typing import NamedTuple
 
 from stomprelay.relay.bridge import Bridge
+from stomprelay.relay.group import Broker
 from stomprelay.relay.listener import Loss
 from stomprelay.relay.profile import AUTO, GENERIC, PROFILES, Profile, detect
 from stomprelay.relay.upstream import Upstream
@@ -20,8 +21,9 @@ class Pairing(NamedTuple):
 
 
 @cache
-def pair(client: bytes, broker: bytes, profile: str, loss: Loss) -> Pairing:
-    """The bridges between two versions, the broker's being that of a profile.
+def pair(client: bytes, broker: bytes, profile: str, loss: Loss, *, tracked: bool = False) -> Pairing:
+    """The bridges between two versions, the broker's being that of a profile. `tracked`: account is kept of all
+    deliveries.
 
     Where both speak one version nothing is translated, quirks included: the client meets the broker as it is.
     """
@@ -30,34 +32,34 @@ def pair(client: bytes, broker: bytes, profile: str, loss: Loss) -> Pairing:
     spoken = product.dialects[broker]
     facing = ours if client == broker else spoken
     return Pairing(
-        Bridge(ours, facing, loss, selectors=product.selectors),
-        Bridge(facing, ours, loss),
+        Bridge(ours, facing, loss, selectors=product.selectors, tracked=tracked),
+        Bridge(facing, ours, loss, tracked=tracked),
         spoken,
     )
 
 
-def asked(upstream: Upstream, client: Dialect) -> frozenset[bytes]:
+def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[bytes]:
     """The versions to ask a broker for: the client's and those below, or else what the broker is known to speak."""
     if upstream.versions is not None:
         return upstream.versions
     wanted = up_to(client)
-    known = upstream.broker.versions
+    known = broker.versions
     return wanted if known is None else (wanted & known or known)
 
 
-def profile(upstream: Upstream, accord: Accord) -> Profile:
+def profile(upstream: Upstream, broker: Broker, accord: Accord) -> Profile:
     """The profile of the broker that answered: the configured one, or what its CONNECTED shows."""
     found = detect(accord.server, accord.session) if upstream.profile is AUTO else upstream.profile
-    upstream.broker.profile = found
+    broker.profile = found
     return found
 
 
-def credentials(upstream: Upstream) -> Credentials | None:
+def credentials(upstream: Upstream, broker: Broker) -> Credentials | None:
     """The upstream's own credentials as they are spelled in CONNECT; None when the client's pass."""
     own = upstream.credentials
     if own is None:
         return None
-    known = upstream.broker.profile or (GENERIC if upstream.profile is AUTO else upstream.profile)
+    known = broker.profile or (GENERIC if upstream.profile is AUTO else upstream.profile)
     escape = known.connect_escape if upstream.connect_escape is None else upstream.connect_escape
     if not escape:
         return own

@@ -28,13 +28,16 @@ class Profile:
     """One product, known by its name.
 
     `dialects`: its way with each version. `connect_escape`: it unescapes the values of CONNECT. `selectors`: it
-    honours `selector` on SUBSCRIBE.
+    honours `selector` on SUBSCRIBE. `cumulative`: a RECEIPT for a SEND tells that all SENDs before it on the same
+    connection are safe as well; without it the specification promises no more than that they were received
+    (STOMP 1.2, "RECEIPT").
     """
 
     name: str
     dialects: dict[bytes, Dialect] = field(default_factory=lambda: _by_version(V1_0, V1_1, V1_2))
     connect_escape: bool = False
     selectors: bool = True
+    cumulative: bool = False
 
 
 GENERIC: Final = Profile("generic")
@@ -44,6 +47,7 @@ AUTO: Final = Profile("auto")
 RABBITMQ: Final = Profile(
     "rabbitmq",
     # It escapes and unescapes in every version, 1.0 and the escape of CR included, and takes NACK on 1.0.
+    # Each message is confirmed by its own queue and store, so that a later one may be safe before an earlier one.
     _by_version(
         replace(V1_0, reads=_ALL, writes=_ALL, commands=V1_0.commands | {NACK}),
         replace(V1_1, reads=_ALL, writes=_ALL),
@@ -62,10 +66,30 @@ ACTIVEMQ: Final = Profile(
         replace(V1_2, escaped_names=False),
     ),
     connect_escape=True,
+    # One thread works through a connection's frames, and the receipt is written when the store has the message.
+    cumulative=True,
 )
-ARTEMIS: Final = Profile("artemis")
+ARTEMIS: Final = Profile(
+    "artemis",
+    # Answers wait for every operation on the journal that the connection began before.
+    cumulative=True,
+)
 
 PROFILES: Final = {profile.name: profile for profile in (AUTO, GENERIC, RABBITMQ, ACTIVEMQ, ARTEMIS)}
+
+_UNAVAILABLE: Final = re.compile(
+    rb"connection.forced|unavailable|not available|not (?:yet )?(?:started|running|ready)"
+    rb"|shut(?:ting)? ?down|stopp(?:ed|ing)|is down|too many|limit (?:is )?(?:reached|exceeded)|time(?:d )?-?out",
+    re.IGNORECASE,
+)
+
+
+def unavailable(message: bytes) -> bool:
+    """Whether the `message` of an ERROR says that this broker cannot serve anybody now, so that another one may. To
+    CONNECT all else is the broker's last word: above all, credentials that it does not accept.
+    """
+    return _UNAVAILABLE.search(message) is not None
+
 
 _RABBITMQ_SESSION: Final = re.compile(rb"session-[\w-]{22}")
 

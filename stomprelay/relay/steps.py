@@ -42,14 +42,19 @@ class Edit(NamedTuple):
 
 
 AS_IT_IS: Final = Edit()
+NOTHING: Final = Edit(())
+"""The frame is not for the other leg."""
 
 
 class Pair(NamedTuple):
-    """The dialects that a frame passes between. `selectors`: whether the broker honours them."""
+    """The dialects that a frame passes between. `selectors`: whether the broker honours them. `tracked`: account is
+    kept of deliveries even where both sides name them alike, for the session may move to another broker.
+    """
 
     source: Dialect
     target: Dialect
     selectors: bool
+    tracked: bool = False
 
     @property
     def judges(self) -> bool:
@@ -126,9 +131,21 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     command = frame.command.decode()
     delivery = _FIND[source.delivery](frame, source, session.ledger)
     if delivery is None:
+        if not pair.judges:
+            return AS_IT_IS
         raise ProtocolError(f"{command} names no message that awaits one")
-    transaction = frame.header(TRANSACTION, source)
-    session.ledger.settled(delivery, transaction if transaction in session.transactions else None)
+    name = frame.header(TRANSACTION, source)
+    transaction = None if name is None else session.transactions.get(name)
+    session.ledger.settled(delivery, None if transaction is None else name)
+    if delivery.lost:
+        session.lose("acks_stale")
+        if transaction is not None:
+            transaction.doomed = "it acknowledges messages of a broker that was lost"
+        return NOTHING
+    if transaction is not None:
+        transaction.acknowledged = True
+    if source.delivery is target.delivery:
+        return _renamed(frame, delivery, source)
     if target.delivery is Naming.ACK:
         if delivery.ack is None:
             raise Refused(f"{command} is not possible", "the broker gave the message no ack header")
@@ -137,6 +154,13 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
         (ID, MESSAGE_ID, SUBSCRIPTION),
         ((SUBSCRIPTION, delivery.subscription.id), (MESSAGE_ID, delivery.message_id)),
     )
+
+
+def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
+    """Both sides name deliveries alike; yet two brokers may have given the same name."""
+    if source.delivery is not Naming.ACK or delivery.ack is None or frame.header(ID, source) == delivery.ack:
+        return AS_IT_IS
+    return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
 
 
 def _by_message(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
@@ -167,17 +191,22 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
     subscription = session.subscriptions.delivered(name, destination)
     drop: tuple[bytes, ...] = ()
     add: tuple[tuple[bytes, bytes], ...] = ()
-    if source.delivery is not target.delivery:
+    alike = source.delivery is target.delivery
+    if not alike or pair.tracked:
         ack = frame.header(ACK_HEADER, source)
-        if ack is not None:
+        if ack is not None and not alike:
             drop = (ACK_HEADER,)
         if subscription is not None and subscription.ack != AUTO:
             message_id = frame.header(MESSAGE_ID, source)
             if message_id is None:
+                if not pair.judges:
+                    return AS_IT_IS
                 raise ProtocolError("MESSAGE without message-id")
             given = ack if source.delivery is Naming.ACK else None
+            taken = alike and given is not None and session.ledger.taken(given)
             delivery = session.ledger.noted(subscription, message_id, given)
-            if target.delivery is Naming.ACK:
+            if target.delivery is Naming.ACK and (taken or not alike):
+                drop = (ACK_HEADER,)
                 add = ((ACK_HEADER, delivery.token),)
     if target.named_subscriptions:
         if name is None and subscription is not None:
@@ -195,29 +224,38 @@ def refuse(_pair: Pair, frame: Frame, _session: Session) -> Edit:
 
 
 class Step(NamedTuple):
-    """An edit of some commands, needed where one of the facts differs; without facts, needed always."""
+    """An edit of some commands, needed where one of the facts differs, or where account is kept of the session's
+    deliveries (`tracks`); without facts, needed always.
+    """
 
     commands: frozenset[bytes]
     facts: tuple[str, ...]
     edit: Callable[[Pair, Frame, Session], Edit]
+    tracks: bool = False
 
 
 STEPS: Final = (
     Step(frozenset({SEND}), (), publish),
     Step(Session.WATCHED, (), watch),
     Step(frozenset({SUBSCRIBE, UNSUBSCRIBE}), ("named_subscriptions",), name_subscription),
-    Step(frozenset({ACK, NACK}), ("delivery",), name_delivery),
-    Step(frozenset({MESSAGE}), ("delivery", "named_subscriptions"), deliver),
+    Step(frozenset({ACK, NACK}), ("delivery",), name_delivery, tracks=True),
+    Step(frozenset({MESSAGE}), ("delivery", "named_subscriptions"), deliver, tracks=True),
 )
 """In order: a later step takes the place of an earlier one for its commands."""
 
 
-def steps_between(source: Dialect, target: Dialect) -> dict[bytes, Callable[[Pair, Frame, Session], Edit]]:
-    """The edits by command between two dialects: those needed always, and those whose facts differ."""
+def steps_between(
+    source: Dialect, target: Dialect, *, tracked: bool = False
+) -> dict[bytes, Callable[[Pair, Frame, Session], Edit]]:
+    """The edits by command between two dialects: those needed always, those whose facts differ, and those that keep
+    account.
+    """
     edits = {
         command: step.edit
         for step in STEPS
         for command in step.commands
-        if not step.facts or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
+        if not step.facts
+        or (tracked and step.tracks)
+        or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
     }
     return edits | dict.fromkeys(source.commands - target.commands, refuse)

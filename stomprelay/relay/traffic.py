@@ -1,86 +1,241 @@
-"""Frames between two connected legs, both ways, until one says goodbye."""
+"""Frames between a client and the one broker that it has at a time, both ways, until one says goodbye."""
 
-from enum import Enum
-
+from stomprelay.relay.branch import Branch
 from stomprelay.relay.bridge import Bridge
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.pairing import Pairing
+from stomprelay.relay.flow import Goodbye
+from stomprelay.relay.profile import unavailable
 from stomprelay.session.effects import Pause, Resume, Send
 from stomprelay.session.leg import Leg
-from stomprelay.session.session import Session
 from stomprelay.session.states import State
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.names import DISCONNECT, ERROR, MESSAGE, RECEIPT, RECEIPT_HEADER, RECEIPT_ID
+from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.names import (
+    DISCONNECT,
+    ERROR,
+    MESSAGE,
+    MESSAGE_HEADER,
+    RECEIPT,
+    RECEIPT_HEADER,
+    RECEIPT_ID,
+)
 
 _WATCHED = frozenset({DISCONNECT, RECEIPT, ERROR})
-
-
-class Goodbye(Enum):
-    """How far a client's DISCONNECT has come."""
-
-    UNSAID = "unsaid"
-    WAITING = "waiting"
-    """It waits for the receipts that are owed for earlier SENDs: a broker may answer it before them."""
-    SAID = "said"
-    """The broker was told."""
-    CONFIRMED = "confirmed"
-    """The receipt that it asked for was passed to the client."""
+_UNACKNOWLEDGED = frozenset({MESSAGE})
 
 
 class Traffic:
-    """What flows between a client and its broker: one `Send` a chunk, made of slices.
+    """A `Flow` with one branch: one `Send` a chunk, made of slices. `erred` tells that the broker sent an ERROR.
 
-    `goodbye` tells how far the client's DISCONNECT is; while it is WAITING, `say_goodbye` sends it on regardless.
-    `bye` is the receipt that it asked for, if any. `erred` tells that the broker sent an ERROR.
+    Where the session survives its broker, what the client says goes by the branch's carrier.
     """
 
-    __slots__ = ("_held", "_pairing", "_parting", "broker", "bye", "client", "erred", "goodbye", "session")
+    __slots__ = (
+        "_branch",
+        "_carrier",
+        "_held",
+        "_parting",
+        "branches",
+        "bye",
+        "client",
+        "deaf",
+        "erred",
+        "goodbye",
+        "session",
+    )
 
-    def __init__(self, client: Leg, broker: Leg, session: Session, pairing: Pairing) -> None:
+    def __init__(self, client: Leg, branch: Branch) -> None:
         self.client = client
-        self.broker = broker
-        self.session = session
+        self.session = branch.session
+        self.branches = [branch]
         self.bye: bytes | None = None
         self.erred = False
+        self.deaf = False
         self.goodbye = Goodbye.UNSAID
-        self._pairing = pairing
+        self._branch = branch
+        self._carrier = branch.carrier
         self._parting = b""
         self._held = False
 
     @property
+    def survives(self) -> bool:
+        """Its branch has a carrier."""
+        return self._carrier is not None
+
+    @property
+    def ready(self) -> bool:
+        """There is a broker."""
+        return self._branch.up
+
+    @property
+    def flowing(self) -> bool:
+        """There is a broker, and the session does not wait for the last answers before it leaves it."""
+        branch = self._branch
+        return branch.up and not (branch.moving and branch.session.quiet)
+
+    @property
+    def full(self) -> bool:
+        """Too much is unconfirmed."""
+        return self._carrier is not None and self._carrier.backlog.full
+
+    @property
+    def crowded(self) -> bool:
+        """Still much is unconfirmed."""
+        return self._carrier is not None and self._carrier.backlog.crowded
+
+    @property
+    def safe(self) -> bool:
+        """No SEND awaits its receipt."""
+        return not self.session.receipts and (self._carrier is None or self._carrier.backlog.safe)
+
+    @property
     def settled(self) -> bool:
-        """Whether the client said goodbye and is owed nothing: a broker that closes now has done its duty."""
+        """The client said goodbye and is owed nothing."""
         if self.goodbye is Goodbye.SAID:
-            return self.bye is None and not self.session.receipts
+            return self.bye is None and self.safe
         return self.goodbye is Goodbye.CONFIRMED
 
+    def opened(self) -> list[Branch]:
+        """There is never another one."""
+        return []
+
+    # What comes
+
     def to_broker(self, effects: list[Effect], now: float) -> StompError | None:
-        """Carry what the client's leg has; append the effects. Answers what was wrong, after what was right."""
-        failure = self._carry(self.client, self.broker, self._pairing.to_broker, effects, now)
-        if self.goodbye is Goodbye.SAID and self.broker.state is State.CONNECTED:
-            self.broker.enter(State.LEAVING)
+        """Carry what the client's leg has."""
+        broker, pairing = self._broker, self._branch.pairing
+        assert pairing is not None
+        if self._carrier is None:
+            failure = self._carry(self.client, broker, pairing.to_broker, effects, now)
+        else:
+            failure = self._say(effects, now)
+        if self.goodbye is Goodbye.SAID and broker.state is State.CONNECTED:
+            broker.enter(State.LEAVING)
         if self._held and not self.session.crowded:
             self._held = False
-            effects.append(Resume(self.broker))
+            effects.append(Resume(broker))
         return failure
 
-    def to_client(self, effects: list[Effect], now: float) -> StompError | None:
-        """Carry what the broker's leg has; otherwise as `to_broker`."""
-        failure = self._carry(self.broker, self.client, self._pairing.to_client, effects, now)
-        if self.goodbye is Goodbye.WAITING and not self.session.receipts:
+    def to_client(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
+        """Carry what the broker's leg has."""
+        broker, pairing = self._broker, branch.pairing
+        assert pairing is not None
+        failure = self._carry(broker, self.client, pairing.to_client, effects, now)
+        if self.goodbye is Goodbye.WAITING and self.safe:
             self.say_goodbye(effects, now)
         if self.session.full and not self._held:
             self._held = True
-            effects.append(Pause(self.broker))
+            effects.append(Pause(broker))
         return failure
+
+    def bound(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
+        """Tell a new broker all that it has to know; the first one has nothing to know yet."""
+        carrier = self._carrier
+        if carrier is None:
+            return None
+        self._held = self.erred = False
+        try:
+            carrier.replay(subscriptions=self.goodbye is Goodbye.UNSAID and not self.deaf)
+        except StompError as error:
+            return error
+        finally:
+            carrier.flush(effects, now)
+        if self.goodbye is not Goodbye.UNSAID:
+            self.goodbye = Goodbye.WAITING
+            if self.safe:
+                self.say_goodbye(effects, now)
+        return None
+
+    def over(self, branch: Branch) -> bool:
+        """It said ERROR, or the client said goodbye."""
+        return self.erred or self.settled
+
+    def lost(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
+        """Without a carrier the session goes with its broker."""
+        if self._carrier is None:
+            self.session.tally["possibly_lost"] += len(self.session.receipts)
+            name = branch.upstream.name
+            return StompError("connection to the broker was lost", f"upstream {name}", receipt=self.bye)
+        failure = self._carrier.lost()
+        self._answer(effects, now)
+        return failure
+
+    def given_up(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
+        """The session goes with its only branch."""
+        name = branch.upstream.name
+        if self._carrier is None or branch.fresh:
+            # The client is told which, not why: reasons hold addresses and certificates.
+            return StompError("broker not available", f"upstream {name} did not connect")
+        return StompError("no broker available", f"upstream {name}: {branch.given_up}", receipt=self.bye)
+
+    def denied(self, branch: Branch, error: bytes, effects: list[Effect], now: float) -> bytes | None:
+        """The client gets it in the broker's own words."""
+        return error
 
     def say_goodbye(self, effects: list[Effect], now: float) -> None:
         """The DISCONNECT that waited goes to the broker."""
         self.goodbye = Goodbye.SAID
-        self.broker.enter(State.LEAVING)
-        self.broker.heartbeat.said_at = now
-        effects.append(Send(self.broker, self._parting))
+        broker, parting = self._broker, self._parting
+        if self._carrier is not None:
+            parting = self._carrier.spelled(parting)
+        broker.enter(State.LEAVING)
+        broker.heartbeat.said_at = now
+        effects.append(Send(broker, parting))
+
+    def blocked(self, leg: Leg) -> None:
+        """The service couples the two legs."""
+
+    def unblocked(self, leg: Leg, effects: list[Effect], now: float) -> StompError | None:
+        """The service couples the two legs."""
+        return None
+
+    @property
+    def _broker(self) -> Leg:
+        leg = self._branch.leg
+        assert leg is not None
+        return leg
+
+    # Frames
+
+    def _say(self, effects: list[Effect], now: float) -> StompError | None:
+        """All complete frames of the client, by the carrier."""
+        carrier, client = self._carrier, self.client
+        assert carrier is not None
+        failure = None
+        count = 0
+        try:
+            for frame in client.decoder.frames():
+                count += 1
+                if frame.command is DISCONNECT:
+                    self._left(frame)
+                    break
+                carrier.say(frame)
+        except StompError as error:
+            failure = error
+        self.session.tally["client_frames"] += count
+        carrier.flush(effects, now)
+        self._answer(effects, now)
+        if self.goodbye is Goodbye.WAITING and self.safe:
+            self.say_goodbye(effects, now)
+        return failure
+
+    def _answer(self, effects: list[Effect], now: float) -> None:
+        """Receipts that the relay gives in the place of a broker that is gone."""
+        carrier, client = self._carrier, self.client
+        assert carrier is not None
+        if carrier.answers and not self.deaf:
+            dialect = self.session.dialect
+            receipts = [compose(RECEIPT, [(RECEIPT_ID, each)], dialect) for each in carrier.answers]
+            client.heartbeat.said_at = now
+            effects.append(Send(client, b"".join(receipts)))
+        carrier.answers.clear()
+
+    def _left(self, frame: Frame) -> None:
+        """DISCONNECT: it waits until all that was said before is safe."""
+        self.bye = frame.header(RECEIPT_HEADER, self.client.dialect)
+        self.client.enter(State.LEAVING)
+        self.goodbye = Goodbye.WAITING
+        self._parting = frame.wire
 
     def _carry(
         self,
@@ -94,9 +249,10 @@ class Traffic:
         the whole chunk does, it is not even copied.
         """
         session = self.session
+        downward = target is self.client
         untouched = bridge.untouched
-        erred = self.erred and source is self.broker
-        if erred:
+        erred = self.erred and downward
+        if erred or (bridge.tracked and session.subscriptions.acknowledging):
             untouched = frozenset()
         pieces: list[bytes] = []
         data = b""
@@ -114,7 +270,7 @@ class Traffic:
                         continue
                     if erred and frame.command is MESSAGE:
                         self.erred = False  # it goes on: the ERROR will not explain what happens later
-                    head = bridge.head(frame, session)
+                    head = self._headed(frame, bridge)
                 if head is not None:
                     pieces += (data[start:stop], head)
                     start = frame.body
@@ -126,10 +282,10 @@ class Traffic:
                     break
         except StompError as error:
             failure = error
-        session.tally["client_frames" if source is self.client else "broker_frames"] += count
+        session.tally["broker_frames" if downward else "client_frames"] += count
         pieces.append(data[start:stop])
-        if stop:
-            if source is self.broker and source.decoder.trails and stop == len(data) and data[-1] == 0:
+        if stop and not (downward and self.deaf):
+            if downward and source.decoder.trails and stop == len(data) and data[-1] == 0:
                 # It would come with the next chunk, too late for clients that wait for it.
                 pieces.append(b"\n")
             target.heartbeat.said_at = now
@@ -138,24 +294,42 @@ class Traffic:
 
     def _watched(self, frame: Frame) -> bool:
         """A frame that means something to the relay itself. Answers whether it passes."""
-        session = self.session
+        session, carrier = self.session, self._carrier
         if frame.command is DISCONNECT:
-            self.bye = frame.header(RECEIPT_HEADER, self.client.dialect)
-            self.client.enter(State.LEAVING)
+            self._left(frame)
             if not session.receipts:
                 self.goodbye = Goodbye.SAID
                 return True
-            self.goodbye = Goodbye.WAITING
-            self._parting = self._pairing.to_broker.carry(frame, session)
+            assert self._branch.pairing is not None
+            self._parting = self._branch.pairing.to_broker.carry(frame, session)
             return False
-        receipt = frame.header(RECEIPT_ID, self.broker.dialect)
+        receipt = frame.header(RECEIPT_ID, self._broker.dialect)
         session.received(receipt)
         if frame.command is ERROR:
+            if carrier is not None and receipt is None and unavailable(frame.raw(MESSAGE_HEADER) or b""):
+                session.tally["errors_withheld"] += 1  # it goes away, and the client need not know
+                return False
             self.erred = True
             session.tally["errors_passed"] += 1
-        elif receipt == self.bye and receipt is not None:
+            if carrier is not None and receipt is not None:
+                carrier.backlog.refused(receipt)
+            return True
+        if receipt is not None and receipt == self.bye:
             if self.goodbye is Goodbye.CONFIRMED:
                 return False  # ActiveMQ may answer DISCONNECT twice
             if self.goodbye is Goodbye.SAID:
                 self.goodbye = Goodbye.CONFIRMED
-        return True
+                return True
+        if carrier is None or receipt is None:
+            return True
+        if receipt == self._branch.parting:
+            self._branch.parted = True
+        return carrier.backlog.received(receipt)
+
+    def _headed(self, frame: Frame, bridge: Bridge) -> bytes | None:
+        carrier = self._carrier
+        if carrier is not None and frame.command is ERROR:
+            receipt = frame.header(RECEIPT_ID, self._broker.dialect)
+            if carrier.backlog.mine(receipt):
+                return bridge.without(frame, RECEIPT_ID, self.session)
+        return bridge.head(frame, self.session)

@@ -1,7 +1,9 @@
-"""Where clients are relayed to: brokers under one policy."""
+"""Where clients are relayed to: groups of brokers, and how their legs behave."""
 
 from dataclasses import dataclass, field
 
+from stomprelay.relay.group import Broker, Group
+from stomprelay.relay.health import Checks
 from stomprelay.relay.profile import AUTO, Profile
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
@@ -21,31 +23,19 @@ class ClientTLS:
     name: str | None = None
 
 
-class Broker:
-    """One address, and what was learnt of it.
-
-    `endpoint` is a Twisted client endpoint string, or `memory:` for the embedded broker; `tls` is set where the
-    address asks for TLS. `versions` is what it said it speaks when it refused ours; `profile` what it turned out
-    to be.
-    """
-
-    __slots__ = ("endpoint", "host", "profile", "tls", "uri", "versions")
-
-    def __init__(self, uri: str, endpoint: str, host: str = "", *, tls: bool = False) -> None:
-        self.uri = uri
-        self.endpoint = endpoint
-        self.host = host
-        self.tls = tls
-        self.versions: frozenset[bytes] | None = None
-        self.profile: Profile | None = None
-
-    def __str__(self) -> str:
-        return self.uri
-
-
 @dataclass(frozen=True)
 class Upstream:
-    """A broker and how its legs behave. Times in seconds.
+    """Groups of brokers and how their legs behave. Times in seconds.
+
+    A session has a leg on one broker of each group. With several groups (`fanout:`) a SEND goes to all of them, and
+    is received when `quorum` of them say so; without `fan_out_queues` one to a queue goes to the first group that
+    has a broker, alone.
+
+    `confirm`: the relay asks for receipts of its own and keeps what is not confirmed. `resend_buffer`: octets of
+    unconfirmed frames that are kept for a session in each group, and of what a client says while no broker is
+    there, before it is not read any further. `reconnect_rate`: sessions a second that come back to a broker after
+    an outage; 0 is without a limit. `rebalance_rate`: sessions a second that move to a broker which came back, 0 is
+    none. `drain_timeout`: how long a session that is to move may wait for a quiet moment.
 
     `host`, `credentials`: in place of the client's own. `versions`: what is asked of the broker instead of the
     client's version and those below. `connect_timeout`: for the connection and its CONNECTED together.
@@ -56,7 +46,7 @@ class Upstream:
     """
 
     name: str
-    broker: Broker
+    groups: tuple[Group, ...]
     host: bytes | None = None
     credentials: Credentials | None = None
     versions: frozenset[bytes] | None = None
@@ -69,3 +59,21 @@ class Upstream:
     connect_escape: bool | None = None
     close_on_error: bool = False
     tls: ClientTLS = field(default=ClientTLS())
+    quorum: int = 1
+    fan_out_queues: bool = True
+    confirm: bool = False
+    resend_buffer: int = 1024 * 1024
+    reconnect_rate: float = 500.0
+    rebalance_rate: float = 10.0
+    drain_timeout: float = 5.0
+    checks: Checks = field(default=Checks())
+
+    @property
+    def brokers(self) -> tuple[Broker, ...]:
+        """All brokers of all groups."""
+        return tuple(broker for group in self.groups for broker in group.brokers)
+
+    @property
+    def movable(self) -> bool:
+        """Whether a session survives its broker."""
+        return self.groups[0].reconnect is not None

@@ -1,44 +1,73 @@
-"""Health, metrics and a status page over HTTP.
+"""Health, metrics, a status page and a few orders over HTTP.
 
-Nothing here asks who wants to know, and nothing here is secret; still, let it listen on the loopback interface.
+Nothing here asks who wants to know, nothing here is secret, and whoever reaches it may pause brokers: let it listen on
+the loopback interface, or on a UNIX socket.
 
-    /healthz    200 while clients are accepted, 503 while the relay stops
-    /metrics    counters and gauges, in the text format of Prometheus
-    /           what runs, for people
+    GET /healthz            200 while clients are accepted, 503 while the relay stops
+    GET /metrics            counters and gauges, in the text format of Prometheus
+    GET /                   what runs, for people
+    GET /brokers            the brokers and how they are, in JSON
+    POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
+    POST /brokers/resume    take them into service again: {"broker": "*"}
+
+An order is JSON and says so in its `content-type`, which a form of another site cannot; and none is taken from a web
+page at all, which its `origin` would tell of. It is answered as `/brokers` is.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from html import escape
-from itertools import islice
+import json
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from twisted.web.http import Request
 from twisted.web.resource import Resource
-from twisted.web.server import Site
+from twisted.web.server import Request, Site
 
-from stomprelay import __version__
-from stomprelay.relay.tally import COUNTERS
+from stomprelay.service.metrics import metrics
+from stomprelay.service.orders import BadOrder, Order, brokers, read
 from stomprelay.service.relayservice import RelayService
+from stomprelay.service.roster import Entry
+from stomprelay.service.status import status
 
-SHOWN: Final = 1000
-"""Sessions on the status page, at most."""
+LONGEST_BODY: Final = 4096
+"""Octets of an order, at most."""
 
-_HEAD: Final = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>stomprelay</title><style>
-body { font: 14px/1.5 sans-serif; margin: 2em; }
-table { border-collapse: collapse; margin-bottom: 2em; }
-th, td { text-align: left; padding: .2em 1em .2em 0; border-bottom: 1px solid #ccc; }
-td.number, th.number { text-align: right; }
-</style></head><body>
-"""
+_JSON: Final = "application/json"
 
 
 class Answer(NamedTuple):
-    """What is answered to a GET."""
+    """What is answered to a request."""
 
     text: str
     kind: str = "text/plain; charset=utf-8"
     status: int = 200
+
+
+Page = Callable[[], Answer]
+"""What a GET is answered."""
+Deed = Callable[[bytes], Answer]
+"""What is done with the body of a POST, and answered."""
+
+
+def refusal(status: int, reason: str) -> Answer:
+    """An order that is not carried out, and why."""
+    return Answer(json.dumps({"error": reason}) + "\n", _JSON, status)
+
+
+class Bounded(Request):
+    """A request of whose body no more is kept than an order needs; `excess` is set where more came."""
+
+    content: Any
+    excess = False
+
+    def gotLength(self, length: int | None) -> None:  # noqa: N802
+        """Whatever length it announces, it is kept in memory."""
+        super().gotLength(0)
+
+    def handleContentChunk(self, data: bytes) -> None:  # noqa: N802
+        """Part of the body came."""
+        if self.excess or self.content.tell() + len(data) > LONGEST_BODY:
+            self.excess = True
+        else:
+            super().handleContentChunk(data)
 
 
 class Pages(Resource):
@@ -46,20 +75,26 @@ class Pages(Resource):
 
     isLeaf = True
 
-    def __init__(self, pages: Mapping[bytes, Callable[[], Answer]]) -> None:
+    def __init__(self, pages: Mapping[bytes, Page], deeds: Mapping[bytes, Deed]) -> None:
         super().__init__()
         self._pages = pages
+        self._deeds = deeds
 
-    def render(self, request: Request) -> bytes:
-        """Answer GET and HEAD."""
-        page = self._pages.get(request.path)
-        if page is None:
-            answer = Answer("not found\n", status=404)
-        elif request.method not in (b"GET", b"HEAD"):
+    def render(self, request: Any) -> bytes:
+        """Answer GET, HEAD, and POST where there is something to do."""
+        page, deed = self._pages.get(request.path), self._deeds.get(request.path)
+        if page is not None and request.method in (b"GET", b"HEAD"):
+            answer = page()
+        elif deed is not None and request.method == b"POST":
+            answer = _ordered(request, deed)
+        elif page is not None:
             answer = Answer("GET only\n", status=405)
             request.setHeader(b"allow", b"GET, HEAD")
+        elif deed is not None:
+            answer = refusal(405, "POST only")
+            request.setHeader(b"allow", b"POST")
         else:
-            answer = page()
+            answer = Answer("not found\n", status=404)
         body = answer.text.encode("utf-8")
         request.setResponseCode(answer.status)
         request.setHeader(b"content-type", answer.kind.encode("ascii"))
@@ -67,6 +102,18 @@ class Pages(Resource):
         request.setHeader(b"cache-control", b"no-store")
         request.setHeader(b"x-content-type-options", b"nosniff")
         return b"" if request.method == b"HEAD" else body
+
+
+def _ordered(request: Any, deed: Deed) -> Answer:
+    """Do it, unless it could be a web page in somebody's browser that asks."""
+    if request.getHeader(b"origin") is not None:
+        return refusal(403, "not from a web page")
+    kind = request.getHeader(b"content-type") or b""
+    if kind.partition(b";")[0].strip().lower() != _JSON.encode("ascii"):
+        return refusal(415, f"the content-type must be {_JSON}")
+    if request.excess:
+        return refusal(413, f"the body must not be longer than {LONGEST_BODY} bytes")
+    return deed(request.content.read())
 
 
 class Quiet(Site):
@@ -81,99 +128,38 @@ class Quiet(Site):
     def startFactory(self) -> None:
         """No log to open."""
 
-    def log(self, request: Request) -> None:
+    def log(self, request: Any) -> None:
         """No line to write."""
 
 
 def site(service: RelayService, reactor: Any) -> Site:
     """The factory of the HTTP server."""
-    pages = {
+
+    def act(body: bytes, carry_out: Callable[[tuple[Entry, ...], Order], None], *, timed: bool) -> Answer:
+        try:
+            order = read(body, timed=timed)
+        except BadOrder as error:
+            return refusal(400, str(error))
+        entries = service.roster.named(order.broker)
+        if not entries:
+            return refusal(404, f"there is no broker {json.dumps(order.broker)}")
+        carry_out(entries, order)
+        return Answer(brokers(service), _JSON)
+
+    def pause(entries: tuple[Entry, ...], order: Order) -> None:
+        service.switchover.pause(entries, order.within)
+
+    def resume(entries: tuple[Entry, ...], _order: Order) -> None:
+        service.switchover.resume(entries)
+
+    pages: dict[bytes, Page] = {
         b"/": lambda: Answer(status(service), "text/html; charset=utf-8"),
         b"/healthz": lambda: Answer("stopping\n", status=503) if service.stopping else Answer("ok\n"),
         b"/metrics": lambda: Answer(metrics(service), "text/plain; version=0.0.4; charset=utf-8"),
+        b"/brokers": lambda: Answer(brokers(service), _JSON),
     }
-    return Quiet(Pages(pages), parsePOSTFormSubmission=False, reactor=reactor)
-
-
-def metrics(service: RelayService) -> str:
-    """Every counter of every listener, and how many sessions there are now."""
-    return "".join(f"{line}\n" for line in _metrics(service))
-
-
-def _metrics(service: RelayService) -> Iterator[str]:
-    receptions = [(_label(name), each) for name, each in service.receptions.items()]
-    yield "# HELP stomprelay_info the version that runs"
-    yield "# TYPE stomprelay_info gauge"
-    yield f'stomprelay_info{{version="{_label(__version__)}"}} 1'
-    yield "# HELP stomprelay_sessions clients that are there now"
-    yield "# TYPE stomprelay_sessions gauge"
-    for name, reception in receptions:
-        yield f'stomprelay_sessions{{listener="{name}"}} {len(reception.sessions)}'
-    yield "# HELP stomprelay_connections connections to clients and brokers that are open now"
-    yield "# TYPE stomprelay_connections gauge"
-    yield f"stomprelay_connections {service.stage.sockets}"
-    for counter, meaning in COUNTERS.items():
-        yield f"# HELP stomprelay_{counter}_total {meaning}"
-        yield f"# TYPE stomprelay_{counter}_total counter"
-        for name, reception in receptions:
-            yield f'stomprelay_{counter}_total{{listener="{name}"}} {reception.tally[counter]}'
-
-
-def _label(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def status(service: RelayService) -> str:
-    """What runs, as a page."""
-    state = "stopping" if service.stopping else "running"
-    return "".join(
-        (
-            _HEAD,
-            f"<h1>stomprelay {escape(__version__)}, {state}</h1>\n",
-            "<h2>Listeners</h2>\n",
-            _table(("listener", "endpoint", "broker", "#sessions", "#ever", "#errors"), _listeners(service)),
-            f"<h2>Sessions: {service.sessions}</h2>\n",
-            _table(
-                ("session", "listener", "client", "versions", "#bytes from client", "#bytes from broker"),
-                _sessions(service),
-            ),
-            "</body></html>\n",
-        )
-    )
-
-
-def _listeners(service: RelayService) -> Iterator[tuple[object, ...]]:
-    for reception in service.receptions.values():
-        listener, tally = reception.listener, reception.tally
-        yield (
-            listener.name,
-            listener.endpoint,
-            listener.upstream.broker,
-            len(reception.sessions),
-            tally["sessions_opened"],
-            tally["errors_sent"] + tally["errors_passed"],
-        )
-
-
-def _sessions(service: RelayService) -> Iterator[tuple[object, ...]]:
-    everyone = (session for reception in service.receptions.values() for session in reception.sessions)
-    for session in islice(everyone, SHOWN):
-        glance = session.glance()
-        versions = f"{glance.client} to {glance.broker}" if glance.broker else glance.client or "none yet"
-        yield (glance.name, session.place.name, glance.peer, versions, glance.sent, glance.received)
-
-
-def _table(names: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:
-    """A column whose name begins with # is of numbers."""
-    classes = [' class="number"' if name.startswith("#") else "" for name in names]
-    pieces = ["<table><tr>"]
-    pieces += [
-        f"<th{kind}>{escape(name.lstrip('#'))}</th>" for name, kind in zip(names, classes, strict=True)
-    ]
-    pieces.append("</tr>\n")
-    for row in rows:
-        pieces.append("<tr>")
-        pieces += [f"<td{kind}>{escape(str(value))}</td>" for value, kind in zip(row, classes, strict=True)]
-        pieces.append("</tr>\n")
-    pieces.append("</table>\n")
-    return "".join(pieces)
+    deeds: dict[bytes, Deed] = {
+        b"/brokers/pause": lambda body: act(body, pause, timed=True),
+        b"/brokers/resume": lambda body: act(body, resume, timed=False),
+    }
+    return Quiet(Pages(pages, deeds), requestFactory=Bounded, parsePOSTFormSubmission=False, reactor=reactor)

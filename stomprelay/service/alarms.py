@@ -106,4 +106,6 @@ class Alarms:
                 sleeper.woke(now)
             except Exception:
                 _log.failure("an alarm failed")
+        if not self._armed:
+            heap.clear()
         self._schedule(heap[0][0] if heap else inf)

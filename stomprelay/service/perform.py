@@ -39,8 +39,8 @@ class Place(Protocol):
 class Stage:
     """What the performers of one service share: the connections by leg, the clock, the alarms.
 
-    `seconds` is a clock that never goes back. `over` is told of each performer whose legs are all closed. `sockets`
-    counts the connections that are still open, lingering ones included.
+    `seconds` is a clock that never goes back. `over` is told of each performer that is over. `sockets` counts
+    the connections that are still open, lingering ones included.
     """
 
     def __init__(
@@ -98,6 +98,11 @@ class Performer(Sleeper):
             else:
                 self.effects[type(effect)](self, effect)
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen: its legs are all closed."""
+        return not self.legs
+
     # What a connection tells
 
     def joined(self, line: LegProtocol) -> None:
@@ -125,12 +130,16 @@ class Performer(Sleeper):
         raise NotImplementedError
 
     def left(self, line: LegProtocol) -> None:
-        """The leg was closed. With the last one the performer's part is over."""
+        """The leg was closed. With the last one the performer's part may be over."""
         self.legs -= 1
         del self.stage.lines[line.leg]
-        if not self.legs:
-            self.stage.alarms.forget(self)
-            self.stage.over(self)
+        if self.over:
+            self.end()
+
+    def end(self) -> None:
+        """Its part is over: nothing wakes it any more, and the stage is told."""
+        self.stage.alarms.forget(self)
+        self.stage.over(self)
 
     # Effects
 
@@ -150,7 +159,7 @@ class Performer(Sleeper):
             line.valve.release(ASKED)
 
     def _wake(self, effect: Wake) -> None:
-        if self.legs:
+        if not self.over:
             self.stage.alarms.set(self, effect.at)
 
     def _note(self, effect: Note) -> None:

@@ -188,18 +188,20 @@ class LegProtocol(Sleeper):
 
     def throttle(self, producer: IPushProducer) -> None:
         """Tell this producer when too much waits to be written here, and when there is room again."""
+        if producer is self._producer:
+            return
         self.part()
         if self.transport is not None:
             self._producer = producer
             self.transport.registerProducer(producer, True)
 
     def part(self) -> None:
-        """Nothing is produced for this leg any more. The producer is told that there is room, whatever there is."""
+        """Nothing is produced for this leg any more, and the producer is told so."""
         producer, self._producer = self._producer, None
         if producer is not None:
             if self.transport is not None:
                 self.transport.unregisterProducer()
-            producer.resumeProducing()
+            producer.stopProducing()
 
     @property
     def peer(self) -> object:

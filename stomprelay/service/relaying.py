@@ -1,46 +1,63 @@
-"""Performing for one relay: a client's connection, a broker's, and the one's pace for the other."""
+"""Performing for one relay: a client's connection, its brokers', and the pace of one side for the other."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final, NamedTuple
 
-from twisted.internet.interfaces import IAddress, IProtocolFactory, IStreamClientEndpoint
-from twisted.python.failure import Failure
+from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
-from stomprelay.relay.effects import Open
+from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.group import Broker
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.upstream import Broker
+from stomprelay.service.outlet import Outlet
 from stomprelay.service.perform import Performer, Stage, log_note, spell_address
 from stomprelay.service.protocol import LegProtocol
+from stomprelay.service.valve import PRESSURE
+from stomprelay.service.ways import Ways, take
 from stomprelay.session.effects import Note
 from stomprelay.session.states import State
-
-Ways = Mapping[Broker, IStreamClientEndpoint]
-"""The endpoints that lead to the brokers."""
 
 _FORM: Final = "{session} from {peer} on {listener}: {event}: {text}"
 
 
 class Glance(NamedTuple):
-    """What there is to see of a session: versions where they are agreed, octets from the client and to it."""
+    """What there is to see of a session: versions where they are agreed, the brokers it is on, octets from the client
+    and to it. `brokers` is empty while there is no CONNECT; a place without a broker says so.
+    """
 
     name: str
     peer: str
     client: str
     broker: str
+    brokers: tuple[str, ...]
     sent: int
     received: int
 
 
+@implementer(IPushProducer)
 class Relaying(Performer):
-    """Performs the effects of one relay."""
+    """Performs the effects of one relay.
 
-    __slots__ = ("_ways", "relay")
+    It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
+    transport means is the relay's to say: where client and broker are `coupled` the client is not read from, else
+    the relay is told, in the reactor's next turn, for it hears of nothing before all that it asked for is done.
+    """
+
+    __slots__ = ("_full", "_outlets", "_received", "_telling", "_ways", "relay")
 
     def __init__(self, stage: Stage, relay: Relay, ways: Ways) -> None:
         super().__init__(stage, relay.listener)
         self.relay = relay
         self._ways = ways
+        self._outlets: tuple[Outlet, ...] = ()
+        self._full = False
+        self._telling = False
+        self._received = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen. Between two brokers a session may be without any leg."""
+        return not self.legs and self.relay.over
 
     @property
     def peer(self) -> str:
@@ -52,15 +69,20 @@ class Relaying(Performer):
         """Look at it without touching it."""
         relay, lines = self.relay, self.stage.lines
         client = lines.get(relay.client)
-        broker = None if relay.broker is None else lines.get(relay.broker)
-        bound = relay.broker is not None and relay.broker.state is not State.OPENING
+        branches = relay.branches
+        versions = [
+            branch.leg.dialect.version.decode("ascii")
+            for branch in branches
+            if branch.broker is not None and branch.leg is not None
+        ]
         return Glance(
             relay.name.decode("ascii"),
             self.peer,
             "" if relay.session is None else relay.session.dialect.version.decode("ascii"),
-            relay.broker.dialect.version.decode("ascii") if bound and relay.broker is not None else "",
+            ", ".join(dict.fromkeys(versions)),
+            tuple("searching" if branch.broker is None else str(branch.broker) for branch in branches),
             0 if client is None else client.octets,
-            0 if broker is None else broker.octets,
+            self._received + sum(outlet.line.octets for outlet in self._outlets),
         )
 
     def made(self, line: LegProtocol) -> None:
@@ -69,15 +91,20 @@ class Relaying(Performer):
         if line.leg is relay.client:
             self.perform(relay.opened(now))
             return
+        outlet = Outlet(self, line)
+        self._outlets = (*self._outlets, outlet)
+        line.throttle(outlet)
         client = self.stage.lines.get(relay.client)
-        if client is not None and client.valve is not None and line.valve is not None:
-            line.throttle(client.valve)
-            client.throttle(line.valve)
+        if client is not None:
+            client.throttle(self)
         self.perform(relay.connected(line.leg, now))
+        self.weigh()
 
     def received(self, line: LegProtocol, data: bytes) -> None:
         """The hot path begins here."""
         self.perform(self.relay.received(line.leg, data, self.stage.seconds()))
+        if self._full:
+            self._hold_back()
 
     def read(self, line: LegProtocol, on: bool) -> None:
         """A leg that is not read from must not be taken for silent."""
@@ -95,20 +122,99 @@ class Relaying(Performer):
         self.perform(self.relay.lost(line.leg, reason, self.stage.seconds()))
 
     def left(self, line: LegProtocol) -> None:
-        """Nothing comes to the client from this broker any more."""
-        super().left(line)
+        """A leg was closed; what came from a broker still counts."""
         if line.leg is not self.relay.client:
-            client = self.stage.lines.get(self.relay.client)
-            if client is not None:
-                client.part()
+            self._received += line.octets
+        super().left(line)
 
     def woke(self, now: float) -> None:
         """The relay's time has come."""
-        self.perform(self.relay.woke(now))
+        self._legless(self.relay.woke(now))
 
     def stop(self) -> None:
         """The service stops."""
-        self.perform(self.relay.stopped(self.stage.seconds()))
+        self._legless(self.relay.stopped(self.stage.seconds()))
+
+    def move(self, broker: Broker, within: float, to: Broker | None = None) -> None:
+        """Leave this broker at a quiet moment, at the latest after so many seconds; `to` is preferred to others."""
+        self._legless(self.relay.leave(broker, self.stage.seconds(), within, to))
+
+    def reconsider(self) -> None:
+        """A broker came back: where the session waits for one, it tries at once."""
+        self._legless(self.relay.reconsidered(self.stage.seconds()))
+
+    def _legless(self, effects: Iterable[Effect]) -> None:
+        """Perform what the relay answers to an input that may come while there is no leg."""
+        legs = self.legs
+        self.perform(effects)
+        if not legs and self.over:
+            self.end()
+
+    # The pace of one side for the other
+
+    def pauseProducing(self) -> None:
+        """The client's transport is full."""
+        self._full = True
+        self._hold_back()
+
+    def resumeProducing(self) -> None:
+        """It has room again."""
+        self._full = False
+        for outlet in self._outlets:
+            if outlet.line.valve is not None:
+                outlet.line.valve.release(PRESSURE)
+
+    def stopProducing(self) -> None:
+        """The client is gone, and what brokers still say is not for it."""
+        self.resumeProducing()
+
+    def _hold_back(self) -> None:
+        """No broker is read from, but those that have not answered CONNECT yet."""
+        for outlet in self._outlets:
+            line = outlet.line
+            if line.valve is not None and line.leg.state is not State.OPENING:
+                line.valve.hold(PRESSURE)
+
+    def weigh(self) -> None:
+        """Look at the outlets: the client is held by any that is full, or the relay is told which they are."""
+        coupled = self.relay.coupled
+        full = told = False
+        for outlet in self._outlets:
+            full = full or outlet.full
+            told = told or outlet.told is not self._blocked(outlet, coupled)
+        client = self.stage.lines.get(self.relay.client)
+        if client is not None and client.valve is not None:
+            if coupled and full:
+                client.valve.hold(PRESSURE)
+            else:
+                client.valve.release(PRESSURE)
+        if told and not self._telling:
+            self._telling = True
+            self.stage.reactor.callLater(0, self._tell_blocked)
+
+    def parted(self, outlet: Outlet) -> None:
+        """A broker's transport takes nothing any more."""
+        if outlet in self._outlets:
+            self._outlets = tuple(each for each in self._outlets if each is not outlet)
+            self.weigh()
+
+    def _tell_blocked(self) -> None:
+        self._telling = False
+        for outlet in self._outlets:
+            blocked = self._blocked(outlet, self.relay.coupled)
+            if outlet not in self._outlets or blocked is outlet.told:
+                continue
+            outlet.told = blocked
+            leg = outlet.line.leg
+            if blocked:
+                self.relay.blocked(leg)
+            else:
+                self.perform(self.relay.unblocked(leg, self.stage.seconds()))
+
+    @staticmethod
+    def _blocked(outlet: Outlet, coupled: bool) -> bool:
+        """What the relay should know of it. Where it slows the client down the relay need not; once told, it must."""
+        return outlet.full and (outlet.told or not coupled)
 
     def _note(self, effect: Note) -> None:
         """One line that says who and where."""
@@ -121,33 +227,7 @@ class Relaying(Performer):
         )
 
     def _open(self, effect: Open) -> None:
-        line = LegProtocol(self, effect.leg)
-        line.attempt = self._ways[effect.broker].connect(_Once(line)).addErrback(self._failed, line)
-        if line.transport is not None:
-            line.attempt = None
-
-    def _failed(self, reason: Failure, line: LegProtocol) -> None:
-        # Perhaps at once: yet the relay hears of nothing before all that it asked for is done.
-        self.stage.reactor.callLater(0, line.failed, reason)
+        take(self._ways, self, effect)
+        self.weigh()
 
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Performer.effects, Open: _open}
-
-
-@implementer(IProtocolFactory)
-class _Once:
-    """Builds the one protocol of an attempt."""
-
-    __slots__ = ("_protocol",)
-
-    def __init__(self, protocol: LegProtocol) -> None:
-        self._protocol = protocol
-
-    def buildProtocol(self, addr: IAddress | None) -> LegProtocol:
-        """The protocol that was made for it."""
-        return self._protocol
-
-    def doStart(self) -> None:  # noqa: N802
-        """Nothing to prepare."""
-
-    def doStop(self) -> None:  # noqa: N802
-        """Nothing to end."""

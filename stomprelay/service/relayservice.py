@@ -1,8 +1,9 @@
 """The relay as a service: its listeners, its sessions, and how they end."""
 
 import os
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from twisted.application.service import MultiService
@@ -12,6 +13,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from stomprelay.config import Config
+from stomprelay.relay.group import Broker
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.relay import Relay
 from stomprelay.relay.tally import Tally
@@ -22,6 +24,11 @@ from stomprelay.service.notify import Notify
 from stomprelay.service.perform import Performer, Stage
 from stomprelay.service.protocol import LegProtocol
 from stomprelay.service.relaying import Relaying
+from stomprelay.service.roster import ALL, Roster
+from stomprelay.service.rounds import Rounds
+from stomprelay.service.signals import PAUSE, RESUME, Signals
+from stomprelay.service.switchover import Switchover
+from stomprelay.service.ways import Ways
 
 _log: Final = Logger("stomprelay")
 
@@ -30,16 +37,16 @@ GRACE: Final = 1.0
 
 
 class Reception(Factory):
-    """Receives the clients of one listener. `sessions` are those whose legs are not all closed."""
+    """Receives the clients of one listener. `sessions` are those that are not over."""
 
     noisy = False
 
-    def __init__(self, service: "RelayService", listener: Listener, way: IStreamClientEndpoint) -> None:
+    def __init__(self, service: "RelayService", listener: Listener, ways: Ways) -> None:
         self.listener = listener
         self.tally = Tally()
         self.sessions: set[Relaying] = set()
         self._service = service
-        self._ways = {listener.upstream.broker: way}
+        self._ways = ways
 
     def logPrefix(self) -> str:
         """As Twisted's lines call it."""
@@ -50,7 +57,7 @@ class Reception(Factory):
         service = self._service
         if service.stopping:
             return None
-        relay = Relay(self.listener, service.next_name(), self.tally)
+        relay = Relay(self.listener, service.next_name(), self.tally, random.random)
         session = Relaying(service.stage, relay, self._ways)
         self.sessions.add(session)
         return LegProtocol(session, relay.client)
@@ -59,7 +66,8 @@ class Reception(Factory):
 class RelayService(MultiService):
     """Listens where the configuration says, and relays.
 
-    `receptions` holds what is known of each listener, by its name. Raises `BadEndpoint` for what cannot be used.
+    `receptions` holds what is known of each listener, by its name; `roster` the brokers. SIGUSR1 pauses all of them,
+    SIGUSR2 resumes them; so does `switchover`, each by itself. Raises `BadEndpoint` for what cannot be used.
     """
 
     def __init__(
@@ -75,37 +83,48 @@ class RelayService(MultiService):
         self._reactor = reactor
         self._prefix = f"relay-{os.urandom(4).hex()}"
         self._named = 0
+        self.roster = Roster(config.listeners)
+        self.switchover = Switchover(self.everyone)
         self.broker: BrokerService | None = None
-        if any(listener.upstream.broker.endpoint == MEMORY for listener in config.listeners):
+        if any(entry.broker.endpoint == MEMORY for entry in self.roster):
             self.broker = BrokerService(reactor, config.broker, seconds=seconds)
             self.broker.setServiceParent(self)
-        self._ways: dict[str, IStreamClientEndpoint] = {}
+        ways = {
+            broker: self._way(upstream, broker)
+            for upstream in self.roster.upstreams
+            for broker in upstream.brokers
+        }
         self._doors = MultiService()
         self._doors.setServiceParent(self)
         for listener in config.listeners:
-            self._add(listener)
+            self._add(listener, ways)
+        self._rounds = Rounds(self.stage, self.roster, self.everyone, ways)
+        self._rounds.setServiceParent(self)
         self._add_admin(config.admin)
+        orders = {
+            PAUSE: lambda: self.switchover.pause(self.roster.named(ALL)),
+            RESUME: lambda: self.switchover.resume(self.roster.named(ALL)),
+        }
+        Signals(reactor, orders).setServiceParent(self)
         self._notify = Notify(self._status, reactor)
         self._notify.setServiceParent(self)
 
-    def _add(self, listener: Listener) -> None:
-        upstream = listener.upstream
-        where = f"upstream.{upstream.name}"
+    def _add(self, listener: Listener, ways: Ways) -> None:
+        reception = Reception(self, listener, ways)
         try:
-            if upstream.name not in self._ways:
-                self._ways[upstream.name] = self._way(upstream)
-            where = f"listener.{listener.name}"
-            reception = Reception(self, listener, self._ways[upstream.name])
             door = entrance(self._reactor, listener.name, listener.endpoint, reception, listener.tls)
         except BadEndpoint as error:
-            raise BadEndpoint(f"{where}.{error}") from error
+            raise BadEndpoint(f"listener.{listener.name}.{error}") from error
         self.receptions[listener.name] = reception
         door.setServiceParent(self._doors)
 
-    def _way(self, upstream: Upstream) -> IStreamClientEndpoint:
-        if self.broker is not None and upstream.broker.endpoint == MEMORY:
+    def _way(self, upstream: Upstream, broker: Broker) -> IStreamClientEndpoint:
+        if self.broker is not None and broker.endpoint == MEMORY:
             return self.broker.memory
-        return way(self._reactor, upstream.broker, upstream.tls)
+        try:
+            return way(self._reactor, broker, upstream.tls)
+        except BadEndpoint as error:
+            raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
 
     def _add_admin(self, endpoint: str | None) -> None:
         if endpoint is None:
@@ -128,6 +147,11 @@ class RelayService(MultiService):
         assert isinstance(performer, Relaying)
         self.receptions[performer.place.name].sessions.discard(performer)
 
+    def everyone(self) -> Iterator[Relaying]:
+        """All sessions of all listeners."""
+        for reception in self.receptions.values():
+            yield from reception.sessions
+
     @property
     def sessions(self) -> int:
         """How many clients are there."""
@@ -144,10 +168,12 @@ class RelayService(MultiService):
         for reception in self.receptions.values():
             listener = reception.listener
             _log.info(
-                "{listener}: {endpoint} to {broker}",
+                "{listener}: {endpoint} to {brokers}",
                 listener=listener.name,
                 endpoint=listener.endpoint,
-                broker=listener.upstream.broker,
+                brokers=", ".join(
+                    str(broker) for upstream in listener.upstreams() for broker in upstream.brokers
+                ),
             )
 
     def stopService(self) -> Deferred[None]:
@@ -158,9 +184,9 @@ class RelayService(MultiService):
 
     async def _stop(self) -> None:
         closed = self._doors.disownServiceParent()
-        for reception in self.receptions.values():
-            for session in list(reception.sessions):
-                session.stop()
+        self._rounds.stop()
+        for session in tuple(self.everyone()):
+            session.stop()
         if closed is not None:
             await closed
         longest = max((each.listener.linger for each in self.receptions.values()), default=0.0)
@@ -168,4 +194,6 @@ class RelayService(MultiService):
             await self.stage.idle().addTimeout(longest + GRACE, self._reactor)
         except TimeoutError:
             _log.warn("{count} connections did not end in time", count=self.stage.sockets)
+        for session in tuple(self.everyone()):
+            self.stage.alarms.forget(session)
         await super().stopService()

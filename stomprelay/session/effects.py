@@ -26,6 +26,8 @@ class Event(Enum):
     FOREIGN = "foreign"
     IGNORED = "ignored"
     LOST = "lost"
+    MOVED = "moved"
+    RECOVERED = "recovered"
     REFUSED = "refused"
     RETRIED = "retried"
     VANISHED = "vanished"

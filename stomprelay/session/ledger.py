@@ -1,10 +1,11 @@
 """Deliveries that await their ACK, where the two sides name them differently.
 
 The broker's names for a delivery are its message-id, its subscription and, on 1.2, its `ack` value; the client
-knows some of them or a token of ours. The ledger is kept only where those differ; elsewhere ACKs pass untouched.
+knows some of them or a token of ours. The ledger is kept only where those differ, or where a session may move to
+another broker, which knows nothing of these deliveries; elsewhere ACKs pass untouched.
 """
 
-from itertools import takewhile
+from itertools import count, takewhile
 from operator import attrgetter
 from typing import Final
 
@@ -15,11 +16,15 @@ TOKEN: Final = b"relay-ack-"
 
 
 class Delivery:
-    """One MESSAGE that its consumer has to acknowledge, by the broker's names. `token` is ours for it."""
+    """One MESSAGE that its consumer has to acknowledge, by the broker's names. `token` is ours for it.
 
-    __slots__ = ("ack", "message_id", "order", "subscription")
+    `lost` tells that the broker's connection is no more on which it came: nobody awaits its ACK.
+    """
+
+    __slots__ = ("ack", "lost", "message_id", "order", "subscription")
 
     def __init__(self, subscription: Subscription, message_id: bytes, ack: bytes | None, order: int) -> None:
+        self.lost = False
         self.subscription = subscription
         self.message_id = message_id
         self.ack = ack
@@ -35,14 +40,16 @@ class Ledger:
     """The unsettled deliveries of one client.
 
     `full` tells that `most` or more deliveries are remembered, those of open transactions included: stop reading
-    from the broker until it is no longer `crowded`.
+    from the broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it.
     """
 
-    __slots__ = ("_by_message", "_held", "_in_doubt", "_made", "_most", "_pending")
+    __slots__ = ("_by_ack", "_by_message", "_held", "_in_doubt", "_lost", "_most", "_orders", "_pending")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, orders: "count[int] | None" = None) -> None:
         self._most = most
-        self._made = 0
+        self._orders = count(1) if orders is None else orders
+        self._lost = 0
+        self._by_ack: dict[bytes, Delivery] = {}
         self._pending: dict[int, Delivery] = {}
         self._by_message: dict[bytes, list[Delivery]] = {}
         self._held: dict[bytes, list[Delivery]] = {}
@@ -52,21 +59,25 @@ class Ledger:
         return len(self._pending)
 
     @property
+    def awaited(self) -> int:
+        """How many deliveries a broker still awaits the ACK of."""
+        return len(self._pending) - self._lost + self._in_doubt
+
+    @property
     def full(self) -> bool:
         """Whether as many deliveries are unsettled as may be."""
-        return len(self._pending) + self._in_doubt >= self._most
+        return self.awaited >= self._most
 
     @property
     def crowded(self) -> bool:
         """Whether more than half of what may be is unsettled."""
-        return (len(self._pending) + self._in_doubt) * 2 > self._most
+        return self.awaited * 2 > self._most
 
     def noted(self, subscription: Subscription, message_id: bytes, ack: bytes | None) -> Delivery:
         """A MESSAGE passed to the client."""
-        if self.full:
+        if len(self._pending) + self._in_doubt >= self._most:
             self.forget_closed()
-        self._made += 1
-        delivery = Delivery(subscription, message_id, ack, self._made)
+        delivery = Delivery(subscription, message_id, ack, next(self._orders))
         self._enter(delivery)
         return delivery
 
@@ -75,6 +86,9 @@ class Ledger:
         same = self._by_message.setdefault(delivery.message_id, [])
         same.append(delivery)
         delivery.subscription.unsettled[delivery.order] = None
+        if delivery.ack is not None:
+            self._by_ack.setdefault(delivery.ack, delivery)
+        self._lost += delivery.lost
 
     def _remove(self, delivery: Delivery) -> None:
         del self._pending[delivery.order]
@@ -84,18 +98,36 @@ class Ledger:
         else:
             same.remove(delivery)
         del delivery.subscription.unsettled[delivery.order]
+        if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
+            del self._by_ack[delivery.ack]
+        self._lost -= delivery.lost
 
     def forget_closed(self) -> None:
-        """Deliveries of ended subscriptions may still be acknowledged, but not at the price of new ones."""
-        for delivery in [each for each in self._pending.values() if not each.subscription.open]:
+        """Deliveries of ended subscriptions, and those that were lost, may still be acknowledged, but not at the
+        price of new ones.
+        """
+        for delivery in [each for each in self._pending.values() if each.lost or not each.subscription.open]:
             self._remove(delivery)
 
+    def lost(self) -> None:
+        """The broker is gone, and with it all deliveries: what the client says of them concerns nobody any more."""
+        for delivery in self._pending.values():
+            delivery.lost = True
+        for held in self._held.values():
+            for delivery in held:
+                delivery.lost = True
+        self._lost = len(self._pending)
+
+    def taken(self, ack: bytes) -> bool:
+        """Whether a delivery that is not settled goes by this `ack` value already."""
+        return ack in self._by_ack
+
     def by_token(self, token: bytes) -> Delivery | None:
-        """The delivery that we gave this token."""
+        """The delivery that we gave this token, or that the broker gave it as its `ack`."""
         digits = token.removeprefix(TOKEN)
         if token.startswith(TOKEN) and digits.isdigit() and len(digits) < 20:
             return self._pending.get(int(digits))
-        return None
+        return self._by_ack.get(token)
 
     def by_message(self, message_id: bytes, subscription: bytes | None = None) -> Delivery | None:
         """The oldest delivery of this message, on the subscription of that id where one is given."""

@@ -3,8 +3,11 @@
 A session belongs to one client connection and outlives the legs toward brokers.
 """
 
+from itertools import count
+
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.subscriptions import Subscription, Subscriptions
+from stomprelay.session.transaction import Transaction
 from stomprelay.wire.dialect import Dialect, Headers
 from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.names import ABORT, BEGIN, COMMIT, SUBSCRIBE, TRANSACTION, UNSUBSCRIBE
@@ -15,12 +18,14 @@ class Session:
 
     `name` tells sessions apart in logs; `receipts` holds the receipt ids of SENDs that the broker still owes;
     `tally` is where things are counted. `memo` is the head of the client's last SEND that left no trace here, as
-    the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
+    the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did. Sessions that
+    one client has on several brokers share `orders`, by which their deliveries are numbered.
     """
 
     __slots__ = (
         "_ledger",
         "_most",
+        "_orders",
         "dialect",
         "memo",
         "memo_head",
@@ -32,7 +37,14 @@ class Session:
         "transactions",
     )
 
-    def __init__(self, name: bytes, dialect: Dialect, unsettled: int, tally: dict[str, int]) -> None:
+    def __init__(
+        self,
+        name: bytes,
+        dialect: Dialect,
+        unsettled: int,
+        tally: dict[str, int],
+        orders: "count[int] | None" = None,
+    ) -> None:
         self.name = name
         self.dialect = dialect
         self.tally = tally
@@ -41,9 +53,10 @@ class Session:
         self.traces = 0
         self.memo: bytes | None = None
         self.memo_head: bytes | None = None
-        self.transactions: dict[bytes, None] = {}
+        self.transactions: dict[bytes, Transaction] = {}
         self.receipts: dict[bytes, None] = {}
         self._most = unsettled
+        self._orders = orders
 
     WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands that `observed` must be told, whether or not anything needs translating."""
@@ -52,7 +65,7 @@ class Session:
     def ledger(self) -> Ledger:
         """The account of deliveries, opened with the first one that the two sides name differently."""
         if self._ledger is None:
-            self._ledger = Ledger(self._most)
+            self._ledger = Ledger(self._most, self._orders)
         return self._ledger
 
     @property
@@ -64,6 +77,18 @@ class Session:
     def crowded(self) -> bool:
         """Whether it is too early to read on from a broker that was paused for being `full`."""
         return self._ledger is not None and self._ledger.crowded
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is open that a broker knows of beside subscriptions."""
+        return not self.transactions and (self._ledger is None or not self._ledger.awaited)
+
+    def lost_broker(self) -> None:
+        """The broker is gone, and with it what it knew of deliveries and transactions."""
+        if self._ledger is not None:
+            self._ledger.lost()
+        for transaction in self.transactions.values():
+            transaction.lost()
 
     def observed(self, command: bytes, headers: Headers) -> Subscription | None:
         """A WATCHED command passes to the broker. Answers the subscription it opens or closes, if any."""
@@ -78,7 +103,7 @@ class Session:
         if command is BEGIN:
             if len(self.transactions) >= self._most:
                 raise ProtocolError("too many open transactions")
-            self.transactions[transaction] = None
+            self.transactions.setdefault(transaction, Transaction())
         else:
             self.transactions.pop(transaction, None)
             if self._ledger is not None:

@@ -42,15 +42,16 @@ class Subscription:
 
 
 class Subscriptions:
-    """The open subscriptions of one client, oldest first."""
+    """The open subscriptions of one client, oldest first. `acknowledging` counts those whose mode asks for ACKs."""
 
-    __slots__ = ("_by_id", "_ended", "_made", "_most")
+    __slots__ = ("_by_id", "_ended", "_made", "_most", "acknowledging")
 
     def __init__(self, most: int = 65536) -> None:
         self._by_id: dict[bytes, Subscription] = {}
         self._ended: dict[bytes, Subscription] = {}
         self._made = 0
         self._most = most
+        self.acknowledging = 0
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -70,6 +71,8 @@ class Subscriptions:
             subscription = Subscription(MADE + b"%d" % self._made, headers, named=False)
         else:
             subscription = Subscription(id, headers, named=True)
+        replaced = self._by_id.get(subscription.id)
+        self.acknowledging += (subscription.ack != AUTO) - (replaced is not None and replaced.ack != AUTO)
         self._by_id[subscription.id] = subscription
         self._ended.pop(subscription.id, None)
         return subscription
@@ -98,6 +101,7 @@ class Subscriptions:
         subscription = self._by_id.get(names[ID]) if ID in names else self.oldest(names.get(DESTINATION, b""))
         if subscription is not None:
             subscription.open = False
+            self.acknowledging -= subscription.ack != AUTO
             del self._by_id[subscription.id]
             self._ended[subscription.id] = subscription
             if len(self._ended) > LATELY:

@@ -13,7 +13,9 @@ _SETTING = re.compile(r"(#?)([a-z_0-9]+) = (.+)")
 
 
 class Setting(NamedTuple):
-    """One line of the file. `key` has NAME where a user puts a name; `default` is None where it is to be absent."""
+    """One line of the file. `key` has NAME where a user puts a name, and [N] for a place in an array; `default` is None
+    where it is to be absent.
+    """
 
     key: str
     meaning: str
@@ -28,7 +30,7 @@ def settings() -> list[Setting]:
     meaning: list[str] = []
     for line in TEXT.splitlines():
         if match := _TABLE.fullmatch(line):
-            table = match[1].replace(".default", ".NAME") + "."
+            table = re.sub(r"^\[(.+)\]$", r"\1[N]", match[1]).replace(".default", ".NAME") + "."
         elif match := _SETTING.fullmatch(line):
             absent, key, value = match.groups()
             found.append(Setting(table + key, " ".join(meaning), None if absent else value, value))
@@ -39,8 +41,15 @@ def settings() -> list[Setting]:
     return found
 
 
-def everything() -> str:
-    """The file with every setting in force, except `passcode`, which excludes `passcode_file`."""
+def everything(pattern: str = "destination") -> str:
+    """The file with every setting in force, except `passcode`, which excludes `passcode_file`, and but one pattern for
+    the route.
+    """
     text = re.sub(r"^#(\[|[a-z_0-9]+ = )", r"\1", TEXT, flags=re.MULTILINE)
     text = re.sub(r"^passcode = .*\n", "", text, flags=re.MULTILINE)
-    return text.replace('uri = "memory:"', 'uri = "ssl://broker.example.net"')
+    text, route, rest = text.partition("[[route]]")
+    others = "|".join({"destination", "prefix", "glob"} - {pattern})
+    rest = re.sub(rf"^({others}) = .*\n", "", rest, flags=re.MULTILINE)
+    text = text.replace("probe = 0.0", "probe = 5.0")
+    text = text.replace('uri = "memory:"', 'uri = "failover:(ssl://broker.example.net)"')
+    return text + route + rest

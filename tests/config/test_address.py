@@ -66,6 +66,8 @@ def test_addresses(text: str, endpoint: str, host: str, tls: bool) -> None:
         ("memory", "must be tcp://host:port"),
         ("memory:x", "must be tcp://host:port"),
         ("stomp:broker:1", "must be tcp://host:port"),
+        ("(tcp:broker:1)", "must be tcp://host:port"),
+        (":broker:1", "must be tcp://host:port"),
         ("tcp:broker:1:tiemout=5", 'did you mean "timeout"?'),
     ],
 )

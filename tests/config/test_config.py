@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.config import Config, ConfigError, default, load, overridden
+from stomprelay.config import Config, ConfigError, admin, default, load, overridden
 from stomprelay.config.listener import ENDPOINT
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.upstream import Upstream
@@ -51,8 +51,9 @@ def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
     """Nothing said: the embedded broker on the loopback interface."""
     for found in (config(tmp_path, ""), default()):
         [listener] = found.listeners
-        assert listener == Listener("default", ENDPOINT, Upstream("default", listener.upstream.broker))
-        assert listener.upstream.broker.endpoint == "memory:"
+        assert listener == Listener("default", ENDPOINT, Upstream("default", listener.upstream.groups))
+        assert [each.endpoint for each in listener.upstream.brokers] == ["memory:"]
+        assert listener.upstream.groups[0].name == "default"
         assert found == Config((listener,), None, Bounds())
 
 
@@ -63,7 +64,8 @@ def test_the_sample_of_the_readme(tmp_path: Path) -> None:
     assert [each.name for each in found.listeners] == ["a", "b", "c"]
     assert [each.upstream.name for each in found.listeners] == ["x", "y", "x"]
     assert a.upstream is c.upstream
-    assert b.upstream.broker.uri == "tcp://y"
+    assert str(b.upstream.groups[0]) == "tcp://y"
+    assert found.upstreams == (a.upstream, b.upstream)
     assert found.broker == Bounds(prefetch=7, connect_timeout=3.0)
 
 
@@ -80,7 +82,20 @@ def test_the_only_upstream_need_not_be_named(tmp_path: Path) -> None:
         ("admin = 5\n", "admin: must be a string"),
         ('admin = "x"\n', "admin: must be an endpoint such as"),
         ('admn = "tcp:1"\n', 'admn: unknown key; did you mean "admin"?'),
-        ("[[route]]\nmatch = 1\n", "route: unknown key; known are admin, listener, upstream, broker"),
+        ("[[route]]\nmatch = 1\n", "route[1].match: unknown key"),
+        ("[route]\nprefix = 'x'\n", "route: must be tables, each under [[route]]"),
+        (
+            SEVERAL + "[[route]]\nglob = 'a'\nupstream = 'x'\n[[route]]\nglob = 'b'\nupstream = 'z'\n",
+            'route[2].upstream: no upstream is called "z"; known are x, y',
+        ),
+        (
+            "[[route]]\nglob = 'a'\nupstream = 'default'\n",
+            'route[1].upstream: no upstream is called "default"; there is none',
+        ),
+        (
+            SEVERAL + "[[route]]\nglob = 'a'\nupstream = 'x'\nlistener = 'd'\n",
+            'route[1].listener: no listener is called "d"; known are a, b, c',
+        ),
         ("[journal]\n", "journal: unknown key"),
         ("[broker]\nmemory = 0\n", "broker.memory: must be a positive whole number, not 0"),
         ("[broker]\nheaders = 20000\n", "broker.headers: must be a whole number from 1 to 10000"),
@@ -146,10 +161,100 @@ def test_listen_takes_the_place_of_every_endpoint(tmp_path: Path) -> None:
 def test_upstream_takes_the_place_of_every_address(tmp_path: Path) -> None:
     """Each upstream keeps its other settings, and those that share one go on sharing it."""
     a, b, c = overridden(config(tmp_path, SEVERAL), upstream="tcp://other").listeners
-    assert {each.upstream.broker.uri for each in (a, b, c)} == {"tcp://other"}
+    assert {str(each.upstream.groups[0]) for each in (a, b, c)} == {"tcp://other"}
+    assert a.upstream.brokers[0] is not b.upstream.brokers[0], "each upstream knows its own broker's health"
     assert a.upstream is c.upstream
     assert a.upstream.credentials is not None
     assert b.upstream.credentials is None
+
+
+ROUTED = (
+    SEVERAL
+    + """
+[upstream.z]
+uri = "failover:(tcp://z)"
+[[route]]
+prefix = "/z/"
+upstream = "z"
+[[route]]
+prefix = "/x/"
+upstream = "x"
+listener = ["b", "c"]
+"""
+)
+
+
+def test_routes(tmp_path: Path) -> None:
+    """Every listener has those that are for it, and the upstreams of the file are shared."""
+    found = config(tmp_path, ROUTED)
+    a, b, c = found.listeners
+    assert [[route.pattern for route in each.routes] for each in (a, b, c)] == [
+        ["/z/"],
+        ["/z/", "/x/"],
+        ["/z/", "/x/"],
+    ]
+    assert b.routed(b"/z/1") is a.routed(b"/z/2")
+    assert b.routed(b"/x/1") is a.upstream
+    assert [each.name for each in found.upstreams] == ["x", "z", "y"]
+
+
+def test_the_default_listener_has_routes(tmp_path: Path) -> None:
+    """It is named `default` where the file names none."""
+    text = '[upstream.x]\nuri = "tcp://x"\n[[route]]\nprefix = "/"\nupstream = "x"\nlistener = "default"\n'
+    assert len(config(tmp_path, text).listeners[0].routes) == 1
+
+
+def test_an_upstream_that_only_a_route_names(tmp_path: Path) -> None:
+    """A listener's own has to be said then, as with any two upstreams."""
+    text = '[upstream.x]\nuri = "tcp://x"\n[upstream.y]\nuri = "tcp://y"\n[[route]]\nprefix = "/"\nupstream = "y"\n'
+    assert refusal(tmp_path, text).startswith("listener.default.upstream: is missing; there are x, y")
+
+
+def test_upstream_leaves_routes_alone(tmp_path: Path) -> None:
+    """Those to other upstreams stay; those to a listener's own go where that goes."""
+    before = config(tmp_path, ROUTED)
+    a, b, c = overridden(before, upstream="failover:(tcp://o1,tcp://o2)").listeners
+    assert [str(each.upstream.groups[0]) for each in (a, b, c)] == ["tcp://o1,tcp://o2"] * 3
+    assert b.routed(b"/z/1") is before.listeners[0].routed(b"/z/1")
+    assert b.routed(b"/x/1") is a.upstream
+
+
+def test_listen_keeps_the_routes_of_the_first_listener(tmp_path: Path) -> None:
+    """They are settings as others are."""
+    found = overridden(config(tmp_path, ROUTED), listen=["tcp:5", "tcp:6"])
+    assert [[route.pattern for route in each.routes] for each in found.listeners] == [["/z/"], ["/z/"]]
+
+
+def test_upstream_keeps_policy_and_confirm(tmp_path: Path) -> None:
+    """They hold for the brokers of the command line; where they cannot, that is an error and not forgotten."""
+    text = '[upstream.x]\nuri = "failover:(tcp://a,tcp://b)"\npolicy = "random"\nconfirm = true\n'
+    found = config(tmp_path, text)
+    [listener] = overridden(found, upstream="failover:(tcp://c,tcp://d)").listeners
+    assert listener.upstream.confirm
+    assert listener.upstream.groups[0].policy.value == "random"
+    with pytest.raises(
+        ConfigError, match=r"^command line: --upstream: upstream\.x\.policy: random needs brokers"
+    ):
+        overridden(found, upstream="tcp://c")
+    alone = config(tmp_path, text.replace('policy = "random"\n', ""))
+    with pytest.raises(
+        ConfigError, match=r"^command line: --upstream: upstream\.x\.confirm: has no effect on a pl"
+    ):
+        overridden(alone, upstream="tcp://c")
+
+
+def test_admin_alone(tmp_path: Path) -> None:
+    """Nothing else of the file is looked at: whoever asks a relay may not read its passwords."""
+    file = tmp_path / "relay.toml"
+    file.write_text('admin = "tcp:7"\n[upstream.x]\nuri = 5\nlogin = "l"\npasscode_file = "/absent"\n')
+    assert admin(str(file)) == "tcp:7"
+    file.write_text("")
+    assert admin(str(file)) is None
+    file.write_text('admin = "7"\n')
+    with pytest.raises(ConfigError, match=rf"^{file}: admin: must be an endpoint"):
+        admin(str(file))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        admin(str(tmp_path / "absent"))
 
 
 def test_admin_takes_the_place_of_the_files(tmp_path: Path) -> None:
@@ -164,7 +269,17 @@ def test_the_command_line_alone() -> None:
     """All three without a file."""
     found = default(["tcp:5"], "tcp://b", "tcp:6")
     [listener] = found.listeners
-    assert (listener.endpoint, listener.upstream.broker.uri, found.admin) == ("tcp:5", "tcp://b", "tcp:6")
+    assert (listener.endpoint, str(listener.upstream.groups[0]), found.admin) == ("tcp:5", "tcp://b", "tcp:6")
+
+
+def test_several_brokers_on_the_command_line() -> None:
+    """The same notation as in a file, and no other setting needed."""
+    [listener] = default(upstream="fanout:(failover:(tcp://a,tcp://b),tcp://c)?minAckCount=1").listeners
+    assert [(each.name, str(each)) for each in listener.upstream.groups] == [
+        ("default-1", "tcp://a,tcp://b"),
+        ("default-2", "tcp://c"),
+    ]
+    assert listener.upstream.quorum == 1
 
 
 @pytest.mark.parametrize(
@@ -174,7 +289,14 @@ def test_the_command_line_alone() -> None:
         (["tcp:1", "tcp:1"], None, None, 'command line: listener.default-2.endpoint: "tcp:1" is taken by'),
         ([], "broker", None, "command line: --upstream: must be tcp://host:port"),
         ([], "", None, "command line: --upstream: must be a string that is not empty"),
-        ([], "failover:(tcp://a:1)", None, "command line: --upstream: must be one broker's address"),
+        ([], "failover:(tcp://a:x)", None, "command line: --upstream: address 1: the port must be a number"),
+        ([], "failover:(tcp://a)?x=1", None, 'command line: --upstream: option "x": there is no such option'),
+        (
+            [],
+            "failover:(tcp://a?weight=2,tcp://b)?randomize=false",
+            None,
+            "command line: --upstream: upstream.default.policy: failover in the order of the list",
+        ),
         ([], "tcp://user:geheim@a", None, "command line: --upstream: must not hold a user or a password"),
         ([], None, "5", "command line: --admin: must be an endpoint such as"),
         ([], None, ENDPOINT, f'command line: admin: "{ENDPOINT}" is taken by listener.default.endpoint'),

@@ -7,13 +7,14 @@ import pytest
 from stomprelay.config.address import broker
 from stomprelay.config.listener import ENDPOINT, read, server
 from stomprelay.config.table import ConfigError, Table
+from stomprelay.relay.group import alone
 from stomprelay.relay.listener import Listener, Loss, ServerTLS
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.limits import Limits
 
-MAIN = Upstream("main", broker("tcp://main"))
-OTHER = Upstream("other", broker("tcp://other"))
+MAIN = Upstream("main", alone(broker("tcp://main")))
+OTHER = Upstream("other", alone(broker("tcp://other")))
 
 
 def listener(**values: Any) -> Listener:
@@ -64,6 +65,7 @@ def test_every_setting_arrives() -> None:
         "public",
         "tcp:1",
         OTHER,
+        (),
         frozenset({b"1.1"}),
         Terms(1, 2, 0.25, 5.0),
         Limits(1, 2, 3),

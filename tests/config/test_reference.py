@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.config import Config, ConfigError, default, leg, listener, load, upstream
+from stomprelay.config import Config, ConfigError, default, leg, listener, load, route, upstream
 from stomprelay.config import config as whole
 from tests.config.reference import FILE, ROOT, everything, settings
 
@@ -18,27 +18,32 @@ SCENES = sorted((ROOT / "config").glob("*.toml"))
 def keys() -> set[str]:
     """Every key that the code takes."""
     tables = {
-        "": [key for key in whole.KEYS if key not in ("listener", "upstream", "broker")],
+        "": [key for key in whole.KEYS if key not in ("listener", "upstream", "route", "broker")],
         "listener.NAME.": [key for key in listener.KEYS if key not in ("limits", "tls")],
         "listener.NAME.limits.": listener.LIMIT_KEYS,
         "listener.NAME.tls.": listener.TLS_KEYS,
-        "upstream.NAME.": [key for key in upstream.KEYS if key not in ("limits", "tls")],
+        "upstream.NAME.": [key for key in upstream.KEYS if key not in ("limits", "health", "tls")],
         "upstream.NAME.limits.": leg.LIMITS,
+        "upstream.NAME.health.": upstream.HEALTH_KEYS,
         "upstream.NAME.tls.": upstream.TLS_KEYS,
+        "route[N].": route.KEYS,
         "broker.": [field.name for field in fields(Bounds)],
     }
     return {table + key for table, names in tables.items() for key in names}
 
 
 def told(config: Config) -> list[Any]:
-    """A configuration to compare: brokers by what they are."""
+    """A configuration to compare: groups and brokers by what they are."""
     listeners = []
     for each in config.listeners:
-        broker = each.upstream.broker
         facts = {field.name: getattr(each, field.name) for field in fields(each)}
         facts["upstream"] = {
             field.name: getattr(each.upstream, field.name) for field in fields(each.upstream)
-        } | {"broker": (broker.uri, broker.endpoint, broker.host, broker.tls)}
+        } | {"groups": [(group.name, group.reconnect, group.policy) for group in each.upstream.groups]}
+        facts["brokers"] = [
+            (broker.uri, broker.endpoint, broker.host, broker.tls, broker.weight)
+            for broker in each.upstream.brokers
+        ]
         listeners.append(facts)
     return [listeners, config.admin, asdict(config.broker)]
 
@@ -73,13 +78,27 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     assert None not in (listener.upstream.host, listener.upstream.versions, listener.upstream.connect_escape)
     assert listener.upstream.credentials is not None
     assert listener.upstream.credentials.passcode == b"x"
+    assert listener.upstream.checks.destination == "/queue/relay.canary"
+
+
+@pytest.mark.parametrize("pattern", route.PATTERNS)
+def test_every_pattern_of_a_route_is_taken(tmp_path: Path, pattern: str) -> None:
+    """A route has one; the file shows all."""
+    (tmp_path / "broker.passcode").write_bytes(b"x\n")
+    file = tmp_path / "stomprelay.toml"
+    file.write_text(everything(pattern), encoding="utf-8")
+    [listener] = load(str(file)).listeners
+    [found] = listener.routes
+    assert found.match.value == pattern
+    assert found.upstream is listener.upstream
 
 
 @pytest.mark.parametrize("key", sorted({setting.key.rpartition(".")[2] for setting in settings()}))
 def test_every_setting_is_checked(tmp_path: Path, key: str) -> None:
     """A value that nothing can be, a date, is refused by the key's name."""
     (tmp_path / "broker.passcode").write_bytes(b"x\n")
-    text = re.sub(rf"^{key} = .*$", f"{key} = 2000-01-01", everything(), flags=re.MULTILINE)
+    text = everything(key) if key in route.PATTERNS else everything()
+    text = re.sub(rf"^{key} = .*$", f"{key} = 2000-01-01", text, flags=re.MULTILINE)
     if key == "passcode":
         text = re.sub(r"^passcode_file = .*$", "passcode = 2000-01-01", text, flags=re.MULTILINE)
     file = tmp_path / "stomprelay.toml"
@@ -142,7 +161,7 @@ def test_old_clients_before_a_new_broker() -> None:
     assert listener.versions == {b"1.0"}
     assert set(listener.upstream.versions or ()) == {b"1.2"}
     assert listener.upstream.profile.name == "rabbitmq"
-    assert listener.upstream.broker.tls
+    assert all(broker.tls for broker in listener.upstream.brokers)
 
 
 def test_new_clients_before_an_old_broker() -> None:
@@ -151,3 +170,44 @@ def test_new_clients_before_an_old_broker() -> None:
     assert listener.versions == {b"1.1", b"1.2"}
     assert set(listener.upstream.versions or ()) == {b"1.0"}
     assert listener.loss.value == "reject"
+
+
+def test_two_brokers_of_which_one_serves() -> None:
+    """In their order, back to the first, nothing lost, and looked after."""
+    found = load(str(ROOT / "config" / "failover.toml"))
+    [upstream] = found.upstreams
+    [group] = upstream.groups
+    assert [broker.host for broker in group.brokers] == ["broker-a.example.net", "broker-b.example.net"]
+    assert group.reconnect is not None
+    assert (group.reconnect.randomize, group.reconnect.priority_backup, group.reconnect.timeout) == (
+        False,
+        True,
+        120.0,
+    )
+    assert upstream.confirm
+    assert upstream.checks.probe
+    assert found.admin is not None
+
+
+def test_two_brokers_that_both_serve(tmp_path: Path) -> None:
+    """The other way that the scene shows: its last uri and policy."""
+    text = (ROOT / "config" / "failover.toml").read_text(encoding="utf-8")
+    text = re.sub(r'^uri = """.*?"""$', "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^#(uri|policy) = ", r"\1 = ", text, flags=re.MULTILINE)
+    file = tmp_path / "failover.toml"
+    file.write_text(text, encoding="utf-8")
+    [group] = load(str(file)).upstreams[0].groups
+    assert group.policy.value == "least-sessions"
+    assert [broker.weight for broker in group.brokers] == [2, 1]
+
+
+def test_copies_for_two_sites() -> None:
+    """Two groups of two, one of which must have a message, and routes past them."""
+    found = load(str(ROOT / "config" / "fan-out.toml"))
+    [listener] = found.listeners
+    assert [len(group.brokers) for group in listener.upstream.groups] == [2, 2]
+    assert listener.upstream.quorum == 1
+    assert listener.routed(b"/queue/orders") is listener.upstream
+    assert listener.routed(b"/queue/orders.audit").name == "audit"
+    assert listener.routed(b"/topic/metrics.cpu").name == "metrics"
+    assert len(found.upstreams) == 3

@@ -80,6 +80,103 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
         assert line in lines
 
 
+SEVERAL = """
+[listener.public]
+upstream = "main"
+[upstream.main]
+uri = "failover:(tcp://a?weight=2,ssl://b:1,tls:c:2,memory:)?timeout=30000&maxReconnectAttempts=0"
+confirm = true
+policy = "round-robin"
+drain_timeout = 2.5
+[upstream.main.tls]
+ca = "/b.pem"
+[upstream.main.health]
+probe = 5
+destination = "/queue/canary"
+[upstream.copies]
+uri = '''fanout:(tcp://d,failover:(tcp://e,tcp://f)?randomize=false&priorityBackup=true)?minAckCount=1
+    &fanOutQueues=false&warnAfterReconnectAttempts=0&useExponentialBackOff=false&reconnectDelayJitter=0.05'''
+resend_buffer = 99
+rebalance_rate = 0
+reconnect_rate = 0
+[upstream.unused]
+uri = "tcp://nowhere"
+[[route]]
+destination = "/queue/exact"
+upstream = "main"
+[[route]]
+prefix = "/topic/"
+upstream = "copies"
+[[route]]
+glob = "/queue/*.x"
+upstream = "copies"
+"""
+
+
+def test_several_brokers(tmp_path: Path) -> None:
+    """Groups, policy, options, quorum, health and routes, in words; what only routes name is there, too."""
+    lines = [" ".join(line.split()) for line in told(tmp_path, SEVERAL).splitlines()]
+    for line in (
+        'route to main if the destination is "/queue/exact"',
+        'route to copies if the destination begins with "/topic/"',
+        'route to copies if the destination is like "/queue/*.x"',
+        "upstream main",
+        "group round-robin: each in its turn, by weight",
+        "broker tcp://a; weight 2; tls: no",
+        "broker ssl://b:1; tls: verified as b by /b.pem",
+        "broker tls:c:2; tls: as the endpoint says",
+        "broker memory:; tls: no",
+        "reconnecting pauses of 10 ms, each 2 times the one before up to 30 s, 20% more or less; "
+        "passes: without end at the start, 1 after a loss; given up after 30 s; a warning every 10 passes",
+        "confirm every SEND, by receipts of the relay's own",
+        "kept to re-send 1048576 bytes of a session in a group",
+        "after an outage sessions come back 500 a second",
+        "rebalance sessions move to a broker that is there again: 10 a second",
+        "moving waits 2.5 s at most for a quiet moment",
+        "health failures in a row until a broker is left out: 1; for 1 s at first, 60 s at most; "
+        'probed every 5 s by CONNECT and a message to "/queue/canary"',
+        "upstream copies",
+        "fan-out a SEND goes to all groups, and 1 of 2 must have it; one to a queue goes to the first group alone",
+        "group copies-1: one broker",
+        "reconnecting pauses of 10 ms, at most 30 s, 5% more or less; "
+        "passes: without end at the start, without end after a loss; no time-out; no warnings",
+        "group copies-2: the first that can, in the order of the list; back to tcp://e when it is there again",
+        "confirm no",
+        "kept to re-send 99 bytes of a session in a group",
+        "after an outage sessions come back without a limit",
+        "rebalance sessions move to a broker that is there again: none",
+        "health failures in a row until a broker is left out: 1; for 1 s at first, 60 s at most; not probed",
+        "embedded broker",
+    ):
+        assert line in lines
+    assert not any("nowhere" in line for line in lines)
+    assert not any(line.startswith("address ") for line in lines)
+
+
+def test_the_choice_of_a_broker(tmp_path: Path) -> None:
+    """Each policy in its own words."""
+    for policy, said in (
+        ("failover", "the first that can, in a random order for each session"),
+        ("random", "random: any, by weight"),
+        ("least-sessions", "least-sessions: the one with the fewest sessions for its weight"),
+    ):
+        text = f'[upstream.a]\nuri = "failover:(tcp://a,tcp://b)"\npolicy = "{policy}"\n'
+        assert f"  group            {said}\n" in told(tmp_path, text)
+
+
+def test_queues_of_a_fan_out(tmp_path: Path) -> None:
+    """By default, a SEND to a queue is no exception."""
+    text = told(tmp_path, '[upstream.a]\nuri = "fanout:(tcp://a,tcp://b)"\n')
+    assert "a SEND goes to all groups, and 2 of 2 must have it\n" in text
+
+
+def test_a_plain_address_says_nothing_of_all_that(tmp_path: Path) -> None:
+    """What does not hold for it is left out."""
+    text = told(tmp_path, FULL)
+    for word in ("reconnecting", "confirm", "rebalance", "health", "group"):
+        assert f"  {word} " not in text
+
+
 def test_no_secret_is_said(tmp_path: Path) -> None:
     """Whoever reads the output learns that there is a passcode, not which."""
     assert "geheim" not in told(tmp_path, FULL)

@@ -6,7 +6,7 @@ from stomprelay.config.table import ConfigError, Table, nearest
 from stomprelay.config.values import count, text
 
 
-def table(values: dict[str, object], *path: str) -> Table:
+def table(values: dict[str, object], *path: str | int) -> Table:
     """A table with these values."""
     return Table("relay.toml", "/etc/relay", values, path)
 
@@ -36,12 +36,14 @@ def test_an_error_names_file_and_key() -> None:
         ((), "admin", "admin: "),
         (("listener", "a"), None, "listener.a: "),
         (("listener", "a.b"), "linger", 'listener."a.b".linger: '),
+        (("route", 2), "upstream", "route[2].upstream: "),
+        (("odd key", 1), None, '"odd key"[1]: '),
         ((), None, ""),
         ((), "", '"": '),
         ((), "odd\nkey", '"odd\\nkey": '),
     ],
 )
-def test_a_path_is_written_as_in_toml(path: tuple[str, ...], key: str | None, place: str) -> None:
+def test_a_path_is_written_as_in_toml(path: tuple[str | int, ...], key: str | None, place: str) -> None:
     """Keys that are not bare are quoted, so that the error stays one line."""
     assert str(table({}, *path).error(key, "no")) == f"relay.toml: {place}no"
 
@@ -59,6 +61,20 @@ def test_an_unknown_key_is_an_error_with_a_hint() -> None:
     with pytest.raises(ConfigError, match=r"zzz: unknown key; known are linger, loss"):
         table({"zzz": 1}).only(["linger", "loss"])
     table({"loss": 1}).only(["linger", "loss"])
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("randomise", 'did you mean "randomize"?'),
+        ("RANDOMIZE", 'did you mean "randomize"?'),
+        ("minackcount", 'did you mean "minAckCount"?'),
+        ("x", "known are randomize, minAckCount"),
+    ],
+)
+def test_the_nearest_word(word: str, hint: str) -> None:
+    """A mistake in case is the nearest of all."""
+    assert nearest(word, ["randomize", "minAckCount"]) == hint
 
 
 def test_nearest_of_nothing() -> None:
@@ -90,6 +106,23 @@ def test_what_is_no_table(values: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError) as error:
         table(values).tables("listener")
     assert said in str(error.value)
+
+
+def test_an_array_of_tables() -> None:
+    """The tables come in the file's order, and are counted from 1."""
+    found = table({"route": [{"glob": "*"}, {"glob": 5}]}).array("route")
+    assert [each.place for each in found] == ["route[1]", "route[2]"]
+    assert found[0].get("glob", text) == "*"
+    with pytest.raises(ConfigError, match=r"^relay\.toml: route\[2\]\.glob: must be a string"):
+        found[1].get("glob", text)
+    assert table({}).array("route") == []
+
+
+@pytest.mark.parametrize("value", [{"glob": "*"}, "x", [{}, 5]])
+def test_what_is_no_array(value: object) -> None:
+    """One table, a value, and a value among tables."""
+    with pytest.raises(ConfigError, match=r"^relay\.toml: route: must be tables, each under \[\[route\]\]$"):
+        table({"route": value}).array("route")
 
 
 def test_paths_start_in_the_folder() -> None:

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from stomprelay.config.table import ConfigError, Table
-from stomprelay.config.upstream import broker, read
+from stomprelay.config.upstream import location, moved, read
+from stomprelay.relay.health import Checks
 from stomprelay.relay.profile import PROFILES
+from stomprelay.relay.reconnect import Policy, Reconnect
 from stomprelay.relay.upstream import ClientTLS, Upstream
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
@@ -29,14 +31,26 @@ def refusal(folder: str = "/etc/relay", **values: Any) -> str:
 def test_an_address_alone_has_every_default() -> None:
     """Only the address has to be said."""
     found = upstream()
-    assert found.broker.uri == "tcp://b"
-    assert found == Upstream("main", found.broker)
+    [group] = found.groups
+    [broker] = group.brokers
+    assert (group.name, broker.uri, group.reconnect, found.movable) == ("main", "tcp://b", None, False)
+    assert found == Upstream("main", found.groups)
+
+
+def test_a_list_alone_has_every_default() -> None:
+    """Only that its sessions survive their broker."""
+    found = upstream(uri="failover:(tcp://a,tcp://b)")
+    [group] = found.groups
+    assert (list(map(str, group.brokers)), group.reconnect) == (["tcp://a", "tcp://b"], Reconnect())
+    assert group.policy is Policy.FAILOVER
+    assert found.movable
+    assert found == Upstream("main", found.groups)
 
 
 def test_every_setting_arrives() -> None:
     """Each key lands in the field that it is for, as what that field takes."""
     found = upstream(
-        uri="ssl://b",
+        uri="fanout:(failover:(ssl://a,tcp://b),tcp://c,tcp://d)?minAckCount=3&fanOutQueues=false",
         host="/vhost",
         login="relay",
         passcode="pa:ss",
@@ -50,12 +64,19 @@ def test_every_setting_arrives() -> None:
         keep_alive_eol=0,
         connect_escape=False,
         close_on_error=True,
+        policy="round-robin",
+        confirm=True,
+        resend_buffer=4,
+        reconnect_rate=0,
+        rebalance_rate=6.5,
+        drain_timeout=0,
         limits={"headers": 1, "header_line": 2, "body": 3},
+        health={"failures": 2, "pause": 3, "longest_pause": 4, "probe": 5, "destination": "/queue/x"},
         tls={"ca": "ca.pem", "certificate": "/c.pem", "key": "k.pem", "name": "other"},
     )
     assert found == Upstream(
         "main",
-        found.broker,
+        found.groups,
         host=b"/vhost",
         credentials=Credentials(b"relay", b"pa:ss"),
         versions=frozenset({b"1.1", b"1.2"}),
@@ -68,7 +89,87 @@ def test_every_setting_arrives() -> None:
         connect_escape=False,
         close_on_error=True,
         tls=ClientTLS("/etc/relay/ca.pem", "/c.pem", "/etc/relay/k.pem", "other"),
+        quorum=3,
+        fan_out_queues=False,
+        confirm=True,
+        resend_buffer=4,
+        reconnect_rate=0.0,
+        rebalance_rate=6.5,
+        drain_timeout=0.0,
+        checks=Checks(2, 3.0, 4.0, 5.0, "/queue/x"),
     )
+    assert [(each.name, each.policy) for each in found.groups] == [
+        ("main-1", Policy.ROUND_ROBIN),
+        ("main-2", Policy.ROUND_ROBIN),
+        ("main-3", Policy.ROUND_ROBIN),
+    ]
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_every_policy_can_be_said(policy: Policy) -> None:
+    """The words are those of the code."""
+    assert upstream(uri="failover:(tcp://b)", policy=policy.value).groups[0].policy is policy
+
+
+MOVING: dict[str, Any] = {
+    "confirm": True,
+    "resend_buffer": 5,
+    "reconnect_rate": 5,
+    "rebalance_rate": 5,
+    "drain_timeout": 1,
+    "health": {"probe": 5},
+}
+
+
+@pytest.mark.parametrize("key", MOVING)
+def test_what_a_plain_address_has_no_use_for(key: str) -> None:
+    """An error that says what to write instead; the default may be said, for it changes nothing."""
+    said = f'f: upstream.main.{key}: has no effect on a plain address: write uri = "failover:(tcp://b)"'
+    assert refusal(**{key: MOVING[key]}) == said
+    assert upstream(uri="failover:(tcp://b)", **{key: MOVING[key]}).movable
+    assert upstream(uri="fanout:(tcp://b)", **{key: MOVING[key]}).movable
+    default: dict[str, Any] = {key: {} if key == "health" else getattr(Upstream, key)}
+    assert not upstream(**default).movable
+
+
+def test_tls_of_several_brokers() -> None:
+    """The table is for all that ask for it; one is enough."""
+    tls = {"name": "x"}
+    assert upstream(uri="failover:(tcp://a,ssl://b)", tls=tls).tls.name == "x"
+    assert upstream(uri="fanout:(tcp://a,failover:(tcp://c,ssl://b))", tls=tls).tls.name == "x"
+    said = "f: upstream.main.tls: the address does not ask for TLS"
+    assert refusal(uri="failover:(tcp://a,memory:)", tls=tls).startswith(said)
+    assert "brings TLS of its own" in refusal(uri="failover:(tcp://a,tls:b:1)", tls=tls)
+
+
+def test_moved() -> None:
+    """Another place, under the same policy, with every other setting."""
+    before = upstream(uri="failover:(tcp://a)", policy="random", confirm=True, host="/")
+    after = moved(
+        before, location("fanout:(failover:(tcp://c,tcp://d),tcp://e)?minAckCount=1&fanOutQueues=false")
+    )
+    assert [(each.name, str(each), each.policy) for each in after.groups] == [
+        ("main-1", "tcp://c,tcp://d", Policy.RANDOM),
+        ("main-2", "tcp://e", Policy.RANDOM),
+    ]
+    assert (after.quorum, after.fan_out_queues, after.confirm, after.host) == (1, False, True, b"/")
+    assert moved(upstream(), location("tcp://c")).brokers[0].uri == "tcp://c"
+
+
+@pytest.mark.parametrize(
+    ("values", "uri", "said"),
+    [
+        ({"policy": "random"}, "tcp://c", "upstream.main.policy: random needs brokers to choose from"),
+        ({"policy": "random"}, "failover:(tcp://c)?randomize=true", "upstream.main.policy: random excludes"),
+        ({"confirm": True}, "tcp://c", "upstream.main.confirm: has no effect on a plain address"),
+        ({"health": {"probe": 1}}, "tcp://c", "upstream.main.health: has no effect on a plain address"),
+    ],
+)
+def test_moved_where_a_setting_does_not_fit(values: dict[str, Any], uri: str, said: str) -> None:
+    """The setting is named; nothing is dropped without a word."""
+    with pytest.raises(ValueError, match=r".") as error:
+        moved(upstream(uri="failover:(tcp://a,tcp://b)", **values), location(uri))
+    assert str(error.value).startswith(said)
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -114,9 +215,39 @@ def test_a_file_that_is_no_passcode(tmp_path: Path) -> None:
     [
         ({"uri": 1}, "upstream.main.uri: must be a string"),
         ({"uri": "broker:61613"}, "upstream.main.uri: must be tcp://host:port"),
-        ({"uri": "failover:(tcp://a:1)"}, "upstream.main.uri: must be one broker's address"),
+        ({"uri": "failover:(tcp://a:x)"}, "upstream.main.uri: address 1: the port must be a number"),
+        ({"uri": "failover:()"}, "upstream.main.uri: failover:(...) names no broker"),
+        (
+            {"uri": "failover:(tcp://a)?Randomize=1"},
+            'upstream.main.uri: option "Randomize": there is no such option; did you mean "randomize"?',
+        ),
+        (
+            {"policy": "roundrobin"},
+            "upstream.main.policy: must be one of failover, round-robin, random, least",
+        ),
+        ({"policy": "random"}, "upstream.main.policy: random needs brokers to choose from"),
+        (
+            {"uri": "failover:(tcp://a)?randomize=true", "policy": "random"},
+            "upstream.main.policy: random excludes the option randomize",
+        ),
+        ({"confirm": 1}, "upstream.main.confirm: must be true or false"),
+        ({"resend_buffer": 0}, "upstream.main.resend_buffer: must be a positive whole number"),
+        ({"reconnect_rate": -1}, "upstream.main.reconnect_rate: must be a number for each second"),
+        ({"rebalance_rate": "x"}, "upstream.main.rebalance_rate: must be a number for each second"),
+        ({"drain_timeout": -1}, "upstream.main.drain_timeout: must be a number of seconds, 0 or more"),
+        ({"health": 5}, "upstream.main.health: must be a table"),
+        ({"health": {"proeb": 5}}, 'upstream.main.health.proeb: unknown key; did you mean "probe"?'),
+        ({"health": {"failures": 0}}, "upstream.main.health.failures: must be a positive whole number"),
+        ({"health": {"pause": 0}}, "upstream.main.health.pause: must be a positive number of seconds"),
+        ({"health": {"pause": 61}}, "upstream.main.health.pause: must not be longer than longest_pause, 60"),
+        ({"health": {"longest_pause": 0}}, "upstream.main.health.longest_pause: must be a positive number"),
+        ({"health": {"probe": -1}}, "upstream.main.health.probe: must be a number of seconds, 0 or more"),
+        ({"health": {"destination": "/x"}}, "upstream.main.health.destination: needs probe"),
+        (
+            {"health": {"probe": 1, "destination": "a\nb"}},
+            "upstream.main.health.destination: must not contain LF or CR",
+        ),
         ({"url": "tcp://b"}, 'upstream.main.url: unknown key; did you mean "uri"?'),
-        ({"confirm": True}, "upstream.main.confirm: unknown key"),
         ({"login": "a\nb"}, "upstream.main.login: must not contain LF, CR or NUL"),
         ({"host": "a\0b"}, "upstream.main.host: must not contain LF, CR or NUL"),
         ({"passcode": "x"}, "upstream.main.login: is missing"),
@@ -158,6 +289,8 @@ def test_names_to_verify(name: str) -> None:
     assert upstream(uri="ssl://b", tls={"name": name}).tls.name == name
 
 
-def test_broker() -> None:
-    """The value of `uri` becomes a broker."""
-    assert broker("memory:").endpoint == "memory:"
+def test_location() -> None:
+    """The value of `uri` becomes a place with brokers."""
+    assert str(location("memory:").places[0].brokers[0]) == "memory:"
+    with pytest.raises(ValueError, match="must be a string"):
+        location(5)

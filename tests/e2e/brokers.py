@@ -1,18 +1,19 @@
-"""RabbitMQ and ActiveMQ Classic as child processes: data in a temporary directory, ports of loopback.
+"""RabbitMQ, ActiveMQ Classic and the embedded broker as child processes that can die and come back.
 
-Both come from Debian packages (`rabbitmq-server`, `activemq`) and run in the foreground, as whoever runs the
-tests. A broker is up when it has answered CONNECT with CONNECTED.
+The first two come from Debian packages (`rabbitmq-server`, `activemq`) and run in the foreground, as whoever runs
+the tests: data in a temporary directory, ports of loopback. A message sent with `persistent:true` survives the
+broker whose receipt it got; the embedded broker forgets all. A broker is up when it has answered CONNECT with
+CONNECTED.
 """
 
 import contextlib
 import secrets
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
-
+from tests.e2e import relay
 from tests.e2e.certificates import Credentials
 from tests.e2e.child import Child
 from tests.e2e.ports import free_port
@@ -25,21 +26,95 @@ _RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 _ACTIVEMQ = Path("/usr/share/activemq")
 
 
-@dataclass(frozen=True)
-class Broker:
-    """A running broker; `name` is its name in the table of facts. Login and passcode are guest."""
+class Absent(Exception):
+    """What is needed is not installed; the text says how to get it."""
 
-    name: str
-    port: int
-    tls_port: int
+
+class Broker:
+    """A broker with ports and data of its own, running or not; `name` is its name in the table of facts.
+
+    Login and passcode are guest. `launch` starts its process, each time on the same ports and data.
+    """
+
+    def __init__(self, name: str, port: int, tls_port: int, launch: Callable[[], Child]) -> None:
+        self.name = name
+        self.port = port
+        self.tls_port = tls_port
+        self._launch = launch
+        self._child: Child | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether its process is there, be it frozen."""
+        return self._child is not None
+
+    def start(self) -> None:
+        """Launch its process; `wait_until_up` when it is needed."""
+        assert self._child is None, f"{self.name} runs already"
+        self._child = self._launch()
+
+    def wait_until_up(self) -> None:
+        """Wait until a real CONNECT is answered with CONNECTED."""
+        assert self._child is not None, f"{self.name} does not run"
+        pause, attempts = 0.1, int(START / 0.1)
+        for _ in range(attempts):
+            with contextlib.suppress(OSError, Closed), Connection.to(self.port) as client:
+                client.socket.settimeout(5)  # a broker that is about to be up may accept and say nothing
+                if client.connect().startswith(b"CONNECTED\n"):
+                    return
+            if self._child.exited(within=pause):
+                break
+        raise AssertionError(f"{self.name} did not answer CONNECT on port {self.port}:\n{self._child.output}")
+
+    def kill(self) -> None:
+        """End it by SIGKILL, whatever state it is in."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has."""
+        self.thaw()
+        self._end(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        """SIGSTOP: its connections stay, the kernel accepts new ones, and nobody answers."""
+        assert self._child is not None
+        self._child.send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT: it goes on as if nothing had been."""
+        if self._child is not None:
+            self._child.send(signal.SIGCONT)
+
+    def heal(self) -> None:
+        """Make it run and answer again, whatever was done to it."""
+        self.thaw()
+        if self._child is None:
+            self.start()
+        self.wait_until_up()
+
+    def _end(self, sig: signal.Signals) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.stop(sig)
+
+
+@contextlib.contextmanager
+def _run(broker: Broker) -> Iterator[Broker]:
+    """Start a broker and stop what runs of it at the end."""
+    try:
+        broker.start()
+        broker.wait_until_up()
+        yield broker
+    finally:
+        broker.stop()
 
 
 @contextlib.contextmanager
 def rabbitmq(directory: Path, credentials: Credentials) -> Iterator[Broker]:
-    """Run RabbitMQ with its STOMP plug-in; skip the test where the Debian package is absent."""
+    """Run RabbitMQ with its STOMP plug-in."""
     epmd = shutil.which("epmd")
     if not _RABBITMQ.exists() or epmd is None:
-        pytest.skip("needs RabbitMQ: Debian package rabbitmq-server")
+        raise Absent("needs RabbitMQ: Debian package rabbitmq-server")
     port, tls_port, epmd_port, distribution_port = (free_port() for _ in range(4))
     home, cookie = directory / "home", directory / "home" / ".erlang.cookie"
     home.mkdir(parents=True)
@@ -79,6 +154,8 @@ disk_free_limit.absolute = 50MB
         "RABBITMQ_ENABLED_PLUGINS_FILE": directory / "enabled_plugins",
         "RABBITMQ_PLUGINS_EXPAND_DIR": directory / "plugins",
         "RABBITMQ_DIST_PORT": distribution_port,
+        # Its script becomes the server, instead of a shell that starts it: signals reach the server itself.
+        "RUNNING_UNDER_SYSTEMD": "1",
         "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
     }
     env = {name: str(value) for name, value in environment.items()}
@@ -86,18 +163,24 @@ disk_free_limit.absolute = 50MB
         # Without an epmd of ours the server would start one that outlives it.
         daemon = Child("epmd", [epmd], env=env)
         stack.callback(daemon.stop)
-        server = Child("rabbitmq-server", [str(_RABBITMQ)], env=env, cwd=directory)
-        stack.callback(server.stop)
-        _wait_until_connected(server, port)
-        yield Broker("rabbitmq", port, tls_port)
+        yield stack.enter_context(
+            _run(
+                Broker(
+                    "rabbitmq",
+                    port,
+                    tls_port,
+                    lambda: Child("rabbitmq-server", [str(_RABBITMQ)], env=env, cwd=directory),
+                )
+            )
+        )
 
 
 @contextlib.contextmanager
 def activemq(directory: Path, credentials: Credentials) -> Iterator[Broker]:
-    """Run ActiveMQ Classic without persistence; skip the test where the Debian package is absent."""
+    """Run ActiveMQ Classic with KahaDB."""
     java = shutil.which("java")
     if not (_ACTIVEMQ / "bin" / "activemq.jar").exists() or java is None:
-        pytest.skip("needs ActiveMQ: Debian package activemq")
+        raise Absent("needs ActiveMQ: Debian package activemq")
     port, tls_port = free_port(), free_port()
     conf, data, tmp = (directory / name for name in ("conf", "data", "tmp"))
     for folder in (conf, data, tmp):
@@ -110,10 +193,11 @@ def activemq(directory: Path, credentials: Credentials) -> Iterator[Broker]:
   http://www.springframework.org/schema/beans/spring-beans.xsd
   http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
  <broker xmlns="http://activemq.apache.org/schema/core" brokerName="stomprelay{port}" dataDirectory="{data}"
-   persistent="false" useJmx="false" useShutdownHook="true" advisorySupport="false" schedulerSupport="false">
+   useJmx="false" useShutdownHook="true" advisorySupport="false" schedulerSupport="false">
   <plugins><simpleAuthenticationPlugin><users>
    <authenticationUser username="guest" password="guest" groups="users"/>
   </users></simpleAuthenticationPlugin></plugins>
+  <persistenceAdapter><kahaDB directory="{data}/kahadb" journalMaxFileLength="8mb"/></persistenceAdapter>
   <sslContext>
    <sslContext keyStore="file:{keystore}" keyStorePassword="changeit" keyStoreType="PKCS12"/>
   </sslContext>
@@ -136,35 +220,35 @@ def activemq(directory: Path, credentials: Credentials) -> Iterator[Broker]:
         "log4j.appender.console.layout=org.apache.log4j.PatternLayout\n"
         "log4j.appender.console.layout.ConversionPattern=%d %-5p %c{1} %m%n\n"
     )
-    server = Child(
-        "activemq",
-        [
-            *(java, "-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            f"-Djava.io.tmpdir={tmp}",
-            "-Djava.awt.headless=true",
-            f"-Dactivemq.home={_ACTIVEMQ}",
-            f"-Dactivemq.base={directory}",
-            f"-Dactivemq.conf={conf}",
-            f"-Dactivemq.data={data}",
-            f"-Dactivemq.classpath={conf}:{_ACTIVEMQ}/lib/",
-            f"-Dlog4j.configuration=file:{conf}/log4j.properties",
-            *("-jar", str(_ACTIVEMQ / "bin" / "activemq.jar"), "start", f"xbean:file:{conf}/activemq.xml"),
-        ],
-        cwd=directory,
-    )
-    with contextlib.ExitStack() as stack:
-        stack.callback(server.stop)
-        _wait_until_connected(server, port)
-        yield Broker("activemq", port, tls_port)
+    command = [
+        *(java, "-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+        f"-Djava.io.tmpdir={tmp}",
+        "-Djava.awt.headless=true",
+        f"-Dactivemq.home={_ACTIVEMQ}",
+        f"-Dactivemq.base={directory}",
+        f"-Dactivemq.conf={conf}",
+        f"-Dactivemq.data={data}",
+        f"-Dactivemq.classpath={conf}:{_ACTIVEMQ}/lib/",
+        f"-Dlog4j.configuration=file:{conf}/log4j.properties",
+        *("-jar", str(_ACTIVEMQ / "bin" / "activemq.jar"), "start", f"xbean:file:{conf}/activemq.xml"),
+    ]
+    with _run(
+        Broker("activemq", port, tls_port, lambda: Child("activemq", command, cwd=directory))
+    ) as broker:
+        yield broker
 
 
-def _wait_until_connected(server: Child, port: int) -> None:
-    """Wait until a real CONNECT is answered with CONNECTED."""
-    pause, attempts = 0.1, int(START / 0.1)
-    for _ in range(attempts):
-        with contextlib.suppress(ConnectionRefusedError, Closed), Connection.to(port) as client:
-            if client.connect().startswith(b"CONNECTED\n"):
-                return
-        if server.exited(within=pause):
-            break
-    raise AssertionError(f"{server.name} did not answer CONNECT on port {port}:\n{server.output}")
+@contextlib.contextmanager
+def memory(directory: Path) -> Iterator[Broker]:
+    """Run the embedded broker alone, as `twistd stompbroker`; no Traceback may be in what it wrote."""
+    port = free_port()
+    children: list[Child] = []
+
+    def launch() -> Child:
+        children.append(relay.start(directory, ["stompbroker", "-l", f"tcp:{port}:interface=127.0.0.1"]))
+        return children[-1]
+
+    with _run(Broker("memory", port, 0, launch)) as broker:
+        yield broker
+    for child in children:
+        relay.check(child)

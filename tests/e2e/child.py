@@ -88,6 +88,10 @@ class Child:
             return False
         return True
 
+    def send(self, sig: signal.Signals) -> None:
+        """Send `sig` to the process, if it is still there."""
+        self._process.send_signal(sig)
+
     def stop(self, sig: signal.Signals = signal.SIGTERM, within: float = PATIENCE) -> int:
         """Send `sig`, wait for the end and return the exit status; who stays is killed and reported."""
         if self._process.poll() is None:

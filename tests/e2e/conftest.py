@@ -1,6 +1,7 @@
 """What the end-to-end tests share: brokers, relays in front of them, client libraries, each started once."""
 
 import contextlib
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -8,11 +9,12 @@ import pytest
 
 from tests.e2e import brokers
 from tests.e2e.certificates import Authority
+from tests.e2e.clients.client import Client
 from tests.e2e.clients.libraries import Connect, libraries
 from tests.e2e.facts import VERSIONS, LibraryFacts
 from tests.e2e.ports import free_port
 from tests.e2e.raw import close_all
-from tests.e2e.relay import relay, twistd
+from tests.e2e.relay import relay
 from tests.e2e.rig import Rig, run_rig, undisturbed
 from tests.e2e.scripts import Script
 from tests.e2e.stage import Place, Stage
@@ -34,27 +36,52 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"), "authority")
 
 
+@contextlib.contextmanager
+def _or_skip() -> Iterator[None]:
+    """Skip the test where what it needs is not installed."""
+    try:
+        yield
+    except brokers.Absent as absent:
+        pytest.skip(str(absent))
+
+
 @pytest.fixture(scope="session")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
     """Run a RabbitMQ."""
-    with brokers.rabbitmq(tmp_path_factory.mktemp("rabbitmq"), authority.issue("rabbitmq")) as broker:
+    directory = tmp_path_factory.mktemp("rabbitmq")
+    with _or_skip(), brokers.rabbitmq(directory, authority.issue("rabbitmq")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_2(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
+    """Run another RabbitMQ, which shares nothing with the first."""
+    directory = tmp_path_factory.mktemp("rabbitmq-2")
+    with _or_skip(), brokers.rabbitmq(directory, authority.issue("rabbitmq-2")) as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def activemq(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
     """Run an ActiveMQ."""
-    with brokers.activemq(tmp_path_factory.mktemp("activemq"), authority.issue("activemq")) as broker:
+    directory = tmp_path_factory.mktemp("activemq")
+    with _or_skip(), brokers.activemq(directory, authority.issue("activemq")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def activemq_2(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[brokers.Broker]:
+    """Run another ActiveMQ, which shares nothing with the first."""
+    directory = tmp_path_factory.mktemp("activemq-2")
+    with _or_skip(), brokers.activemq(directory, authority.issue("activemq-2")) as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Broker]:
     """Run the embedded broker alone, as `twistd stompbroker`."""
-    port = free_port()
-    listen = ["stompbroker", "-l", f"tcp:{port}:interface=127.0.0.1"]
-    with twistd(tmp_path_factory.mktemp("stompbroker"), listen, [port]):
-        yield brokers.Broker("memory", port, 0)
+    with brokers.memory(tmp_path_factory.mktemp("stompbroker")) as broker:
+        yield broker
 
 
 @contextlib.contextmanager
@@ -131,6 +158,26 @@ def connect() -> Iterator[Callable[[LibraryFacts], Connect]]:
     """Find what makes a connection of a client library."""
     with libraries() as find:
         yield find
+
+
+@pytest.fixture
+def queue() -> str:
+    """Give the name of a queue that nobody else uses, whatever an earlier test has left behind."""
+    return f"/queue/e2e-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def client() -> Iterator[Callable[[LibraryFacts], Client]]:
+    """Make a connection of a library, in a process of its own where it needs one; stomp.py keeps heart-beats."""
+    with contextlib.ExitStack() as stack:
+
+        def make(facts: LibraryFacts) -> Client:
+            made = stack.enter_context(libraries())(facts)()
+            if hasattr(made, "heart_beats"):
+                made.heart_beats = (1000, 1000)
+            return made
+
+        yield make
 
 
 @pytest.fixture

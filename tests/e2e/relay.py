@@ -34,6 +34,10 @@ class Relay:
         """Wait for a line of the log, from offset `start`, that matches `pattern`; return the line."""
         return self._child.wait_for_output(f"^.*(?:{pattern}).*$", start=start).group()
 
+    def send(self, sig: signal.Signals) -> None:
+        """Send it a signal."""
+        self._child.send(sig)
+
     def descriptors(self) -> int:
         """Count its open file descriptors."""
         return len(list(Path(f"/proc/{self.pid}/fd").iterdir()))
@@ -82,4 +86,9 @@ def twistd(directory: Path, arguments: Sequence[str], ports: Sequence[int]) -> I
     finally:
         status = child.stop()
     assert status in (0, -signal.SIGTERM), f"exit status {status}:\n{child.output}"
+    check(child)
+
+
+def check(child: Child) -> None:
+    """Assert that a `twistd` has written nothing of an error that it did not expect."""
     assert not _WRONG.search(child.output), child.output

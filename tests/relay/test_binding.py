@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
+from stomprelay.relay.group import Broker, alone
 from stomprelay.relay.profile import ACTIVEMQ, GENERIC, RABBITMQ
-from stomprelay.relay.upstream import Broker
 from stomprelay.session.effects import Event
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
@@ -236,7 +236,7 @@ def test_versions_of_an_upstream_override() -> None:
 def test_falling_back_to_what_the_broker_speaks(spoken: bytes, cut: Cut) -> None:
     """A broker that refuses a version and names others is asked again, on a new connection, and remembered."""
     broker = Broker(URI, "tcp:broker:61613")
-    front = listener(upstream(broker=broker))
+    front = listener(upstream(groups=alone(broker)))
     asked = spoken.replace(b" ", b"")
     told = b"CONNECT\naccept-version:" + asked + b"\nhost:/\nheart-beat:10000,10000\n\n\0"
     with Playbook(front, cut=cut) as play:
@@ -266,7 +266,7 @@ def test_what_a_broker_speaks_is_learnt_anew_once_it_was_away() -> None:
     """It may have been upgraded meanwhile."""
     broker = Broker(URI, "tcp:broker:61613")
     broker.versions = frozenset({b"1.0"})
-    front = listener(upstream(broker=broker))
+    front = listener(upstream(groups=alone(broker)))
     with Playbook(front) as play:
         play.client_says(SAY_HELLO[b"1.2"])
         play.broker_refuses()
@@ -281,7 +281,7 @@ def test_what_a_broker_speaks_is_learnt_anew_once_it_was_away() -> None:
 def test_falling_back_to_1_0(cut: Cut) -> None:
     """A broker that is known to speak 1.0 only is asked for that, as by a client of 1.0."""
     front = listener()
-    front.upstream.broker.versions = frozenset({b"1.0"})
+    front.upstream.brokers[0].versions = frozenset({b"1.0"})
     with Playbook(front, cut=cut) as play:
         play.client_says(b"CONNECT\naccept-version:1.1,1.2\nhost:h\n\n\0")
         play.broker_accepts()

@@ -18,7 +18,7 @@ def test_a_relay_asks_for_these_and_no_others() -> None:
 def test_effects_are_values() -> None:
     """Two of equal content are equal, so scripts can be compared."""
     relay = Relay(listener(), b"s", Tally())
-    broker = relay.listener.upstream.broker
+    broker = relay.listener.upstream.brokers[0]
     assert Open(relay.client, broker) == Open(relay.client, broker)
     assert Open(relay.client, broker) != Open(relay.client, upstream().broker)
 
@@ -28,9 +28,9 @@ def test_the_order_of_a_session() -> None:
     relay = Relay(listener(), b"s", Tally())
     assert list(relay.opened(1.0)) == [Wake(11.0)]
     effects = list(relay.received(relay.client, SAY_HELLO[b"1.2"], 2.0))
-    leg = relay.broker
+    leg = relay.branches[0].leg
     assert leg is not None
-    assert effects == [Pause(relay.client), Open(leg, relay.listener.upstream.broker), Wake(12.0)]
+    assert effects == [Pause(relay.client), Open(leg, relay.listener.upstream.brokers[0]), Wake(12.0)]
     relay.paused(relay.client)
     assert list(relay.connected(leg, 3.0)) == [
         Send(leg, b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:10000,10000\n\n\0"),
@@ -56,7 +56,7 @@ def test_octets_of_one_chunk_leave_in_one_send() -> None:
     relay = Relay(listener(), b"s", Tally())
     relay.opened(0.0)
     relay.received(relay.client, SAY_HELLO[b"1.1"], 0.0)
-    leg = relay.broker
+    leg = relay.branches[0].leg
     assert leg is not None
     relay.connected(leg, 0.0)
     relay.received(leg, SAY_WELCOME[b"1.1"], 0.0)

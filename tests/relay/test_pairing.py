@@ -2,10 +2,10 @@
 
 import pytest
 
+from stomprelay.relay.group import Broker, alone
 from stomprelay.relay.listener import Loss
 from stomprelay.relay.pairing import asked, credentials, pair, profile
 from stomprelay.relay.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, PROFILES, RABBITMQ, Profile
-from stomprelay.relay.upstream import Broker
 from stomprelay.session.handshake import Accord, Credentials
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
@@ -32,8 +32,8 @@ def test_what_is_asked(
 ) -> None:
     """The client's version and those below, or what the broker is known to speak; a setting overrides all."""
     over = upstream(versions=None if settings is None else frozenset(settings))
-    over.broker.versions = None if known is None else frozenset(known)
-    assert asked(over, client) == expected
+    over.brokers[0].versions = None if known is None else frozenset(known)
+    assert asked(over, over.brokers[0], client) == expected
 
 
 @pytest.mark.parametrize("product", list(PROFILES), ids=str)
@@ -63,16 +63,16 @@ def accord(server: bytes = b"", session: bytes = b"") -> Accord:
 def test_a_configured_profile_wins(configured: Profile) -> None:
     """What a broker says of itself counts only where nobody said better."""
     over = upstream(profile=configured)
-    assert profile(over, accord(b"RabbitMQ/3.10.8")) is configured
-    assert over.broker.profile is configured
+    assert profile(over, over.brokers[0], accord(b"RabbitMQ/3.10.8")) is configured
+    assert over.brokers[0].profile is configured
 
 
 def test_a_detected_profile_is_remembered() -> None:
     """The next CONNECT to this broker is spelled its way."""
     over = upstream()
     assert over.profile is AUTO
-    assert profile(over, accord(b"ActiveMQ/5.17.2")) is ACTIVEMQ
-    assert over.broker.profile is ACTIVEMQ
+    assert profile(over, over.brokers[0], accord(b"ActiveMQ/5.17.2")) is ACTIVEMQ
+    assert over.brokers[0].profile is ACTIVEMQ
 
 
 # the upstream's profile and `connect_escape`, what the broker is known to be, how the passcode is spelled
@@ -95,8 +95,8 @@ def test_our_credentials(
 ) -> None:
     """They are escaped for brokers that unescape CONNECT, or as the upstream says."""
     over = upstream(profile=configured, connect_escape=escape, credentials=Credentials(b"u:v", b"p:\\"))
-    over.broker.profile = known
-    own = credentials(over)
+    over.brokers[0].profile = known
+    own = credentials(over, over.brokers[0])
     assert own is not None
     assert own.passcode == spelled
     assert own.login == (b"u\\cv" if b"\\c" in spelled else b"u:v")
@@ -104,9 +104,9 @@ def test_our_credentials(
 
 def test_a_login_without_passcode() -> None:
     """A login may stand alone; and without own credentials the client's pass."""
-    own = credentials(upstream(profile=RABBITMQ, credentials=Credentials(b"u:v")))
+    own = credentials(upstream(profile=RABBITMQ, credentials=Credentials(b"u:v")), Broker(URI, ""))
     assert own == Credentials(b"u\\cv", None)
-    assert credentials(upstream()) is None
+    assert credentials(upstream(), Broker(URI, "")) is None
 
 
 @pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
@@ -117,7 +117,7 @@ def test_a_broker_is_asked_for_the_clients_own_version(version: bytes) -> None:
         play.client_says(odd)
         play.broker_gets(odd)
     broker = Broker(URI, "tcp:broker:61613")
-    with Playbook(listener(upstream(broker=broker))) as play:
+    with Playbook(listener(upstream(groups=alone(broker)))) as play:
         play.client_says(b"CONNECT\naccept-version:" + version + b"\nhost:h\n\n\0")
         play.broker_accepts()
         assert b"\naccept-version:1.0" in play.broker_reads()

@@ -4,8 +4,9 @@ import dataclasses
 
 import pytest
 
+from stomprelay.relay.group import Broker, alone
 from stomprelay.relay.profile import AUTO
-from stomprelay.relay.upstream import Broker, ClientTLS, Upstream
+from stomprelay.relay.upstream import ClientTLS, Upstream
 from stomprelay.session.effects import Event
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
@@ -24,7 +25,7 @@ def test_a_new_broker_is_unknown() -> None:
 
 def test_the_defaults() -> None:
     """Without settings the client's own words pass, and the broker decides."""
-    plain = Upstream("main", Broker(URI, "tcp:broker:61613"))
+    plain = Upstream("main", alone(Broker(URI, "tcp:broker:61613")))
     assert (plain.host, plain.credentials, plain.versions, plain.connect_escape) == (None, None, None, None)
     assert plain.profile is AUTO
     assert plain.close_on_error is False
@@ -47,7 +48,7 @@ def test_its_passcode_is_not_shown() -> None:
 
 def test_limits_hold_for_what_the_broker_says() -> None:
     """A broker's frames have limits too, far above a client's: one that is out of its mind fills no memory."""
-    assert Upstream("main", Broker(URI, "tcp:broker:61613")).limits.body > Limits().body
+    assert Upstream("main", alone(Broker(URI, "tcp:broker:61613"))).limits.body > Limits().body
     for wrong in (
         b"MESSAGE\n" + b"a:b\n" * 5 + b"\n\0",
         b"MESSAGE\na:" + b"b" * 100 + b"\n\n\0",
@@ -78,7 +79,7 @@ def test_a_brokers_big_frame_passes() -> None:
 def test_its_address_stays_out_of_what_clients_are_told() -> None:
     """Clients see the upstream's name; the log sees the address."""
     broker = Broker("tcp://secret-host:61613", "tcp:secret-host:61613")
-    with Playbook(listener(upstream(broker=broker))) as play:
+    with Playbook(listener(upstream(groups=alone(broker)))) as play:
         play.client_says(SAY_HELLO[b"1.2"])
         assert play.opened == [broker]
         play.broker_accepts()

@@ -8,8 +8,10 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
 from stomprelay.config import Config
+from stomprelay.relay.group import Broker, Group, alone
 from stomprelay.relay.listener import Listener
-from stomprelay.relay.upstream import Broker, Upstream
+from stomprelay.relay.reconnect import Reconnect
+from stomprelay.relay.upstream import Upstream
 from stomprelay.service.relayservice import RelayService
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
@@ -74,9 +76,27 @@ class Wire(StringTransport):
 
 
 def upstream(**settings: Any) -> Upstream:
-    """An upstream at 192.0.2.1."""
-    broker = Broker("tcp://192.0.2.1:61613", "tcp:host=192.0.2.1:port=61613", "192.0.2.1")
-    return Upstream("main", settings.pop("broker", broker), **settings)
+    """An upstream at 192.0.2.1, a plain address."""
+    place = settings.pop("broker", None) or broker()
+    return Upstream("main", alone(place), **settings)
+
+
+def broker(number: int = 1) -> Broker:
+    """A broker at 192.0.2.<number>."""
+    host = f"192.0.2.{number}"
+    return Broker(f"tcp://{host}:61613", f"tcp:host={host}:port=61613", host)
+
+
+def failover(*numbers: int, **options: Any) -> Group:
+    """A group of these brokers, tried in this order without a pause. `options` are those of `Reconnect`."""
+    options = {"randomize": False, "initial_delay": 0.0, **options}
+    brokers = tuple(map(broker, numbers))
+    return Group(",".join(map(str, brokers)), brokers, Reconnect(**options))
+
+
+def movable(*groups: Group, **settings: Any) -> Upstream:
+    """An upstream of these groups; without any, of one with brokers at 192.0.2.1 and 192.0.2.2."""
+    return Upstream(settings.pop("name", "main"), groups or (failover(1, 2),), **settings)
 
 
 def listener(**settings: Any) -> Listener:

@@ -49,6 +49,21 @@ def test_a_sleeper_is_woken_once_at_its_time(clock: Clock, alarms: Alarms) -> No
     assert clock.getDelayedCalls() == []
 
 
+def test_no_timer_is_kept_for_those_that_are_gone(clock: Clock, alarms: Alarms) -> None:
+    """When the last that sleeps is woken, a later time of one that left means nothing."""
+    gone, bed = Bed(alarms), Bed(alarms)
+    alarms.set(gone, 9.0)
+    alarms.set(bed, 1.0)
+    alarms.forget(gone)
+    clock.advance(1)
+    assert bed.woken == [1.0]
+    assert clock.getDelayedCalls() == []
+    alarms.set(bed, 3.0)
+    clock.advance(2)
+    assert bed.woken == [1.0, 3.0]
+    assert gone.woken == []
+
+
 def test_many_sleepers_share_one_timer(clock: Clock, alarms: Alarms) -> None:
     """A thousand alarms are one delayed call, and ring each at its time."""
     beds = [Bed(alarms) for _ in range(1000)]

@@ -12,17 +12,19 @@ from twisted.internet.defer import maybeDeferred
 
 from stomprelay import __version__
 from stomprelay.config import Config
+from stomprelay.relay.group import Broker, alone
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.tally import COUNTERS
-from stomprelay.relay.upstream import Broker, Upstream
-from stomprelay.service.admin import SHOWN, metrics, status
+from stomprelay.relay.upstream import Upstream
+from stomprelay.service.metrics import metrics
 from stomprelay.service.relayservice import RelayService
+from stomprelay.service.status import SHOWN, status
 from stomprelay.session.handshake import Credentials
 from tests.service.house import CONNECT, SEND, House, listener, upstream
 from tests.service.sockets import ANY_PORT, call, reactor, running
 from tests.service.talker import Talker
 
-MEMORY = Upstream("main", Broker("memory:", "memory:"))
+MEMORY = Upstream("main", alone(Broker("memory:", "memory:")))
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,9 @@ async def test_the_page_shows_listeners_and_sessions() -> None:
 @pytest_twisted.ensureDeferred
 async def test_no_credentials_are_shown() -> None:
     """Neither the client's nor ours, on no page."""
-    own = Upstream("main", Broker("memory:", "memory:"), credentials=Credentials(b"our-login", b"our-secret"))
+    own = Upstream(
+        "main", alone(Broker("memory:", "memory:")), credentials=Credentials(b"our-login", b"our-secret")
+    )
     connect = CONNECT.replace(b"host:/\n", b"host:/\nlogin:their-login\npasscode:their-secret\n")
     async with open_relay(Listener("public", ANY_PORT, own)) as relay:
         client = await relay.client(connect=connect)

@@ -142,7 +142,7 @@ def test_a_paused_peer_is_not_dead() -> None:
 def test_a_broker_of_an_older_version() -> None:
     """It was a newer one before. The second CONNECT goes over a new connection, throttled as the first was."""
     house = House()
-    house.config.listeners[0].upstream.broker.versions = frozenset({b"1.2"})
+    house.config.listeners[0].upstream.brokers[0].versions = frozenset({b"1.2"})
     client = house.client()
     client.says(CONNECT)
     first = house.broker()

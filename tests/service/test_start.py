@@ -13,6 +13,7 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.config import Config
 from stomprelay.config.address import broker
+from stomprelay.relay.group import alone
 from stomprelay.relay.listener import Listener, ServerTLS
 from stomprelay.relay.upstream import ClientTLS, Upstream
 from stomprelay.service.endpoints import BadEndpoint, entrance
@@ -82,7 +83,7 @@ def test_a_relay_without_one_of_its_listeners() -> None:
     """Better no relay than one that some clients cannot reach."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
-        upstream = Upstream("main", broker("tcp://127.0.0.1:61613"))
+        upstream = Upstream("main", alone(broker("tcp://127.0.0.1:61613")))
         service = RelayService(Config((Listener("public", place, upstream),)), reactor)
         with capturedLogs() as logs, pytest.raises(SystemExit):
             service.privilegedStartService()
@@ -119,7 +120,7 @@ def test_a_relay_that_cannot_be(
     endpoint: str, secured: ServerTLS | None, address: str, trusted: ClientTLS, text: str
 ) -> None:
     """It is not made, let alone started; the configuration's key is named."""
-    upstream = Upstream("main", broker(address), tls=trusted)
+    upstream = Upstream("main", alone(broker(address)), tls=trusted)
     config = Config((Listener("public", endpoint, upstream, tls=secured),))
     with pytest.raises(BadEndpoint) as caught:
         RelayService(config, MemoryReactorClock())

@@ -14,8 +14,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from stomprelay.config import Config
+from stomprelay.relay.group import Broker, alone
 from stomprelay.relay.listener import Listener, ServerTLS
-from stomprelay.relay.upstream import Broker, ClientTLS, Upstream
+from stomprelay.relay.upstream import ClientTLS, Upstream
 from stomprelay.service.endpoints import entrance, way
 from stomprelay.service.reasons import spell
 from stomprelay.service.relayservice import RelayService
@@ -322,7 +323,7 @@ async def test_the_log_says_why_a_broker_was_not_accepted(trust: Trust) -> None:
     door = entrance(reactor, "door", ANY_PORT, Once(Shaker()), trust.server)
     async with running(door):
         broker = _broker(door, "127.0.0.2")
-        upstream = Upstream("main", broker, tls=trust.trusting)
+        upstream = Upstream("main", alone(broker), tls=trust.trusting)
         service = RelayService(Config((Listener("public", ANY_PORT, upstream),)), reactor)
         with capturedLogs() as logs:
             async with running(service):
@@ -346,7 +347,7 @@ async def test_from_tls_to_tls(trust: Trust) -> None:
     broker = Accepting()
     door = entrance(reactor, "door", ANY_PORT, broker, trust.demanding)
     async with running(door):
-        upstream = Upstream("main", _broker(door), tls=trust.showing(trust.client))
+        upstream = Upstream("main", alone(_broker(door)), tls=trust.showing(trust.client))
         listener = Listener("public", ANY_PORT, upstream, tls=trust.demanding)
         service = RelayService(Config((listener,)), reactor)
         async with running(service):

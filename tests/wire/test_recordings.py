@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+from stomprelay.relay.group import Broker, alone
 from stomprelay.relay.profile import GENERIC, detect
-from stomprelay.relay.upstream import Broker, Upstream
+from stomprelay.relay.upstream import Upstream
 from stomprelay.session.handshake import Accord
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side, State
@@ -22,7 +23,7 @@ from stomprelay.wire.names import BODIES, CONNECTED, CONTENT_LENGTH, MESSAGE
 from tests.transcripts import Recording, recordings
 from tests.wire.decoding import octets
 
-BROKER_LIMITS = Upstream("recorded", Broker("tcp://broker:61613", "tcp:host=broker:port=61613")).limits
+BROKER_LIMITS = Upstream("recorded", alone(Broker("tcp://broker:61613", "tcp:host=broker:port=61613"))).limits
 EOLS = b"\n\r\0"
 
 CASES = {

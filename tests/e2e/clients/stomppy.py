@@ -33,7 +33,12 @@ class _Listener(stomp.ConnectionListener):  # type: ignore[misc]
 
 
 class StompPy:
-    """A connection of stomp.py; it sends STOMP instead of CONNECT in 1.1 and 1.2."""
+    """A connection of stomp.py; it sends STOMP instead of CONNECT in 1.1 and 1.2.
+
+    `heart_beats`: milliseconds, what it offers and wants; it gives up a peer whose beats fail to come.
+    """
+
+    heart_beats = (0, 0)
 
     def connect(self, port: int, version: str, login: str, passcode: str) -> Frame:
         self._version = version
@@ -42,6 +47,7 @@ class StompPy:
             auto_decode=False,
             reconnect_attempts_max=1,
             timeout=PATIENCE,
+            **({} if version == "1.0" else {"heartbeats": self.heart_beats}),
             **_VHOST[version],
         )
         self._listener = _Listener()

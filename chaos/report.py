@@ -1,0 +1,42 @@
+"""What a run has to say for itself."""
+
+from collections.abc import Mapping
+
+from chaos.account import Account
+
+FEW = 10
+"""How many of what must not be are told one by one."""
+
+
+def report(title: str, sessions: int, account: Account, faults: Mapping[str, int]) -> str:
+    """A table, and behind it whatever broke a promise."""
+    rows = [
+        ("sessions", f"{sessions:,}"),
+        ("messages sent", f"{account.sent:,}"),
+        ("  confirmed", f"{len(account.confirmed):,}"),
+        ("  received", f"{len(account.received):,}"),
+        ("  duplicated", f"{account.duplicates:,}"),
+        ("  lost", f"{len(account.lost):,}"),
+        ("  lost on the way to ack:auto", f"{account.lost_on_the_way:,}"),
+        ("  out of order", f"{account.disorder:,}"),
+        ("  aborted, yet received", f"{account.ghosts:,}"),
+        ("receipts that came twice", f"{account.receipts_twice:,}"),
+        ("transactions committed", f"{account.committed:,}"),
+        ("  ended with an ERROR at COMMIT", f"{account.unknown:,}"),
+        ("faults injected", f"{sum(faults.values()):,}"),
+        *((f"  {name}", f"{count:,}") for name, count in sorted(faults.items())),
+        ("disconnects seen by clients", f"{len(account.disconnects):,}"),
+        ("sessions that did not end", f"{len(account.stuck):,}"),
+        ("longest silence seen by a client", f"{account.silence:.1f} s"),
+        ("longest wait for a receipt", f"{account.wait:.1f} s"),
+    ]
+    names, figures = max(len(name) for name, _ in rows), max(len(figure) for _, figure in rows)
+    lines = [title, "", *(f"{name:<{names}}  {figure:>{figures}}" for name, figure in rows)]
+    for what, found in (
+        ("lost", [each.body.decode() for each in account.lost]),
+        ("disconnected", account.disconnects),
+        ("did not end", account.stuck),
+    ):
+        lines += [f"{what}: {each}" for each in found[:FEW]]
+        lines += [f"{what}: {len(found) - FEW:,} more"] if len(found) > FEW else []
+    return "\n".join(lines)

@@ -1,0 +1,151 @@
+"""Where an upstream is: what its URI means."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stomprelay.config import address, endpoint, option
+from stomprelay.config.uri import Address, Several, parse
+from stomprelay.config.values import shown
+from stomprelay.relay.group import Broker, Group
+from stomprelay.relay.reconnect import Policy, Reconnect
+
+QUORUM: Final = 2
+"""How many groups must have a SEND where `minAckCount` does not say it: ActiveMQ's number."""
+
+_OF_ALL: Final = frozenset({"quorum", "fan_out_queues"})
+"""What a `fanout:` says of all its groups together."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A group that has no name yet. `listed`: it is a `failover:` list; `ordered`: which says `randomize`."""
+
+    brokers: tuple[Broker, ...]
+    reconnect: Reconnect | None = None
+    listed: bool = False
+    ordered: bool = False
+
+
+@dataclass(frozen=True)
+class Location:
+    """The places that are served together, of which `quorum` must have a SEND."""
+
+    places: tuple[Place, ...]
+    quorum: int = 1
+    fan_out_queues: bool = True
+
+    def groups(self, name: str, policy: Policy) -> tuple[Group, ...]:
+        """The groups of the upstream of this name. Raises `ValueError` where the policy does not fit."""
+        for each in self.places:
+            _fits(policy, each)
+        if policy is not Policy.FAILOVER and not any(each.listed for each in self.places):
+            raise ValueError(f"{policy.value} needs brokers to choose from, as in failover:(tcp://a,tcp://b)")
+        names = [name] if len(self.places) == 1 else [f"{name}-{at}" for at in range(1, len(self.places) + 1)]
+        return tuple(
+            Group(name, each.brokers, each.reconnect, policy)
+            for name, each in zip(names, self.places, strict=True)
+        )
+
+
+def _fits(policy: Policy, place: Place) -> None:
+    reconnect = place.reconnect
+    if reconnect is None:
+        return
+    if policy is not Policy.FAILOVER:
+        if place.ordered:
+            raise ValueError(f"{policy.value} excludes the option randomize of the URI: say one of them")
+        if reconnect.priority_backup:
+            raise ValueError(f"{policy.value} excludes the option priorityBackup of the URI: say one of them")
+    elif not reconnect.randomize and any(each.weight != 1 for each in place.brokers):
+        raise ValueError(f"{policy.value} in the order of the list (randomize=false) has no use for weights")
+
+
+def locate(text: str) -> Location:
+    """What a URI means: an address, `failover:(...)` or `fanout:(...)`. Raises `ValueError`."""
+    found = parse(text)
+    if isinstance(found, Address):
+        return Location((Place((address.broker(found.text),)),))
+    if found.scheme == "failover":
+        location = Location((_failover(found),))
+    elif found.scheme == "fanout":
+        location = _fanout(found)
+    else:
+        raise ValueError(f"{found} stands within fanout:(...) only; a list to choose from is failover:(...)")
+    _once(broker for place in location.places for broker in place.brokers)
+    return location
+
+
+def _failover(found: Several) -> Place:
+    settings = option.read(found.options, option.FAILOVER)
+    brokers = []
+    for number, part in enumerate(found.parts, 1):
+        if isinstance(part, Several):
+            raise ValueError(f"{part} must not stand within failover:(...), which is a list of addresses")
+        with _told(f"address {number}"):
+            broker = address.broker(part.text)
+            broker.weight = option.read(part.options, option.BROKER).get("weight", broker.weight)
+            brokers.append(broker)
+    return Place(tuple(brokers), Reconnect(**settings), True, "randomize" in settings)
+
+
+def _fanout(found: Several) -> Location:
+    said = option.read(found.options, option.FANOUT)
+    settings = {field: value for field, value in said.items() if field not in _OF_ALL}
+    places = _places(found, settings)
+    quorum = said.get("quorum", min(QUORUM, len(places)))
+    if quorum > len(places):
+        raise ValueError(f'option "minAckCount": must not be more than the number of groups, {len(places)}')
+    return Location(places, quorum, said.get("fan_out_queues", Location.fan_out_queues))
+
+
+def _places(found: Several, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+    """The groups in a `fanout:` or `static:` list; the settings are for those that are plain addresses."""
+    places: list[Place] = []
+    for number, part in enumerate(found.parts, 1):
+        with _told(f"group {number}"):
+            places.extend(_group(part, found, settings))
+    idle = [name for name, _ in found.options if name in option.RECONNECT]
+    if idle and all(each.listed for each in places):
+        raise ValueError(
+            f"option {shown(idle[0])}: {found} has no address to hold for: say it of failover:(...)"
+        )
+    return tuple(places)
+
+
+def _group(part: Address | Several, within: Several, settings: Mapping[str, Any]) -> tuple[Place, ...]:
+    if isinstance(part, Address):
+        if option.read(part.options, option.BROKER):
+            raise ValueError('option "weight": there is no other broker to choose')
+        return (Place((address.broker(part.text),), Reconnect(**settings)),)
+    if part.scheme == "failover":
+        return (_failover(part),)
+    if part.scheme == "fanout" or within.scheme == "static":
+        raise ValueError(f"{part} must not stand within {within}")
+    return _places(part, {**settings, **option.read(part.options, option.RECONNECT)})
+
+
+def _once(brokers: Iterable[Broker]) -> None:
+    """Raise for a broker that is named twice, however it is spelled."""
+    seen: dict[object, Broker] = {}
+    for broker in brokers:
+        way = endpoint.client(broker.endpoint)
+        place = {
+            name: value.lower() if name == "host" else value
+            for name, value in way.arguments.items()
+            if way.kind not in endpoint.CLIENTS or name in ("host", "port", "path")
+        }
+        first = seen.setdefault((way.kind, broker.tls, frozenset(place.items())), broker)
+        if first is not broker:
+            same = "" if str(first) == str(broker) else f", once as {first}"
+            raise ValueError(f"must name each broker once, and names {broker} twice{same}")
+
+
+@contextmanager
+def _told(place: str) -> Iterator[None]:
+    """Which part of the URI an error is in."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None

@@ -1,0 +1,344 @@
+"""A client that said CONNECT, joined to its brokers: what comes on any leg, and what the clock brings."""
+
+from collections.abc import Callable
+
+from stomprelay.relay.beats import beaten
+from stomprelay.relay.binding import Bound
+from stomprelay.relay.branch import Branch, Stage
+from stomprelay.relay.closing import Closing
+from stomprelay.relay.effects import Effect
+from stomprelay.relay.flow import Goodbye
+from stomprelay.relay.group import Broker
+from stomprelay.relay.hold import Hold
+from stomprelay.relay.joining import join
+from stomprelay.relay.listener import Listener
+from stomprelay.relay.search import Search
+from stomprelay.relay.traffic import Traffic
+from stomprelay.relay.welcome import Welcome
+from stomprelay.session.effects import Event, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.handshake import Offer
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.session.states import State
+from stomprelay.wire.dialect import demanding_utf8
+from stomprelay.wire.errors import StompError
+
+
+class Circuit:
+    """The inputs of a `Relay` from CONNECT on; see there. Say `begun` first.
+
+    `session` is what the client believes it has. Its `Flow` carries the frames, each of the flow's branches sees to
+    its own broker, and the circuit decides what the loss of either side means for the other.
+    """
+
+    __slots__ = (
+        "_client",
+        "_closing",
+        "_flow",
+        "_hold",
+        "_listener",
+        "_search",
+        "_tally",
+        "_welcome",
+        "session",
+    )
+
+    def __init__(
+        self, client: Leg, listener: Listener, offer: Offer, session: Session, chance: Callable[[], float]
+    ) -> None:
+        self.session = session
+        self._client = client
+        self._listener = listener
+        self._tally = session.tally
+        self._flow = join(client, listener, offer, session, chance)
+        self._search = Search(self._flow)
+        self._welcome = Welcome(client, listener, offer, session)
+        self._hold = Hold(client, listener.upstream.resend_buffer)
+        self._closing = Closing(client, listener, session, self._flow, self._hold)
+
+    @property
+    def branches(self) -> list[Branch]:
+        """The session's places in groups of brokers."""
+        return self._flow.branches
+
+    @property
+    def coupled(self) -> bool:
+        """Whether there is one broker at a time, so that it sets the client's pace."""
+        return isinstance(self._flow, Traffic)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self._client.closed and all(branch.stage is Stage.ENDED for branch in self.branches)
+
+    def begun(self, now: float) -> list[Effect]:
+        """CONNECT was understood: brokers are sought, and the client waits."""
+        client, dialect = self._client, self.session.dialect
+        client.enter(State.BINDING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
+        effects: list[Effect] = [Pause(client)]
+        return self._sought(self._search.begin(self.branches, effects, now), effects)
+
+    def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
+        """Octets came on a leg."""
+        downstream = leg is self._client
+        self._tally["client_bytes" if downstream else "broker_bytes"] += len(data)
+        leg.heartbeat.heard_at = now
+        try:
+            match leg.state:
+                case State.CONNECTED if downstream:
+                    return self._heard(data, now)
+                case State.CONNECTED | State.LEAVING if not downstream:
+                    leg.decoder.feed(data)
+                    return self._answered(leg, now)
+                case State.OPENING:
+                    leg.decoder.feed(data)
+                    return self._bound(leg, now)
+                case State.BINDING:
+                    leg.decoder.feed(data)
+        except StompError as error:
+            return self._closing.failed(leg, error)
+        return []
+
+    def connected(self, leg: Leg, now: float) -> list[Effect]:
+        """The connection that an `Open` asked for is there."""
+        effects: list[Effect] = []
+        self._search.connected(leg, effects, now)
+        return effects
+
+    def refused(self, leg: Leg, reason: str, now: float) -> list[Effect]:
+        """The connection that an `Open` asked for cannot be had, and why."""
+        if leg.closed:
+            return []
+        effects: list[Effect] = []
+        return self._sought(self._search.refused(leg, reason, effects, now), effects)
+
+    def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
+        """A leg's connection ended without our `Close`."""
+        if leg.closed:
+            return []
+        if leg is self._client:
+            return self._waking(self._closing.vanished(reason, now))
+        branch = self._search.branch(leg)
+        if branch is None:
+            return []
+        if branch.stage is Stage.BINDING:
+            return self.refused(leg, f"connection closed before CONNECTED: {reason}", now)
+        return self._broker_lost(branch, f"closed the connection: {reason}", [], now)
+
+    def woke(self, now: float) -> list[Effect]:
+        """The time of the last `Wake` has come."""
+        if now >= self._closing.until:
+            return self._waking(self._closing.overdue(now))
+        effects: list[Effect] = []
+        legs = [each.leg for each in self.branches]
+        dead = beaten(legs if self._closing.gone else [self._client, *legs], effects, now)
+        if dead is not None:
+            return [*effects, *self._silent(dead, now)]
+        for branch in self.branches:
+            if branch.stage is Stage.PARTING and now >= branch.until:
+                return self._broker_lost(branch, "", effects, now)
+        return self._sought(self._search.woke(effects, now), effects)
+
+    def leave(self, broker: Broker, now: float, within: float, to: Broker | None = None) -> list[Effect]:
+        """The session shall leave this broker, see `Relay`."""
+        effects: list[Effect] = []
+        self._search.leave(broker, effects, now, within, to)
+        return [*effects, Wake(self.deadline)]
+
+    def reconsidered(self, now: float) -> list[Effect]:
+        """A broker came back: branches that wait for the time of their next attempt try at once."""
+        effects: list[Effect] = []
+        return self._sought(self._search.reconsidered(effects, now), effects)
+
+    def blocked(self, leg: Leg) -> None:
+        """A broker's connection takes no more for now."""
+        self._flow.blocked(leg)
+
+    def unblocked(self, leg: Leg, now: float) -> list[Effect]:
+        """It takes more again."""
+        effects: list[Effect] = []
+        if leg.closed:
+            return effects
+        failure = self._flow.unblocked(leg, effects, now)
+        return effects if failure is None else [*effects, *self._closing.failed(self._client, failure)]
+
+    # Brokers accept
+
+    def _bound(self, leg: Leg, now: float) -> list[Effect]:
+        """A broker's first frame: the branch is bound, goes on searching, or its ERROR is the client's."""
+        branch = self._search.branch(leg)
+        assert branch is not None
+        effects: list[Effect] = []
+        asked = branch.asked
+        match self._search.answered(branch, effects, now):
+            case Bound() as bound:
+                return self._welcomed(branch, bound, effects, now)
+            case bytes() as error:
+                effects.append(Note(Event.REFUSED, f"broker {asked} answered CONNECT with ERROR"))
+                told = self._flow.denied(branch, error, effects, now)
+                if told is None:
+                    return self._sought(self._search.ended([branch], effects, now), effects)
+                self._tally["errors_passed"] += 1
+                if not self._closing.gone:
+                    effects.append(Send(self._client, told))
+                return [*effects, *self._closing.closed(How.LINGER)]
+        return self._sought(self._search.ended([branch], effects, now), effects)
+
+    def _welcomed(self, branch: Branch, bound: Bound, effects: list[Effect], now: float) -> list[Effect]:
+        """A branch has a broker. The client is answered when there are enough of them, and only once."""
+        client, flow = self._client, self._flow
+        assert branch.leg is not None
+        first = self._welcome.awaited and flow.ready
+        if first:
+            self._welcome.say(bound, effects, now, gone=self._closing.gone)
+        else:
+            self._tally["failovers"] += not self._welcome.awaited
+            effects.append(Note(Event.RECOVERED, bound.note))
+        failure = flow.bound(branch, effects, now)
+        if failure is not None:
+            return [*effects, *self._closing.failed(client, failure)]
+        self._closing.found(now)
+        if branch.broker is not None and branch.broker.health.paused:
+            branch.leave(now, branch.upstream.drain_timeout, None)
+        effects.append(Wake(self.deadline))
+        if not self._closing.gone:
+            effects += self._answered(branch.leg, now)
+        if client.state is State.CONNECTED:
+            effects += self._released(now)
+        if first and not client.closed and not self._closing.gone and not self._hold.paused:
+            effects.append(Resume(client))  # last: what it answers is reckoned anew
+        return effects
+
+    # Frames
+
+    def _heard(self, data: bytes, now: float) -> list[Effect]:
+        """The client says something; while there is no broker it waits."""
+        flow = self._flow
+        if self._hold or not flow.flowing:
+            self._hold.take(data)
+            return self._paced([])
+        self._client.decoder.feed(data)
+        return self._told(now)
+
+    def _told(self, now: float) -> list[Effect]:
+        """The client's leg has frames for the brokers."""
+        flow = self._flow
+        effects: list[Effect] = []
+        goodbye = flow.goodbye
+        failure = flow.to_broker(effects, now)
+        opened = flow.opened()
+        if opened:
+            effects = self._sought(self._search.begin(opened, effects, now), effects)
+            if self._client.closed:
+                return effects
+        return self._carried(effects, goodbye, failure, self._client, now)
+
+    def _answered(self, leg: Leg, now: float) -> list[Effect]:
+        """A broker's leg has frames for the client."""
+        flow, branch = self._flow, self._search.branch(leg)
+        if branch is None or leg.closed:
+            return []
+        effects: list[Effect] = []
+        goodbye = flow.goodbye
+        failure = flow.to_client(branch, effects, now)
+        effects = self._carried(effects, goodbye, failure, leg, now)
+        if branch.parted:
+            return self._broker_lost(branch, "", effects, now)
+        if self._hold:
+            effects += self._released(now)
+        return effects
+
+    def _carried(
+        self, effects: list[Effect], goodbye: Goodbye, failure: StompError | None, leg: Leg, now: float
+    ) -> list[Effect]:
+        """Frames passed from a leg; what follows from them."""
+        flow = self._flow
+        if flow.goodbye is not goodbye:
+            self._closing.goodbye(now)
+            effects.append(Wake(self.deadline))
+        if failure is not None:
+            effects += self._closing.failed(leg, failure)
+        elif flow.erred and self._listener.upstream.close_on_error:
+            effects += self._closing.closed(How.LINGER)
+        elif self._closing.delivered:
+            effects += self._closing.closed(How.FLUSH)
+        elif flow.survives:
+            self._search.move(effects, now)
+            self._paced(effects)
+        return effects
+
+    def _released(self, now: float) -> list[Effect]:
+        """There are brokers again for what the client said meanwhile."""
+        flow, client = self._flow, self._client
+        effects: list[Effect] = []
+        if flow.flowing and client.state is State.CONNECTED:
+            effects += self._told(now)
+        while self._hold and flow.flowing and client.state is State.CONNECTED:
+            client.decoder.feed(self._hold.give())
+            effects += self._told(now)
+        if client.state is not State.CONNECTED:
+            self._hold.clear()
+        elif flow.survives:
+            self._paced(effects)
+        return effects
+
+    def _paced(self, effects: list[Effect]) -> list[Effect]:
+        """The client is not read from while too much of what it said waits."""
+        if not self._client.closed:
+            self._hold.paced(effects, full=self._flow.full, crowded=self._flow.crowded)
+        return effects
+
+    # Brokers come and go
+
+    def _sought(self, failure: StompError | None, effects: list[Effect]) -> list[Effect]:
+        """Brokers were looked for, if not in vain."""
+        if failure is None:
+            return [*effects, Wake(self.deadline)]
+        self._tally["sessions_given_up"] += self._client.state is State.CONNECTED
+        return [*effects, *self._closing.failed(self._client, failure)]
+
+    def _broker_lost(self, branch: Branch, reason: str, effects: list[Effect], now: float) -> list[Effect]:
+        """A broker went under a connected client, or was left."""
+        flow = self._flow
+        if flow.over(branch):
+            self._tally["possibly_lost"] += branch.uncertain
+            return [*effects, Note(Event.DISCONNECTED, f"broker {reason}"), *self._closing.closed(How.LINGER)]
+        moves = branch.stage is Stage.PARTING
+        if not moves:
+            self._tally["brokers_lost"] += 1
+            effects.append(Note(Event.LOST, f"broker {branch.broker} {reason}"))
+        failure = flow.lost(branch, effects, now)
+        if failure is not None:
+            return [*effects, *self._closing.failed(self._client, failure)]
+        self._closing.searching()
+        if moves:
+            branch.move(effects, now)
+        else:
+            branch.hang_up(How.ABORT, effects)
+            branch.seek(effects, now)
+        return self._sought(self._search.ended([branch], effects, now), effects)
+
+    def _silent(self, leg: Leg, now: float) -> list[Effect]:
+        """A peer missed its beats."""
+        self._tally["beats_missed"] += 1
+        branch = self._search.branch(leg)
+        if branch is not None:
+            branch.failed(now)
+            return self._broker_lost(branch, "sent nothing for too long (heart-beat)", [], now)
+        error = StompError("heart-beat missed", "nothing came for longer than was agreed")
+        return [Note(Event.LOST, "client fell silent"), *self._closing.failed(leg, error)]
+
+    def failed(self, error: StompError) -> list[Effect]:
+        """The session cannot go on: the client is told why, and all legs end."""
+        return self._closing.failed(self._client, error)
+
+    def _waking(self, effects: list[Effect]) -> list[Effect]:
+        return effects if self.over else [*effects, Wake(self.deadline)]
+
+    @property
+    def deadline(self) -> float:
+        """When something is due."""
+        deadline = min(self._closing.until, self._search.deadline)
+        if self._client.state is State.CONNECTED and not self._closing.gone:
+            deadline = min(deadline, self._client.heartbeat.deadline)
+        return deadline

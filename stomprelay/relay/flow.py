@@ -1,0 +1,100 @@
+"""What a relay needs of whatever joins its client to brokers: one of them, or many."""
+
+from enum import Enum
+from typing import Protocol
+
+from stomprelay.relay.branch import Branch
+from stomprelay.relay.effects import Effect
+from stomprelay.session.leg import Leg
+from stomprelay.wire.errors import StompError
+
+
+class Goodbye(Enum):
+    """How far a client's DISCONNECT has come."""
+
+    UNSAID = "unsaid"
+    WAITING = "waiting"
+    """It waits for the receipts that are owed for earlier SENDs: a broker may answer it before them."""
+    SAID = "said"
+    """The broker was told."""
+    CONFIRMED = "confirmed"
+    """The receipt that it asked for was passed to the client."""
+
+
+class Flow(Protocol):
+    """What flows between a client and its brokers. Methods append their effects.
+
+    `branches` are its places, each to be sought by whoever made the flow. `goodbye` tells how far the client's
+    DISCONNECT is; while it is WAITING, `say_goodbye` sends it on regardless. `bye` is the receipt that it asked for,
+    if any. `erred` tells that the broker's last word was an ERROR. `deaf` is set when the client is gone and only
+    what it said is still to be delivered.
+    """
+
+    branches: list[Branch]
+    goodbye: Goodbye
+    bye: bytes | None
+    deaf: bool
+    erred: bool
+
+    @property
+    def survives(self) -> bool:
+        """Whether the session may outlive a broker, so that what the client says may have to wait for the next."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether there are brokers enough to answer the client's CONNECT."""
+
+    @property
+    def flowing(self) -> bool:
+        """Whether what the client says may be read; otherwise it has to wait."""
+
+    @property
+    def full(self) -> bool:
+        """Whether the client must not be read from, for too much is unconfirmed."""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether it is too early to read on from a client that was paused for being `full`."""
+
+    @property
+    def safe(self) -> bool:
+        """Whether all that the client said is where it shall be, as far as anybody asked to know."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether the client said goodbye and is owed nothing: brokers that close now have done their duty."""
+
+    def opened(self) -> list[Branch]:
+        """Branches that were added since the last call, and now have to seek their brokers."""
+
+    def to_broker(self, effects: list[Effect], now: float) -> StompError | None:
+        """Carry what the client's leg has. Answers what was wrong, after what was right."""
+
+    def to_client(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
+        """Carry what the broker's leg of a branch has; otherwise as `to_broker`."""
+
+    def bound(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
+        """A branch has a broker: tell it what it has to know. Answers what cannot be said to it."""
+
+    def over(self, branch: Branch) -> bool:
+        """Whether the session ends when a branch's broker closes now, because of what the two said last."""
+
+    def lost(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
+        """A branch lost its broker. Answers what the session cannot survive, if it cannot."""
+
+    def given_up(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
+        """A branch found no broker any more. Answers what the session cannot survive, if it cannot."""
+
+    def denied(self, branch: Branch, error: bytes, effects: list[Effect], now: float) -> bytes | None:
+        """A broker answered CONNECT with this ERROR frame. Answers what the client has to be told before its session
+        ends, if it has to end.
+        """
+
+    def say_goodbye(self, effects: list[Effect], now: float) -> None:
+        """The DISCONNECT that waited goes to the brokers."""
+
+    def blocked(self, leg: Leg) -> None:
+        """A broker's connection cannot take more for now."""
+
+    def unblocked(self, leg: Leg, effects: list[Effect], now: float) -> StompError | None:
+        """It can again."""

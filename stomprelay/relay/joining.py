@@ -1,0 +1,21 @@
+"""Which flow a client needs: one broker at a time, or several."""
+
+from collections.abc import Callable
+
+from stomprelay.relay.branch import Branch
+from stomprelay.relay.flow import Flow
+from stomprelay.relay.listener import Listener
+from stomprelay.relay.traffic import Traffic
+from stomprelay.session.handshake import Offer
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+
+
+def join(
+    client: Leg, listener: Listener, offer: Offer, session: Session, chance: Callable[[], float]
+) -> Flow:
+    """What joins this client to the listener's upstream, and to those of its routes. Its branches are still to
+    seek their brokers.
+    """
+    upstream = listener.upstream
+    return Traffic(client, Branch(listener, upstream, upstream.groups[0], offer, session, chance))

@@ -1,0 +1,236 @@
+"""A relay that runs, asked through its admin endpoint: how its brokers are, to pause one and to resume it."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from stomprelay.config import endpoint
+from stomprelay.config.address import broker as read_broker
+from stomprelay.config.table import nearest
+
+DEFAULT: Final = "http://127.0.0.1:61680"
+"""Where a relay is asked when nothing says where."""
+
+ALL: Final = "*"
+"""In place of a broker: all of them."""
+
+_REQUEST: Final = 10.0
+"""Seconds that one answer may take."""
+_POLL: Final = 0.25
+_GRACE: Final = 5.0
+"""Seconds beyond the relay's own bound, for sessions that are leaving."""
+_WAIT: Final = 60.0
+"""Seconds to wait where the bound is the relay's own, which we are not told."""
+_EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+Tell = Callable[[str], None]
+
+
+class Refusal(Exception):
+    """The relay cannot be asked, or did not do what it was asked for. Show the text and stop."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One broker, as a relay describes it. `moving` of its `sessions` are about to leave it."""
+
+    uri: str
+    upstream: str
+    group: str
+    state: str
+    sessions: int
+    moving: int
+
+
+class Admin:
+    """The admin endpoint of a running relay: a URL, or the server endpoint string that the relay was given.
+
+    Raises `Refusal`, as all its methods do.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._connect, self._prefix = _way(place)
+
+    def brokers(self) -> list[Standing]:
+        """All brokers."""
+        return self._asked("GET", "/brokers")
+
+    def pause(self, broker: str, within: float | None = None) -> list[Standing]:
+        """Take a broker (by its URI) out of service; its sessions leave it `within` so many seconds, or by the
+        relay's own bound.
+        """
+        said = {"broker": broker} if within is None else {"broker": broker, "within": within}
+        return self._asked("POST", "/brokers/pause", said)
+
+    def resume(self, broker: str) -> list[Standing]:
+        """Let a broker serve again."""
+        return self._asked("POST", "/brokers/resume", {"broker": broker})
+
+    def _asked(self, method: str, path: str, said: object = None) -> list[Standing]:
+        body = None if said is None else json.dumps(said).encode()
+        headers = {} if body is None else {"content-type": "application/json"}
+        connection = self._connect()
+        try:
+            connection.request(method, self._prefix + path, body, headers)
+            answer = connection.getresponse()
+            status, text = answer.status, answer.read()
+        except OSError as error:
+            raise Refusal(f"cannot ask the relay at {self._place}: {error.strerror or error}") from None
+        except HTTPException as error:
+            raise Refusal(f"what is at {self._place} does not speak HTTP: {type(error).__name__}") from None
+        finally:
+            connection.close()
+        try:
+            told = json.loads(text)
+            if status == 200:
+                return [_standing(each) for each in told["brokers"]]
+            raise Refusal(f"the relay at {self._place} says: {told['error']}")
+        except (ValueError, KeyError, TypeError):
+            raise Refusal(
+                f"what is at {self._place} is no relay that can be asked for its brokers (status {status})"
+            ) from None
+
+
+def _standing(told: Any) -> Standing:
+    values = {field.name: told[field.name] for field in fields(Standing)}
+    if any(type(values[field.name]) is not field.type for field in fields(Standing)):
+        raise TypeError
+    return Standing(**values)
+
+
+def _way(place: str) -> tuple[Callable[[], HTTPConnection], str]:
+    """What connects to the admin endpoint, and what its paths begin with."""
+    try:
+        return _by_url(place) if "://" in place else (_by_endpoint(place), "")
+    except ValueError as error:
+        raise Refusal(f"{place}: {error}") from None
+
+
+def _by_url(place: str) -> tuple[Callable[[], HTTPConnection], str]:
+    url = urlsplit(place)
+    host, port = url.hostname, url.port
+    if url.scheme not in ("http", "https") or not host or "@" in url.netloc or url.query or url.fragment:
+        raise ValueError("must be a URL such as http://127.0.0.1:61680")
+    kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+    return lambda: kind(host, port, timeout=_REQUEST), url.path.rstrip("/")
+
+
+def _by_endpoint(place: str) -> Callable[[], HTTPConnection]:
+    found = endpoint.server(place)
+    if found.kind == "unix":
+        return lambda: _UnixConnection(found.arguments["address"])
+    if found.kind not in ("tcp", "tcp6") or place.lower().startswith("haproxy:"):
+        raise ValueError(
+            "does not tell where to connect to: say the URL, as in --admin http://127.0.0.1:61680"
+        )
+    port = endpoint.port(found.arguments["port"])
+    interface = found.arguments.get("interface", "::" if found.kind == "tcp6" else "")
+    return lambda: HTTPConnection(_EVERYWHERE.get(interface, interface), port, timeout=_REQUEST)
+
+
+class _UnixConnection(HTTPConnection):
+    """HTTP over a UNIX socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=_REQUEST)
+        self._path = path
+
+    def connect(self) -> None:
+        """Open the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(_REQUEST)
+        self.sock.connect(self._path)
+
+
+def brokers(admin: Admin, tell: Tell) -> int:
+    """Tell all brokers, and how each is; answers the exit status."""
+    for line in _table(admin.brokers()):
+        tell(line)
+    return 0
+
+
+def resume(admin: Admin, name: str, tell: Tell) -> int:
+    """Let a broker serve again, and tell how it is; answers the exit status."""
+    uri = _uri(admin.brokers(), name)
+    for line in _table(_of(uri, admin.resume(uri))):
+        tell(line)
+    return 0
+
+
+def pause(
+    admin: Admin,
+    name: str,
+    within: float | None,
+    tell: Tell,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """Take a broker out of service and wait until no session is left on it; answers the exit status, 1 where some
+    are left when the time is over.
+    """
+    uri = _uri(admin.brokers(), name)
+    standings = _of(uri, admin.pause(uri, within))
+    end = clock() + (_WAIT if within is None else within + _GRACE)
+    told = None
+    while True:
+        if any(each.state != "paused" for each in standings):
+            raise Refusal(f"{name}: is not paused any more")
+        left = sum(each.sessions for each in standings)
+        if left != told:
+            tell(f"{name}: paused, {left or 'no'} session{'' if left == 1 else 's'} left")
+            told = left
+        if not left:
+            return 0
+        if clock() >= end:
+            raise Refusal(f"{name}: the sessions that are left did not leave in time; it stays paused")
+        sleep(_POLL)
+        standings = _of(uri, admin.brokers())
+
+
+def _of(uri: str, standings: Iterable[Standing]) -> list[Standing]:
+    found = [each for each in standings if uri in (ALL, each.uri)]
+    if not found:
+        raise Refusal(f"{uri}: the relay does not know it any more")
+    return found
+
+
+def _uri(standings: Iterable[Standing], name: str) -> str:
+    """The URI of the broker that is meant: by its URI, or by its host and port."""
+    uris = list(dict.fromkeys(each.uri for each in standings))
+    if name == ALL or name in uris:
+        return name
+    found = [uri for uri in uris if name.lower() in _names(uri)]
+    if len(found) > 1:
+        raise Refusal(f"{name}: may be any of {', '.join(found)}; say which")
+    if not found:
+        raise Refusal(f"{name}: the relay knows no such broker; {nearest(name, uris)}")
+    return found[0]
+
+
+def _names(uri: str) -> Iterator[str]:
+    """What a broker may be called beside its URI."""
+    try:
+        arguments = endpoint.client(read_broker(uri).endpoint).arguments
+    except ValueError:
+        return
+    host, port = arguments.get("host", "").lower(), arguments.get("port", "")
+    yield f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _table(standings: Iterable[Standing]) -> Iterator[str]:
+    rows = [("broker", "upstream", "group", "state", "sessions", "moving")]
+    rows += [
+        (each.uri, each.upstream, each.group, each.state, str(each.sessions), str(each.moving))
+        for each in standings
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        words = [f"{cell:{width}}" for cell, width in zip(row[:4], widths, strict=False)]
+        numbers = [f"{cell:>{width}}" for cell, width in zip(row[4:], widths[4:], strict=True)]
+        yield "  ".join([*words, *numbers])

@@ -1,0 +1,84 @@
+"""What there is to count, in the text format of Prometheus."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from stomprelay import __version__
+from stomprelay.relay.health import Health
+from stomprelay.relay.tally import COUNTERS
+from stomprelay.service.relayservice import RelayService
+
+_BROKERS: Final = {
+    "up": "whether the broker answered CONNECT when it was asked last; absent while it was not asked yet",
+    "paused": "whether an operator took the broker out of service",
+    "sessions": "sessions that the broker serves now",
+    "failures": "failures of the broker in a row",
+}
+
+
+def metrics(service: RelayService) -> str:
+    """Every counter of every listener, how many sessions there are now, and how the brokers are."""
+    return "".join(f"{line}\n" for line in _lines(service))
+
+
+def _lines(service: RelayService) -> Iterator[str]:
+    receptions = [(_label(name), each) for name, each in service.receptions.items()]
+    yield from _head("info", "gauge", "the version that runs")
+    yield f'stomprelay_info{{version="{_label(__version__)}"}} 1'
+    yield from _head("sessions", "gauge", "clients that are there now")
+    for name, reception in receptions:
+        yield f'stomprelay_sessions{{listener="{name}"}} {len(reception.sessions)}'
+    yield from _head("connections", "gauge", "connections to clients and brokers that are open now")
+    yield f"stomprelay_connections {service.stage.sockets}"
+    for counter, meaning in COUNTERS.items():
+        yield from _head(f"{counter}_total", "counter", meaning)
+        for name, reception in receptions:
+            yield f'stomprelay_{counter}_total{{listener="{name}"}} {reception.tally[counter]}'
+    brokers = _brokers(service)
+    for gauge, meaning in _BROKERS.items():
+        yield from _head(f"broker_{gauge}", "gauge", meaning)
+        for labels, values in brokers.items():
+            value = values[gauge]
+            if value is not None:
+                yield f"stomprelay_broker_{gauge}{{{labels}}} {value:d}"
+
+
+def _head(name: str, kind: str, meaning: str) -> Iterator[str]:
+    yield f"# HELP stomprelay_{name} {meaning}"
+    yield f"# TYPE stomprelay_{name} {kind}"
+
+
+def _brokers(service: RelayService) -> dict[str, dict[str, int | None]]:
+    """The gauges of each address of each upstream. One that stands there several times has one line: two lines of
+    one name would spoil the whole page.
+    """
+    brokers: dict[str, dict[str, int | None]] = {}
+    for entry in service.roster:
+        labels = f'upstream="{_label(entry.upstream.name)}",broker="{_label(entry.broker.uri)}"'
+        found = _gauges(entry.broker.health)
+        brokers[labels] = _joined(brokers[labels], found) if labels in brokers else found
+    return brokers
+
+
+def _gauges(health: Health) -> dict[str, int | None]:
+    return {
+        "up": None if health.up is None else int(health.up),
+        "paused": int(health.paused),
+        "sessions": health.sessions,
+        "failures": health.failures,
+    }
+
+
+def _joined(one: dict[str, int | None], other: dict[str, int | None]) -> dict[str, int | None]:
+    """Of one address: up where each is, paused where any is, with the sessions of all."""
+    ups = [each["up"] for each in (one, other) if each["up"] is not None]
+    return {
+        "up": min(ups, default=None),
+        "paused": (one["paused"] or 0) | (other["paused"] or 0),
+        "sessions": (one["sessions"] or 0) + (other["sessions"] or 0),
+        "failures": max(one["failures"] or 0, other["failures"] or 0),
+    }
+
+
+def _label(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

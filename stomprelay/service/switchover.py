@@ -1,0 +1,65 @@
+"""Taking brokers out of service and back, as pgbouncer does: clients see silence and heart-beats, no more.
+
+A broker that is paused gets no new session. Those that it has are held, finish what they are at, and go to another
+broker of their group as soon as nothing is open, at the latest when their time is over. Where there is no other
+they wait until a broker is resumed.
+"""
+
+from collections.abc import Callable, Iterable
+
+from twisted.logger import Logger
+
+from stomprelay.service.relaying import Relaying
+from stomprelay.service.roster import Entry
+
+_log = Logger("stomprelay")
+
+
+class Switchover:
+    """Pauses and resumes the brokers of a service, whose sessions `sessions` names."""
+
+    def __init__(self, sessions: Callable[[], Iterable[Relaying]]) -> None:
+        self._sessions = sessions
+
+    def pause(self, entries: Iterable[Entry], within: float | None = None) -> None:
+        """Take these brokers out of service. Their sessions may take so many seconds to leave; None is what each
+        upstream has for its `drain_timeout`.
+
+        It returns at once: a broker is free when its sessions are gone.
+        """
+        entries = tuple(entries)
+        for entry in entries:
+            if not entry.broker.health.paused:
+                entry.broker.health.paused = True
+                _log.info(
+                    "upstream {upstream}: broker {broker} is paused, {count} of its sessions are moved",
+                    upstream=entry.upstream.name,
+                    broker=entry.broker,
+                    count=entry.broker.health.sessions,
+                )
+        within_by_broker = {entry.broker: _time(entry, within) for entry in entries}
+        for session in tuple(self._sessions()):
+            leaving = {branch.broker for branch in session.relay.branches if not branch.moving}
+            for broker in leaving:
+                if broker in within_by_broker:
+                    session.move(broker, within_by_broker[broker])
+
+    def resume(self, entries: Iterable[Entry]) -> None:
+        """Take these brokers into service again. Whoever waits for one tries at once."""
+        resumed = False
+        for entry in entries:
+            if entry.broker.health.paused:
+                entry.broker.health.paused = False
+                resumed = True
+                _log.info(
+                    "upstream {upstream}: broker {broker} is resumed",
+                    upstream=entry.upstream.name,
+                    broker=entry.broker,
+                )
+        if resumed:
+            for session in tuple(self._sessions()):
+                session.reconsider()
+
+
+def _time(entry: Entry, within: float | None) -> float:
+    return entry.upstream.drain_timeout if within is None else within

@@ -1,0 +1,336 @@
+"""What an upstream's URI means: groups of brokers, and what cannot be."""
+
+from math import inf
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.config.location import Location, locate
+from stomprelay.relay.group import Group
+from stomprelay.relay.reconnect import Policy, Reconnect
+
+FAILOVER = Policy.FAILOVER
+
+
+def groups(uri: str, policy: Policy = FAILOVER) -> list[tuple[str, list[str], Reconnect | None]]:
+    """Names, brokers and options of the groups."""
+    return [
+        (each.name, list(map(str, each.brokers)), each.reconnect)
+        for each in locate(uri).groups("main", policy)
+    ]
+
+
+def refusal(uri: str) -> str:
+    """What is said about a URI."""
+    with pytest.raises(ValueError, match=r".") as error:
+        locate(uri)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("uri", ["tcp://a", "memory:", "tls:a:1", "ssl://a:2"])
+def test_a_plain_address(uri: str) -> None:
+    """One broker, whose death ends its sessions; the group has the upstream's name, which is no address."""
+    assert groups(uri) == [("main", [uri], None)]
+    assert (locate(uri).quorum, locate(uri).fan_out_queues) == (1, True)
+
+
+@pytest.mark.parametrize("uri", ["failover:(tcp://a,ssl://b,memory:)", "failover:tcp://a,ssl://b,memory:"])
+def test_failover_has_activemqs_defaults(uri: str) -> None:
+    """No option said: those of `Reconnect`, which are ActiveMQ's."""
+    assert groups(uri) == [("main", ["tcp://a", "ssl://b", "memory:"], Reconnect())]
+    assert Reconnect() == Reconnect(True, 0.01, 30.0, True, 2.0, 0.2, -1, -1, False, inf, 10)
+
+
+def test_every_option_of_failover_arrives() -> None:
+    """Each in its field."""
+    [(_, _, found)] = groups(
+        "failover:(tcp://a,tcp://b)?randomize=false&initialReconnectDelay=20&maxReconnectDelay=5000"
+        "&useExponentialBackOff=false&backOffMultiplier=3&reconnectDelayJitter=0.5&maxReconnectAttempts=4"
+        "&startupMaxReconnectAttempts=5&priorityBackup=true&timeout=6000&warnAfterReconnectAttempts=7"
+    )
+    assert found == Reconnect(False, 0.02, 5.0, False, 3.0, 0.5, 4, 5, True, 6.0, 7)
+
+
+def test_one_broker_that_is_waited_for() -> None:
+    """`failover:(...)` with one address: its sessions outlive its restart."""
+    assert groups("failover:(tcp://a)") == [("main", ["tcp://a"], Reconnect())]
+
+
+def test_weights() -> None:
+    """Of each address; 1 where it says none. The broker's own name does not have it."""
+    [place] = locate("failover:(tcp://a?weight=3,tcp://b,tls:c:1?weight=2)").places
+    assert [(str(each), each.weight) for each in place.brokers] == [
+        ("tcp://a", 3),
+        ("tcp://b", 1),
+        ("tls:c:1", 2),
+    ]
+
+
+def test_endpoint_strings_in_a_list() -> None:
+    """Punctuation of lists has a backslash before it, which the endpoint string keeps."""
+    [place] = locate(r"failover:(tls:a:1,unix:/run/b\,c\(d\?e,tcp:host=f:port=2)").places
+    assert [each.endpoint for each in place.brokers] == [
+        "tls:a:1",
+        r"unix:/run/b\,c\(d\?e",
+        "tcp:host=f:port=2",
+    ]
+
+
+def test_fanout() -> None:
+    """A group each, numbered after the upstream; options belong to where they stand."""
+    uri = (
+        "fanout:(failover:(tcp://a,tcp://b)?randomize=false&timeout=1000,tcp://c,failover:(tcp://d))"
+        "?maxReconnectAttempts=3&timeout=2000&fanOutQueues=false"
+    )
+    assert groups(uri) == [
+        ("main-1", ["tcp://a", "tcp://b"], Reconnect(randomize=False, timeout=1.0)),
+        ("main-2", ["tcp://c"], Reconnect(attempts=3, timeout=2.0)),
+        ("main-3", ["tcp://d"], Reconnect()),
+    ]
+    assert (locate(uri).quorum, locate(uri).fan_out_queues) == (2, False)
+
+
+def test_fanout_of_one() -> None:
+    """A single group has the upstream's name, and survives its broker, too."""
+    assert groups("fanout:(tcp://a)") == [("main", ["tcp://a"], Reconnect())]
+
+
+@pytest.mark.parametrize("uri", ["fanout:(static:(tcp://a,tcp://b))", "fanout:static:(tcp://a,tcp://b)"])
+def test_static(uri: str) -> None:
+    """ActiveMQ's way to list the brokers of a fan-out."""
+    assert groups(uri) == [("main-1", ["tcp://a"], Reconnect()), ("main-2", ["tcp://b"], Reconnect())]
+
+
+def test_static_hands_down_options() -> None:
+    """Its own win over those of the fan-out."""
+    uri = "fanout:(static:(tcp://a,failover:(tcp://b))?timeout=1000,tcp://c)?timeout=2000&maxReconnectAttempts=5"
+    assert [found for _, _, found in groups(uri)] == [
+        Reconnect(timeout=1.0, attempts=5),
+        Reconnect(),
+        Reconnect(timeout=2.0, attempts=5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("uri", "quorum"),
+    [
+        ("fanout:(tcp://a)", 1),
+        ("fanout:(tcp://a,tcp://b)", 2),
+        ("fanout:(tcp://a,tcp://b,tcp://c)", 2),
+        ("fanout:(tcp://a,tcp://b,tcp://c)?minAckCount=1", 1),
+        ("fanout:(tcp://a,tcp://b,tcp://c)?minAckCount=3", 3),
+        ("fanout:(failover:(tcp://a,tcp://b))", 1),
+        ("fanout:(static:(tcp://a,tcp://b),tcp://c)?minAckCount=3", 3),
+    ],
+)
+def test_the_quorum(uri: str, quorum: int) -> None:
+    """ActiveMQ's two, where there are so many groups and nothing else is said."""
+    assert locate(uri).quorum == quorum
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("broker:61613", "must be tcp://host:port"),
+        ("failover:(tcp://a,broker:1)", "address 2: must be tcp://host:port"),
+        ("failover:((tcp://a,tcp://b))", "address 1: must be tcp://host:port"),
+        ("failover:(tcp://a,tcp://b:x)", "address 2: the port must be a number"),
+        ("failover:(tcp://a/path)", "address 1: must end with the port"),
+        ("fanout:(tcp://a,failover:(tcp://b,x))", "group 2: address 2: must be tcp://host:port"),
+        ("fanout:(tcp://a,x)", "group 2: must be tcp://host:port"),
+        ("fanout:(static:(x))", "group 1: group 1: must be tcp://host:port"),
+        ("failover:(failover:(tcp://a))", "failover:(...) must not stand within failover:(...)"),
+        ("failover:(tcp://b,fanout:(tcp://a))", "fanout:(...) must not stand within failover:(...)"),
+        ("failover:(static:(tcp://a))", "static:(...) must not stand within failover:(...)"),
+        ("fanout:(fanout:(tcp://a))", "group 1: fanout:(...) must not stand within fanout:(...)"),
+        (
+            "fanout:(static:(fanout:(tcp://a)))",
+            "group 1: group 1: fanout:(...) must not stand within static:(...)",
+        ),
+        (
+            "fanout:(static:(static:(tcp://a)))",
+            "group 1: group 1: static:(...) must not stand within static:(...)",
+        ),
+        ("static:(tcp://a)", "static:(...) stands within fanout:(...) only"),
+        ("failover:()", "failover:(...) names no broker"),
+        ("failover:(tcp://a", "has a parenthesis that nothing closes"),
+        (
+            "failover:(tcp://a)?randomise=1",
+            'option "randomise": there is no such option; did you mean "randomize"?',
+        ),
+        (
+            "failover:(tcp://a?wieght=1)",
+            'address 1: option "wieght": there is no such option; did you mean "weight"?',
+        ),
+        (
+            "failover:(tcp://a?weight=0)",
+            'address 1: option "weight": must be a positive whole number, not "0"',
+        ),
+        ("fanout:(failover:(tcp://a)?x=1,tcp://b)", 'group 1: option "x": there is no such option'),
+        ("fanout:(tcp://a)?randomize=true", 'option "randomize": belongs to failover:(...)'),
+        ("fanout:(static:(tcp://a)?minAckCount=1)", 'group 1: option "minAckCount": belongs to fanout:(...)'),
+        ("fanout:(tcp://a?weight=2)", 'group 1: option "weight": there is no other broker to choose'),
+        (
+            "fanout:(tcp://a,tcp://b)?minAckCount=3",
+            'option "minAckCount": must not be more than the number of groups, 2',
+        ),
+        (
+            "fanout:(failover:(tcp://a))?timeout=5",
+            'option "timeout": fanout:(...) has no address to hold for: say it of failover:(...)',
+        ),
+        (
+            "fanout:(tcp://b,static:(failover:(tcp://a))?timeout=5)",
+            'group 2: option "timeout": static:(...) has no address to hold for',
+        ),
+        ("failover:(tcp://a,tcp://a)", "must name each broker once, and names tcp://a twice"),
+        (
+            "failover:(tcp://a,stomp://A:61613)",
+            "must name each broker once, and names stomp://A:61613 twice, once as tcp://a",
+        ),
+        (
+            "failover:(tcp://a:5,tcp:a:5)",
+            "must name each broker once, and names tcp:a:5 twice, once as tcp://a:5",
+        ),
+        ("failover:(tcp:a:5,tcp:a:5:timeout=3)", "must name each broker once"),
+        ("failover:(memory:,memory:)", "must name each broker once"),
+        ("failover:(unix:/a,unix:/a:timeout=1)", "must name each broker once"),
+        ("fanout:(failover:(tcp://a,tcp://b),tcp://b)", "must name each broker once"),
+    ],
+)
+def test_mistakes(uri: str, said: str) -> None:
+    """Each is told by where it stands."""
+    assert refusal(uri).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "failover:(tcp://a,ssl://a:61613)",
+        "failover:(tcp://a:1,tcp://a:2)",
+        "failover:(unix:/a,unix:/A)",
+        "failover:(tcp:a:5,tls:a:5)",
+    ],
+)
+def test_brokers_that_only_look_alike(uri: str) -> None:
+    """Another port, another path, or TLS, is another broker."""
+    assert len(locate(uri).places[0].brokers) == 2
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "failover:(tcp://user:geheim@a)",
+        "fanout:(tcp://a,failover:(tcp://user:geheim@b))",
+        "failover:tcp://a?randomize=false,tcp://user:geheim@b",
+        "failover:(tcp://user:geheim@a",
+    ],
+)
+def test_no_secret_in_an_error(uri: str) -> None:
+    """A password in an address is refused, and the refusal does not repeat it."""
+    assert "geheim" not in refusal(uri)
+
+
+OTHERS = [policy for policy in Policy if policy is not FAILOVER]
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_every_policy(policy: Policy) -> None:
+    """It holds for each group."""
+    found = locate("fanout:(failover:(tcp://a?weight=2,tcp://b),tcp://c)").groups("main", policy)
+    assert [each.policy for each in found] == [policy, policy]
+    assert all(isinstance(each, Group) for each in found)
+
+
+@pytest.mark.parametrize("policy", OTHERS)
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("tcp://a", "needs brokers to choose from, as in failover:(tcp://a,tcp://b)"),
+        ("fanout:(tcp://a,tcp://b)", "needs brokers to choose from, as in failover:(tcp://a,tcp://b)"),
+        ("failover:(tcp://a)?randomize=false", "excludes the option randomize of the URI: say one of them"),
+        ("failover:(tcp://a)?randomize=true", "excludes the option randomize of the URI: say one of them"),
+        ("fanout:(tcp://b,failover:(tcp://a)?randomize=true)", "excludes the option randomize of the URI"),
+        ("failover:(tcp://a)?priorityBackup=true", "excludes the option priorityBackup of the URI"),
+    ],
+)
+def test_policies_that_do_not_fit(policy: Policy, uri: str, said: str) -> None:
+    """What the list's own options say otherwise, or what there is nothing to choose for."""
+    with pytest.raises(ValueError, match=r".") as error:
+        locate(uri).groups("main", policy)
+    assert str(error.value).startswith(f"{policy.value} {said}")
+
+
+def test_weights_that_have_no_effect() -> None:
+    """A fixed order leaves nothing to weigh; a random one does."""
+    with pytest.raises(ValueError, match=r"^failover in the order of the list .* has no use for weights$"):
+        locate("failover:(tcp://a?weight=2,tcp://b)?randomize=false").groups("main", FAILOVER)
+    locate("failover:(tcp://a?weight=1,tcp://b)?randomize=false").groups("main", FAILOVER)
+    locate("failover:(tcp://a?weight=2,tcp://b)").groups("main", FAILOVER)
+
+
+numbers = st.integers(1, 10**6)
+flags = st.booleans()
+options: st.SearchStrategy[dict[str, tuple[str, Any]]] = st.fixed_dictionaries(
+    {},
+    optional={
+        "initialReconnectDelay": numbers.map(lambda ms: ("initial_delay", ms)),
+        "maxReconnectDelay": numbers.map(lambda ms: ("longest_delay", ms)),
+        "timeout": numbers.map(lambda ms: ("timeout", ms)),
+        "maxReconnectAttempts": numbers.map(lambda number: ("attempts", number)),
+        "startupMaxReconnectAttempts": numbers.map(lambda number: ("startup_attempts", number)),
+        "useExponentialBackOff": flags.map(lambda said: ("exponential", said)),
+    },
+)
+TIMES = {"initial_delay", "longest_delay", "timeout"}
+
+
+def spelled(said: dict[str, tuple[str, Any]]) -> str:
+    """Options as a URI has them."""
+    text = "&".join(f"{name}={str(value).lower()}" for name, (_, value) in said.items())
+    return f"?{text}" if text else ""
+
+
+def meant(said: dict[str, tuple[str, Any]]) -> Reconnect:
+    """What they say."""
+    return Reconnect(**{field: value / 1000 if field in TIMES else value for field, value in said.values()})
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), options), min_size=1, max_size=4),
+    options,
+    st.integers(1, 9),
+)
+def test_any_fanout_comes_back_as_it_was_built(
+    shape: list[tuple[int, dict[str, tuple[str, Any]]]], own: dict[str, tuple[str, Any]], weight: int
+) -> None:
+    """Nested lists with options of their own: 0 stands for a plain address, another number for a list so long."""
+    if all(size for size, _ in shape):
+        own = {}
+    parts, expected = [], []
+    for at, (size, said) in enumerate(shape):
+        hosts = [f"tcp://h{at}-{number}:1" for number in range(max(size, 1))]
+        if size:
+            listed = ",".join(f"{host}?weight={weight}" for host in hosts)
+            parts.append(f"failover:({listed}){spelled(said)}")
+        else:
+            parts.append(hosts[0])
+        expected.append((hosts, meant(said if size else own), weight if size else 1))
+    found = locate(f"fanout:({','.join(parts)}){spelled(own)}")
+    assert [
+        ([str(broker) for broker in place.brokers], place.reconnect, place.brokers[0].weight)
+        for place in found.places
+    ] == expected
+    assert isinstance(found, Location)
+
+
+@given(st.text(alphabet="tcp:/ab,()?&=weightfailover01") | st.text())
+def test_any_text_is_located_or_refused(text: str) -> None:
+    """Nothing but `ValueError` ever comes of a string."""
+    for each in (text, f"failover:({text})", f"fanout:(tcp://x,{text})", f"failover:(tcp://x)?{text}"):
+        try:
+            locate(each)
+        except ValueError:
+            pass

@@ -1,0 +1,123 @@
+"""`[[route]]` to routes, and which listener has which."""
+
+from typing import Any
+
+import pytest
+
+from stomprelay.config.address import broker
+from stomprelay.config.route import KEYS, Rule, read, routed
+from stomprelay.config.table import ConfigError, Table
+from stomprelay.relay.group import alone
+from stomprelay.relay.listener import Listener
+from stomprelay.relay.route import Match, Route
+from stomprelay.relay.upstream import Upstream
+
+MAIN = Upstream("main", alone(broker("tcp://main")))
+OTHER = Upstream("other", alone(broker("tcp://other")))
+INSIDE = Listener("inside", "tcp:1", MAIN)
+OUTSIDE = Listener("outside", "tcp:2", MAIN)
+
+
+def rule(number: int = 1, **values: Any) -> Rule:
+    """The rule of a table with these values."""
+    table = Table("f", "/", values, ("route", number))
+    return read(table, {"main": MAIN, "other": OTHER}, {"inside": INSIDE, "outside": OUTSIDE})
+
+
+def refusal(**values: Any) -> str:
+    """What is said about a table with these values."""
+    with pytest.raises(ConfigError) as error:
+        rule(2, **values)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("match", list(Match))
+def test_every_pattern(match: Match) -> None:
+    """The keys are the words of the code."""
+    said: dict[str, Any] = {match.value: "/queue/*"}
+    found = rule(upstream="other", **said)
+    assert found.route == Route(match, "/queue/*", OTHER)
+    assert found.listeners == {"inside", "outside"}
+
+
+def test_every_setting_is_known() -> None:
+    """No key beside the patterns, the upstream and the listener."""
+    assert set(KEYS) == {match.value for match in Match} | {"upstream", "listener"}
+
+
+@pytest.mark.parametrize(
+    ("said", "held"),
+    [("inside", {"inside"}), (["outside"], {"outside"}), (["outside", "inside"], {"inside", "outside"})],
+)
+def test_for_some_listeners(said: object, held: set[str]) -> None:
+    """One by its name, or a list of names."""
+    assert rule(prefix="/a", upstream="main", listener=said).listeners == held
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "route[2]: needs a pattern: one of destination, prefix, glob"),
+        ({"upstream": "main"}, "route[2]: needs a pattern"),
+        ({"glob": "a", "prefix": "b"}, "route[2].glob: excludes prefix: a route has one pattern"),
+        ({"destination": "a", "glob": "b"}, "route[2].glob: excludes destination"),
+        ({"prefix": ""}, "route[2].prefix: must be a string that is not empty"),
+        ({"prefix": 5}, "route[2].prefix: must be a string that is not empty"),
+        ({"glob": "a"}, "route[2].upstream: is missing"),
+        (
+            {"glob": "a", "upstream": "mian"},
+            'route[2].upstream: no upstream is called "mian"; did you mean "main"?',
+        ),
+        ({"glob": "a", "upstream": 5}, "route[2].upstream: must be the name of an upstream"),
+        (
+            {"glob": "a", "upstream": "main", "listener": "isnide"},
+            'route[2].listener: no listener is called "isnide"; did you mean "inside"?',
+        ),
+        (
+            {"glob": "a", "upstream": "main", "listener": []},
+            "route[2].listener: must be the name of a listener",
+        ),
+        (
+            {"glob": "a", "upstream": "main", "listener": 5},
+            "route[2].listener: must be the name of a listener",
+        ),
+        ({"pattern": "a"}, "route[2].pattern: unknown key"),
+        ({"prefxi": "a"}, 'route[2].prefxi: unknown key; did you mean "prefix"?'),
+    ],
+)
+def test_mistakes_are_told_by_their_key(values: dict[str, Any], said: str) -> None:
+    """Whatever is wrong in the table, counted from 1."""
+    assert refusal(**values).startswith(f"f: {said}")
+
+
+def test_routes_in_the_order_of_the_file() -> None:
+    """Each listener has those that are for it, and the first that matches counts."""
+    rules = [
+        rule(1, destination="/queue/a", upstream="main"),
+        rule(2, prefix="/queue/", upstream="other", listener="outside"),
+        rule(3, glob="*", upstream="main", listener="inside"),
+    ]
+    inside, outside = routed([INSIDE, OUTSIDE], rules)
+    assert inside.routes == (rules[0].route, rules[2].route)
+    assert outside.routes == (rules[0].route, rules[1].route)
+    assert outside.routed(b"/queue/a") is MAIN
+    assert outside.routed(b"/queue/b") is OTHER
+    assert outside.upstreams() == (MAIN, OTHER)
+
+
+def test_a_route_that_never_counts() -> None:
+    """The same pattern again, for a listener that has it already; other listeners may have it."""
+    first = rule(1, prefix="/a", upstream="main", listener="inside")
+    again = rule(2, prefix="/a", upstream="other")
+    with pytest.raises(
+        ConfigError, match=r"^f: route\[2\]\.prefix: is the same as in route\[1\], which comes"
+    ):
+        routed([INSIDE, OUTSIDE], [first, again])
+    other = rule(2, prefix="/a", upstream="other", listener="outside")
+    exact = rule(3, destination="/a", upstream="other")
+    assert [len(each.routes) for each in routed([INSIDE, OUTSIDE], [first, other, exact])] == [2, 2]
+
+
+def test_no_route() -> None:
+    """Listeners stay as they are."""
+    assert routed([INSIDE, OUTSIDE], []) == (INSIDE, OUTSIDE)

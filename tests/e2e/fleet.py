@@ -1,0 +1,138 @@
+"""Several brokers behind one relay: each behind a proxy of ours, so that all that can happen to it can be done."""
+
+import contextlib
+import json
+import re
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.brokers import Broker
+from tests.e2e.ports import free_port
+from tests.e2e.proxy import Proxy
+from tests.e2e.relay import Relay, relay
+
+
+@dataclass(frozen=True)
+class Node:
+    """A broker and the proxy in front of it; the relay knows only the proxy."""
+
+    broker: Broker
+    proxy: Proxy
+
+    @property
+    def uri(self) -> str:
+        """Its address in the relay's configuration."""
+        return f"tcp://127.0.0.1:{self.proxy.port}"
+
+    def heal(self) -> None:
+        """Make it well again, whatever was done to it, and wait until it answers."""
+        self.proxy.flow()
+        self.broker.heal()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that happens to a node; `begin_healing` starts its recovery, `Node.heal` waits for it."""
+
+    name: str
+    inject: Callable[[Node], None]
+    begin_healing: Callable[[Node], None] = lambda node: None
+
+
+KILL = Fault("SIGKILL", lambda node: node.broker.kill(), lambda node: node.broker.start())
+STOP = Fault("polite stop", lambda node: node.broker.stop(), lambda node: node.broker.start())
+FREEZE = Fault("SIGSTOP", lambda node: node.broker.freeze(), lambda node: node.broker.thaw())
+RESET = Fault("reset", lambda node: node.proxy.reset())
+SWALLOW = Fault("black hole", lambda node: node.proxy.swallow(), lambda node: node.proxy.flow())
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """A relay with brokers behind it."""
+
+    relay: Relay
+    port: int
+    admin: str
+    nodes: Sequence[Node]
+
+    @property
+    def serving(self) -> Node:
+        """The node that has most connections."""
+        return max(self.nodes, key=lambda node: node.proxy.connections)
+
+    def heal(self) -> None:
+        """Make every node well again."""
+        for node in self.nodes:
+            node.heal()
+
+    def counted(self, counter: str) -> int:
+        """What the relay's metrics say."""
+        found = re.search(rf"^stomprelay_{counter}_total\{{.*?\}} (\d+)$", self.get("/metrics"), re.MULTILINE)
+        assert found, counter
+        return int(found.group(1))
+
+    def get(self, path: str) -> str:
+        """GET a page of the relay's administration."""
+        with urllib.request.urlopen(self.admin + path, timeout=30) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def brokers(self) -> dict[str, dict[str, Any]]:
+        """What the relay says of its brokers, by URI."""
+        listed = json.loads(self.get("/brokers"))["brokers"]
+        return {each["uri"]: each for each in listed}
+
+    def post(self, path: str, **said: Any) -> None:
+        """POST a request to the relay's administration."""
+        request = urllib.request.Request(
+            self.admin + path, json.dumps(said).encode(), {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert answer.status == 200
+
+
+@contextlib.contextmanager
+def nodes(*brokers: Broker) -> Iterator[list[Node]]:
+    """Put a proxy in front of each broker; at the end each is made well again, for the next test."""
+    with contextlib.ExitStack() as stack:
+        made = [Node(broker, stack.enter_context(Proxy(broker.port))) for broker in brokers]
+        for broker in brokers:
+            stack.callback(broker.heal)
+        for broker in brokers:
+            broker.heal()
+        yield made
+
+
+@contextlib.contextmanager
+def fleet(directory: Path, members: Sequence[Node], upstreams: str, routes: str = "") -> Iterator[Fleet]:
+    """Run a relay whose listener uses the upstream `main`; `upstreams` are lines of TOML with its `uri`.
+
+    They may go on with tables of other upstreams, which `routes` refer to.
+    """
+    port, admin = free_port(), free_port()
+    config = f"""
+admin = "tcp:{admin}:interface=127.0.0.1"
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+upstream = "main"
+{routes}
+[upstream.main]
+{upstreams}
+"""
+    with relay(directory, config, [port, admin]) as running:
+        yield Fleet(running, port, f"http://127.0.0.1:{admin}", members)
+
+
+def failover(members: Sequence[Node], options: str = "randomize=false", more: str = "") -> str:
+    """Return the lines of an upstream that survives its brokers, with short beats and confirmed sending."""
+    places = ",".join(node.uri for node in members)
+    return f"""
+uri = "failover:({places})?{options}"
+confirm = true
+heart_beat = [500, 500]
+connect_timeout = 2
+{more}
+"""

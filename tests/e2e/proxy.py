@@ -1,0 +1,133 @@
+"""A TCP proxy in front of a broker, to do to its connections what networks do."""
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from tests.e2e.ports import free_port
+
+T = TypeVar("T")
+
+_PIECE = 65536
+
+
+class Proxy:
+    """Forwards octets between a port of its own and a broker's, in a thread of its own.
+
+    Every method returns when it has been done. A client of a broker that is not there is reset.
+    """
+
+    def __init__(self, broker: int) -> None:
+        self.port = free_port()
+        self.accepted = 0
+        """How many connections were made to it."""
+        self._broker = broker
+        self._loop = asyncio.new_event_loop()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sockets: set[asyncio.StreamWriter] = set()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._serve, "127.0.0.1", self.port), self._loop
+        ).result()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are now."""
+        return self._soon(lambda: len(self._tasks))
+
+    def reset(self) -> None:
+        """Reset every connection, on both sides."""
+        self._soon(self._reset)
+
+    def swallow(self) -> None:
+        """Be a black hole: whatever is sent is never answered, and connections are accepted as before."""
+        self._soon(self._flowing.clear)
+
+    def flow(self) -> None:
+        """End the black hole: what was held back is forwarded, as when a network is whole again."""
+        self._soon(self._flowing.set)
+
+    def _soon(self, do: Callable[[], T]) -> T:
+        async def done() -> T:
+            return do()
+
+        return asyncio.run_coroutine_threadsafe(done(), self._loop).result()
+
+    def _reset(self) -> None:
+        for writer in self._sockets:
+            _abort(writer)
+
+    async def _close(self) -> None:
+        self._server.close()
+        self._reset()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.accepted += 1
+        self._tasks.add(task)
+        try:
+            await self._forward(reader, writer)
+        except asyncio.CancelledError:
+            pass  # the proxy ends
+        finally:
+            self._tasks.discard(task)
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers = [writer]
+        self._sockets.add(writer)
+        try:
+            await self._flowing.wait()
+            there_reader, there = await asyncio.open_connection("127.0.0.1", self._broker)
+            writers.append(there)
+            self._sockets.add(there)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump(reader, there))
+                both.create_task(self._pump(there_reader, writer))
+            for each in writers:
+                each.close()
+                await each.wait_closed()
+        except* OSError:
+            pass  # the broker is not there, or either side broke off: so does the other, below
+        finally:
+            for each in writers:
+                self._sockets.discard(each)
+                _abort(each)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Forward one direction up to its end."""
+        while data := await reader.read(_PIECE):
+            await self._flowing.wait()
+            writer.write(data)
+            await writer.drain()
+        await self._flowing.wait()
+        writer.write_eof()
+
+
+def _abort(writer: asyncio.StreamWriter) -> None:
+    """Close at once; the peer gets a reset unless both directions have ended in order."""
+    sock: socket.socket = writer.get_extra_info("socket")
+    if not writer.transport.is_closing():
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()

@@ -1,0 +1,188 @@
+"""One client, several brokers at once: SENDs to all, a quorum of receipts, and merged subscriptions."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.brokers import Broker
+from tests.e2e.fleet import Node, fleet, nodes
+from tests.e2e.load import drain
+from tests.e2e.raw import body
+from tests.e2e.talker import Talker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.broker]
+
+
+@pytest.fixture
+def pair(activemq: Broker, rabbitmq: Broker) -> Iterator[list[Node]]:
+    """Give an ActiveMQ and a RabbitMQ."""
+    with nodes(activemq, rabbitmq) as members:
+        yield members
+
+
+def fanout(members: Sequence[Node], options: str) -> str:
+    """Return the lines of an upstream that has a group for each node."""
+    groups = ",".join(f"failover:({node.uri})?randomize=false&timeout=2000" for node in members)
+    return (
+        f'uri = "fanout:({groups})?{options}"\nconfirm = true\nheart_beat = [500, 500]\nconnect_timeout = 2'
+    )
+
+
+def held(members: Sequence[Node], queue: str) -> list[list[bytes]]:
+    """Return what each broker holds in a queue, which is empty then."""
+    return [drain(node.broker.port, queue) for node in members]
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+def test_everything_goes_to_all(pair: list[Node], tmp_path: Path, version: str, queue: str) -> None:
+    """With `minAckCount=2` a receipt means that both have it, and it comes once."""
+    bodies = [b"%d" % number for number in range(100)]
+    with (
+        fleet(tmp_path, pair, fanout(pair, "minAckCount=2")) as running,
+        Talker.at(running.port, version) as client,
+    ):
+        client.send(queue, *bodies)
+        assert held(pair, queue) == [bodies, bodies]
+        client.leave()
+
+
+def test_transactions_go_to_all(pair: list[Node], tmp_path: Path, queue: str) -> None:
+    """A COMMIT delivers in both, an ABORT in neither."""
+    with fleet(tmp_path, pair, fanout(pair, "minAckCount=2")) as running, Talker.at(running.port) as client:
+        for verb in ("ABORT", "COMMIT"):
+            client.tell("BEGIN", transaction=verb)
+            for number in range(3):
+                said = f"{verb}-{number}".encode()
+                client.tell("SEND", said, destination=queue, transaction=verb, persistent="true")
+            client.ask(verb, transaction=verb)
+        client.leave()
+    committed = [b"COMMIT-0", b"COMMIT-1", b"COMMIT-2"]
+    assert held(pair, queue) == [committed, committed]
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+@pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
+def test_subscriptions_are_merged(
+    pair: list[Node], tmp_path: Path, ack: str, version: str, queue: str
+) -> None:
+    """The client gets both brokers' messages; its ACKs reach the broker that each came from."""
+    with (
+        fleet(tmp_path, pair, fanout(pair, "minAckCount=2")) as running,
+        Talker.at(running.port, version) as client,
+    ):
+        client.subscribe(queue, "1", ack)
+        for node in pair:
+            with Talker.at(node.broker.port) as other:
+                other.send(queue, *[f"{node.broker.name}-{number}".encode() for number in range(5)])
+        messages = [client.message() for _ in range(10)]
+        by_broker = {
+            node.broker.name: [each for each in messages if body(each).startswith(node.broker.name.encode())]
+            for node in pair
+        }
+        assert [len(each) for each in by_broker.values()] == [5, 5]
+        if ack == "client":
+            for each in by_broker.values():
+                client.acknowledge(each[-1])
+        elif ack == "client-individual":
+            for message in messages:
+                client.acknowledge(message)
+        client.leave()
+    assert held(pair, queue) == [[], []]
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_a_group_that_dies(pair: list[Node], tmp_path: Path, dead: int, queue: str) -> None:
+    """With `minAckCount=1` the client does not notice; the dead one catches up when it is there again."""
+    bodies = [b"%d" % number for number in range(300)]
+    uri = ",".join(node.uri for node in pair)
+    config = (
+        f'uri = "fanout:({uri})?minAckCount=1"\nconfirm = true\nheart_beat = [500, 500]\nconnect_timeout = 2'
+    )
+    with fleet(tmp_path, pair, config) as running, Talker.at(running.port) as client:
+        client.send(queue, *bodies[:100])
+        pair[dead].broker.kill()
+        client.send(queue, *bodies[100:200])
+        pair[dead].broker.start()
+        pair[dead].broker.wait_until_up()
+        client.send(queue, *bodies[200:])
+        late: list[bytes] = []
+
+        def caught_up() -> bool:
+            late.extend(drain(pair[dead].broker.port, queue))
+            return set(late) == set(bodies)
+
+        running.relay.wait_until(caught_up)
+        first = list(dict.fromkeys(late))
+        assert first == bodies
+        assert drain(pair[1 - dead].broker.port, queue) == bodies
+        client.leave()
+
+
+def test_a_slow_group_blocks_nobody(pair: list[Node], tmp_path: Path, queue: str) -> None:
+    """While one broker is frozen the other one's receipts and messages go on; the frozen one gets all of it later."""
+    bodies = [b"%d" % number for number in range(500)]
+    uri = ",".join(node.uri for node in pair)
+    with (
+        fleet(tmp_path, pair, f'uri = "fanout:({uri})?minAckCount=1"\nconfirm = true') as running,
+        Talker.at(running.port) as client,
+        Talker.at(pair[1].broker.port) as reader,
+    ):
+        reader.subscribe(queue, "1")
+        client.send(queue, b"first")
+        pair[0].broker.freeze()
+        client.send(queue, *bodies)
+        assert reader.bodies(501) == [b"first", *bodies]
+        pair[0].broker.thaw()
+        client.send(queue, b"last")
+        late: list[bytes] = []
+
+        def caught_up() -> bool:
+            late.extend(drain(pair[0].broker.port, queue))
+            return b"last" in late
+
+        running.relay.wait_until(caught_up)
+        assert late == [b"first", *bodies, b"last"]
+        assert reader.bodies(1) == [b"last"]
+        client.leave()
+
+
+def test_a_quorum_out_of_reach(pair: list[Node], tmp_path: Path, queue: str) -> None:
+    """The client gets an ERROR with its receipt's id and the name of the group that failed."""
+    with fleet(tmp_path, pair, fanout(pair, "minAckCount=2")) as running, Talker.at(running.port) as client:
+        client.send(queue, b"both")
+        pair[0].broker.kill()
+        receipt = client.ask_later("SEND", b"one", destination=queue, persistent="true")
+        error = client.error()
+        assert f"receipt-id:{receipt}\n".encode() in error
+        assert b"main-1" in error
+        assert b"main-2" not in error
+    for node in pair:
+        node.heal()
+    first, second = held(pair, queue)
+    assert first == [b"both"]
+    assert Counter(second) - Counter([b"both", b"one"]) == Counter()
+
+
+def test_a_group_that_fails_over(
+    tmp_path: Path, activemq: Broker, activemq_2: Broker, rabbitmq: Broker, queue: str
+) -> None:
+    """A group of two brokers counts for the quorum with either of them."""
+    bodies = [b"%d" % number for number in range(100)]
+    with nodes(activemq, activemq_2, rabbitmq) as members:
+        one, other, alone = members
+        config = f"""
+uri = "fanout:(failover:({one.uri},{other.uri})?randomize=false,{alone.uri})?minAckCount=2"
+confirm = true
+"""
+        with fleet(tmp_path, members, config) as running, Talker.at(running.port) as client:
+            client.send(queue, *bodies[:50])
+            activemq.kill()
+            client.send(queue, *bodies[50:])
+            client.leave()
+            activemq.heal()
+            before, after, all_of_it = held(members, queue)
+            assert before == bodies[:50]
+            assert after == bodies[50:]
+            assert all_of_it == bodies

@@ -1,0 +1,178 @@
+"""What a session has under way when its broker is killed, with another product behind the relay to take over."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.brokers import Broker
+from tests.e2e.fleet import FREEZE, KILL, SWALLOW, Fault, Fleet, failover, fleet, nodes
+from tests.e2e.flood import MUCH, Flood
+from tests.e2e.load import drain
+from tests.e2e.raw import body
+from tests.e2e.talker import Talker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.broker]
+
+
+@pytest.fixture
+def pair(tmp_path: Path, activemq: Broker, rabbitmq: Broker) -> Iterator[Fleet]:
+    """Run a relay whose sessions begin on ActiveMQ and go on on RabbitMQ."""
+    with nodes(activemq, rabbitmq) as members, fleet(tmp_path, members, failover(members)) as running:
+        yield running
+
+
+@pytest.fixture
+def reversed_pair(tmp_path: Path, activemq: Broker, rabbitmq: Broker) -> Iterator[Fleet]:
+    """Run a relay whose sessions begin on RabbitMQ and go on on ActiveMQ."""
+    with nodes(rabbitmq, activemq) as members, fleet(tmp_path, members, failover(members)) as running:
+        yield running
+
+
+def emptied(running: Fleet, queue: str) -> list[list[bytes]]:
+    """Make all brokers well and return what each holds in a queue, which is empty then."""
+    running.heal()
+    return [drain(node.broker.port, queue) for node in running.nodes]
+
+
+@pytest.mark.parametrize(
+    ("fleet_name", "version"),
+    [("pair", "1.0"), ("pair", "1.1"), ("pair", "1.2"), ("reversed_pair", "1.2")],
+)
+def test_subscriptions_go_on(
+    request: pytest.FixtureRequest, queue: str, fleet_name: str, version: str
+) -> None:
+    """Subscriptions of each ack mode work on the next broker; ACKs of what the lost one delivered are swallowed."""
+    running: Fleet = request.getfixturevalue(fleet_name)
+    queues = {mode: f"{queue}-{mode}" for mode in ("auto", "client", "client-individual")}
+    lost, next_ = running.nodes
+    with Talker.at(running.port, version) as client, Talker.at(lost.broker.port) as other:
+        stale = {}
+        for number, (mode, place) in enumerate(queues.items()):
+            client.subscribe(place, str(number), mode)
+            other.send(place, b"old")
+            stale[mode] = client.message()
+            assert body(stale[mode]) == b"old"
+        lost.broker.kill()
+        with Talker.at(next_.broker.port) as another:
+            for mode, place in queues.items():
+                another.send(place, b"new-1", b"new-2")
+                fresh = [client.message(), client.message()]
+                assert [body(each) for each in fresh] == [b"new-1", b"new-2"]
+                if mode != "auto":
+                    client.acknowledge(stale[mode])
+                for each in {"auto": [], "client": fresh[-1:], "client-individual": fresh[::-1]}[mode]:
+                    client.acknowledge(each)
+        client.leave()
+    assert emptied(running, queues["auto"]) == [[], []]
+    assert emptied(running, queues["client"]) == [[b"old"], []]
+    assert emptied(running, queues["client-individual"]) == [[b"old"], []]
+    assert running.counted("errors_sent") == 0
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.2"])
+def test_a_transaction_goes_on(pair: Fleet, queue: str, version: str) -> None:
+    """BEGIN and SENDs are said again to the next broker; the COMMIT there delivers each once."""
+    with Talker.at(pair.port, version) as client:
+        client.tell("BEGIN", transaction="t")
+        client.tell("SEND", b"1", destination=queue, transaction="t", persistent="true")
+        client.tell("SEND", b"2", destination=queue, transaction="t", persistent="true")
+        client.send(queue, b"outside")  # so the broker has all of it
+        pair.nodes[0].broker.kill()
+        client.send(
+            queue, b"outside"
+        )  # a COMMIT to a broker whose death nobody knows yet has no known outcome
+        client.tell("SEND", b"3", destination=queue, transaction="t", persistent="true")
+        client.ask("COMMIT", transaction="t")
+        client.leave()
+    assert emptied(pair, queue) == [[b"outside"], [b"outside", b"1", b"2", b"3"]]
+
+
+def test_an_aborted_transaction_is_gone(pair: Fleet, queue: str) -> None:
+    """What was sent in a transaction before the broker was killed is not there after an ABORT on the next one."""
+    with Talker.at(pair.port) as client:
+        client.tell("BEGIN", transaction="t")
+        client.tell("SEND", b"1", destination=queue, transaction="t", persistent="true")
+        client.send(queue, b"outside")
+        pair.nodes[0].broker.kill()
+        client.ask("ABORT", transaction="t")
+        client.leave()
+    assert emptied(pair, queue) == [[b"outside"], []]
+
+
+def test_a_transaction_that_acknowledged(pair: Fleet, queue: str) -> None:
+    """It cannot be said again: the client gets an ERROR, the message is still where it was, and nothing is sent."""
+    with Talker.at(pair.port) as client, Talker.at(pair.nodes[0].broker.port) as other:
+        client.subscribe(queue, "1", "client-individual")
+        other.send(queue, b"taken")
+        client.tell("BEGIN", transaction="t")
+        client.acknowledge(client.message(), transaction="t")
+        client.tell("SEND", b"answer", destination=queue, transaction="t", persistent="true")
+        pair.nodes[0].broker.kill()
+        pair.relay.wait_until(lambda: pair.nodes[1].proxy.accepted > 0)
+        receipt = client.ask_later("COMMIT", transaction="t")
+        error = client.error()
+        assert f"receipt-id:{receipt}\n".encode() in error
+        assert b"transaction" in error
+        assert b"acknowledged" in error
+    assert emptied(pair, queue) == [[b"taken"], []]
+
+
+def test_a_commit_of_unknown_outcome(pair: Fleet, queue: str) -> None:
+    """A broker that falls silent with a COMMIT has it or has it not: the client gets an ERROR, and no second try."""
+    with Talker.at(pair.port) as client:
+        client.tell("BEGIN", transaction="t")
+        client.tell("SEND", b"1", destination=queue, transaction="t", persistent="true")
+        client.send(queue, b"outside")
+        pair.nodes[0].broker.freeze()
+        receipt = client.ask_later("COMMIT", transaction="t")
+        error = client.error()
+        assert f"receipt-id:{receipt}\n".encode() in error
+        assert b"COMMIT" in error
+    assert emptied(pair, queue)[1] == []
+
+
+@pytest.mark.parametrize("fault", [KILL, FREEZE, SWALLOW], ids=lambda fault: fault.name)
+def test_receipts_that_are_owed(pair: Fleet, queue: str, fault: Fault) -> None:
+    """SENDs whose receipts had not come are sent again, in order; each receipt comes once."""
+    bodies = [b"%d" % number for number in range(200)]
+    with Talker.at(pair.port) as client:
+        client.send(queue, b"first")
+        owed = [client.ask_later("SEND", each, destination=queue, persistent="true") for each in bodies[:100]]
+        fault.inject(pair.nodes[0])
+        owed += [
+            client.ask_later("SEND", each, destination=queue, persistent="true") for each in bodies[100:]
+        ]
+        client.receipts(*owed)
+        client.leave()
+    before, after = emptied(pair, queue)
+    assert before[:1] == [b"first"]
+    assert before[1:] == bodies[: len(before) - 1]
+    assert after == bodies[len(bodies) - len(after) :]
+    assert len(before) - 1 + len(after) >= len(bodies)
+
+
+def test_a_client_while_there_is_no_broker(pair: Fleet, queue: str) -> None:
+    """It gets heart-beats, is not read any further when it says too much, and loses nothing of what it said."""
+    topic, payload = queue.replace("queue", "topic"), b"x" * 65000
+    frame = b"SEND\ndestination:%b\n\n%b\0" % (topic.encode(), payload)
+    with Talker.at(pair.port, beats="200,200") as client, Talker.at(pair.nodes[1].broker.port) as reader:
+        reader.subscribe(topic, "1")
+        memory = pair.relay.memory()
+        pair.nodes[1].broker.freeze()
+        pair.nodes[0].broker.kill()
+        flood = Flood(client, frame)
+        flood.run()  # it ends after two seconds in which nothing was taken: ten of the client's heart-beats
+        assert flood.written < MUCH / 4
+        assert pair.relay.memory() - memory < 16 << 20
+        client.socket.setblocking(True)
+        heard = b""
+        while len(heard) < 10:
+            heard += client.socket.recv(1)
+        assert heard.strip(b"\n") == b""
+        pair.nodes[1].broker.thaw()
+        flood.finish()
+        for _ in range(flood.written // len(frame) + 1):
+            assert body(reader.message()) == payload
+        client.ask("SEND", b"last", destination=topic)
+        assert body(reader.message()) == b"last"

@@ -1,0 +1,132 @@
+"""A planned switch-over while clients work: a broker is paused, left by its sessions, and taken up again."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.brokers import Broker
+from tests.e2e.clients.client import Client
+from tests.e2e.facts import STOMP_GEM, STOMP_PY, LibraryFacts
+from tests.e2e.fleet import Fleet, Node, failover, fleet, nodes
+from tests.e2e.load import Consumer, Producer, all_flow, drain, settle
+from tests.e2e.talker import Talker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.broker]
+
+
+@pytest.fixture
+def pair(tmp_path: Path, rabbitmq: Broker, activemq: Broker) -> Iterator[Fleet]:
+    """Run a relay in front of a RabbitMQ and an ActiveMQ."""
+    with nodes(rabbitmq, activemq) as members, fleet(tmp_path, members, failover(members)) as running:
+        yield running
+
+
+def left(running: Fleet, node: Node) -> bool:
+    """Tell whether a broker is paused and has no session any more."""
+    told = running.brokers()[node.uri]
+    return (told["state"], told["sessions"]) == ("paused", 0)
+
+
+def test_under_load(pair: Fleet, client: Callable[[LibraryFacts], Client], queue: str) -> None:
+    """To and fro, and nothing is lost; no client sees more than silence; the paused broker has no session."""
+    producer = Producer("stomp.py", client(STOMP_PY), pair.port, "1.2", queue)
+    consumer = Consumer("gem", client(STOMP_GEM), pair.port, "1.1", queue, "client", 3)
+    workers = [producer, consumer]
+    for worker in workers:
+        worker.start()
+    all_flow(workers)
+    for away, there in [pair.nodes, pair.nodes[::-1]] * 2:
+        pair.post("/brokers/pause", broker=away.uri, within=5)
+        pair.relay.wait_until(partial(left, pair, away))
+        assert pair.brokers()[there.uri]["sessions"] == 2
+        away.broker.stop()
+        all_flow(workers)
+        away.broker.heal()
+        pair.post("/brokers/resume", broker=away.uri)
+    account = settle(queue, [node.broker.port for node in pair.nodes], [producer], [consumer])
+    print(f"{queue}: {account}")
+    assert not account.lost
+    assert pair.counted("sessions_connected") == 2
+    assert pair.counted("errors_sent") == pair.counted("errors_passed") == 0
+
+
+def test_an_open_transaction_is_waited_for(pair: Fleet, queue: str) -> None:
+    """A session leaves at a quiet moment: what it has begun it may finish where it began."""
+    here, _there = pair.nodes
+    with Talker.at(pair.port) as client:
+        client.tell("BEGIN", transaction="t")
+        client.tell("SEND", b"1", destination=queue, transaction="t", persistent="true")
+        client.send(queue, b"0")
+        pair.post("/brokers/pause", broker=here.uri, within=30)
+        told = pair.brokers()[here.uri]
+        assert (told["state"], told["sessions"], told["moving"]) == ("paused", 1, 1)
+        client.ask("COMMIT", transaction="t")
+        pair.relay.wait_until(lambda: left(pair, here))
+        client.send(queue, b"2")
+        client.leave()
+    held = [drain(node.broker.port, queue) for node in pair.nodes]
+    assert held == [[b"0", b"1"], [b"2"]]
+
+
+def test_the_bound_in_time(pair: Fleet, queue: str) -> None:
+    """A session that never has a quiet moment is moved when the time is over."""
+    here, there = pair.nodes
+    with Talker.at(pair.port) as client:
+        client.subscribe(queue, "1", "client-individual")
+        client.send(queue, b"kept")
+        kept = client.message()
+        pair.post("/brokers/pause", broker=here.uri, within=1)
+        pair.relay.wait_until(lambda: left(pair, here))
+        with Talker.at(there.broker.port) as other:
+            other.send(queue, b"new")
+        client.acknowledge(client.message())
+        client.acknowledge(kept)  # swallowed: it goes to who reads there next
+        client.leave()
+    assert [drain(node.broker.port, queue) for node in pair.nodes] == [[b"kept"], []]
+
+
+def test_all_brokers_paused(pair: Fleet, queue: str) -> None:
+    """By a signal: clients, old and new, are held with heart-beats and go on when the brokers are resumed."""
+    with Talker.at(pair.port, beats="200,200") as client:
+        pair.relay.send(signal.SIGUSR1)
+        for node in pair.nodes:
+            pair.relay.wait_until(partial(left, pair, node))
+        receipt = client.ask_later("SEND", b"held", destination=queue, persistent="true")
+        heard = b""
+        while len(heard) < 5:
+            client.write(b"\n")
+            heard += client.socket.recv(1)
+        assert heard == b"\n" * 5
+        pair.relay.send(signal.SIGUSR2)
+        client.receipts(receipt)
+        client.leave()
+    assert [each for node in pair.nodes for each in drain(node.broker.port, queue)] == [b"held"]
+
+
+def test_by_command(pair: Fleet) -> None:
+    """`stomprelay pause` ends when no session is left, `stomprelay resume` takes the broker into service again."""
+    here, _ = pair.nodes
+    with Talker.at(pair.port) as client:
+        assert "no sessions left" in command(pair, "pause", here.uri)
+        assert left(pair, here)
+        client.send("/topic/switch-over", b"fine")
+        command(pair, "resume", here.uri)
+        assert pair.brokers()[here.uri]["state"] != "paused"
+        client.leave()
+
+
+def command(running: Fleet, *arguments: str) -> str:
+    """Run `stomprelay` with these arguments."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stomprelay", *arguments, "--admin", running.admin],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

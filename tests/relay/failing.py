@@ -1,0 +1,84 @@
+"""Scenes in which brokers fail: a session in front of a failover list, and the broker that it finds next.
+
+with started(b"1.2", confirm=True) as play:
+    play.client_says(b"SEND\\ndestination:/queue/a\\n\\nhello\\0")
+    play.broker_reads()
+    play.broker_goes()
+    found(play)
+    play.broker_gets(b"SEND\\nrelay-resent:true\\n...")
+"""
+
+from math import inf
+from typing import Any
+
+from stomprelay.relay.branch import Branch
+from stomprelay.relay.group import Broker, Group
+from stomprelay.relay.reconnect import Reconnect
+from stomprelay.relay.upstream import Upstream
+from tests.playbook import PRODUCTS, SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
+
+NAMES = ("a", "b", "c")
+
+
+def movable(brokers: int = 2, *, options: dict[str, Any] | None = None, **settings: Any) -> Upstream:
+    """An upstream called `main` with so many brokers, `tcp://a`, `tcp://b` and so on, tried in that order.
+
+    `options` are those of `Reconnect`, `settings` those of the upstream.
+    """
+    reconnect = Reconnect(**{"randomize": False, "jitter": 0.0, **(options or {})})
+    listed = tuple(Broker(f"tcp://{name}", f"tcp:{name}:61613") for name in NAMES[:brokers])
+    return upstream(groups=(Group("main", listed, reconnect),), **settings)
+
+
+def said_welcome(version: bytes, product: str = "generic", welcome: bytes = b"") -> bytes:
+    """CONNECTED of a product in a version, with more headers."""
+    return SAY_WELCOME[version].replace(b"CONNECTED\n", b"CONNECTED\n" + PRODUCTS[product] + welcome)
+
+
+def started(
+    client: bytes = b"1.2",
+    broker: bytes | None = None,
+    *,
+    product: str = "generic",
+    cut: Cut = Cut.WHOLE,
+    brokers: int = 2,
+    options: dict[str, Any] | None = None,
+    hello: bytes = b"",
+    welcome: bytes = b"",
+    front: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Playbook:
+    """A playbook whose client is on the first of several brokers, which answered CONNECTED in this version.
+
+    `hello` and `welcome` are more headers of CONNECT and CONNECTED, `front` the listener's settings, `settings` the
+    upstream's.
+    """
+    play = Playbook(listener(movable(brokers, options=options, **settings), **(front or {})), cut=cut)
+    play.client_says(SAY_HELLO[client].replace(b"CONNECT\n", b"CONNECT\n" + hello))
+    play.broker_accepts()
+    play.broker_says(said_welcome(broker or client, product, welcome))
+    assert play.broker_reads().startswith(b"CONNECT\n")
+    assert play.client_reads().startswith(b"CONNECTED\n")
+    play.both_stay()
+    return play
+
+
+def asked(play: Playbook) -> None:
+    """Time passes until another broker's connection is asked for."""
+    while play.brokers[-1].accepted or play.brokers[-1].closed is not None:
+        assert play.wake < inf, "no broker will ever be asked for"
+        play.time_passes(play.wake - play.now)
+
+
+def found(play: Playbook, version: bytes = b"1.2", product: str = "generic", welcome: bytes = b"") -> None:
+    """The next broker that is asked for answers CONNECTED. What it is told then is left for the script to read."""
+    asked(play)
+    play.broker_accepts()
+    assert play.broker_reads().startswith(b"CONNECT\n")
+    play.broker_says(said_welcome(version, product, welcome))
+
+
+def branch(play: Playbook) -> Branch:
+    """The session's only place."""
+    (only,) = play.relay.branches
+    return only
