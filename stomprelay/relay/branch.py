@@ -42,21 +42,19 @@ class Branch:
     `seek` begins the search; then tell what comes: `connected`, `answered`, `refused`, `lost`, `woke`, the last one
     at `until`. `leg` is the one with the broker that it has or asks. `carrier` is there where the session survives
     its broker, and where it is `carried` for having other branches beside this one. A branch that moves says
-    DISCONNECT with the receipt `parting`, and `parted` is set when that came. `blame` says why no broker could be
-    had, for the log.
+    DISCONNECT with the receipt `parting`, and `parted` is set when that came. `verdict` says why no
+    broker could be had, in words that a client may read.
     """
 
     __slots__ = (
         "_binding",
         "_chance",
         "_itinerary",
-        "_late",
         "_listener",
         "_offer",
+        "_patience",
         "_target",
         "_to",
-        "_warned",
-        "blame",
         "broker",
         "carrier",
         "group",
@@ -69,6 +67,7 @@ class Branch:
         "stage",
         "until",
         "upstream",
+        "verdict",
     )
 
     def __init__(
@@ -92,18 +91,19 @@ class Branch:
         self.parting: bytes | None = None
         self.parted = False
         self.moving = False
-        self.blame = ""
+        self.verdict = ""
         self.until = inf
         self.carrier: Carrier | None = None
         if carried or upstream.movable:
-            self.carrier = Carrier(session, most=upstream.resend_buffer, confirm=upstream.confirm)
+            self.carrier = Carrier(
+                session, listener.limits, most=upstream.resend_buffer, confirm=upstream.confirm
+            )
         self._listener = listener
         self._offer = offer
         self._chance = chance
         self._itinerary = Itinerary(group, upstream.reconnect_rate, chance)
         self._binding: Binding | None = None
-        self._late = False
-        self._warned = 0
+        self._patience = inf
         self._target: Broker | None = None
         self._to: Broker | None = None
 
@@ -136,14 +136,6 @@ class Branch:
             return len(self.session.receipts)
         return len(self.carrier.backlog) + self.carrier.backlog.unproved
 
-    @property
-    def given_up(self) -> str:
-        """Why no broker is sought any more, in words that a client may read."""
-        if self._late and self.group.reconnect is not None:
-            return f"none could be had within {self.group.reconnect.timeout:g} s"
-        passes = self._itinerary.passes
-        return f"none could be had in {passes} attempt{'s'[: passes != 1]}"
-
     # The search
 
     def seek(self, effects: list[Effect], now: float, prefer: Broker | None = None) -> None:
@@ -156,27 +148,27 @@ class Branch:
         if attempt is None:
             self._give_up(now)
             return
-        self._warn(effects)
+        if self._itinerary.vain:
+            effects.append(
+                Note(Event.REFUSED, f"no broker of {self.group} in {self._itinerary.passes} attempts")
+            )
         self.stage = Stage.SEARCHING
         self._target = attempt.broker
         self.until = min(attempt.at, self._itinerary.deadline)
         if attempt.at <= now:
             self._open(effects, now)
 
-    def _warn(self, effects: list[Effect]) -> None:
-        """Every so many passes in vain the log is told."""
-        passes, options = self._itinerary.passes, self.group.reconnect
-        if options is not None and passes > self._warned and passes % options.warn_after == 0:
-            effects.append(Note(Event.REFUSED, f"no broker of {self.group} in {passes} attempts"))
-        self._warned = passes
-
     def _give_up(self, now: float) -> None:
-        self._late = now >= self._itinerary.deadline
+        self.verdict = self._itinerary.verdict(now)
+        self._itinerary.ended()
         self.stage = Stage.ENDED
         self.until = inf
 
     def _open(self, effects: list[Effect], now: float) -> None:
-        assert self._target is not None
+        """The time of an attempt has come."""
+        if self._target is None or not self._itinerary.stands(now):
+            self._next(effects, now)
+            return
         self._binding = Binding(
             self._listener,
             self.upstream,
@@ -190,7 +182,8 @@ class Branch:
     def _ask(self, binding: Binding, effects: list[Effect], now: float) -> None:
         self.stage = Stage.BINDING
         self.leg = binding.leg
-        self.until = min(now + self.upstream.connect_timeout, self._itinerary.deadline)
+        self._patience = now + self.upstream.connect_timeout
+        self.until = min(self._patience, self._itinerary.deadline)
         effects += binding.opened()
 
     def connected(self, leg: Leg, effects: list[Effect], now: float) -> None:
@@ -234,6 +227,7 @@ class Branch:
         self.pairing = bound.pairing
         self.broker.health.answered()
         self.broker.health.sessions += 1
+        self._itinerary.ended()
         if self.carrier is not None:
             self.carrier.bound(binding.leg, bound.pairing.to_broker, cumulative=bound.product.cumulative)
 
@@ -245,8 +239,7 @@ class Branch:
         broker.versions = None  # when it comes back it may be another one
         broker.health.failed(self.upstream.checks, now, self._chance)
         self.session.tally["brokers_refused"] += 1
-        self.blame = f"broker {broker} did not connect: {reason}"
-        effects.append(Note(Event.REFUSED, self.blame))
+        effects.append(Note(Event.REFUSED, f"broker {broker} did not connect: {reason}"))
         self._binding = None
         if self.carrier is not None:
             self.hang_up(How.ABORT, effects)
@@ -255,17 +248,20 @@ class Branch:
     def reconsidered(self, effects: list[Effect], now: float) -> None:
         """A broker came back: where none is being asked, try again at once."""
         if self.stage is Stage.SEARCHING:
-            self.seek(effects, now)
+            self._itinerary.reconsider(now)
+            self._next(effects, now)
 
     def woke(self, effects: list[Effect], now: float) -> None:
         """`until` has come."""
-        if self.stage is Stage.BINDING:
+        if self.stage is Stage.BINDING and now >= self._patience:
             self.refused("no CONNECTED in time", effects, now)
+        elif self.stage is Stage.BINDING:
+            self.hang_up(How.ABORT, effects)
+            self._give_up(now)
+        elif self.stage is Stage.SEARCHING and now >= self._itinerary.deadline:
+            self._give_up(now)
         elif self.stage is Stage.SEARCHING:
-            if now >= self._itinerary.deadline or self._target is None:
-                self._give_up(now)
-            else:
-                self._open(effects, now)
+            self._open(effects, now)
 
     # Ends
 
@@ -290,6 +286,7 @@ class Branch:
     def end(self, effects: list[Effect]) -> None:
         """The session is over."""
         self.hang_up(How.FLUSH, effects)
+        self._itinerary.ended()
         self.stage = Stage.ENDED
         self.until = inf
 

@@ -43,7 +43,6 @@ AGAIN: Final = b"relay-resent:true\n"
 _MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
 _MOOT: Final = frozenset({ACK, NACK, UNSUBSCRIBE, ABORT})
 _AGAIN: Final = frozenset({BEGIN, SEND, COMMIT, DISCONNECT})
-_BOUNDLESS: Final = Limits(headers=1 << 30, header_line=1 << 40, body=1 << 60)
 
 
 class Carrier:
@@ -61,6 +60,7 @@ class Carrier:
         "_data",
         "_last",
         "_leg",
+        "_limits",
         "_most",
         "_owing",
         "_pieces",
@@ -72,11 +72,12 @@ class Carrier:
         "session",
     )
 
-    def __init__(self, session: Session, *, most: int, confirm: bool) -> None:
+    def __init__(self, session: Session, limits: Limits, *, most: int, confirm: bool) -> None:
         self.session = session
         self.backlog = Backlog(session.name, most)
         self.answers: list[bytes] = []
         self._confirm = confirm
+        self._limits = limits
         self._most = most
         self._owing = True
         self._leg: Leg | None = None
@@ -163,7 +164,7 @@ class Carrier:
 
     def _read(self, wire: bytes) -> Iterator[Frame]:
         """The client's frames, as they were read when they came."""
-        decoder = Decoder(self.session.dialect, _AGAIN, _BOUNDLESS)
+        decoder = Decoder(self.session.dialect, _AGAIN, self._limits)
         decoder.feed(wire)
         return decoder.frames()
 

@@ -8,7 +8,6 @@ from stomprelay.relay.branch import Branch, Stage
 from stomprelay.relay.closing import Closing
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.flow import Goodbye
-from stomprelay.relay.group import Broker
 from stomprelay.relay.hold import Hold
 from stomprelay.relay.joining import join
 from stomprelay.relay.listener import Listener
@@ -28,7 +27,8 @@ class Circuit:
     """The inputs of a `Relay` from CONNECT on; see there. Say `begun` first.
 
     `session` is what the client believes it has. Its `Flow` carries the frames, each of the flow's branches sees to
-    its own broker, and the circuit decides what the loss of either side means for the other.
+    its own broker, and the circuit decides what the loss of either side means for the other. Tell `search` of
+    connections that are there or cannot be had, and give what it answers to `sought`.
     """
 
     __slots__ = (
@@ -37,9 +37,9 @@ class Circuit:
         "_flow",
         "_hold",
         "_listener",
-        "_search",
         "_tally",
         "_welcome",
+        "search",
         "session",
     )
 
@@ -51,7 +51,7 @@ class Circuit:
         self._listener = listener
         self._tally = session.tally
         self._flow = join(client, listener, offer, session, chance)
-        self._search = Search(self._flow)
+        self.search = Search(self._flow)
         self._welcome = Welcome(client, listener, offer, session)
         self._hold = Hold(client, listener.upstream.resend_buffer)
         self._closing = Closing(client, listener, session, self._flow, self._hold)
@@ -76,7 +76,7 @@ class Circuit:
         client, dialect = self._client, self.session.dialect
         client.enter(State.BINDING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
         effects: list[Effect] = [Pause(client)]
-        return self._sought(self._search.begin(self.branches, effects, now), effects)
+        return self.sought(self.search.begin(self.branches, effects, now), effects)
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
         """Octets came on a leg."""
@@ -99,30 +99,19 @@ class Circuit:
             return self._closing.failed(leg, error)
         return []
 
-    def connected(self, leg: Leg, now: float) -> list[Effect]:
-        """The connection that an `Open` asked for is there."""
-        effects: list[Effect] = []
-        self._search.connected(leg, effects, now)
-        return effects
-
-    def refused(self, leg: Leg, reason: str, now: float) -> list[Effect]:
-        """The connection that an `Open` asked for cannot be had, and why."""
-        if leg.closed:
-            return []
-        effects: list[Effect] = []
-        return self._sought(self._search.refused(leg, reason, effects, now), effects)
-
     def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """A leg's connection ended without our `Close`."""
         if leg.closed:
             return []
         if leg is self._client:
             return self._waking(self._closing.vanished(reason, now))
-        branch = self._search.branch(leg)
+        branch = self.search.branch(leg)
         if branch is None:
             return []
         if branch.stage is Stage.BINDING:
-            return self.refused(leg, f"connection closed before CONNECTED: {reason}", now)
+            effects: list[Effect] = []
+            why = f"connection closed before CONNECTED: {reason}"
+            return self.sought(self.search.refused(leg, why, effects, now), effects)
         return self._broker_lost(branch, f"closed the connection: {reason}", [], now)
 
     def woke(self, now: float) -> list[Effect]:
@@ -137,18 +126,7 @@ class Circuit:
         for branch in self.branches:
             if branch.stage is Stage.PARTING and now >= branch.until:
                 return self._broker_lost(branch, "", effects, now)
-        return self._sought(self._search.woke(effects, now), effects)
-
-    def leave(self, broker: Broker, now: float, within: float, to: Broker | None = None) -> list[Effect]:
-        """The session shall leave this broker, see `Relay`."""
-        effects: list[Effect] = []
-        self._search.leave(broker, effects, now, within, to)
-        return [*effects, Wake(self.deadline)]
-
-    def reconsidered(self, now: float) -> list[Effect]:
-        """A broker came back: branches that wait for the time of their next attempt try at once."""
-        effects: list[Effect] = []
-        return self._sought(self._search.reconsidered(effects, now), effects)
+        return self.sought(self.search.woke(effects, now), effects)
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection takes no more for now."""
@@ -166,23 +144,23 @@ class Circuit:
 
     def _bound(self, leg: Leg, now: float) -> list[Effect]:
         """A broker's first frame: the branch is bound, goes on searching, or its ERROR is the client's."""
-        branch = self._search.branch(leg)
+        branch = self.search.branch(leg)
         assert branch is not None
         effects: list[Effect] = []
         asked = branch.asked
-        match self._search.answered(branch, effects, now):
+        match self.search.answered(branch, effects, now):
             case Bound() as bound:
                 return self._welcomed(branch, bound, effects, now)
             case bytes() as error:
                 effects.append(Note(Event.REFUSED, f"broker {asked} answered CONNECT with ERROR"))
                 told = self._flow.denied(branch, error, effects, now)
                 if told is None:
-                    return self._sought(self._search.ended([branch], effects, now), effects)
+                    return self.sought(self.search.ended([branch], effects, now), effects)
                 self._tally["errors_passed"] += 1
                 if not self._closing.gone:
                     effects.append(Send(self._client, told))
                 return [*effects, *self._closing.closed(How.LINGER)]
-        return self._sought(self._search.ended([branch], effects, now), effects)
+        return self.sought(self.search.ended([branch], effects, now), effects)
 
     def _welcomed(self, branch: Branch, bound: Bound, effects: list[Effect], now: float) -> list[Effect]:
         """A branch has a broker. The client is answered when there are enough of them, and only once."""
@@ -228,14 +206,14 @@ class Circuit:
         failure = flow.to_broker(effects, now)
         opened = flow.opened()
         if opened:
-            effects = self._sought(self._search.begin(opened, effects, now), effects)
+            effects = self.sought(self.search.begin(opened, effects, now), effects)
             if self._client.closed:
                 return effects
         return self._carried(effects, goodbye, failure, self._client, now)
 
     def _answered(self, leg: Leg, now: float) -> list[Effect]:
         """A broker's leg has frames for the client."""
-        flow, branch = self._flow, self._search.branch(leg)
+        flow, branch = self._flow, self.search.branch(leg)
         if branch is None or leg.closed:
             return []
         effects: list[Effect] = []
@@ -263,7 +241,7 @@ class Circuit:
         elif self._closing.delivered:
             effects += self._closing.closed(How.FLUSH)
         elif flow.survives:
-            self._search.move(effects, now)
+            self.search.move(effects, now)
             self._paced(effects)
         return effects
 
@@ -290,8 +268,8 @@ class Circuit:
 
     # Brokers come and go
 
-    def _sought(self, failure: StompError | None, effects: list[Effect]) -> list[Effect]:
-        """Brokers were looked for, if not in vain."""
+    def sought(self, failure: StompError | None, effects: list[Effect]) -> list[Effect]:
+        """Brokers were looked for by `search`; `failure` tells that it was in vain. Answers all effects."""
         if failure is None:
             return [*effects, Wake(self.deadline)]
         self._tally["sessions_given_up"] += self._client.state is State.CONNECTED
@@ -316,12 +294,12 @@ class Circuit:
         else:
             branch.hang_up(How.ABORT, effects)
             branch.seek(effects, now)
-        return self._sought(self._search.ended([branch], effects, now), effects)
+        return self.sought(self.search.ended([branch], effects, now), effects)
 
     def _silent(self, leg: Leg, now: float) -> list[Effect]:
         """A peer missed its beats."""
         self._tally["beats_missed"] += 1
-        branch = self._search.branch(leg)
+        branch = self.search.branch(leg)
         if branch is not None:
             branch.failed(now)
             return self._broker_lost(branch, "sent nothing for too long (heart-beat)", [], now)
@@ -338,7 +316,7 @@ class Circuit:
     @property
     def deadline(self) -> float:
         """When something is due."""
-        deadline = min(self._closing.until, self._search.deadline)
+        deadline = min(self._closing.until, self.search.deadline)
         if self._client.state is State.CONNECTED and not self._closing.gone:
             deadline = min(deadline, self._client.heartbeat.deadline)
         return deadline

@@ -54,6 +54,7 @@ class Itinerary:
         "_ready_at",
         "_slot",
         "_target",
+        "_told",
         "last",
         "passes",
     )
@@ -63,6 +64,7 @@ class Itinerary:
         self._rate = rate
         self._chance = chance
         self._options = group.reconnect or _ONCE
+        self._told = 0
         self._left: list[Broker] = []
         self._late = False
         self._held = False
@@ -146,6 +148,18 @@ class Itinerary:
         if self._target is not None:
             self._target.health.coming -= 1
             self._target = None
+
+    def verdict(self, now: float) -> str:
+        """Why no broker is sought any more, in words that a client may read."""
+        if now >= self._deadline:
+            return f"none could be had within {self._options.timeout:g} s"
+        return f"none could be had in {self.passes} attempt{'s'[: self.passes != 1]}"
+
+    @property
+    def vain(self) -> bool:
+        """Whether it is time to tell the log that nothing was found for long; True once for each such time."""
+        told, self._told = self._told, self.passes
+        return self.passes > told and self.passes % self._options.warn_after == 0
 
     @property
     def deadline(self) -> float:

@@ -103,11 +103,19 @@ class Relay:
 
     def connected(self, leg: Leg, now: float) -> list[Effect]:
         """The connection that an `Open` asked for is there."""
-        return [Close(leg, How.ABORT)] if self._circuit is None else self._circuit.connected(leg, now)
+        effects: list[Effect] = []
+        if self._circuit is None:
+            return [Close(leg, How.ABORT)]
+        self._circuit.search.connected(leg, effects, now)
+        return effects
 
     def refused(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """The connection that an `Open` asked for cannot be had, and why."""
-        return [] if self._circuit is None else self._circuit.refused(leg, reason, now)
+        effects: list[Effect] = []
+        circuit = self._circuit
+        if circuit is None or leg.closed:
+            return effects
+        return circuit.sought(circuit.search.refused(leg, reason, effects, now), effects)
 
     def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """A leg's connection ended without our `Close`."""
@@ -147,11 +155,20 @@ class Relay:
         """The session shall leave this broker at a quiet moment, or after `within` seconds, and find another one:
         `to`, if it can.
         """
-        return [] if self._circuit is None else self._circuit.leave(broker, now, within, to)
+        effects: list[Effect] = []
+        circuit = self._circuit
+        if circuit is None:
+            return effects
+        circuit.search.leave(broker, effects, now, within, to)
+        return circuit.sought(None, effects)
 
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: branches that wait for the time of their next attempt try at once."""
-        return [] if self._circuit is None else self._circuit.reconsidered(now)
+        effects: list[Effect] = []
+        circuit = self._circuit
+        if circuit is None:
+            return effects
+        return circuit.sought(circuit.search.reconsidered(effects, now), effects)
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection takes no more for now."""

@@ -126,14 +126,16 @@ def name_subscription(pair: Pair, frame: Frame, session: Session) -> Edit:
 
 
 def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
-    """ACK and NACK: from the name by which the client knows a delivery to the broker's."""
+    """ACK and NACK: from the name by which the client knows a delivery to the broker's. One of a lost broker's
+    deliveries is nobody's business any more.
+    """
     source, target = pair.source, pair.target
     command = frame.command.decode()
     delivery = _FIND[source.delivery](frame, source, session.ledger)
-    if delivery is None:
-        if not pair.judges:
+    if delivery is None or not (delivery.lost or frame.command in target.commands):
+        if delivery is None and not pair.judges:
             return AS_IT_IS
-        raise ProtocolError(f"{command} names no message that awaits one")
+        return refuse(pair, frame, session)
     name = frame.header(TRANSACTION, source)
     transaction = None if name is None else session.transactions.get(name)
     session.ledger.settled(delivery, None if transaction is None else name)
@@ -158,7 +160,11 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
 
 def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
     """Both sides name deliveries alike; yet two brokers may have given the same name."""
-    if source.delivery is not Naming.ACK or delivery.ack is None or frame.header(ID, source) == delivery.ack:
+    if source.delivery is not Naming.ACK:
+        if frame.header(MESSAGE_ID, source) == delivery.message_id:
+            return AS_IT_IS
+        return Edit((MESSAGE_ID,), ((MESSAGE_ID, delivery.message_id),))
+    if delivery.ack is None or frame.header(ID, source) == delivery.ack:
         return AS_IT_IS
     return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
 
@@ -174,6 +180,11 @@ def _by_token(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
     token = frame.header(ID, source)
     # Some clients go on saying message-id and subscription on 1.2.
     return _by_message(frame, source, ledger) if token is None else ledger.by_token(token)
+
+
+def named(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
+    """The delivery that an ACK or NACK of a client names."""
+    return _FIND[source.delivery](frame, source, ledger)
 
 
 _FIND: Final = {
@@ -203,11 +214,15 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
                     return AS_IT_IS
                 raise ProtocolError("MESSAGE without message-id")
             given = ack if source.delivery is Naming.ACK else None
-            taken = alike and given is not None and session.ledger.taken(given)
+            taken = alike and given is not None and session.taken(given)
+            clashes = target.delivery is not Naming.ACK and session.clashes(message_id)
             delivery = session.ledger.noted(subscription, message_id, given)
             if target.delivery is Naming.ACK and (taken or not alike):
                 drop = (ACK_HEADER,)
                 add = ((ACK_HEADER, delivery.token),)
+            elif clashes:
+                drop = (MESSAGE_ID, *drop)
+                add = ((MESSAGE_ID, delivery.token),)
     if target.named_subscriptions:
         if name is None and subscription is not None:
             add = ((SUBSCRIPTION, subscription.id), *add)
@@ -216,11 +231,12 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
     return Edit(drop, add) if drop or add else AS_IT_IS
 
 
-def refuse(_pair: Pair, frame: Frame, _session: Session) -> Edit:
-    """A command that the other version does not have."""
-    raise Refused(
-        f"{frame.command.decode()} cannot be said to the broker", "its STOMP version has no such command"
-    )
+def refuse(pair: Pair, frame: Frame, _session: Session) -> Edit:
+    """A command that the other version does not have, or that names nothing there is."""
+    command = frame.command.decode()
+    if frame.command in pair.target.commands:
+        raise ProtocolError(f"{command} names no message that awaits one")
+    raise Refused(f"{command} cannot be said to the broker", "its STOMP version has no such command")
 
 
 class Step(NamedTuple):
@@ -258,4 +274,7 @@ def steps_between(
         or (tracked and step.tracks)
         or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
     }
-    return edits | dict.fromkeys(source.commands - target.commands, refuse)
+    unknown = source.commands - target.commands
+    return edits | {
+        command: edits[command] if tracked and command in edits else refuse for command in unknown
+    }

@@ -166,7 +166,7 @@ class Traffic:
         if self._carrier is None or branch.fresh:
             # The client is told which, not why: reasons hold addresses and certificates.
             return StompError("broker not available", f"upstream {name} did not connect")
-        return StompError("no broker available", f"upstream {name}: {branch.given_up}", receipt=self.bye)
+        return StompError("no broker available", f"upstream {name}: {branch.verdict}", receipt=self.bye)
 
     def denied(self, branch: Branch, error: bytes, effects: list[Effect], now: float) -> bytes | None:
         """The client gets it in the broker's own words."""

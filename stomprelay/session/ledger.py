@@ -15,6 +15,11 @@ TOKEN: Final = b"relay-ack-"
 """How our tokens begin; a number follows. No escape and no client library can damage such octets."""
 
 
+def ours(name: bytes) -> bool:
+    """Whether a name of a delivery looks like a token of ours; other relays give such names, too."""
+    return name.startswith(TOKEN)
+
+
 class Delivery:
     """One MESSAGE that its consumer has to acknowledge, by the broker's names. `token` is ours for it.
 
@@ -32,7 +37,9 @@ class Delivery:
 
     @property
     def token(self) -> bytes:
-        """What a 1.2 client is given to acknowledge with when the broker has no such value."""
+        """What a client is given to acknowledge with: on 1.2 when the broker has no `ack` value, otherwise when
+        another delivery goes by the same name.
+        """
         return TOKEN + b"%d" % self.order
 
 
@@ -119,22 +126,41 @@ class Ledger:
         self._lost = len(self._pending)
 
     def taken(self, ack: bytes) -> bool:
-        """Whether a delivery that is not settled goes by this `ack` value already."""
-        return ack in self._by_ack
+        """Whether a delivery that is not settled goes by this `ack` value already, or may by its looks."""
+        return ack in self._by_ack or ours(ack)
+
+    def named(self, message_id: bytes) -> bool:
+        """Whether a delivery that is not settled has this `message-id`."""
+        return message_id in self._by_message
 
     def by_token(self, token: bytes) -> Delivery | None:
         """The delivery that we gave this token, or that the broker gave it as its `ack`."""
+        return self.given(token) or self._by_ack.get(token)
+
+    def given(self, token: bytes) -> Delivery | None:
+        """The delivery that we gave this token."""
         digits = token.removeprefix(TOKEN)
-        if token.startswith(TOKEN) and digits.isdigit() and len(digits) < 20:
+        if ours(token) and digits.isdigit() and len(digits) < 20:
             return self._pending.get(int(digits))
-        return self._by_ack.get(token)
+        return None
 
     def by_message(self, message_id: bytes, subscription: bytes | None = None) -> Delivery | None:
-        """The oldest delivery of this message, on the subscription of that id where one is given."""
+        """The delivery that we gave this name, or the oldest one of this message, on the subscription of that id
+        where one is given.
+        """
+        if ours(message_id) and (delivery := self.given(message_id)) is not None:
+            return delivery
         for delivery in self._by_message.get(message_id, ()):
             if subscription is None or delivery.subscription.id == subscription:
                 return delivery
         return None
+
+    def latest(self, subscription: Subscription, order: int) -> Delivery | None:
+        """The last delivery on a subscription among those numbered below `order`."""
+        found = None
+        for found in takewhile(lambda each: each < order, subscription.unsettled):
+            pass
+        return None if found is None else self._pending[found]
 
     def settled(self, delivery: Delivery, transaction: bytes | None = None) -> None:
         """The client acknowledged (or refused) a delivery: with it go the earlier ones of its subscription where

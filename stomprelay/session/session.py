@@ -5,7 +5,7 @@ A session belongs to one client connection and outlives the legs toward brokers.
 
 from itertools import count
 
-from stomprelay.session.ledger import Ledger
+from stomprelay.session.ledger import Ledger, ours
 from stomprelay.session.subscriptions import Subscription, Subscriptions
 from stomprelay.session.transaction import Transaction
 from stomprelay.wire.dialect import Dialect, Headers
@@ -19,12 +19,13 @@ class Session:
     `name` tells sessions apart in logs; `receipts` holds the receipt ids of SENDs that the broker still owes;
     `tally` is where things are counted. `memo` is the head of the client's last SEND that left no trace here, as
     the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did. Sessions that
-    one client has on several brokers share `orders`, by which their deliveries are numbered.
+    one client has on several brokers share `orders`, by which their deliveries are numbered: see `beside`.
     """
 
     __slots__ = (
         "_ledger",
         "_most",
+        "_neighbours",
         "_orders",
         "dialect",
         "memo",
@@ -57,6 +58,17 @@ class Session:
         self.receipts: dict[bytes, None] = {}
         self._most = unsettled
         self._orders = orders
+        self._neighbours: list[Session] = [self]
+
+    def beside(self) -> "Session":
+        """The same client's session on one more broker, before anything was delivered to it. The client is never
+        given one name for deliveries of two of them.
+        """
+        self._orders = self._orders or count(1)
+        other = Session(self.name, self.dialect, self._most, self.tally, self._orders)
+        other._neighbours = self._neighbours
+        self._neighbours.append(other)
+        return other
 
     WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands that `observed` must be told, whether or not anything needs translating."""
@@ -67,6 +79,17 @@ class Session:
         if self._ledger is None:
             self._ledger = Ledger(self._most, self._orders)
         return self._ledger
+
+    def taken(self, ack: bytes) -> bool:
+        """Whether an `ack` value would not tell the client's deliveries apart."""
+        return any(each._ledger is not None and each._ledger.taken(ack) for each in self._neighbours)
+
+    def clashes(self, message_id: bytes) -> bool:
+        """Whether a delivery of another broker goes by this `message-id`, or might."""
+        if len(self._neighbours) == 1:
+            return False
+        others = [each._ledger for each in self._neighbours if each is not self]
+        return ours(message_id) or any(each is not None and each.named(message_id) for each in others)
 
     @property
     def full(self) -> bool:

@@ -6,7 +6,7 @@ of any version with its relay in front of it; it keeps account of what it was pr
 time.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
@@ -85,13 +85,34 @@ class Node:
                 case Send(leg, data):
                     self._pipe(leg).told(data)
                 case Close(leg):
-                    other = self._pipe(leg)
-                    other.connection = None
-                    other.ended = True
+                    self.forget(self._pipe(leg))
                 case Wake(at):
                     pipe.wake = at
                 case Note() | Pause() | Resume():
                     pass
+
+    def forget(self, pipe: "Pipe") -> None:
+        """A connection is no more."""
+        pipe.connection = None
+        pipe.ended = True
+        pipe.wake = inf
+        self.pipes.remove(pipe)
+
+    def drained(self, now: float) -> list[bytes]:
+        """Everything that nobody consumed, when all connections are gone."""
+        assert not self.pipes
+        assert len(self.broker) == 0
+        places = sorted(self.broker.destinations.entries)
+        connection, _ = self.broker.opened(now)
+        said = [write(b"1.1", b"CONNECT", [(b"accept-version", b"1.1"), (b"host", b"/")])]
+        said += [write(b"1.1", b"SUBSCRIBE", [(b"id", each), (b"destination", each)]) for each in places]
+        effects = connection.received(b"".join(said), now)
+        data = b""
+        while any(isinstance(each, Send) for each in effects):
+            data += b"".join(each.data for each in effects if isinstance(each, Send))
+            effects = connection.woke(now)
+        frames, _ = cut(b"1.1", data)
+        return [each.body for each in frames if each.command == b"MESSAGE"]
 
     def _pipe(self, leg: Leg) -> "Pipe":
         return next(each for each in self.pipes if each.connection and each.connection.leg is leg)
@@ -100,7 +121,8 @@ class Node:
 class Pipe:
     """One connection: `up` is in flight to the broker, `down` to the relay.
 
-    `dead`: the relay does not know it any more. `ended`: the broker closed its end, `closing`: the relay did.
+    `accepted`: there is a connection. `bound`: the relay heard something. `dead`: the relay does not know it any more.
+    `ended`: the broker does not.
     """
 
     def __init__(self, caller: "Caller", leg: Leg, node: Node) -> None:
@@ -113,9 +135,9 @@ class Pipe:
         self.down = b""
         self.wake = inf
         self.paused = False
+        self.bound = False
         self.dead = False
         self.ended = False
-        self.closing = False
         self._sends: list[tuple[int, list[bytes]]] = []
         self._told = 0
 
@@ -137,13 +159,10 @@ class Pipe:
         assert not rest.strip(b"\n")
         self._sends.append((self._told, [each.body for each in frames if each.command == b"MESSAGE"]))
 
-    def drops(self) -> Iterator[bytes]:
-        """What is in flight to the relay is lost: the messages in it."""
+    def coming(self) -> list[bytes]:
+        """The messages that are in flight to the relay, even if only the end of them is."""
         heard = self._told - len(self.down)
-        for end, bodies in self._sends:
-            if end > heard:
-                yield from bodies
-        self.up = self.down = b""
+        return [body for end, bodies in self._sends if end > heard for body in bodies]
 
 
 # The clients
@@ -184,17 +203,15 @@ class Copy:
 
 @dataclass(eq=False)
 class Transaction:
-    """From BEGIN on. `committing` is set with COMMIT, until it is answered; `losses` is how many brokers the client
-    had lost when it said BEGIN, then when it said COMMIT.
+    """From BEGIN on. `losses` is how many brokers the client had lost when it said BEGIN, then when it said COMMIT.
+    `copies` are what it settled, and whether by ACK.
     """
 
     name: bytes
     losses: int
     letters: list[Letter] = field(default_factory=list)
-    copies: list[Copy] = field(default_factory=list)
+    copies: list[tuple[Copy, bool]] = field(default_factory=list)
     octets: int = 0
-    committing: bool = False
-    receipt: bytes | None = None
 
 
 class Caller:
@@ -348,7 +365,7 @@ class Caller:
 
     def doomed(self, transaction: Transaction) -> bool:
         """Whether it acknowledged messages of a broker that is no more."""
-        return any(copy.pipe.dead for copy in transaction.copies)
+        return any(copy.pipe.dead for copy, _ in transaction.copies)
 
     # The service's part
 
@@ -392,11 +409,13 @@ class Caller:
             self.perform(self.relay.resumed(leg, self.world.now))
 
     def loses(self, pipe: Pipe, how: How) -> None:
-        """A pipe is not the relay's any more; what was written is still in flight unless it was aborted."""
+        """A pipe is not the relay's any more; what it wrote is still in flight unless it aborted it."""
         assert not pipe.dead, "closed twice"
-        pipe.dead = pipe.closing = True
-        self.losses += 1
-        self.world.spilled.update(pipe.drops() if how is How.ABORT else ())
+        pipe.dead = True
+        self.losses += pipe.bound
+        self.world.spills(pipe)
+        if how is How.ABORT:
+            pipe.up = b""
 
     def _pipe(self, leg: Leg) -> Pipe:
         return next(pipe for pipe in self.pipes if pipe.leg is leg)
@@ -405,3 +424,189 @@ class Caller:
     def over(self) -> bool:
         """Whether nothing more will happen."""
         return self.relay.over and not self.unread
+
+
+# All of it
+
+
+class World:
+    """Brokers, clients, and a clock of plain numbers. `spilled` are messages that brokers wrote and nobody read."""
+
+    def __init__(self, front: Listener, nodes: list[Node]) -> None:
+        self.front = front
+        self.nodes = nodes
+        self.now = 1000.0
+        self.callers: list[Caller] = []
+        self.spilled: set[bytes] = set()
+        self._dice = 1
+        self._by_broker = dict(zip(front.upstream.brokers, nodes, strict=True))
+
+    def chance(self) -> float:
+        """A number from 0 up to 1, the same ones in each run."""
+        self._dice = self._dice * 1103515245 + 12345 & 0x7FFFFFFF
+        return self._dice / 0x80000000
+
+    def node(self, broker: Broker) -> Node:
+        """What stands at this address."""
+        return self._by_broker[broker]
+
+    def has_taken(self, body: bytes) -> bool:
+        """Whether any broker took this message."""
+        return any(body == each for node in self.nodes for _, each, _ in node.taken)
+
+    def calls(self, version: bytes) -> Caller:
+        """A client comes."""
+        caller = Caller(self, b"c%d" % len(self.callers), version)
+        self.callers.append(caller)
+        return caller
+
+    def spills(self, pipe: Pipe) -> None:
+        """What is in flight to the relay is lost."""
+        self.spilled.update(pipe.coming())
+        pipe.down = b""
+
+    # Octets
+
+    def flows(self) -> None:
+        """All that is in flight arrives, and what it brings about as well."""
+        for _ in range(10_000):
+            if not any([self._step(pipe) for caller in self.callers for pipe in list(caller.pipes)]):
+                return
+        raise AssertionError("octets go round and round")
+
+    def _step(self, pipe: Pipe) -> bool:
+        return self._accepts(pipe) or self.rises(pipe, inf) or self.falls(pipe, inf) or self._ends(pipe)
+
+    def _accepts(self, pipe: Pipe) -> bool:
+        relay, node = pipe.caller.relay, pipe.node
+        if pipe.accepted or pipe.dead:
+            if pipe.accepted and not (pipe.connection or pipe.ended or node.stalled):
+                node.opens(pipe, self.now)
+            return False
+        if node.refusing:
+            pipe.caller.perform(relay.refused(pipe.leg, "Connection refused", self.now))
+            pipe.dead = True
+        else:
+            pipe.accepted = True
+            pipe.caller.perform(relay.connected(pipe.leg, self.now))
+        return True
+
+    def rises(self, pipe: Pipe, most: float) -> bool:
+        """So many octets at most reach the broker. Answers whether there were any."""
+        node, connection = pipe.node, pipe.connection
+        if connection is None or node.stalled:
+            return False
+        woken = pipe.wake <= self.now
+        size = len(pipe.up) if most == inf else int(most)
+        data, pipe.up = pipe.up[:size], pipe.up[size:]
+        if data:
+            node.perform(pipe, connection.received(data, self.now))
+        elif woken:
+            pipe.wake = inf
+            node.perform(pipe, connection.woke(self.now))
+        if pipe.dead:
+            self.spills(pipe)
+        return bool(data) or woken
+
+    def falls(self, pipe: Pipe, most: float) -> bool:
+        """So many octets at most reach the relay. Answers whether there were any."""
+        if pipe.dead or pipe.paused or not pipe.down:
+            return False
+        size = len(pipe.down) if most == inf else int(most)
+        caller = pipe.caller
+        if caller.gone:
+            self.spilled.update(pipe.coming())
+        data, pipe.down = pipe.down[:size], pipe.down[size:]
+        if data:
+            pipe.bound = True
+            caller.source = pipe
+            caller.perform(caller.relay.received(pipe.leg, data, self.now))
+        return bool(data)
+
+    def _ends(self, pipe: Pipe) -> bool:
+        """An end that was closed is noticed at the other one."""
+        connection = pipe.connection
+        if pipe.dead and connection is not None and not pipe.up and not pipe.node.stalled:
+            pipe.node.perform(pipe, connection.lost(self.now))
+            pipe.node.forget(pipe)
+            return True
+        if pipe.ended and not pipe.dead and not pipe.down:
+            self._loses(pipe)
+            return True
+        return False
+
+    def _loses(self, pipe: Pipe) -> None:
+        caller = pipe.caller
+        self.spills(pipe)
+        pipe.up = b""
+        if pipe.accepted and not pipe.dead:
+            caller.perform(caller.relay.lost(pipe.leg, "Connection reset by peer", self.now))
+            assert pipe.dead, "the relay keeps a leg that was lost"
+
+    # Faults
+
+    def cuts(self, pipes: list[Pipe], up: int, down: int) -> None:
+        """These connections break: of what was in flight so many octets each still arrive."""
+        for pipe in pipes:
+            self.rises(pipe, up)
+        alive = [pipe for pipe in pipes if pipe.connection is not None]
+        for pipe in alive:
+            assert pipe.connection is not None
+            pipe.node.perform(pipe, pipe.connection.paused())
+        for pipe in alive:
+            if pipe.connection is not None:
+                pipe.node.perform(pipe, pipe.connection.lost(self.now))
+                pipe.node.forget(pipe)
+        for pipe in pipes:
+            pipe.ended = True
+            self.falls(pipe, down)
+            self._loses(pipe)
+
+    def kills(self, node: Node, up: int, down: int) -> None:
+        """SIGKILL. What the broker had taken is on its disk."""
+        node.refusing = True
+        live = [pipe for caller in self.callers for pipe in caller.pipes if pipe.node is node]
+        self.cuts([pipe for pipe in live if pipe.accepted and not (pipe.dead and pipe.ended)], up, down)
+        node.stalled = False
+
+    def pauses(self, broker: Broker, within: float) -> None:
+        """An operator takes a broker out of service, as the switch-over does it."""
+        broker.health.paused = True
+        for caller in self.callers:
+            caller.perform(caller.relay.leave(broker, self.now, within))
+
+    def resumes(self, broker: Broker) -> None:
+        """The operator gives it back."""
+        broker.health.paused = False
+        for caller in self.callers:
+            caller.perform(caller.relay.reconsidered(self.now))
+
+    # Time
+
+    def passes(self, seconds: float) -> None:
+        """The clock goes on."""
+        end = self.now + seconds
+        for _ in range(10_000):
+            self.flows()
+            due = min([caller.wake for caller in self.callers], default=inf)
+            for node in self.nodes:
+                if not node.stalled:
+                    due = min([due, *(pipe.wake for pipe in node.pipes)])
+            if due > end:
+                self.now = end
+                self._listens()
+                return
+            self.now = max(self.now, due)
+            self._listens()
+            for caller in self.callers:
+                if caller.wake <= self.now:
+                    caller.wake = inf
+                    caller.perform(caller.relay.woke(self.now))
+        raise AssertionError("somebody asks to be woken again and again")
+
+    def _listens(self) -> None:
+        for caller in self.callers:
+            silent = self.now - caller.heard_at
+            if caller.connected and caller.names and not (caller.closed or caller.gone) and silent > SILENCE:
+                caller.wrongs.append(f"silence for {silent:g} s")
+                caller.heard_at = self.now

@@ -14,11 +14,25 @@ from twisted.internet.testing import MemoryReactorClock
 from stomprelay import config
 from stomprelay.config import Config
 from stomprelay.config.address import broker
+from stomprelay.relay.group import Broker, Group
 from stomprelay.relay.listener import ServerTLS
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.route import Match, Route
+from stomprelay.relay.upstream import ClientTLS, Upstream
 from stomprelay.service.endpoints import BadEndpoint
+from stomprelay.service.memory import MemoryEndpoint
 from stomprelay.service.relayservice import RelayService
-from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND, House, listener, upstream
+from tests.service.house import (
+    CONNECT,
+    CONNECTED,
+    MESSAGE,
+    SEND,
+    House,
+    failover,
+    listener,
+    movable,
+    upstream,
+)
+from tests.service.house import broker as place
 from tests.service.talker import Accepting, Talker, connect, until
 from tests.service.test_serving import SUBSCRIBE
 
@@ -104,6 +118,26 @@ def test_the_status_line() -> None:
             },
             r"^upstream\.main\.tls\.ca: /absent\.pem: No such file",
         ),
+        (
+            {
+                "listeners": (
+                    listener(
+                        routes=(
+                            Route(
+                                Match.PREFIX,
+                                "/topic/",
+                                Upstream(
+                                    "side",
+                                    (Group("two", (place(1), broker("ssl://b"))),),
+                                    tls=ClientTLS(ca="/absent.pem"),
+                                ),
+                            ),
+                        )
+                    ),
+                )
+            },
+            r"^upstream\.side\.tls\.ca: /absent\.pem: No such file",
+        ),
         ({"listeners": (listener(),), "admin": "nonsense:1"}, r"^admin: endpoint 'nonsense:1'"),
     ],
 )
@@ -111,6 +145,26 @@ def test_what_cannot_be_used_is_told_before_anything_starts(settings: dict[str, 
     """By its key."""
     with pytest.raises(BadEndpoint, match=words):
         RelayService(Config(**settings), MemoryReactorClock())
+
+
+def test_the_log_tells_where_each_listener_leads(log: list[str]) -> None:
+    """By its own upstream and by its routes, to every broker in its order."""
+    side = Route(Match.EXACT, "/queue/side", upstream(broker=place(3)))
+    House(listener(upstream=movable(failover(1, 2)), routes=(side,)))
+    assert log == [
+        "info: public: tcp:61613 to tcp://192.0.2.1:61613, tcp://192.0.2.2:61613, tcp://192.0.2.3:61613"
+    ]
+
+
+def test_every_broker_of_every_upstream_can_be_reached() -> None:
+    """Those of routes, too; the embedded broker is there where any of them is it."""
+    memory = Broker("memory:", "memory:")
+    side = Route(Match.EXACT, "/queue/side", upstream(broker=memory))
+    house = House(listener(upstream=movable(failover(1, 2)), routes=(side,)))
+    brokers = [entry.broker for entry in house.service.roster]
+    assert set(house.service._rounds._ways) == set(brokers)
+    assert isinstance(house.service._rounds._ways[memory], MemoryEndpoint)
+    assert House(listener(upstream=movable(failover(1, 2)))).service.broker is None
 
 
 # On real sockets
@@ -131,8 +185,11 @@ class Town:
 
     async def __aenter__(self) -> "Town":
         self.port = await TCP4ServerEndpoint(reactor, 0, interface="127.0.0.1").listen(self.accepting)
-        place = broker(f"tcp://127.0.0.1:{self.port.getHost().port}")
-        main = listener(endpoint=PLACE, upstream=upstream(broker=place), **self.settings)
+        main = listener(
+            endpoint=PLACE,
+            upstream=upstream(broker=broker(f"tcp://127.0.0.1:{self.port.getHost().port}")),
+            **self.settings,
+        )
         self.service = RelayService(Config((main,)), reactor)
         self.service.startService()
         return self

@@ -14,8 +14,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from stomprelay.config import Config
-from stomprelay.relay.group import Broker, alone
+from stomprelay.relay.group import Broker, Group, alone
 from stomprelay.relay.listener import Listener, ServerTLS
+from stomprelay.relay.reconnect import Reconnect
 from stomprelay.relay.upstream import ClientTLS, Upstream
 from stomprelay.service.endpoints import entrance, way
 from stomprelay.service.reasons import spell
@@ -23,7 +24,7 @@ from stomprelay.service.relayservice import RelayService
 from stomprelay.service.tls import trouble
 from tests.e2e.certificates import Authority, Credentials
 from tests.service.certificates import self_signed, serving
-from tests.service.house import CONNECT, CONNECTED, SEND
+from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND
 from tests.service.sockets import ANY_PORT, call, port_of, reactor, running
 from tests.service.talker import PATIENCE, Accepting, Talker
 
@@ -364,3 +365,47 @@ async def test_from_tls_to_tls(trust: Trust) -> None:
             caller.transport.loseConnection()
             await caller.gone()
             await there.gone()
+
+
+@pytest_twisted.ensureDeferred
+async def test_from_broker_to_broker_with_tls(trust: Trust) -> None:
+    """A session whose broker dies goes on with the next, past one that accepts and never shakes hands; a client that
+    does not read when it happens gets what comes later.
+    """
+    first, second = Accepting(), Accepting()
+    mute = Accepting()
+    doors = [
+        entrance(reactor, "first", ANY_PORT, first, trust.server),
+        entrance(reactor, "mute", ANY_PORT, mute),
+        entrance(reactor, "second", ANY_PORT, second, trust.server),
+    ]
+    async with running(doors[0]), running(doors[1]), running(doors[2]):
+        options = Reconnect(randomize=False, initial_delay=0.0)
+        group = Group("three", tuple(map(_broker, doors)), options)
+        upstream = Upstream("main", (group,), tls=trust.trusting, connect_timeout=1.0)
+        service = RelayService(Config((Listener("public", ANY_PORT, upstream, tls=trust.server),)), reactor)
+        async with running(service):
+            caller = Talker()
+            here = _broker(service._doors.getServiceNamed("public"))
+            await way(reactor, here, trust.trusting).connect(Once(caller))
+            caller.transport.write(CONNECT)
+            one = await first.accepted.get()
+            await one.frame()
+            one.transport.write(CONNECTED)
+            assert (await caller.frame()).startswith(b"CONNECTED\n")
+            one.transport.abortConnection()
+            silent = await mute.accepted.get()
+            two = await second.accepted.get()
+            await two.frame()
+            two.transport.write(CONNECTED)
+            caller.transport.write(SEND)
+            assert await two.frame() == SEND
+            caller.transport.pauseProducing()
+            two.transport.write(MESSAGE.replace(b"hello", b"x" * 3_000_000))
+            two.transport.write(MESSAGE)
+            caller.transport.resumeProducing()
+            assert len(await caller.hears_all(3_000_000)) == 3_000_000
+            await caller.hears(b"\n\nhello\0")
+            caller.transport.loseConnection()
+            for talker in (caller, silent, two):
+                await talker.gone()

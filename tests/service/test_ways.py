@@ -88,7 +88,12 @@ def test_several_ways_at_a_time() -> None:
     ground, first = taken(lambda factory: Deferred(cancelled.append))
     second = Leg(Side.UPSTREAM, Limits())
     arrived: list[Any] = []
-    ways: Any = {PLACE: Path(lambda factory: arrived.append(factory) or Deferred())}  # type: ignore[func-returns-value]
+
+    def connect(factory: Any) -> Deferred[Any]:
+        arrived.append(factory)
+        return Deferred()
+
+    ways: Any = {PLACE: Path(connect)}
     take(ways, ground.performer, Open(second, PLACE))
     ground.performer.perform([Close(first, How.ABORT)])
     assert len(cancelled) == 1

@@ -1,0 +1,446 @@
+"""Brokers are killed, stopped, cut off and sent away at random, and the clients do not notice.
+
+Hypothesis plays clients and fate in front of embedded brokers, see `survival`. What must hold however it goes:
+
+    no client gets an ERROR or is disconnected, but for a transaction that nobody can vouch for any more
+    whatever the relay took was taken by a broker, and what a receipt was given for before the receipt was
+    what one broker takes of one client for one destination is in order; what may be a duplicate is marked
+    each receipt comes once, a transaction happens as a whole or not at all
+    what was delivered and not acknowledged is not lost
+    what the relay keeps is bounded, and in the end it keeps nothing
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from stomprelay.relay.group import Broker
+from stomprelay.relay.health import Checks
+from tests.playbook import VERSIONS, listener
+from tests.relay.failing import movable
+from tests.relay.survival import BEAT, Caller, Copy, Letter, Node, Order, Transaction, World
+
+QUEUES: Final = (b"/queue/a", b"/queue/b")
+MODES: Final = (b"auto", b"client", b"client-individual")
+PRODUCTS: Final = ("generic", "rabbitmq", "activemq")
+CHUNK: Final = 400
+"""More octets than any client here says in one go."""
+
+
+def _talking(caller: Caller) -> bool:
+    return caller.talks
+
+
+def _subscribed(caller: Caller) -> bool:
+    return caller.talks and any(order.open for order in caller.orders)
+
+
+def _owing(caller: Caller) -> bool:
+    return caller.talks and any(order.owed for order in caller.orders)
+
+
+def _busy(caller: Caller) -> bool:
+    return caller.talks and bool(caller.open)
+
+
+class Survival(RuleBasedStateMachine):
+    """Up to three clients, two or three brokers that share nothing, and a relay with `confirm`."""
+
+    world: World
+
+    # The scene
+
+    @initialize(
+        nodes=st.lists(
+            st.tuples(st.sampled_from(VERSIONS), st.sampled_from(PRODUCTS)), min_size=2, max_size=3
+        ),
+        clients=st.lists(st.sampled_from(VERSIONS), min_size=1, max_size=2),
+        buffer=st.sampled_from([300, 1 << 20]),
+        unacknowledged=st.sampled_from([4, 1000]),
+        randomize=st.booleans(),
+    )
+    def begins_all(
+        self,
+        nodes: list[tuple[bytes, str]],
+        clients: list[bytes],
+        buffer: int,
+        unacknowledged: int,
+        randomize: bool,
+    ) -> None:
+        over = movable(
+            len(nodes),
+            options={"longest_delay": 1.0, "randomize": randomize, "jitter": 0.2},
+            confirm=True,
+            resend_buffer=buffer,
+            heart_beat=BEAT,
+            connect_timeout=3.0,
+            checks=Checks(longest_pause=2.0),
+        )
+        front = listener(over, unacknowledged=unacknowledged, heart_beat=BEAT)
+        self.world = World(
+            front, [Node(b"abc"[at : at + 1], *each) for at, each in enumerate(nodes)]
+        )
+        self.buffer = buffer
+        for version in clients:
+            self.world.calls(version)
+        self.world.flows()
+
+    @property
+    def brokers(self) -> tuple[Broker, ...]:
+        return self.world.front.upstream.brokers
+
+    # What clients do
+
+    @precondition(lambda self: len(self.world.callers) < 3)
+    @rule(version=st.sampled_from(VERSIONS))
+    def comes(self, version: bytes) -> None:
+        self.world.calls(version)
+        self.world.flows()
+
+    @precondition(lambda self: self._any(_talking))
+    @rule(
+        data=st.data(),
+        where=st.sampled_from(QUEUES),
+        mode=st.sampled_from(MODES),
+        receipt=st.booleans(),
+        flow=st.booleans(),
+    )
+    def subscribes(self, data: st.DataObject, where: bytes, mode: bytes, receipt: bool, flow: bool) -> None:
+        caller = self._one(data, _talking)
+        id: bytes | None = b"s%d" % caller.number()
+        if not caller.names and all(order.destination != where for order in caller.orders):
+            id = None  # without a name two on one destination could not be told apart
+        elif not caller.names and any(order.id is None and order.destination == where for order in caller.orders):
+            return
+        order = Order(id, where, mode)
+        caller.orders.append(order)
+        named = [] if id is None else [(b"id", id)]
+        asked = caller.asks(order) if receipt else []
+        caller.say(b"SUBSCRIBE", [*named, (b"destination", where), (b"ack", mode), *asked])
+        self._flows(flow)
+
+    @precondition(lambda self: self._any(_subscribed))
+    @rule(data=st.data(), receipt=st.booleans(), flow=st.booleans())
+    def unsubscribes(self, data: st.DataObject, receipt: bool, flow: bool) -> None:
+        caller = self._one(data, _subscribed)
+        order = data.draw(st.sampled_from([each for each in caller.orders if each.open]))
+        order.open = False
+        order.owed.clear()
+        named = (b"destination", order.destination) if order.id is None else (b"id", order.id)
+        caller.say(b"UNSUBSCRIBE", [named, *(caller.asks(order) if receipt else [])])
+        self._flows(flow)
+
+    @precondition(lambda self: self._any(_talking))
+    @rule(
+        data=st.data(),
+        where=st.sampled_from(QUEUES),
+        receipts=st.lists(st.booleans(), min_size=1, max_size=4),
+        flow=st.booleans(),
+    )
+    def sends(self, data: st.DataObject, where: bytes, receipts: list[bool], flow: bool) -> None:
+        caller = self._one(data, _talking)
+        for receipt in receipts:
+            self._send(caller, where, None, receipt=receipt)
+        self._flows(flow)
+
+    @precondition(lambda self: self._any(_owing))
+    @rule(data=st.data(), refuse=st.booleans(), receipt=st.booleans(), inside=st.booleans(), flow=st.booleans())
+    def settles(self, data: st.DataObject, refuse: bool, receipt: bool, inside: bool, flow: bool) -> None:
+        caller = self._one(data, _owing)
+        order = data.draw(st.sampled_from([each for each in caller.orders if each.owed]))
+        copy = data.draw(st.sampled_from(order.owed))
+        transaction = None
+        if inside and caller.open:
+            transaction = data.draw(st.sampled_from(list(caller.open.values())))
+        can = caller.names and all(node.version != b"1.0" for node in self.world.nodes)
+        self._settle(caller, copy, transaction, refuse=refuse and can, receipt=receipt)
+        self._flows(flow)
+
+    @precondition(lambda self: self._any(_talking))
+    @rule(data=st.data(), receipt=st.booleans(), flow=st.booleans())
+    def begins(self, data: st.DataObject, receipt: bool, flow: bool) -> None:
+        caller = self._one(data, _talking)
+        if len(caller.open) < 2:
+            transaction = Transaction(b"t%d" % caller.number(), caller.losses)
+            caller.open[transaction.name] = transaction
+            asked = caller.asks(b"BEGIN") if receipt else []
+            transaction.octets += caller.say(b"BEGIN", [(b"transaction", transaction.name), *asked])
+            self._flows(flow)
+
+    @precondition(lambda self: self._any(_busy))
+    @rule(data=st.data(), where=st.sampled_from(QUEUES), receipt=st.booleans(), flow=st.booleans())
+    def sends_in_a_transaction(self, data: st.DataObject, where: bytes, receipt: bool, flow: bool) -> None:
+        caller = self._one(data, _busy)
+        transaction = data.draw(st.sampled_from(list(caller.open.values())))
+        self._send(caller, where, transaction, receipt=receipt)
+        self._flows(flow)
+
+    @precondition(lambda self: self._any(_busy))
+    @rule(data=st.data(), flow=st.booleans())
+    def commits(self, data: st.DataObject, flow: bool) -> None:
+        caller = self._one(data, _busy)
+        transaction = caller.open.pop(data.draw(st.sampled_from(list(caller.open))))
+        for letter in transaction.letters:
+            letter.order = caller.number()
+        caller.settled |= {copy.frame.body for copy, by_ack in transaction.copies if by_ack}
+        # One that is too large to be kept does not survive its broker.
+        if transaction.octets <= self.buffer:
+            transaction.losses = caller.losses
+        caller.committing.append(transaction)
+        caller.say(b"COMMIT", [(b"transaction", transaction.name), *caller.asks(transaction)])
+        self._flows(flow)
+
+    @precondition(lambda self: self._any(_busy))
+    @rule(data=st.data(), receipt=st.booleans(), flow=st.booleans())
+    def aborts(self, data: st.DataObject, receipt: bool, flow: bool) -> None:
+        self._abort(self._one(data, _busy), data.draw(st.integers(0, 1)), receipt=receipt)
+        self._flows(flow)
+
+    @precondition(lambda self: self._any(_talking))
+    @rule(data=st.data(), polite=st.booleans(), flow=st.booleans())
+    def goes(self, data: st.DataObject, polite: bool, flow: bool) -> None:
+        caller = self._one(data, _talking)
+        if polite:
+            self._leave(caller)
+        else:
+            self._vanish(caller)
+        self._flows(flow)
+
+    # What fate does
+
+    @rule(data=st.data(), up=st.integers(0, 300), down=st.integers(0, 300), long=st.booleans())
+    def is_killed(self, data: st.DataObject, up: int, down: int, long: bool) -> None:
+        node = data.draw(st.sampled_from(self.world.nodes))
+        self.world.kills(node, up, down)
+        node.refusing = long
+        self.world.flows()
+
+    @rule(data=st.data(), up=st.integers(0, 300), down=st.integers(0, 300))
+    def is_cut_off(self, data: st.DataObject, up: int, down: int) -> None:
+        pipes = [pipe for node in self.world.nodes for pipe in node.pipes if not pipe.dead]
+        if pipes:
+            self.world.cuts([data.draw(st.sampled_from(pipes))], up, down)
+            self.world.flows()
+
+    @rule(data=st.data())
+    def is_started_again(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from(self.world.nodes)).refusing = False
+
+    @rule(data=st.data())
+    def is_stopped(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from(self.world.nodes)).stalled = True
+
+    @rule(data=st.data())
+    def goes_on(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from(self.world.nodes)).stalled = False
+        self.world.flows()
+
+    @rule(data=st.data(), within=st.sampled_from([0.0, 0.5, 5.0]), flow=st.booleans())
+    def is_taken_out(self, data: st.DataObject, within: float, flow: bool) -> None:
+        self.world.pauses(data.draw(st.sampled_from(self.brokers)), within)
+        self._flows(flow)
+
+    @rule(data=st.data())
+    def is_given_back(self, data: st.DataObject) -> None:
+        self.world.resumes(data.draw(st.sampled_from(self.brokers)))
+        self.world.flows()
+
+    @rule(data=st.data(), up=st.integers(1, 300), down=st.integers(1, 300))
+    def some_octets_arrive(self, data: st.DataObject, up: int, down: int) -> None:
+        pipes = [pipe for caller in self.world.callers for pipe in caller.pipes if pipe.up or pipe.down]
+        if pipes:
+            pipe = data.draw(st.sampled_from(pipes))
+            self.world.rises(pipe, up)
+            self.world.falls(pipe, down)
+
+    @rule(seconds=st.sampled_from([0.0, 0.02, 0.4, 1.5, 3.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.passes(seconds)
+
+    # What must be true
+
+    @invariant()
+    def nobody_complains(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        for caller in self.world.callers:
+            assert caller.wrongs == [], caller.notes
+            if caller.closed:
+                assert caller.failed or caller.leaving or caller.gone, caller.notes
+            for branch in caller.relay.branches:
+                assert branch.carrier is not None
+                assert branch.carrier.backlog.octets <= self.buffer + CHUNK
+        for broker in self.brokers:
+            assert broker.health.sessions >= 0
+
+    def teardown(self) -> None:
+        """All is well again: whoever is still there settles what it has, and goes."""
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        for node, broker in zip(world.nodes, self.brokers, strict=True):
+            node.refusing = node.stalled = False
+            world.resumes(broker)
+        world.passes(8.0)
+        for caller in filter(_talking, world.callers):
+            assert caller.relay.branches[0].up, caller.notes
+            while caller.open:
+                self._abort(caller, 0, receipt=True)
+        world.passes(1.0)
+        for caller in list(filter(_talking, world.callers))[::2]:
+            while any(order.owed for order in caller.orders):
+                for order in caller.orders:
+                    if order.owed:
+                        self._settle(caller, order.owed[-1], None, refuse=False, receipt=True)
+                world.passes(0.1)
+            session = caller.relay.session
+            assert session is not None
+            assert (len(session.ledger), session.ledger.awaited) == (0, 0)
+        for caller in filter(_talking, world.callers):
+            self._leave(caller)
+        world.passes(15.0)
+        self.nobody_complains()
+        for caller in world.callers:
+            assert caller.over, caller.notes
+        for broker in self.brokers:
+            assert (broker.health.sessions, broker.health.coming) == (0, 0)
+        self._audit()
+
+    def _audit(self) -> None:
+        world = self.world
+        kept = {body for node in world.nodes for body in node.drained(world.now)}
+        for caller in world.callers:
+            if not (caller.failed or caller.gone):
+                assert sorted(caller.given) == sorted(caller.receipts), caller.notes
+            late = any("did not confirm" in note for note in caller.notes)
+            for letter in caller.letters:
+                taken = world.has_taken(letter.body)
+                if letter.order is None:
+                    assert not taken, "it was never committed"
+                elif letter.read and not caller.failed and not (caller.gone and late):
+                    assert taken, (letter.body, caller.notes)
+                if taken:
+                    seen = any(letter.body in each.seen for each in world.callers)
+                    assert seen or letter.body in kept or letter.body in world.spilled, letter.body
+        for body in set().union(*(caller.seen for caller in world.callers)):
+            if not any(body in each.settled or body in each.consumed for each in world.callers):
+                assert body in kept or body in world.spilled, f"{body!r} was never acknowledged"
+        self._orders()
+
+    def _orders(self) -> None:
+        letters = {letter.body: letter for caller in self.world.callers for letter in caller.letters}
+        found: set[bytes] = set()
+        for node in self.world.nodes:
+            last: dict[tuple[bytes, bytes], int] = {}
+            here: set[bytes] = set()
+            for place, body, marked in node.taken:
+                letter = letters[body]
+                order = letter.order
+                assert place in (letter.destination, b"/queue/DLQ")
+                if place != letter.destination or body in here:
+                    assert place != letter.destination or marked, f"{body!r} is there twice, without a mark"
+                    continue
+                here.add(body)
+                assert order is not None
+                way = body.partition(b".")[0], place
+                assert order > last.get(way, 0), f"{body!r} came too late"
+                last[way] = order
+            again = here & found
+            found |= here
+            for _, body, marked in node.taken:
+                assert marked or body not in again or self._marked(body), f"{body!r}: no mark anywhere"
+
+    def _marked(self, body: bytes) -> bool:
+        return any(body == each and mark for node in self.world.nodes for _, each, mark in node.taken)
+
+    # The model
+
+    def _any(self, fit: Callable[[Caller], bool]) -> bool:
+        return any(map(fit, self.world.callers))
+
+    def _one(self, data: st.DataObject, fit: Callable[[Caller], bool]) -> Caller:
+        return data.draw(st.sampled_from([each for each in self.world.callers if fit(each)]))
+
+    def _flows(self, now: bool) -> None:
+        if now:
+            self.world.flows()
+
+    def _send(self, caller: Caller, where: bytes, transaction: Transaction | None, *, receipt: bool) -> None:
+        number = caller.number()
+        body = b"%b.%03d" % (caller.name, number)
+        letter = Letter(body, where, None, transaction, None if transaction else number)
+        caller.letters.append(letter)
+        headers = [(b"destination", where), *(caller.asks(letter) if receipt else [])]
+        if transaction is not None:
+            headers.append((b"transaction", transaction.name))
+            transaction.letters.append(letter)
+        octets = caller.say(b"SEND", headers, body, [letter])
+        if transaction is not None:
+            transaction.octets += octets
+
+    def _settle(
+        self, caller: Caller, copy: Copy, transaction: Transaction | None, *, refuse: bool, receipt: bool
+    ) -> None:
+        frame, order = copy.frame, copy.order
+        message_id = frame.first(b"message-id") or b""
+        if caller.version == b"1.2":
+            named = [(b"id", frame.first(b"ack") or b"")]
+        else:
+            # The oldest delivery of that name is meant.
+            candidates = [
+                each
+                for other in (caller.orders if caller.version == b"1.0" else [order])
+                for each in other.owed
+                if each.frame.first(b"message-id") == message_id
+            ]
+            copy = min(candidates, key=lambda each: each.number)
+            order = copy.order
+            named = [(b"message-id", message_id)]
+        if caller.version == b"1.1":
+            named.append((b"subscription", order.id or b""))
+        at = order.owed.index(copy)
+        gone = order.owed[: at + 1] if order.mode == b"client" else [copy]
+        order.owed = [each for each in order.owed if each not in gone]
+        if transaction is not None:
+            transaction.copies += [(each, not refuse) for each in gone]
+            named.append((b"transaction", transaction.name))
+        elif not refuse:
+            caller.settled |= {each.frame.body for each in gone}
+        asked = caller.asks(b"ACK") if receipt else []
+        caller.say(b"NACK" if refuse else b"ACK", [*named, *asked])
+
+    def _abort(self, caller: Caller, at: int, *, receipt: bool) -> None:
+        name = list(caller.open)[at % len(caller.open)]
+        transaction = caller.open.pop(name)
+        for copy, _ in transaction.copies:
+            if copy.order.open:
+                copy.order.owed.append(copy)
+                copy.order.owed.sort(key=lambda each: each.number)
+        asked = caller.asks(b"ABORT") if receipt else []
+        caller.say(b"ABORT", [(b"transaction", name), *asked])
+
+    def _leave(self, caller: Caller) -> None:
+        for transaction in list(caller.open.values()):
+            caller.open.pop(transaction.name)
+        caller.say(b"DISCONNECT", caller.asks(b"DISCONNECT"))
+        caller.leaving = True
+
+    def _vanish(self, caller: Caller) -> None:
+        caller.gone = True
+        caller.unread.clear()
+        caller.perform(caller.relay.lost(caller.relay.client, "Connection reset by peer", self.world.now))
+
+
+def test_clients_survive_their_brokers() -> None:
+    """Through any conversation and any fault."""
+    run_state_machine_as_test(Survival, settings=settings(stateful_step_count=50))
