@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import decoder, latency, memory, throughput
+from bench import decoder, latency, memory, outage, survival, throughput
 from bench.contenders import contenders
 from bench.load import Load, LoadError, loaded
 from bench.machine import AbsentError, describe, raise_descriptor_limit
 from bench.rounds import Group, Outcome, measure
 
-NAMES = (*throughput.MODES, latency.MODE, decoder.NAME, memory.NAME)
+RELAYED = (*throughput.MODES, latency.MODE)
+NAMES = (*RELAYED, survival.NAME, outage.NAME, decoder.NAME, memory.NAME)
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -59,14 +60,10 @@ class Bench:
     def run(self) -> None:
         """All of it, in the order of NAMES."""
         wanted = [name for name in NAMES if name in self.asked.only]
-        relayed = [name for name in wanted if name not in {decoder.NAME, memory.NAME}]
-        if relayed or memory.NAME in wanted:
+        if wanted != [decoder.NAME]:
             try:
                 with loaded(self.directory) as load:
-                    if relayed:
-                        self.relay(load, relayed)
-                    if memory.NAME in wanted:
-                        self.memory(load)
+                    self.load(load, wanted)
             except AbsentError as error:
                 self.note(f"nothing is relayed: {error}")
             except LoadError as error:
@@ -77,14 +74,30 @@ class Bench:
             self.found[decoder.NAME] = [asdict(rate) for rate in rates]
             print(decoder.report(rates), flush=True)
 
+    def load(self, load: Load, wanted: Sequence[str]) -> None:
+        """All that needs connections."""
+        relayed = [name for name in wanted if name in RELAYED]
+        if relayed:
+            self.relay(load, relayed)
+        if survival.NAME in wanted:
+            self.survival(load)
+        if outage.NAME in wanted:
+            self.outage(load)
+        if memory.NAME in wanted:
+            self.memory(load)
+
+    @property
+    def seconds(self) -> float:
+        """How long a run takes, about."""
+        return 0.08 if self.asked.quick else 0.2
+
     def relay(self, load: Load, names: Sequence[str]) -> None:
         """Streams, loops and round trips."""
-        seconds = 0.08 if self.asked.quick else 0.25
         with contenders(load.ports, self.directory, self.note) as running:
             for name in names:
                 outcomes = []
                 for group in self.groups(name):
-                    outcome = measure(load, running, group, self.asked.rounds, seconds)
+                    outcome = measure(load, running, group, self.asked.rounds, self.seconds)
                     outcomes.append(outcome)
                     self.failed |= any(one.failure for one in outcome.series)
                     told = latency.report(outcome) if name == latency.MODE else throughput.report(outcome)
@@ -95,6 +108,30 @@ class Bench:
         """What is measured under one of the NAMES that are relayed."""
         bodies = self.asked.bodies
         return latency.groups(bodies) if name == latency.MODE else throughput.groups(name, bodies)
+
+    def survival(self, load: Load) -> None:
+        """The cost of failover and of confirmed sending."""
+        try:
+            with survival.running(load.ports, self.directory) as relay:
+                found = [
+                    (traffic, survival.outcome(load, relay, traffic, self.asked.rounds, self.seconds))
+                    for traffic in survival.TRAFFIC
+                ]
+        except (AbsentError, RuntimeError) as error:
+            self.note(f"survival: the relay is left out: {error}")
+            return
+        self.failed |= any(one.failure for _, outcome in found for one in outcome.series)
+        self.found[survival.NAME] = [
+            {"traffic": asdict(traffic), **_plain(outcome)} for traffic, outcome in found
+        ]
+        print(survival.report(found), flush=True)
+
+    def outage(self, load: Load) -> None:
+        """Brokers killed."""
+        steps = outage.steps(quick=self.asked.quick)
+        found = outage.measure(load, self.directory, steps, self.note)
+        self.found[outage.NAME] = [asdict(one) for one in found]
+        print(outage.report(found), flush=True)
 
     def memory(self, load: Load) -> None:
         """Idle connections."""

@@ -1,7 +1,7 @@
 """What is measured side by side: a direct connection, HAProxy, Twisted's port forwarder, and the relay."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,9 +65,6 @@ def _portforward(
 
 
 def _relay(ports: Mapping[tuple[str, str], int], brokers: Mapping[str, int], directory: Path) -> list[str]:
-    twistd = Path(sys.executable).with_name("twistd")
-    if not twistd.exists():
-        raise AbsentError(f"no twistd beside {sys.executable}")
     text = ""
     for (client, broker), port in ports.items():
         name = f"from_{client}_to_{broker}".replace(".", "")
@@ -75,6 +72,13 @@ def _relay(ports: Mapping[tuple[str, str], int], brokers: Mapping[str, int], dir
         text += f'[upstream.{name}]\nuri = "tcp://127.0.0.1:{brokers[broker]}"\n'
         if client < broker:  # by itself the relay would ask the broker for the client's version
             text += f'versions = ["{broker}"]\n'
+    return _configured(text, directory)
+
+
+def _configured(text: str, directory: Path) -> list[str]:
+    twistd = Path(sys.executable).with_name("twistd")
+    if not twistd.exists():
+        raise AbsentError(f"no twistd beside {sys.executable}")
     config = directory / "stomprelay.toml"
     config.write_text(text)
     return [str(twistd), "-n", "--pidfile=", "stomprelay", "-c", str(config)]
@@ -85,7 +89,7 @@ _COMMANDS: Final = {HAPROXY: _haproxy, PORTFORWARD: _portforward, RELAY: _relay}
 
 @contextmanager
 def contender(name: str, brokers: Mapping[str, int], directory: Path) -> Iterator[Contender]:
-    """Run one in front of null brokers (port by version) on the core that is kept for it.
+    """Run one in front of a null broker (its ports by version) on the core that is kept for it.
 
     Raises `AbsentError` when it is not installed, `RuntimeError` when it does not start to listen.
     """
@@ -93,14 +97,35 @@ def contender(name: str, brokers: Mapping[str, int], directory: Path) -> Iterato
         yield Contender(name, {pair: brokers[pair[1]] for pair in PAIRS}, None)
         return
     ports = {pair: free_port() for pair in PAIRS}
-    command = _COMMANDS[name](ports, brokers, directory)
+    with _listening(name, _COMMANDS[name](ports, brokers, directory), ports.values(), directory) as child:
+        yield Contender(name, ports, child)
+
+
+@contextmanager
+def _listening(name: str, command: Sequence[str], ports: Iterable[int], directory: Path) -> Iterator[Child]:
     child = Child(name, command, cores()[1], directory / f"{name}.log")
     try:
-        for port in ports.values():
+        for port in ports:
             child.wait_for_port(port)
-        yield Contender(name, ports, child)
+        yield child
     finally:
         child.stop()
+
+
+@contextmanager
+def upstreams(settings: Mapping[str, str], directory: Path) -> Iterator[list[Contender]]:
+    """One relay with these upstreams, the TOML of each by its name: a contender for each, all of the same process.
+
+    All are for clients and brokers of 1.2. Raises as `contender` does.
+    """
+    ports = {name: free_port() for name in settings}
+    text = "".join(
+        f'[listener.{name}]\nendpoint = "tcp:{ports[name]}:interface=127.0.0.1"\nupstream = "{name}"\n'
+        f"[upstream.{name}]\n{setting}\n"
+        for name, setting in settings.items()
+    )
+    with _listening(RELAY, _configured(text, directory), ports.values(), directory) as child:
+        yield [Contender(name, {("1.2", "1.2"): port}, child) for name, port in ports.items()]
 
 
 @contextmanager

@@ -1,17 +1,20 @@
 /* The load: a STOMP client that sends, takes and counts, and a null broker that answers it.
  *
  *   load broker
- *       Prints "PORT10 PORT11 PORT12", three listeners on 127.0.0.1 of which each speaks one version only, and
- *       serves until its standard input ends.
- *   load client MODE -p PORT -v VERSION -c CONNECTIONS -n MESSAGES -b BODY [-i] [-e] [-a]
+ *       Prints "PORT10 PORT11 PORT12 ACTIVEMQ RABBITMQ", five listeners on 127.0.0.1 of which each speaks one
+ *       version only, the last two 1.2 under the names of those products, and serves until its standard input ends.
+ *   load client MODE -p PORT -v VERSION -c CONNECTIONS -n MESSAGES -b BODY [-i] [-e] [-a ACK]
  *       MODE is sink, source, loop or latency. Prints "ready" when all connections stand, runs at "go",
  *       prints one line of JSON, and at "bye" disconnects, looks that nothing came too much and prints another.
  *   load client idle -p PORT -v VERSION
  *       "open N" on standard input opens connections until there are N and prints a line of JSON.
+ *   load client echo -p PORT -v VERSION -b BODY
+ *       As idle, but each connection subscribes to its echo. "send SINCE" SENDs one message on each, awaits all echoes
+ *       and prints a line of JSON with the microseconds since SINCE (nanoseconds of CLOCK_MONOTONIC) of each.
  *
  *   -i  every head the same (else a unique `seq` header, and unique message-ids)
  *   -e  one value to escape in every SEND and one id to unescape in every MESSAGE
- *   -a  source only: ack:client, and an ACK for each message
+ *   -a  source only: this is the ack mode, client or client-individual, and each message has an ACK
  *
  * What the broker does with a frame is in its destination:
  *   /queue/sink                      count it; `receipt` is answered
@@ -51,6 +54,7 @@ enum {
     HANDSHAKES = 32,            /* connections that may be in their handshake at once; Twisted's backlog is 50 */
     SAMPLE = 64,
     DIGITS = 8,
+    ENDLESS = 1000 * 1000 * 1000,
     EVENTS = 256,
     PATIENCE = 60               /* seconds that one run may take */
 };
@@ -62,8 +66,15 @@ static const char ID_COLONS[] = "ID:bench-1:";
 enum version { V10, V11, V12 };
 static const char *const VERSIONS[] = {"1.0", "1.1", "1.2"};
 
-enum mode { SINK, SOURCE, LOOP, LATENCY, IDLE };
-static const char *const MODES[] = {"sink", "source", "loop", "latency", "idle"};
+/* What the null broker is, by listener. The products differ in what their receipts promise. */
+static const struct product {
+    enum version version;
+    const char *server;
+} PRODUCTS[] = {
+    {V10, NULL}, {V11, "null-broker/1"}, {V12, "null-broker/1"}, {V12, "ActiveMQ/5.17.2"}, {V12, "RabbitMQ/3.10.8"}};
+
+enum mode { SINK, SOURCE, LOOP, LATENCY, IDLE, ECHOES };
+static const char *const MODES[] = {"sink", "source", "loop", "latency", "idle", "echo"};
 
 struct span {
     const char *at;
@@ -104,6 +115,7 @@ enum action { NOTHING, COUNT, ECHO, SUBSCRIBED, ACKED, CONNECTING, GONE, GREETED
 struct conn {
     int fd;
     enum version version;
+    const char *server;         /* what the broker calls itself */
     bool listener, standing, closing, finished;
     uint32_t interest;
     /* reading */
@@ -301,8 +313,9 @@ static void write_number(char *at, long number)
         at[digit] = (char)('0' + number % 10);
 }
 
-/* `head` is a frame's head with the blank line; each '#' in it is where the frame's number goes. `tail` follows NUL. */
-static struct batch *new_batch(const char *head, size_t body, const char *tail, long count)
+/* `head` is a frame's head with the blank line; each '#' in it is where the frame's number goes. `tail` follows NUL.
+ * `octets` is how much may be made at a time; one frame is at least. */
+static struct batch *new_batch(const char *head, size_t body, const char *tail, long count, size_t octets)
 {
     struct batch *batch = must(calloc(1, sizeof *batch));
     char text[HEAD_ROOM];
@@ -319,7 +332,7 @@ static struct batch *new_batch(const char *head, size_t body, const char *tail, 
     }
     size_t rest = strlen(tail);
     batch->frame = size + body + 1 + rest;
-    batch->room = batch->frame < BATCH_SIZE ? (long)(BATCH_SIZE / batch->frame) : 1;
+    batch->room = batch->frame < octets ? (long)(octets / batch->frame) : 1;
     batch->last = count;
     if (batch->room > count)
         batch->room = count;
@@ -521,7 +534,7 @@ static struct conn *new_conn(int fd, enum version version)
 /* ---------------------------------------------------------------- the null broker */
 
 static struct batch *messages(const struct conn *c, const char *subscription, bool same, bool colons, long body,
-    long count)
+    long count, size_t octets)
 {
     char text[HEAD_ROOM], id[TEXT_ROOM], named[TEXT_ROOM + 16] = "", acked[TEXT_ROOM + 16] = "";
     const char *number = same ? "00000001" : "#";
@@ -534,7 +547,7 @@ static struct batch *messages(const struct conn *c, const char *subscription, bo
         "MESSAGE\n%sdestination:%s\nmessage-id:%s%s\nredelivered:false\n%scontent-type:text/plain\n"
         "correlation-id:c0ffee-0001\npriority:4\n%scontent-length:%ld\n\n",
         named, c->destination, id, number, acked, same ? "" : "seq:#\n", body);
-    return new_batch(text, (size_t)body, "\n", count);  /* RabbitMQ and ActiveMQ both put an LF after NUL */
+    return new_batch(text, (size_t)body, "\n", count, octets);  /* RabbitMQ and ActiveMQ both put an LF after NUL */
 }
 
 static void complain(struct conn *c, const char *reason)
@@ -558,7 +571,7 @@ static void broker_send(struct conn *c, const struct head *head)
     if (note.at && !is(note, escaped(expected, c->version, NOTE)))
         complain(c, "a value was not escaped as this version escapes");
     if (c->action == ECHO && !c->batch)
-        c->batch = messages(c, c->echo, !seq.at, note.at != NULL, head->body, 1000 * 1000 * 1000);
+        c->batch = messages(c, c->echo, !seq.at, note.at != NULL, head->body, ENDLESS, 0);
     if (!*c->receipt) {
         learn(&c->shape, head);
         c->shape_action = c->action;
@@ -586,7 +599,7 @@ static void broker_head(struct conn *c, const struct head *head)
     else if (is(head->command, "SUBSCRIBE")) {
         keep(c->destination, header(head, "destination"));
         keep(c->subscription, header(head, "id"));
-        c->ack_mode = c->stream = is(header(head, "ack"), "client");
+        c->ack_mode = c->stream = is(header(head, "ack"), "client") || is(header(head, "ack"), "client-individual");
         c->action = SUBSCRIBED;
         if (c->version != V10 && !*c->subscription)
             complain(c, "SUBSCRIBE without id");
@@ -621,7 +634,7 @@ static void broker_subscribed(struct conn *c)
         c->echoes = true;
         strcpy(c->echo, c->subscription);
     } else if (sscanf(c->destination, "/queue/source/%ld/%ld/%7s", &count, &body, flags) == 3 && !c->batch) {
-        c->batch = messages(c, c->subscription, strchr(flags, 'i'), strchr(flags, 'e'), body, count);
+        c->batch = messages(c, c->subscription, strchr(flags, 'i'), strchr(flags, 'e'), body, count, BATCH_SIZE);
         c->limit = c->ack_mode ? WINDOW : count;
     } else
         complain(c, "SUBSCRIBE to an unknown destination");
@@ -635,7 +648,7 @@ static void broker_connecting(struct conn *c)
     else if (c->version == V10)
         frame(c, "CONNECTED\nsession:bench\n");
     else
-        frame(c, "CONNECTED\nserver:null-broker/1\nsession:bench\nheart-beat:0,0\nversion:%s\n", version);
+        frame(c, "CONNECTED\nserver:%s\nsession:bench\nheart-beat:0,0\nversion:%s\n", c->server, version);
 }
 
 static void broker_frame(struct conn *c)
@@ -701,11 +714,13 @@ static void broker_accept(struct conn *listener)
             return;
         }
         set_up(fd);
-        watch(new_conn(fd, listener->version), EPOLLIN);
+        struct conn *c = new_conn(fd, listener->version);
+        c->server = listener->server;
+        watch(c, EPOLLIN);
     }
 }
 
-static void broker_listen(enum version version)
+static void broker_listen(const struct product *product, char after)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
@@ -713,10 +728,11 @@ static void broker_listen(enum version version)
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, size) || listen(fd, 4096)
         || getsockname(fd, (struct sockaddr *)&address, &size))
         die("listen: %s", strerror(errno));
-    struct conn *listener = new_conn(fd, version);
+    struct conn *listener = new_conn(fd, product->version);
+    listener->server = product->server;
     listener->listener = true;
     watch(listener, EPOLLIN);
-    say("%d%c", ntohs(address.sin_port), version == V12 ? '\n' : ' ');
+    say("%d%c", ntohs(address.sin_port), after);
 }
 
 static int broker(void)
@@ -725,8 +741,9 @@ static int broker(void)
     struct epoll_event events[EVENTS], input_event = {.events = EPOLLIN};
     if (epoll_ctl(epoll_fd, EPOLL_CTL_ADD, STDIN_FILENO, &input_event))
         die("standard input must be a pipe");
-    for (enum version version = V10; version <= V12; version++)
-        broker_listen(version);
+    const size_t last = sizeof PRODUCTS / sizeof *PRODUCTS - 1;
+    for (size_t i = 0; i <= last; i++)
+        broker_listen(&PRODUCTS[i], i == last ? '\n' : ' ');
     for (;;) {
         int count = epoll_wait(epoll_fd, events, EVENTS, -1);
         for (int i = 0; i < count; i++) {
@@ -750,11 +767,13 @@ static struct {
     enum version version;
     int port, connections;
     long messages, body;
-    bool same, colons, acks;
+    bool same, colons;
+    const char *acks;           /* the ack mode; NULL: auto */
     struct conn **all;
     int opened, standing, finished;
     long taken;
     double *times;              /* microseconds, of `taken` round trips */
+    uint64_t since;             /* when the clock of echoes began to run */
     uint64_t deadline;
 } client = {.version = V12, .connections = 1, .messages = 1, .body = 100};
 
@@ -845,9 +864,11 @@ static void client_stands(struct conn *c)
 
 static void client_counted(struct conn *c)
 {
-    client.taken++;
     if (++c->frames > c->quota)
         die("more messages came than were asked for");
+    if (client.mode == ECHOES)
+        client.times[client.taken] = (double)(now() - client.since) / 1000;
+    client.taken++;
     if (client.mode == LOOP)
         c->limit++;
     if (client.acks) {
@@ -856,7 +877,7 @@ static void client_counted(struct conn *c)
         else
             frame(c, "ACK\n%smessage-id:%s\n", c->version == V11 ? "subscription:0\n" : "", c->id);
     }
-    if (c->frames < c->quota)
+    if (c->frames < c->quota || client.mode == ECHOES)
         return;
     if (client.acks || client.mode == LOOP)
         client_ask(c);
@@ -891,7 +912,7 @@ static void client_frame(struct conn *c)
 {
     switch (c->action) {
     case GREETED:
-        if (client.mode == LOOP)
+        if (client.mode == LOOP || client.mode == ECHOES)
             frame(c, "SUBSCRIBE\n%sdestination:/queue/echo\nreceipt:subscribed\n", c->version == V10 ? "" : "id:0\n");
         else
             client_stands(c);
@@ -965,23 +986,29 @@ static void client_open(int connections)
     }
 }
 
+/* The client's SENDs, of which `octets` are made at a time. */
+static struct batch *client_sends(const struct conn *c, size_t octets)
+{
+    char text[HEAD_ROOM], note[TEXT_ROOM];
+    snprintf(text, sizeof text, "SEND\ndestination:/queue/%s\n%scontent-type:text/plain\ncorrelation-id:c0ffee-0001\n"
+        "priority:4\n%s%s%s%scontent-length:%ld\n\n", client.mode == LOOP || client.mode == ECHOES ? "echo" : "sink",
+        client.mode == LATENCY ? "receipt:r-#\n" : "", client.colons ? "note:" : "",
+        client.colons ? escaped(note, c->version, NOTE) : "", client.colons ? "\n" : "",
+        client.same ? "" : "seq:#\n", client.body);
+    return new_batch(text, (size_t)client.body, "", client.mode == ECHOES ? ENDLESS : c->quota, octets);
+}
+
 /* What the connections do when the clock has started. */
 static void client_begin(struct conn *c)
 {
-    char text[HEAD_ROOM], note[TEXT_ROOM];
     c->quota = client.messages;
     c->stream = client.mode == SOURCE;
     c->sent_at = now();
     if (client.mode == SOURCE) {
         frame(c, "SUBSCRIBE\n%sdestination:/queue/source/%ld/%ld/%s%s-\nack:%s\n", c->version == V10 ? "" : "id:0\n",
-            c->quota, client.body, client.same ? "i" : "", client.colons ? "e" : "", client.acks ? "client" : "auto");
+            c->quota, client.body, client.same ? "i" : "", client.colons ? "e" : "", client.acks ? client.acks : "auto");
     } else {
-        snprintf(text, sizeof text, "SEND\ndestination:/queue/%s\n%scontent-type:text/plain\ncorrelation-id:c0ffee-0001\n"
-            "priority:4\n%s%s%s%scontent-length:%ld\n\n", client.mode == LOOP ? "echo" : "sink",
-            client.mode == LATENCY ? "receipt:r-#\n" : "", client.colons ? "note:" : "",
-            client.colons ? escaped(note, c->version, NOTE) : "", client.colons ? "\n" : "",
-            client.same ? "" : "seq:#\n", client.body);
-        c->batch = new_batch(text, (size_t)client.body, "", c->quota);
+        c->batch = client_sends(c, BATCH_SIZE);
         c->limit = client.mode == SINK ? c->quota : 1;
     }
     watch(c, EPOLLIN | EPOLLOUT);
@@ -1043,16 +1070,46 @@ static int client_run(void)
     return 0;
 }
 
-static int client_idle(void)
+/* One message on each connection, and its echo. */
+static void client_echo(void)
+{
+    client.deadline = now() + PATIENCE * 1000000000ull;
+    client.times = must(realloc(client.times, (size_t)client.opened * sizeof *client.times));
+    client.taken = 0;
+    for (int i = 0; i < client.opened; i++) {
+        struct conn *c = client.all[i];
+        if (!c->batch)
+            c->batch = client_sends(c, 0);
+        c->quota++;
+        c->limit++;
+        flush(c);
+    }
+    while (client.taken < client.opened)
+        client_turn();
+    say("{\"messages\": %ld, \"seconds\": %.6f, \"times\": [", client.taken, (double)(now() - client.since) / 1e9);
+    for (long i = 0; i < client.taken; i++)
+        printf("%s%.3f", i ? ", " : "", client.times[i]);
+    say("]}\n");
+}
+
+/* What is asked for line by line. */
+static int client_steps(void)
 {
     char line[64];
     int connections;
-    while (fgets(line, sizeof line, stdin) && sscanf(line, "open %d", &connections) == 1) {
-        int before = client.opened;
-        uint64_t started = now();
-        client_open(connections);
-        say("{\"messages\": %d, \"seconds\": %.6f}\n", connections - before, (double)(now() - started) / 1e9);
-    }
+    unsigned long long since;
+    client.same |= client.mode == ECHOES;       /* another broker begins to number anew */
+    while (fgets(line, sizeof line, stdin))
+        if (sscanf(line, "open %d", &connections) == 1) {
+            int before = client.opened;
+            uint64_t started = now();
+            client_open(connections);
+            say("{\"messages\": %d, \"seconds\": %.6f}\n", connections - before, (double)(now() - started) / 1e9);
+        } else if (client.mode == ECHOES && sscanf(line, "send %llu", &since) == 1) {
+            client.since = since;
+            client_echo();
+        } else
+            die("'%s' is not known", line);
     return 0;
 }
 
@@ -1072,8 +1129,8 @@ int main(int argc, char **argv)
         return broker();
     if (argc < 3 || strcmp(argv[1], "client"))
         die("usage: load broker | load client MODE -p PORT ...");
-    client.mode = (enum mode)one_of(MODES, IDLE + 1, argv[2]);
-    for (int option; (option = getopt(argc - 2, argv + 2, "p:v:c:n:b:iea")) != -1;)
+    client.mode = (enum mode)one_of(MODES, ECHOES + 1, argv[2]);
+    for (int option; (option = getopt(argc - 2, argv + 2, "p:v:c:n:b:iea:")) != -1;)
         switch (option) {
         case 'p': client.port = atoi(optarg); break;
         case 'v': client.version = (enum version)one_of(VERSIONS, 3, optarg); break;
@@ -1082,11 +1139,11 @@ int main(int argc, char **argv)
         case 'b': client.body = atol(optarg); break;
         case 'i': client.same = true; break;
         case 'e': client.colons = true; break;
-        case 'a': client.acks = true; break;
-        default: die("usage: load client MODE -p PORT -v VERSION -c CONNECTIONS -n MESSAGES -b BODY [-i] [-e] [-a]");
+        case 'a': client.acks = optarg; break;
+        default: die("usage: load client MODE -p PORT -v VERSION -c CONNECTIONS -n MESSAGES -b BODY [-i] [-e] [-a ACK]");
         }
     if (client.acks && (client.same || client.mode != SOURCE))
         die("-a goes with source, and without -i");
     role = (struct role){client_head, client_frame, client_counted, client_closed};
-    return client.mode == IDLE ? client_idle() : client_run();
+    return client.mode >= IDLE ? client_steps() : client_run();
 }

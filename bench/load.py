@@ -1,4 +1,4 @@
-"""The load: `load.c` compiled, its null broker running, and one run of its client."""
+"""The load: `load.c` compiled, its null brokers running, and one run of its client."""
 
 import json
 import subprocess
@@ -6,14 +6,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bench.machine import AbsentError, Child, cores, cpu_seconds, which
 
 VERSIONS: Final = ("1.0", "1.1", "1.2")
+ACTIVEMQ: Final = "ActiveMQ"
+RABBITMQ: Final = "RabbitMQ"
+BROKERS: Final = (*VERSIONS, ACTIVEMQ, RABBITMQ)
+"""The ports of a null broker: one for each version, and two on 1.2 where it says that it is that product."""
 
-CONNECTIONS: Final = {"sink": 8, "source": 8, "ack": 8, "loop": 50, "latency": 1}
+CONNECTIONS: Final = {"sink": 8, "source": 8, "ack": 8, "individual": 8, "loop": 50, "latency": 1}
 """Client connections by kind of load."""
+
+_ACKS: Final = {"ack": "client", "individual": "client-individual"}
+"""Loads that are `source` with an ack mode."""
 
 
 class LoadError(Exception):
@@ -83,13 +90,20 @@ def compile_load(directory: Path) -> Path:
 
 
 class Load:
-    """A compiled load with its null broker running; `ports` has the broker's port for each version."""
+    """A compiled load with its null broker running; `ports` has the broker's port for each of BROKERS."""
 
     def __init__(self, program: Path, broker: Child, directory: Path) -> None:
         self._program = program
         self._broker = broker
+        self._directory = directory
         self._log = directory / "client.log"
-        self.ports = dict(zip(VERSIONS, map(int, broker.hear().split()), strict=True))
+        self.ports = _ports(broker)
+
+    @contextmanager
+    def broker(self) -> Iterator[tuple[Child, dict[str, int]]]:
+        """One more null broker, which may be killed, and its ports."""
+        with _null_broker(self._program, self._directory) as child:
+            yield child, _ports(child)
 
     @contextmanager
     def client(self, mode: str, port: int, *options: str) -> Iterator[Child]:
@@ -103,8 +117,9 @@ class Load:
 
     def run(self, case: Case, port: int, messages: int, pid: int | None) -> Run:
         """Send a case through a port; `pid` is whose CPU is counted. Raises `LoadError` unless all arrived as sent."""
-        mode = "source" if case.mode == "ack" else case.mode
-        flags = ["-i"] * case.same + ["-e"] * case.escaped + ["-a"] * (case.mode == "ack")
+        acks = _ACKS.get(case.mode)
+        mode = "source" if acks else case.mode
+        flags = ["-i"] * case.same + ["-e"] * case.escaped + (["-a", acks] if acks else [])
         sizes = ["-c", str(CONNECTIONS[case.mode]), "-n", str(messages), "-b", str(case.body)]
         with self.client(mode, port, "-v", case.client, *sizes, *flags) as client:
             if (said := client.hear()) != "ready":
@@ -117,10 +132,10 @@ class Load:
             self.answer(client)
         return Run(int(told["messages"]), told["seconds"], after - before, told.get("p50"), told.get("p99"))
 
-    def answer(self, client: Child) -> dict[str, float]:
+    def answer(self, client: Child) -> dict[str, Any]:
         """The client's next line. Raises `LoadError` with the client's words when it failed."""
         line = client.hear()
-        told: dict[str, float] = json.loads(line) if line else {}
+        told: dict[str, Any] = json.loads(line) if line else {}
         if "messages" not in told:
             raise self._failed(client, line)
         return told
@@ -132,14 +147,23 @@ class Load:
         return LoadError(f"{reason}{broker}")
 
 
+def _ports(broker: Child) -> dict[str, int]:
+    return dict(zip(BROKERS, map(int, broker.hear().split()), strict=True))
+
+
+@contextmanager
+def _null_broker(program: Path, directory: Path) -> Iterator[Child]:
+    command = [str(program), "broker"]
+    child = Child("the null broker", command, cores()[0], directory / "broker.log", talk=True)
+    try:
+        yield child
+    finally:
+        child.stop()
+
+
 @contextmanager
 def loaded(directory: Path) -> Iterator[Load]:
     """Compile the load into a directory and run its null broker. Raises what `compile_load` raises."""
     program = compile_load(directory)
-    broker = Child(
-        "the null broker", [str(program), "broker"], cores()[0], directory / "broker.log", talk=True
-    )
-    try:
+    with _null_broker(program, directory) as broker:
         yield Load(program, broker, directory)
-    finally:
-        broker.stop()

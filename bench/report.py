@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from statistics import median as _median
 from typing import Final
 
@@ -12,6 +13,12 @@ NONE: Final = "-"
 def median(figures: Sequence[float]) -> float | None:
     """The middle one; None of none."""
     return _median(figures) if figures else None
+
+
+def share(figures: Sequence[float], part: float) -> float | None:
+    """The smallest figure that this part of them (0 to 1) does not exceed; None of none."""
+    ordered = sorted(figures)
+    return ordered[max(0, ceil(part * len(ordered)) - 1)] if ordered else None
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:

@@ -5,6 +5,8 @@ spelled them, until a RECEIPT tells that they are safe; a new broker is told the
 the client is owed, so that each reaches it once however often its frame was said.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 RECEIPTS: Final = b"-receipt-"
@@ -36,7 +38,6 @@ class Backlog:
         "_by_receipt",
         "_committing",
         "_kept",
-        "_moot",
         "_most",
         "_name",
         "_number",
@@ -57,7 +58,6 @@ class Backlog:
         self._kept: dict[int, Kept] = {}
         self._by_receipt: dict[bytes, list[int]] = {}
         self._owed: dict[bytes, int] = {}
-        self._moot: dict[bytes, None] = {}
         self._committing: dict[bytes, bool] = {}
 
     def __len__(self) -> int:
@@ -94,13 +94,9 @@ class Backlog:
         """Whether a receipt id is of our own making."""
         return receipt is not None and receipt.startswith(self._name)
 
-    def owe(self, receipt: bytes, *, moot: bool = False) -> None:
-        """A frame passes whose client asked for a receipt. `moot`: the loss of the broker brings about all that the
-        frame could, as it does for UNSUBSCRIBE and ABORT, and for ACKs, which have nothing to refer to then.
-        """
+    def owe(self, receipt: bytes) -> None:
+        """A frame passes whose client asked for a receipt."""
         self._owed[receipt] = self._owed.get(receipt, 0) + 1
-        if moot:
-            self._moot[receipt] = None
 
     def keep(self, wire: bytes, receipt: bytes, *, said: bool = True) -> None:
         """Frames pass, or wait for a broker (not `said`), that `receipt` will confirm."""
@@ -126,7 +122,6 @@ class Backlog:
                     self._forget(first)
             self._forget(number)
         self._committing.pop(receipt, None)
-        self._moot.pop(receipt, None)
         return self._paid(receipt)
 
     def refused(self, receipt: bytes) -> None:
@@ -135,7 +130,6 @@ class Backlog:
         if numbers is not None:
             self._forget(numbers[0])
         self._committing.pop(receipt, None)
-        self._moot.pop(receipt, None)
         self._paid(receipt)
 
     def _paid(self, receipt: bytes) -> bool:
@@ -162,17 +156,28 @@ class Backlog:
 
     # What a loss means
 
-    def lost(self) -> list[bytes]:
-        """The broker is gone. Answers the receipts that the relay gives in its place."""
-        moot = [receipt for receipt in self._moot if self._paid(receipt)]
-        self._moot.clear()
-        return moot
+    def lost(self, again: Iterable[bytes]) -> list[bytes]:
+        """The broker is gone; `again` are the receipts that the next one will be asked for, beside those of what is
+        kept. Answers the others that the client is owed, which the relay gives in the broker's place: their frames
+        have no effect left to wait for, as an UNSUBSCRIBE or the ACK of a message that nobody awaits it for.
+        """
+        asked = Counter(again)
+        asked.update(kept.receipt for kept in self._kept.values())
+        asked.update(self._committing.keys())
+        given = list((Counter(self._owed) - asked).elements())
+        for receipt in given:
+            self._paid(receipt)
+        return given
 
     def in_doubt(self) -> tuple[bytes | None] | None:
         """Whether a COMMIT was said and not answered: the receipt that its client asked for with it, if any."""
         for receipt, ours in self._committing.items():
             return (None if ours else receipt,)
         return None
+
+    def doubts(self) -> list[bytes]:
+        """The receipts of all COMMITs that were said and not answered."""
+        return list(self._committing)
 
     def taken(self) -> list[Kept]:
         """What has to be said to the new broker, in the old order. It is not kept any more: keep it as it is said."""

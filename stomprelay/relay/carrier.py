@@ -7,6 +7,8 @@ a new broker has to know: subscriptions first, then what was not confirmed, then
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from stomprelay.relay.backlog import Backlog
@@ -25,9 +27,9 @@ from stomprelay.wire.names import (
     ABORT,
     ACK,
     BEGIN,
+    CLIENT_COMMANDS,
     COMMIT,
     DESTINATION,
-    DISCONNECT,
     ID,
     NACK,
     RECEIPT_HEADER,
@@ -42,7 +44,12 @@ AGAIN: Final = b"relay-resent:true\n"
 
 _MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
 _MOOT: Final = frozenset({ACK, NACK, UNSUBSCRIBE, ABORT})
-_AGAIN: Final = frozenset({BEGIN, SEND, COMMIT, DISCONNECT})
+
+
+@lru_cache
+def _roomier(limits: Limits) -> Limits:
+    """Limits for what the relay put into a client's frames beside all that the client may."""
+    return replace(limits, headers=limits.headers + 2)
 
 
 class Carrier:
@@ -77,7 +84,7 @@ class Carrier:
         self.backlog = Backlog(session.name, most)
         self.answers: list[bytes] = []
         self._confirm = confirm
-        self._limits = limits
+        self._limits = _roomier(limits)
         self._most = most
         self._owing = True
         self._leg: Leg | None = None
@@ -110,13 +117,23 @@ class Carrier:
         session.tally["possibly_lost"] += backlog.unproved
         backlog.unproved = 0
         session.lost_broker()
-        self.answers += backlog.lost()
+        self.answers += backlog.lost(self._receipts())
         doubt = backlog.in_doubt()
         if doubt is None:
             return None
         return Refused(
             "the outcome of a transaction is unknown", "its broker was lost after COMMIT", receipt=doubt[0]
         )
+
+    def _receipts(self) -> Iterator[bytes]:
+        """Those that the next broker will be asked for with subscriptions and open transactions."""
+        for subscription in self.session.subscriptions:
+            yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
+        for transaction in self.session.transactions.values():
+            for frame in self.read(b"".join(transaction.frames)):
+                receipt = frame.header(RECEIPT_HEADER, self.session.dialect)
+                if receipt is not None:
+                    yield receipt
 
     def replay(self, *, subscriptions: bool = True) -> None:
         """Say to a new broker what it has to know; write it with `flush`. Raises as `say` does."""
@@ -129,7 +146,7 @@ class Carrier:
         self._owing = False
         try:
             for kept in self.backlog.taken():
-                for frame in self._read(kept.wire):
+                for frame in self.read(kept.wire):
                     session.tally["frames_resent"] += kept.said
                     self._say(frame, AGAIN if kept.said else b"")
             self._close()
@@ -138,7 +155,7 @@ class Carrier:
             self._owing = True
         for transaction in list(opened.values()):
             for wire in transaction.frames:
-                for frame in self._read(wire):
+                for frame in self.read(wire):
                     self._append(frame, self._headed(frame))
 
     def _subscribe(self, subscription: Subscription) -> None:
@@ -162,9 +179,9 @@ class Carrier:
             header = (ID, each.id) if named or each.named else (DESTINATION, each.destination)
             self._write(bridge.compose(UNSUBSCRIBE, [header], self.session))
 
-    def _read(self, wire: bytes) -> Iterator[Frame]:
+    def read(self, wire: bytes) -> Iterator[Frame]:
         """The client's frames, as they were read when they came."""
-        decoder = Decoder(self.session.dialect, _AGAIN, self._limits)
+        decoder = Decoder(self.session.dialect, CLIENT_COMMANDS, self._limits)
         decoder.feed(wire)
         return decoder.frames()
 
@@ -251,7 +268,7 @@ class Carrier:
                 self.answers.append(receipt)
             return
         if receipt is not None and self._owing:
-            backlog.owe(receipt, moot=command in _MOOT)
+            backlog.owe(receipt)
         if command is COMMIT:
             if receipt is None:
                 extra = b"receipt:%b\n" % (asked := backlog.ask())
@@ -267,28 +284,48 @@ class Carrier:
         transaction = None if name is None else session.transactions.get(name)
         if command is ACK or command is NACK:
             session.lose("acks_stale")
+            if transaction is not None:
+                transaction.doomed = "it acknowledges messages of a broker that was lost"
         elif command is COMMIT and transaction is not None:
             if transaction.doomed is not None:
                 raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
             backlog.keep(b"".join([*transaction.frames, frame.wire]), receipt or backlog.ask(), said=False)
         elif command is SEND and transaction is not None:
             self._keep(transaction, frame)
+            if transaction.cut:
+                transaction.doomed = "there was no broker, and it was too large to be kept"
         elif command is SEND or command is COMMIT:
             backlog.keep(frame.wire, receipt or backlog.ask(), said=False)
         if command in Session.WATCHED:
-            session.observed(command, frame.headers(session.dialect))
-            if command is BEGIN and name is not None:
-                self._keep(session.transactions[name], frame)
+            self._observe(frame, name)
         if receipt is not None:
             if command in _MOOT:
                 self.answers.append(receipt)
             else:
                 backlog.owe(receipt)
 
+    def _observe(self, frame: Frame, name: bytes | None) -> None:
+        session, command = self.session, frame.command
+        ended = session.transactions.get(name or b"")
+        subscription = session.observed(command, frame.headers(session.dialect))
+        if command is BEGIN and name is not None:
+            self._keep(session.transactions[name], frame)
+        elif command is ABORT and ended is not None:
+            for each in self.read(b"".join(ended.frames)):
+                self._pay(each.header(RECEIPT_HEADER, session.dialect))
+        elif command is UNSUBSCRIBE and subscription is not None:
+            self._pay(next((value for key, value in subscription.headers if key == RECEIPT_HEADER), None))
+
+    def _pay(self, receipt: bytes | None) -> None:
+        """No broker will be told of what asked for this receipt."""
+        if receipt is not None and self.backlog.owes(receipt):
+            self.backlog.refused(receipt)
+            self.answers.append(receipt)
+
     def spelled(self, wire: bytes) -> bytes:
         """A frame of the client as the broker is told it, apart from all accounts."""
         assert self._bridge is not None
-        return b"".join([self._bridge.carry(frame, self.session) for frame in self._read(wire)])
+        return b"".join([self._bridge.carry(frame, self.session) for frame in self.read(wire)])
 
     # Writing
 

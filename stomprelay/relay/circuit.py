@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from stomprelay.relay.beats import beaten
+from stomprelay.relay.beats import beaten, beating
 from stomprelay.relay.binding import Bound
 from stomprelay.relay.branch import Branch, Stage
 from stomprelay.relay.closing import Closing
@@ -67,6 +67,11 @@ class Circuit:
         return isinstance(self._flow, Traffic)
 
     @property
+    def _listens(self) -> bool:
+        """Whether the client is there, and waits for something."""
+        return not self._closing.gone and self._flow.goodbye is not Goodbye.CONFIRMED
+
+    @property
     def over(self) -> bool:
         """Whether nothing more will happen."""
         return self._client.closed and all(branch.stage is Stage.ENDED for branch in self.branches)
@@ -120,7 +125,7 @@ class Circuit:
             return self._waking(self._closing.overdue(now))
         effects: list[Effect] = []
         legs = [each.leg for each in self.branches]
-        dead = beaten(legs if self._closing.gone else [self._client, *legs], effects, now)
+        dead = beaten([self._client, *legs] if self._listens else legs, effects, now)
         if dead is not None:
             return [*effects, *self._silent(dead, now)]
         for branch in self.branches:
@@ -317,6 +322,6 @@ class Circuit:
     def deadline(self) -> float:
         """When something is due."""
         deadline = min(self._closing.until, self.search.deadline)
-        if self._client.state is State.CONNECTED and not self._closing.gone:
+        if self._listens and beating(self._client):
             deadline = min(deadline, self._client.heartbeat.deadline)
         return deadline

@@ -35,6 +35,7 @@ class Closing:
     def goodbye(self, now: float) -> None:
         """The client's goodbye came a step further; each step has its time."""
         done = self._flow.goodbye is Goodbye.CONFIRMED
+        self._client.heartbeat.paused()  # it has said all it will say
         self.until = now + (self._listener.linger if done else self._listener.upstream.disconnect_timeout)
         for branch in self._flow.branches:
             branch.stay()

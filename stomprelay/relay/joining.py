@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 from stomprelay.relay.branch import Branch
+from stomprelay.relay.distribution import Distribution
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.traffic import Traffic
+from stomprelay.relay.upstream import Upstream
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -18,4 +20,23 @@ def join(
     seek their brokers.
     """
     upstream = listener.upstream
-    return Traffic(client, Branch(listener, upstream, upstream.groups[0], offer, session, chance))
+    if len(upstream.groups) == 1 and not listener.routes:
+        return Traffic(client, Branch(listener, upstream, upstream.groups[0], offer, session, chance))
+    sessions = [session]
+
+    def branches(needed: Upstream) -> list[Branch]:
+        """Each has an account of its own with its broker; the client's own serves for the first."""
+        return [
+            Branch(
+                listener,
+                needed,
+                group,
+                offer,
+                sessions.pop() if sessions else session.beside(),
+                chance,
+                carried=True,
+            )
+            for group in needed.groups
+        ]
+
+    return Distribution(client, listener, session, branches)

@@ -132,7 +132,8 @@ class Relay:
 
     def resumed(self, leg: Leg, now: float) -> list[Effect]:
         """The leg is read from again."""
-        leg.heartbeat.resumed(now)
+        if leg.state is not State.LEAVING:
+            leg.heartbeat.resumed(now)
         return [Wake(self._until if self._circuit is None else self._circuit.deadline)]
 
     def woke(self, now: float) -> list[Effect]:

@@ -25,7 +25,9 @@ def _lines(service: RelayService) -> Iterator[str]:
     receptions = [(_label(name), each) for name, each in service.receptions.items()]
     yield from _head("info", "gauge", "the version that runs")
     yield f'stomprelay_info{{version="{_label(__version__)}"}} 1'
-    yield from _head("sessions", "gauge", "sessions now: clients that are there, or whose last words are still being delivered")
+    yield from _head(
+        "sessions", "gauge", "clients that are there, or whose last words are still being delivered"
+    )
     for name, reception in receptions:
         yield f'stomprelay_sessions{{listener="{name}"}} {len(reception.sessions)}'
     yield from _head("connections", "gauge", "connections to clients and brokers that are open now")

@@ -194,6 +194,4 @@ class RelayService(MultiService):
             await self.stage.idle().addTimeout(longest + GRACE, self._reactor)
         except TimeoutError:
             _log.warn("{count} connections did not end in time", count=self.stage.sockets)
-        for session in tuple(self.everyone()):
-            self.stage.alarms.forget(session)
         await super().stopService()

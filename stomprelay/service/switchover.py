@@ -2,7 +2,7 @@
 
 A broker that is paused gets no new session. Those that it has are held, finish what they are at, and go to another
 broker of their group as soon as nothing is open, at the latest when their time is over. Where there is no other
-they wait until a broker is resumed.
+they wait until a broker is resumed. Sessions of a plain address cannot leave it, and stay.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,8 +22,8 @@ class Switchover:
         self._sessions = sessions
 
     def pause(self, entries: Iterable[Entry], within: float | None = None) -> None:
-        """Take these brokers out of service. Their sessions may take so many seconds to leave; None is what each
-        upstream has for its `drain_timeout`.
+        """Take these brokers out of service. Their sessions may take so many seconds to leave, also those that were
+        told already; None is what each upstream has for its `drain_timeout`.
 
         It returns at once: a broker is free when its sessions are gone.
         """
@@ -32,14 +32,17 @@ class Switchover:
             if not entry.broker.health.paused:
                 entry.broker.health.paused = True
                 _log.info(
-                    "upstream {upstream}: broker {broker} is paused, {count} of its sessions are moved",
+                    "upstream {upstream}: broker {broker} is paused, its sessions ({count}) {what}",
                     upstream=entry.upstream.name,
                     broker=entry.broker,
                     count=entry.broker.health.sessions,
+                    what="stay, for it has no other" if entry.group.reconnect is None else "leave it",
                 )
         within_by_broker = {entry.broker: _time(entry, within) for entry in entries}
         for session in tuple(self._sessions()):
-            leaving = {branch.broker for branch in session.relay.branches if not branch.moving}
+            leaving = {
+                branch.broker for branch in session.relay.branches if within is not None or not branch.moving
+            }
             for broker in leaving:
                 if broker in within_by_broker:
                     session.move(broker, within_by_broker[broker])

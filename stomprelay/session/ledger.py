@@ -80,6 +80,11 @@ class Ledger:
         """Whether more than half of what may be is unsettled."""
         return self.awaited * 2 > self._most
 
+    @property
+    def expecting(self) -> bool:
+        """Whether an ACK is still to be expected: of a delivery that is not lost, on an open subscription."""
+        return any(not each.lost and each.subscription.open for each in self._pending.values())
+
     def noted(self, subscription: Subscription, message_id: bytes, ack: bytes | None) -> Delivery:
         """A MESSAGE passed to the client."""
         if len(self._pending) + self._in_doubt >= self._most:
@@ -126,8 +131,8 @@ class Ledger:
         self._lost = len(self._pending)
 
     def taken(self, ack: bytes) -> bool:
-        """Whether a delivery that is not settled goes by this `ack` value already, or may by its looks."""
-        return ack in self._by_ack or ours(ack)
+        """Whether a delivery that is not settled goes by this `ack` value already."""
+        return ack in self._by_ack
 
     def named(self, message_id: bytes) -> bool:
         """Whether a delivery that is not settled has this `message-id`."""

@@ -61,8 +61,8 @@ class Session:
         self._neighbours: list[Session] = [self]
 
     def beside(self) -> "Session":
-        """The same client's session on one more broker, before anything was delivered to it. The client is never
-        given one name for deliveries of two of them.
+        """The same client's session with one more broker. The client is never given one name for deliveries of
+        both.
         """
         self._orders = self._orders or count(1)
         other = Session(self.name, self.dialect, self._most, self.tally, self._orders)
@@ -77,12 +77,14 @@ class Session:
     def ledger(self) -> Ledger:
         """The account of deliveries, opened with the first one that the two sides name differently."""
         if self._ledger is None:
+            self._orders = self._orders or count(1)
             self._ledger = Ledger(self._most, self._orders)
         return self._ledger
 
     def taken(self, ack: bytes) -> bool:
         """Whether an `ack` value would not tell the client's deliveries apart."""
-        return any(each._ledger is not None and each._ledger.taken(ack) for each in self._neighbours)
+        ledgers = [each._ledger for each in self._neighbours]
+        return ours(ack) or any(each is not None and each.taken(ack) for each in ledgers)
 
     def clashes(self, message_id: bytes) -> bool:
         """Whether a delivery of another broker goes by this `message-id`, or might."""
@@ -104,7 +106,7 @@ class Session:
     @property
     def quiet(self) -> bool:
         """Whether nothing is open that a broker knows of beside subscriptions."""
-        return not self.transactions and (self._ledger is None or not self._ledger.awaited)
+        return not self.transactions and (self._ledger is None or not self._ledger.expecting)
 
     def lost_broker(self) -> None:
         """The broker is gone, and with it what it knew of deliveries and transactions."""

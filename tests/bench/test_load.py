@@ -2,12 +2,13 @@
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
 
-from bench.load import VERSIONS, Case, Load, LoadError, loaded
+from bench.load import ACTIVEMQ, BROKERS, RABBITMQ, VERSIONS, Case, Load, LoadError, loaded
 from bench.machine import which
 
 pytestmark = pytest.mark.skipif(
@@ -24,7 +25,7 @@ def load(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Load]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("mode", ["sink", "source", "ack", "loop", "latency"])
+@pytest.mark.parametrize("mode", ["sink", "source", "ack", "individual", "loop", "latency"])
 def test_direct(load: Load, mode: str, version: str) -> None:
     """Every mode in every version, straight to the null broker: as many messages as were asked for."""
     for escaped in (False, True):
@@ -49,6 +50,46 @@ def test_idle_connections_are_opened_in_steps(load: Load) -> None:
         assert load.answer(client)["messages"] == 3
         client.tell("open 10")
         assert load.answer(client)["messages"] == 7
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_echoes_are_timed_one_by_one(load: Load, version: str) -> None:
+    """Each connection sends one message at a time, and the time until its echo is told of each."""
+    with load.client("echo", load.ports[version], "-v", version, "-b", "100") as client:
+        client.tell("open 5")
+        assert load.answer(client)["messages"] == 5
+        for _ in range(3):
+            began = time.monotonic_ns()
+            client.tell(f"send {began}")
+            told = load.answer(client)
+            passed = (time.monotonic_ns() - began) / 1000
+            assert told["messages"] == 5
+            assert len(told["times"]) == 5
+            assert all(0 < each <= passed for each in told["times"])
+
+
+def test_a_session_that_ends_is_no_figure(load: Load) -> None:
+    """A broker that is killed takes a client with it that has no relay; that is an error."""
+    with load.broker() as (broker, ports), load.client("echo", ports["1.2"], "-v", "1.2") as client:
+        client.tell("open 2")
+        load.answer(client)
+        broker.process.kill()
+        client.tell(f"send {time.monotonic_ns()}")
+        with pytest.raises(LoadError, match="closed"):
+            load.answer(client)
+
+
+@pytest.mark.parametrize(("name", "server"), [(ACTIVEMQ, b"ActiveMQ/5.17.2"), (RABBITMQ, b"RabbitMQ/3.10.8")])
+def test_products(load: Load, name: str, server: bytes) -> None:
+    """By its port the null broker says what it is, which tells what its receipts promise."""
+    assert set(load.ports) == set(BROKERS)
+    with socket.create_connection(("127.0.0.1", load.ports[name])) as broker:
+        broker.sendall(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
+        answer = b""
+        while not answer.endswith(b"\0"):
+            answer += broker.recv(4096)
+    assert answer.startswith(b"CONNECTED\n")
+    assert b"\nserver:" + server + b"\n" in answer
 
 
 def test_client_refuses_another_version(load: Load) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.report import Goal, figure, median, ratios, table, verdict
+from bench.report import Goal, figure, median, ratios, share, table, verdict
 
 
 def test_median_of_rounds() -> None:
@@ -10,6 +10,13 @@ def test_median_of_rounds() -> None:
     assert median([1.0, 100.0, 2.0]) == 2.0
     assert median([1.0, 3.0]) == 2.0
     assert median([]) is None
+
+
+@pytest.mark.parametrize(("part", "value"), [(0.0, 1.0), (0.5, 5.0), (0.95, 10.0), (0.9, 9.0), (1.0, 10.0)])
+def test_share(part: float, value: float) -> None:
+    """So many of the figures are not above it: half, 95 of 100, all."""
+    assert share([10.0, 1.0, 5.0, 2.0, 9.0, 3.0, 4.0, 8.0, 7.0, 6.0], part) == value
+    assert share([], part) is None
 
 
 def test_ratios_are_taken_round_by_round() -> None:

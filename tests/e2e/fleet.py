@@ -55,6 +55,9 @@ class Fleet:
 
     relay: Relay
     port: int
+    modern: int
+    """A listener of the upstream `modern`, where there is one."""
+
     admin: str
     nodes: Sequence[Node]
 
@@ -69,16 +72,22 @@ class Fleet:
             node.heal()
 
     def counted(self, counter: str) -> int:
-        """What the relay's metrics say."""
-        found = re.search(rf"^stomprelay_{counter}_total\{{.*?\}} (\d+)$", self.get("/metrics"), re.MULTILINE)
+        """What the relay's metrics say, of all listeners."""
+        found = re.findall(
+            rf"^stomprelay_{counter}_total\{{.*?\}} (\d+)$", self.get("/metrics"), re.MULTILINE
+        )
         assert found, counter
-        return int(found.group(1))
+        return sum(map(int, found))
 
     def get(self, path: str) -> str:
         """GET a page of the relay's administration."""
         with urllib.request.urlopen(self.admin + path, timeout=30) as answer:
             text: str = answer.read().decode()
             return text
+
+    def all_up(self) -> bool:
+        """Whether the relay takes every broker for well, in each upstream."""
+        return all(each["state"] == "up" for each in json.loads(self.get("/brokers"))["brokers"])
 
     def brokers(self) -> dict[str, dict[str, Any]]:
         """What the relay says of its brokers, by URI."""
@@ -110,9 +119,9 @@ def nodes(*brokers: Broker) -> Iterator[list[Node]]:
 def fleet(directory: Path, members: Sequence[Node], upstreams: str, routes: str = "") -> Iterator[Fleet]:
     """Run a relay whose listener uses the upstream `main`; `upstreams` are lines of TOML with its `uri`.
 
-    They may go on with tables of other upstreams, which `routes` refer to.
+    They may go on with tables of other upstreams: `routes` refer to them, and `modern` has a listener of its own.
     """
-    port, admin = free_port(), free_port()
+    port, admin, modern = free_port(), free_port(), free_port()
     config = f"""
 admin = "tcp:{admin}:interface=127.0.0.1"
 [listener.main]
@@ -122,12 +131,26 @@ upstream = "main"
 [upstream.main]
 {upstreams}
 """
-    with relay(directory, config, [port, admin]) as running:
-        yield Fleet(running, port, f"http://127.0.0.1:{admin}", members)
+    ports = [port, admin]
+    if "[upstream.modern]" in upstreams:
+        ports.append(modern)
+        config += f"""
+[listener.modern]
+endpoint = "tcp:{modern}:interface=127.0.0.1"
+upstream = "modern"
+"""
+    with relay(directory, config, ports) as running:
+        yield Fleet(running, port, modern, f"http://127.0.0.1:{admin}", members)
 
 
-def failover(members: Sequence[Node], options: str = "randomize=false", more: str = "") -> str:
-    """Return the lines of an upstream that survives its brokers, with short beats and confirmed sending."""
+def failover(
+    members: Sequence[Node], options: str = "randomize=false", name: str = "main", more: str = ""
+) -> str:
+    """Return the lines of an upstream that survives its brokers, with short beats and confirmed sending.
+
+    The relay soon knows by itself that a broker is well again. By the sessions alone it would try it with one of
+    them first, and where producers and consumers go different ways the consumers get nothing.
+    """
     places = ",".join(node.uri for node in members)
     return f"""
 uri = "failover:({places})?{options}"
@@ -135,4 +158,8 @@ confirm = true
 heart_beat = [500, 500]
 connect_timeout = 2
 {more}
+[upstream.{name}.health]
+pause = 0.1
+longest_pause = 0.2
+probe = 0.3
 """

@@ -83,6 +83,9 @@ def twistd(directory: Path, arguments: Sequence[str], ports: Sequence[int]) -> I
             # A probing connection would be a session; Twisted logs every port that it opens.
             child.wait_for_output(rf" starting on {port}$")
         yield Relay(child)
+    except BaseException:
+        print(child.output)  # what it saw when a test failed
+        raise
     finally:
         status = child.stop()
     assert status in (0, -signal.SIGTERM), f"exit status {status}:\n{child.output}"

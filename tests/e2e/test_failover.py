@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.brokers import Broker
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import NET_STOMP, PHP_STOMP, STOMP_GEM, STOMP_PY, STOMPEST, LibraryFacts
-from tests.e2e.fleet import FREEZE, KILL, RESET, STOP, SWALLOW, Fault, Fleet, failover, fleet, nodes
+from tests.e2e.fleet import FREEZE, KILL, RESET, STOP, SWALLOW, Fault, Fleet, Node, failover, fleet, nodes
 from tests.e2e.load import Consumer, Producer, Worker, all_flow, descents, settle
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -47,28 +47,42 @@ FAULTS = (KILL, RESET, FREEZE, SWALLOW, STOP, RESET, KILL, FREEZE)
 """Each on the broker that serves, so that sessions go to and fro."""
 
 
+def both(members: Sequence[Node]) -> str:
+    """Two upstreams of the same brokers: in the client's own version; and in 1.2, so that legs of 1.0 clients beat."""
+    return (
+        failover(members) + "[upstream.modern]" + failover(members, name="modern", more='versions = ["1.2"]')
+    )
+
+
 @pytest.mark.parametrize("pair", PAIRS, ids="+".join)
 def test_faults_under_load(
     pair: tuple[str, str],
     tmp_path: Path,
     request: pytest.FixtureRequest,
     client: Callable[[LibraryFacts], Client],
+    queue: str,
 ) -> None:
     """Nothing confirmed is lost, each receipt comes once, order holds, and no client sees anything but silence."""
     brokers: list[Broker] = [request.getfixturevalue(name) for name in pair]
-    queues = [f"/queue/failover-{'-'.join(pair)}-{number}" for number in range(2)]
-    with nodes(*brokers) as members, fleet(tmp_path, members, failover(members)) as running:
+    queues = [f"{queue}-{number}" for number in range(2)]
+    with nodes(*brokers) as members, fleet(tmp_path, members, both(members)) as running:
+
+        def port(version: str) -> int:
+            return running.modern if version == "1.0" else running.port
+
         lines = list(zip(queues, PAIRS[pair], strict=True))
         producers = [
-            Producer(line.source.name, client(line.source), running.port, line.source_version, queue)
-            for queue, line in lines
+            Producer(
+                line.source.name, client(line.source), port(line.source_version), line.source_version, queue
+            )
+            for place, line in lines
         ]
         consumers = [
             Consumer(
-                *(line.sink.name, client(line.sink), running.port, line.sink_version, queue),
+                *(line.sink.name, client(line.sink), port(line.sink_version), line.sink_version, place),
                 *(line.ack, line.every),
             )
-            for queue, line in lines
+            for place, line in lines
         ]
         workers = [*producers, *consumers]
         for worker in workers:
@@ -77,9 +91,9 @@ def test_faults_under_load(
         for fault in FAULTS:
             _strike(running, fault, workers)
         running.heal()
-        for queue, producer, consumer in zip(queues, producers, consumers, strict=True):
-            account = settle(queue, [broker.port for broker in brokers], [producer], [consumer])
-            print(f"{queue}: {account}")
+        for place, producer, consumer in zip(queues, producers, consumers, strict=True):
+            account = settle(place, [broker.port for broker in brokers], [producer], [consumer])
+            print(f"{producer.name} to {consumer.name}: {account}")
             assert not account.lost
             # On each broker order holds; with each change of the broker it may begin anew.
             assert descents(consumer.bodies) <= 2 * len(FAULTS)
@@ -91,7 +105,11 @@ def test_faults_under_load(
 def _strike(running: Fleet, fault: Fault, workers: Sequence[Worker]) -> None:
     """Do something to the broker that serves, and wait until all work goes on without it."""
     running.heal()
+    running.relay.wait_until(running.all_up)
     struck = running.serving
+    print(
+        f"{fault.name} for {struck.broker.name} at {struck.uri}", {each.name: each.count for each in workers}
+    )
     fault.inject(struck)
     all_flow(workers)
     fault.begin_healing(struck)

@@ -72,6 +72,9 @@ class Node:
         self.taken = register.taken
         self.pipes: list[Pipe] = []
 
+    def __repr__(self) -> str:
+        return f"node {self.broker.name.decode()}"
+
     def opens(self, pipe: "Pipe", now: float) -> None:
         """A connection is accepted."""
         pipe.connection, effects = self.broker.opened(now)
@@ -140,6 +143,9 @@ class Pipe:
         self.ended = False
         self._sends: list[tuple[int, list[bytes]]] = []
         self._told = 0
+
+    def __repr__(self) -> str:
+        return f"pipe from {self.caller} to {self.node}"
 
     def says(self, data: bytes) -> None:
         """The relay writes. CONNECT is made to ask for the broker's only version."""
@@ -238,6 +244,7 @@ class Caller:
         self.gone = False
         self.leaving = False
         self.failed = False
+        self.tidy = True
         self.letters: list[Letter] = []
         self.orders: list[Order] = []
         self.open: dict[bytes, Transaction] = {}
@@ -248,9 +255,13 @@ class Caller:
         self.settled: set[bytes] = set()
         self.consumed: set[bytes] = set()
         self._numbers = 0
+        self._errors: list[Heard] = []
         self.perform(self.relay.opened(world.now))
         beats = [] if version == b"1.0" else [(b"heart-beat", b"0,1000")]
         self.say(b"CONNECT", [(b"accept-version", version), (b"host", b"/"), *beats])
+
+    def __repr__(self) -> str:
+        return f"caller {self.name.decode()}"
 
     # What it says
 
@@ -336,6 +347,8 @@ class Caller:
             ):
                 self.wrongs.append(f"two deliveries go by one ack: {frame}")
             order.owed.append(Copy(frame, order, self.source, self.number()))
+        else:
+            self.tidy = False
 
     def _receipt(self, receipt: bytes) -> None:
         if receipt not in self.receipts:
@@ -360,8 +373,7 @@ class Caller:
 
     def _error(self, frame: Heard) -> None:
         self.failed = True
-        if not any(self.doomed(each) or self.losses > each.losses for each in self.committing):
-            self.wrongs.append(f"{frame}")
+        self._errors.append(frame)
 
     def doomed(self, transaction: Transaction) -> bool:
         """Whether it acknowledged messages of a broker that is no more."""
@@ -397,6 +409,10 @@ class Caller:
                     self.wake = at
                 case Note(_, text):
                     self.notes.append(text)
+        while self._errors:
+            frame = self._errors.pop()
+            if not any(self.doomed(each) or self.losses > each.losses for each in self.committing):
+                self.wrongs.append(f"{frame}")
 
     def _paced(self, leg: Leg, *, pause: bool) -> None:
         if leg is self.relay.client:
@@ -607,6 +623,6 @@ class World:
     def _listens(self) -> None:
         for caller in self.callers:
             silent = self.now - caller.heard_at
-            if caller.connected and caller.names and not (caller.closed or caller.gone) and silent > SILENCE:
+            if caller.talks and caller.names and silent > SILENCE:
                 caller.wrongs.append(f"silence for {silent:g} s")
                 caller.heard_at = self.now

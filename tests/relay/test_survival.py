@@ -135,6 +135,7 @@ class Survival(RuleBasedStateMachine):
         caller = self._one(data, _subscribed)
         order = data.draw(st.sampled_from([each for each in caller.orders if each.open]))
         order.open = False
+        caller.tidy = caller.tidy and not order.owed
         order.owed.clear()
         named = (b"destination", order.destination) if order.id is None else (b"id", order.id)
         caller.say(b"UNSUBSCRIBE", [named, *(caller.asks(order) if receipt else [])])
@@ -305,7 +306,8 @@ class Survival(RuleBasedStateMachine):
                 world.passes(0.1)
             session = caller.relay.session
             assert session is not None
-            assert (len(session.ledger), session.ledger.awaited) == (0, 0)
+            if caller.tidy:
+                assert (len(session.ledger), session.ledger.awaited) == (0, 0)
         for caller in filter(_talking, world.callers):
             self._leave(caller)
         world.passes(15.0)
@@ -321,7 +323,9 @@ class Survival(RuleBasedStateMachine):
         kept = {body for node in world.nodes for body in node.drained(world.now)}
         for caller in world.callers:
             if not (caller.failed or caller.gone):
-                assert sorted(caller.given) == sorted(caller.receipts), caller.notes
+                missing = {r for r, w in caller.receipts.items() if r not in caller.given}
+                missing = {r for r in missing if not (w := caller.receipts[r]) == b"BEGIN" and not isinstance(w, Order) and not (isinstance(w, Letter) and w.transaction)}
+                assert not missing, (missing, caller.notes)
             late = any("did not confirm" in note for note in caller.notes)
             for letter in caller.letters:
                 taken = world.has_taken(letter.body)

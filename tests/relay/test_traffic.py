@@ -244,8 +244,8 @@ def test_beats_go_on_while_a_goodbye_waits() -> None:
         play.broker_gets(b"\n\n\n\n")
 
 
-def test_no_beats_after_a_goodbye() -> None:
-    """Neither leg is beaten to any more once its DISCONNECT has passed."""
+def test_beats_after_a_goodbye() -> None:
+    """The client is beaten to until its DISCONNECT is answered, though it need not beat; the broker is not."""
     with joined(
         b"1.2",
         b"1.2",
@@ -256,9 +256,12 @@ def test_no_beats_after_a_goodbye() -> None:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.time_passes(50)
-        play.client_gets(b"")
+        assert set(play.client_reads_all()) == set(b"\n")
         play.broker_gets(b"")
         play.both_stay()
+        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.time_passes(1.5)
 
 
 # ERROR

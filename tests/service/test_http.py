@@ -1,5 +1,6 @@
-"""Health, metrics and the status page, over real sockets."""
+"""Health, metrics, the status page and orders, over real sockets."""
 
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,7 +23,7 @@ from stomprelay.service.status import SHOWN, status
 from stomprelay.session.handshake import Credentials
 from tests.service.house import CONNECT, SEND, House, listener, upstream
 from tests.service.sockets import ANY_PORT, call, reactor, running
-from tests.service.talker import Talker
+from tests.service.talker import Talker, until
 
 MEMORY = Upstream("main", alone(Broker("memory:", "memory:")))
 
@@ -45,8 +46,12 @@ class Relay:
 
     async def asks(self, path: str, method: str = "GET") -> Answer:
         """What the admin endpoint answers to a request."""
+        return await self.answers(f"{method} {path} HTTP/1.0\r\n\r\n".encode())
+
+    async def answers(self, request: bytes) -> Answer:
+        """What it answers to this."""
         talker = await call(self.service.getServiceNamed("admin"))
-        talker.transport.write(f"{method} {path} HTTP/1.0\r\n\r\n".encode())
+        talker.transport.write(request)
         head, _, body = (await talker.ended()).partition(b"\r\n\r\n")
         talker.transport.loseConnection()
         await talker.gone()
@@ -236,6 +241,57 @@ async def test_nothing_else_is_there(path: str) -> None:
         answer = await relay.asks(path)
     assert answer.status == 404
     assert "<script>" not in answer.body
+
+
+# Orders
+
+
+def post(path: str, body: bytes, **headers: str) -> bytes:
+    """A POST of JSON."""
+    lines = {"content_type": "application/json", "content_length": f"{len(body)}", **headers}
+    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in lines.items())
+    return f"POST {path} HTTP/1.0\r\n{head}\r\n".encode() + body
+
+
+@pytest_twisted.ensureDeferred
+async def test_clients_are_held_while_the_broker_is_paused() -> None:
+    """And get their CONNECTED when it is resumed."""
+    async with open_relay() as relay:
+        paused = await relay.answers(post("/brokers/pause", b'{"broker": "memory:"}'))
+        talker = await call(relay.service._doors.getServiceNamed("public"))
+        talker.transport.write(CONNECT)
+        await until(lambda: any(session.relay.branches for session in relay.service.everyone()))
+        assert talker.heard == b""
+        resumed = await relay.answers(post("/brokers/resume", b'{"broker": "memory:"}'))
+        assert (await talker.frame()).startswith(b"CONNECTED\n")
+        await leave(talker)
+    states = [json.loads(answer.body)["brokers"][0]["state"] for answer in (paused, resumed)]
+    assert states[0] == "paused"
+    assert states[1] != "paused"
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_order_that_is_much_too_long() -> None:
+    """It is read to its end so that the answer arrives, and not kept."""
+    async with open_relay() as relay:
+        answer = await relay.answers(post("/brokers/pause", b'{"broker": "*"}' + b" " * 3_000_000))
+        after = await relay.asks("/brokers")
+    assert answer.status == 413
+    assert json.loads(after.body)["brokers"][0]["state"] != "paused"
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_order_in_chunks_of_unknown_length() -> None:
+    """As good as any other."""
+    body = b'{"broker": "*"}'
+    head = (
+        b"POST /brokers/pause HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    )
+    chunks = b"".join(b"1\r\n%c\r\n" % octet for octet in body)
+    own = Upstream("main", alone(Broker("memory:", "memory:")))
+    async with open_relay(Listener("public", ANY_PORT, own)) as relay:
+        answer = await relay.answers(head + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+    assert answer.status == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/metrics"])

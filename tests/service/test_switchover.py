@@ -6,7 +6,7 @@ import pytest
 
 from stomprelay.service.roster import ALL, Roster
 from stomprelay.service.switchover import Switchover
-from tests.service.house import failover, listener, movable
+from tests.service.house import failover, listener, movable, upstream
 from tests.service.understudy import Branch, Rehearsal
 
 
@@ -41,7 +41,7 @@ def test_pausing_a_broker(stand: Stand, log: list[str]) -> None:
     assert not stand.two.health.paused
     assert stand.told() == [[("leave", stand.one, 5.0, None)], [], []]
     assert log == [
-        "info: upstream main: broker tcp://192.0.2.1:61613 is paused, 1 of its sessions are moved",
+        "info: upstream main: broker tcp://192.0.2.1:61613 is paused, its sessions (1) leave it",
     ]
 
 
@@ -61,6 +61,22 @@ def test_pausing_twice(stand: Stand, log: list[str]) -> None:
     stand.switchover.pause(stand.roster.named(ALL))
     assert stand.told() == [[], [("leave", stand.two, 5.0, None)], [("leave", stand.one, 5.0, None)]]
     assert log == []
+
+
+def test_an_operator_who_loses_patience(stand: Stand) -> None:
+    """A time that is said holds for sessions that are leaving, too."""
+    stand.plays[0].relay.branches[0].moving = True
+    stand.switchover.pause(stand.roster.named("192.0.2.1:61613"), 0.0)
+    assert stand.told() == [[("leave", stand.one, 0.0, None)], [], []]
+
+
+def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
+    """Who is there cannot go anywhere, which the log does not hide."""
+    roster = Roster([listener(upstream=upstream())])
+    Switchover(list).pause(roster.named(ALL))
+    assert log == [
+        "info: upstream main: broker tcp://192.0.2.1:61613 is paused, its sessions (0) stay, for it has no other"
+    ]
 
 
 def test_a_session_on_two_brokers(stand: Stand) -> None:

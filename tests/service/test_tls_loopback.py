@@ -382,7 +382,7 @@ async def test_from_broker_to_broker_with_tls(trust: Trust) -> None:
     async with running(doors[0]), running(doors[1]), running(doors[2]):
         options = Reconnect(randomize=False, initial_delay=0.0)
         group = Group("three", tuple(map(_broker, doors)), options)
-        upstream = Upstream("main", (group,), tls=trust.trusting, connect_timeout=1.0)
+        upstream = Upstream("main", (group,), tls=trust.trusting, connect_timeout=2.0)
         service = RelayService(Config((Listener("public", ANY_PORT, upstream, tls=trust.server),)), reactor)
         async with running(service):
             caller = Talker()

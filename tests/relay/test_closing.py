@@ -1,0 +1,350 @@
+"""How sessions end: what the client is told, what a client that is gone still has delivered, and until when."""
+
+from math import inf
+from typing import Any
+
+import pytest
+
+from stomprelay.relay.branch import Branch
+from stomprelay.relay.closing import Closing
+from stomprelay.relay.effects import Effect
+from stomprelay.relay.flow import Goodbye
+from stomprelay.relay.hold import Hold
+from stomprelay.relay.listener import Listener
+from stomprelay.relay.tally import Tally
+from stomprelay.relay.traffic import Traffic
+from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
+from stomprelay.session.handshake import Offer
+from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.session.states import Side, State
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.errors import FrameError, Refused, StompError
+from tests.playbook import listener
+from tests.relay.failing import movable
+
+NOBODY = Offer([], frozenset({b"1.2"}), None)
+
+
+class Told(Traffic):
+    """A flow that is as a script tells it to be."""
+
+    survives = True
+    ready = True
+    safe = False
+    settled = False
+
+    def say_goodbye(self, effects: list[Effect], now: float) -> None:
+        """It is noted."""
+        self.goodbye = Goodbye.SAID
+        effects.append(Note(Event.DISCONNECTED, "goodbye is said"))
+
+
+class Place(Branch):
+    """Counts how often it is told to stay."""
+
+    stays = 0
+
+    def stay(self) -> None:
+        """It need not move."""
+        self.stays += 1
+
+
+class Scene:
+    """A session in front of two brokers, with a goodbye's time of 5 seconds and 2 to linger."""
+
+    def __init__(self, state: State = State.CONNECTED, **settings: Any) -> None:
+        front: Listener = listener(movable(**settings))
+        self.tally = Tally()
+        self.client = Leg(Side.DOWNSTREAM, front.limits)
+        self.client.enter(state, V1_2)
+        session = Session(b"relay-session", V1_2, 10, self.tally)
+        upstream = front.upstream
+        self.branch = Place(front, upstream, upstream.groups[0], NOBODY, session, lambda: 0.0)
+        self.flow = Told(self.client, self.branch)
+        self.hold = Hold(self.client, 100)
+        self.closing = Closing(self.client, front, session, self.flow, self.hold)
+
+    def unconfirmed(self, count: int) -> None:
+        """So many SENDs are kept."""
+        assert self.branch.carrier is not None
+        for number in range(count):
+            self.branch.carrier.backlog.keep(b"SEND", b"%d" % number)
+
+    def steps(self, goodbye: Goodbye, now: float) -> None:
+        """The client's goodbye comes this far."""
+        self.flow.goodbye = goodbye
+        self.closing.goodbye(now)
+
+
+def said(effects: list[Effect]) -> bytes:
+    """What the client is told."""
+    return b"".join(each.data for each in effects if isinstance(each, Send))
+
+
+def ways(effects: list[Effect]) -> list[How]:
+    """How legs are closed, in order."""
+    return [each.how for each in effects if isinstance(each, Close)]
+
+
+def notes(effects: list[Effect]) -> list[tuple[Event, str]]:
+    """What is logged."""
+    return [(each.event, each.text) for each in effects if isinstance(each, Note)]
+
+
+# The client went
+
+
+def test_a_client_that_goes_with_everything_delivered() -> None:
+    """There is nothing to wait for."""
+    play = Scene()
+    play.flow.safe = True
+    effects = play.closing.vanished("Connection reset", 1.0)
+    assert notes(effects) == [(Event.VANISHED, "client left: Connection reset")]
+    assert ways(effects) == [How.FLUSH]
+    assert effects[-1] == Wake(inf)
+    assert play.client.closed
+    assert not play.closing.gone
+    assert play.tally["clients_vanished"] == 1
+
+
+def test_a_client_that_says_goodbye_and_goes() -> None:
+    """It did not vanish."""
+    play = Scene()
+    play.flow.safe = True
+    play.steps(Goodbye.SAID, 1.0)
+    effects = play.closing.vanished("Connection was closed cleanly.", 2.0)
+    assert notes(effects) == [(Event.DISCONNECTED, "client left: Connection was closed cleanly.")]
+    assert play.tally["clients_vanished"] == 0
+    assert play.closing.until == inf
+
+
+def test_a_client_that_goes_with_something_unconfirmed() -> None:
+    """It is gone; its brokers have the time of a goodbye to confirm."""
+    play = Scene()
+    effects = play.closing.vanished("Connection reset", 1.0)
+    assert notes(effects) == [(Event.VANISHED, "client left; what it said is still delivered")]
+    assert ways(effects) == []
+    assert play.closing.gone
+    assert play.flow.deaf
+    assert play.closing.until == 1.0 + 5.0
+    assert not play.closing.delivered
+    play.flow.safe = True
+    assert play.closing.delivered
+
+
+def test_a_client_that_goes_with_something_held() -> None:
+    """What waits for a broker is delivered when there is one, however long that takes."""
+    play = Scene()
+    play.flow.ready = False
+    play.flow.safe = True
+    play.hold.take(b"SEND")
+    play.closing.vanished("Connection reset", 1.0)
+    assert play.closing.gone
+    assert play.closing.until == inf
+    play.closing.found(100.0)
+    assert play.closing.until == 100.0 + 5.0
+    play.flow.ready = True
+    assert not play.closing.delivered
+    play.hold.give()
+    assert play.closing.delivered
+
+
+def test_a_broker_that_takes_it_is_needed() -> None:
+    """While none is there nothing is delivered, though nothing is unconfirmed."""
+    play = Scene()
+    play.closing.vanished("Connection reset", 1.0)
+    play.flow.ready = False
+    play.flow.safe = True
+    assert not play.closing.delivered
+
+
+def test_nobody_is_gone_while_the_client_is_there() -> None:
+    """What is safe then is no reason to close."""
+    play = Scene()
+    play.flow.safe = True
+    assert not play.closing.delivered
+
+
+def test_a_client_whose_session_does_not_survive() -> None:
+    """It goes with what it said, as a plain connection would, but not with what no broker could be told yet."""
+    play = Scene()
+    play.flow.survives = False
+    assert ways(play.closing.vanished("Connection reset", 1.0)) == [How.FLUSH]
+    play = Scene(State.BINDING)
+    play.flow.survives = False
+    play.client.decoder.feed(b"SEND\ndestination:/queue/a\n\nx\0")
+    play.closing.vanished("Connection reset", 1.0)
+    assert play.closing.gone
+    assert play.closing.delivered
+
+
+def test_its_time_is_not_begun_anew_by_its_going() -> None:
+    """A client that waits for the end of its goodbye and then goes leaves its brokers what is left of the time."""
+    play = Scene()
+    play.steps(Goodbye.WAITING, 1.0)
+    play.closing.vanished("Connection reset", 4.0)
+    assert play.closing.until == 1.0 + 5.0
+
+
+def test_a_gone_client_whose_broker_does_not_confirm() -> None:
+    """The rest may be lost, which is counted; nobody is there to be told."""
+    play = Scene()
+    play.unconfirmed(3)
+    play.closing.vanished("Connection reset", 1.0)
+    effects = play.closing.overdue(play.closing.until)
+    assert said(effects) == b""
+    assert notes(effects)[0] == (
+        Event.LOST,
+        "broker tcp://a,tcp://b did not confirm all that was said",
+    )
+    assert ways(effects) == [How.FLUSH]
+    assert (play.tally["possibly_lost"], play.tally["brokers_lost"], play.tally["errors_sent"]) == (3, 1, 0)
+
+
+# Goodbyes
+
+
+def test_each_step_of_a_goodbye_has_its_time() -> None:
+    """To wait for receipts, then for its own, then for the client to close; a search has a time of its own."""
+    play = Scene()
+    assert play.closing.until == inf
+    play.steps(Goodbye.WAITING, 10.0)
+    assert play.closing.until == 15.0
+    play.steps(Goodbye.SAID, 12.0)
+    assert play.closing.until == 17.0
+    play.closing.searching()
+    assert play.closing.until == inf
+    play.closing.found(60.0)
+    assert play.closing.until == 65.0
+    play.steps(Goodbye.CONFIRMED, 61.0)
+    assert play.closing.until == 63.0
+
+
+def test_a_client_that_said_goodbye_need_not_beat() -> None:
+    """It has said all it will say."""
+    play = Scene()
+    play.client.heartbeat.agree(Terms(1000, 1000), Terms(1000, 1000), 10.0)
+    play.steps(Goodbye.WAITING, 10.0)
+    assert not play.client.heartbeat.dead(100.0)
+
+
+def test_a_broker_that_is_found_while_nothing_ends() -> None:
+    """Nothing is due."""
+    play = Scene()
+    play.closing.searching()
+    play.closing.found(60.0)
+    assert play.closing.until == inf
+
+
+def test_receipts_that_do_not_come() -> None:
+    """The goodbye goes out without them, and has as long again to be answered."""
+    play = Scene()
+    play.steps(Goodbye.WAITING, 10.0)
+    assert play.closing.overdue(15.0) == [Note(Event.DISCONNECTED, "goodbye is said")]
+    assert play.closing.until == 20.0
+    assert not play.client.closed
+
+
+def test_a_goodbye_that_is_not_answered() -> None:
+    """It ends in an ERROR that names its receipt."""
+    play = Scene()
+    play.unconfirmed(1)
+    play.flow.bye = b"bye"
+    play.steps(Goodbye.SAID, 10.0)
+    effects = play.closing.overdue(15.0)
+    assert said(effects).startswith(
+        b"ERROR\nmessage:connection to the broker was lost\nreceipt-id:bye\ncontent-type:text/plain\n"
+    )
+    assert b"upstream main" in said(effects)
+    assert b"tcp://" not in said(effects)
+    assert ways(effects) == [How.LINGER]
+    assert (play.tally["possibly_lost"], play.tally["brokers_lost"], play.tally["errors_sent"]) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("step", [Goodbye.SAID, Goodbye.CONFIRMED])
+def test_a_client_that_is_owed_nothing_and_does_not_close(step: Goodbye) -> None:
+    """It is closed, and that is no loss."""
+    play = Scene()
+    play.flow.settled = True
+    play.steps(step, 10.0)
+    effects = play.closing.overdue(play.closing.until)
+    assert said(effects) == b""
+    assert ways(effects) == [How.LINGER]
+    assert play.tally["brokers_lost"] == 0
+
+
+@pytest.mark.parametrize(("ready", "gone"), [(False, False), (True, True), (False, True)])
+def test_a_goodbye_that_nobody_can_say(ready: bool, gone: bool) -> None:
+    """Without a broker, or for a client that does not care any more, the wait ends the session."""
+    play = Scene()
+    play.steps(Goodbye.WAITING, 10.0)
+    if gone:
+        play.closing.vanished("Connection reset", 10.0)
+    play.flow.ready = ready
+    effects = play.closing.overdue(15.0)
+    assert play.client.closed
+    assert play.flow.goodbye is Goodbye.WAITING
+    assert said(effects).startswith(b"ERROR\n") is not gone
+
+
+def test_a_session_that_leaves_need_not_move() -> None:
+    """What was to go to another broker goes home from here."""
+    play = Scene()
+    play.steps(Goodbye.WAITING, 10.0)
+    assert play.branch.stays == 1
+
+
+# Failures
+
+
+def test_what_the_client_did_wrong() -> None:
+    """It is told in the words of the error, then everything is closed."""
+    play = Scene()
+    play.hold.take(b"SEND")
+    effects = play.closing.failed(play.client, FrameError("not a frame", "because of this"))
+    assert notes(effects) == [(Event.ERROR, "client: not a frame (because of this)")]
+    assert said(effects).startswith(b"ERROR\nmessage:not a frame\n")
+    assert b"because of this" in said(effects)
+    assert ways(effects) == [How.LINGER]
+    assert not play.hold
+    assert play.tally["errors_sent"] == 1
+
+
+def test_what_the_broker_did_wrong() -> None:
+    """It is not the client's fault: the client is told whose it is. What cannot be passed on has words of its own."""
+    broker = Leg(Side.UPSTREAM, listener().limits)
+    play = Scene()
+    effects = play.closing.failed(broker, FrameError("no colon", "in line 3"))
+    assert notes(effects) == [(Event.ERROR, "broker: no colon (in line 3)")]
+    assert said(effects).startswith(b"ERROR\nmessage:the broker sent what is not STOMP\n")
+    play = Scene()
+    effects = play.closing.failed(broker, Refused("an LF cannot be said", "in foo"))
+    assert said(effects).startswith(b"ERROR\nmessage:an LF cannot be said\n")
+
+
+def test_a_gone_client_is_told_nothing() -> None:
+    """What fails for it is logged, and not counted as an ERROR."""
+    play = Scene()
+    play.closing.vanished("Connection reset", 1.0)
+    effects = play.closing.failed(play.client, StompError("no broker available"))
+    assert notes(effects) == [(Event.ERROR, "client: no broker available")]
+    assert said(effects) == b""
+    assert ways(effects) == [How.FLUSH]
+    assert play.tally["errors_sent"] == 0
+
+
+def test_closed_twice() -> None:
+    """Each leg is closed once, and nothing is due any more."""
+    play = Scene()
+    play.steps(Goodbye.SAID, 10.0)
+    leg = Leg(Side.UPSTREAM, listener().limits)
+    play.branch.leg = leg
+    assert play.closing.closed(How.FLUSH) == [
+        Close(play.client, How.FLUSH),
+        Close(leg, How.FLUSH),
+        Wake(inf),
+    ]
+    assert play.closing.until == inf
+    assert play.closing.closed(How.LINGER) == [Wake(inf)]

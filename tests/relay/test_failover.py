@@ -1,0 +1,1410 @@
+"""Sessions that lose their broker, as scripts: at every step of a conversation, and what the next broker is told."""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stomprelay.relay.health import Checks
+from stomprelay.session.effects import Event, How
+from stomprelay.session.heartbeat import Terms
+from tests.playbook import (
+    PRODUCTS,
+    SAY_HELLO,
+    VERSIONS,
+    Cut,
+    Playbook,
+    in_all_cuts,
+    in_all_pairs,
+    in_cuts_of_halves,
+    listener,
+)
+from tests.relay.failing import asked, branch, found, movable, said_welcome, started
+
+in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
+after_in_all_versions = pytest.mark.parametrize("after", VERSIONS, ids=bytes.decode)
+in_all_modes = pytest.mark.parametrize("mode", [b"auto", b"client", b"client-individual"], ids=bytes.decode)
+
+SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
+AGAIN = b"SEND\nrelay-resent:true\ndestination:/queue/a\n\n%b\0"
+ASKING = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
+ASKING_AGAIN = b"SEND\nrelay-resent:true\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
+RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
+SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
+OURS = b"relay-session-receipt-%d"
+
+
+def message(version: bytes, name: bytes, mode: bytes = b"client", id: bytes = b"1") -> bytes:
+    """A MESSAGE to a subscription as a broker of this version names it: `m-` and `k-` go before its body."""
+    ack = b"ack:k-%b\n" % name if version == b"1.2" and mode != b"auto" else b""
+    return b"MESSAGE\nsubscription:%b\nmessage-id:m-%b\n%bdestination:/queue/a\n\n%b\0" % (id, name, ack, name)
+
+
+def header(frame: bytes, name: bytes) -> bytes:
+    """The first value of a header."""
+    match = re.search(rb"\n%b:([^\n]*)\n" % name, frame)
+    assert match, frame
+    return match[1]
+
+
+def settle(version: bytes, command: bytes, delivered: bytes, more: bytes = b"") -> bytes:
+    """ACK or NACK of a MESSAGE that the client read, its version's way."""
+    if version == b"1.2":
+        return b"%b\nid:%b\n%b\n\0" % (command, header(delivered, b"ack"), more)
+    if version == b"1.1":
+        named = header(delivered, b"subscription"), header(delivered, b"message-id")
+        return b"%b\nsubscription:%b\nmessage-id:%b\n%b\n\0" % (command, *named, more)
+    return b"%b\nmessage-id:%b\n%b\n\0" % (command, header(delivered, b"message-id"), more)
+
+
+def names(version: bytes, told: bytes, name: bytes) -> bool:
+    """Whether an ACK or NACK that a broker of this version was told names this message of its own."""
+    if version == b"1.2":
+        return header(told, b"id") == b"k-" + name
+    return header(told, b"message-id") == b"m-" + name and (
+        version == b"1.0" or header(told, b"subscription") == b"1"
+    )
+
+
+def marks(said: bytes) -> list[bytes]:
+    """What SENDs that a broker was told have to do with us: our receipts and marks, and their bodies."""
+    frames = said.split(b"\0")[:-1]
+    return [
+        b"%b%b%b"
+        % (
+            b"!" if b"\nrelay-resent:true\n" in frame else b"",
+            b"".join(re.findall(rb"\nreceipt:(?:relay-session-receipt-)?(\w+)\n", frame)) + b":"
+            if b"\nreceipt:" in frame
+            else b"",
+            frame.rpartition(b"\n")[2],
+        )
+        for frame in frames
+    ]
+
+
+# Before a broker accepted
+
+
+@in_all_cuts
+def test_the_first_broker_is_not_there(cut: Cut) -> None:
+    """The next one is asked at once, and the client notices nothing."""
+    with Playbook(listener(movable()), cut=cut) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_refuses()
+        assert [str(each) for each in play.opened] == ["tcp://a", "tcp://b"]
+        found(play)
+        assert play.client_reads().startswith(b"CONNECTED\n")
+        assert "tcp://a" in play.noted(Event.REFUSED)
+        assert play.tally["brokers_refused"] == 1
+        assert play.tally["sessions_connected"] == 1
+        assert play.tally["failovers"] == 0
+
+
+@in_cuts_of_halves
+@pytest.mark.parametrize(
+    "said", [b"", b"CONNEC", b"HTTP/1.1 400 Bad Request\r\n\r\n"], ids=["nothing", "half", "nonsense"]
+)
+def test_the_first_broker_closes_before_connected(said: bytes, cut: Cut) -> None:
+    """Half an answer is none: the next broker is asked, and nothing of it is the client's."""
+    with Playbook(listener(movable()), cut=cut) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        play.broker_reads()
+        if said:
+            play.broker_says(said)
+        if len(play.brokers) == 1:
+            play.broker_goes()
+        found(play)
+        assert play.client_reads().startswith(b"CONNECTED\n")
+        assert play.opened[1].uri == "tcp://b"
+
+
+@pytest.mark.parametrize("accepts", [True, False], ids=["accepts", "deaf"])
+def test_a_broker_that_never_answers(accepts: bool) -> None:
+    """A broker has `connect_timeout` for the connection and its CONNECTED together; then the next one is asked."""
+    with Playbook(listener(movable(connect_timeout=3.0))) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.time_passes(1)
+        if accepts:
+            play.broker_accepts()
+            play.broker_reads()
+        play.time_passes(1.9)
+        assert len(play.opened) == 1
+        play.time_passes(0.2)
+        assert play.brokers[0].closed is How.ABORT
+        assert len(play.opened) == 2
+        assert "no CONNECTED in time" in play.noted(Event.REFUSED)
+        assert play.opened[0].health.up is False
+        found(play)
+        assert play.client_reads().startswith(b"CONNECTED\n")
+
+
+@in_all_cuts
+def test_a_broker_that_cannot_serve_anybody(cut: Cut) -> None:
+    """An ERROR that says `unavailable` is an outage: the next broker is asked."""
+    with Playbook(listener(movable()), cut=cut) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(b"ERROR\nmessage:service unavailable\n\n\0")
+        found(play)
+        assert play.client_reads().startswith(b"CONNECTED\n")
+        assert "unavailable" in play.noted(Event.REFUSED)
+
+
+DENIED = b"ERROR\nmessage:Bad CONNECT\ncontent-type:text/plain\nversion:1.0,1.1,1.2\n\nAccess refused for user 'x'\n\0"
+
+
+@in_all_cuts
+def test_credentials_that_are_not_accepted(cut: Cut) -> None:
+    """They are the client's own fault: it gets the ERROR in the broker's words, and no other broker is asked."""
+    with Playbook(listener(movable()), cut=cut) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(DENIED)
+        play.client_gets(DENIED)
+        play.client_is_closed()
+        play.time_passes(100)
+        assert len(play.opened) == 1
+        assert play.relay.over
+
+
+@in_all_cuts
+def test_credentials_that_the_next_broker_does_not_accept(cut: Cut) -> None:
+    """Later on it is just as final: the third broker is never asked."""
+    with started(brokers=3, cut=cut) as play:
+        play.client_says(SEND % b"x")
+        play.broker_reads()
+        play.broker_goes()
+        asked(play)
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(DENIED)
+        play.client_gets(DENIED)
+        play.client_is_closed()
+        play.time_passes(100)
+        assert len(play.opened) == 2
+        assert play.relay.over
+
+
+@in_all_cuts
+def test_the_second_broker_speaks_another_version_only(cut: Cut) -> None:
+    """It is asked once more, in the version that it named, before any other broker is."""
+    with started(b"1.2", cut=cut, brokers=3) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_goes()
+        asked(play)
+        play.broker_accepts()
+        assert b"accept-version:1.0,1.1,1.2\n" in play.broker_reads()
+        play.broker_says(b"ERROR\nmessage:Version not supported\nversion:9.9,1.1\n\n\0")
+        assert [each.uri for each in play.opened[1:]] == ["tcp://b", "tcp://b"]
+        play.broker_accepts()
+        assert b"accept-version:1.1\n" in play.broker_reads()
+        play.broker_says(said_welcome(b"1.1"))
+        play.broker_gets(SUBSCRIBE)
+        play.both_stay()
+        assert play.noted(Event.RETRIED) == "broker tcp://b speaks 1.1 only"
+
+
+def test_attempts_at_the_start() -> None:
+    """`startupMaxReconnectAttempts` counts passes over the list; then the client is told, and not why."""
+    with Playbook(listener(movable(options={"startup_attempts": 2}))) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        for _ in range(4):
+            asked(play)
+            play.broker_refuses("refused by 10.1.2.3")
+        play.client_gets_error(b"broker not available")
+        assert len(play.opened) == 4
+        assert play.relay.over
+
+
+def test_attempts_after_a_loss() -> None:
+    """`maxReconnectAttempts` counts passes anew; when they are over the client is told how many there were."""
+    with started(options={"attempts": 3, "startup_attempts": 1}) as play:
+        play.broker_goes()
+        for _ in range(6):
+            asked(play)
+            play.broker_refuses()
+        data = play.client_reads()
+        assert data.startswith(b"ERROR\nmessage:no broker available\n")
+        assert b"\n\nupstream main: none could be had in 3 attempts\0" in data
+        assert play.tally["sessions_given_up"] == 1
+        play.client_is_closed()
+
+
+def test_no_attempts_after_a_loss() -> None:
+    """With none at all the session ends with its broker."""
+    with started(options={"attempts": 0}) as play:
+        play.broker_goes()
+        play.client_gets_error(b"no broker available")
+        assert len(play.opened) == 1
+
+
+def test_the_time_is_over() -> None:
+    """`timeout` bounds how long a session is without a broker; the ERROR says so."""
+    with started(options={"timeout": 5.0}) as play:
+        play.broker_goes()
+        start = play.now
+        play.client_says(ASKING % (b"1", b"x"))
+        while play.client.closed is None:
+            asked(play)
+            play.broker_refuses()
+            if play.brokers[-1].closed is not None:
+                play.time_passes(play.wake - play.now)
+        data = play.client_reads()
+        assert data.startswith(b"ERROR\nmessage:no broker available\n")
+        assert b"within 5 s\0" in data
+        assert play.now - start == pytest.approx(5.0)
+        assert play.relay.over
+
+
+def test_the_time_is_over_while_a_broker_does_not_answer() -> None:
+    """An attempt does not stretch the time."""
+    with started(options={"timeout": 5.0}, connect_timeout=100.0) as play:
+        play.broker_goes()
+        asked(play)
+        play.broker_accepts()
+        play.broker_reads()
+        play.time_passes(4.9)
+        assert play.client.closed is None
+        play.time_passes(0.2)
+        play.client_gets_error(b"no broker available")
+        assert all(peer.closed is not None for peer in play.brokers[1:])
+
+
+def test_the_time_begins_anew_with_each_loss() -> None:
+    """What one search used is not held against the next."""
+    with started(options={"timeout": 5.0}) as play:
+        for _ in range(4):
+            play.broker_goes()
+            asked(play)
+            play.time_passes(3)
+            found(play)
+        assert play.client.closed is None
+
+
+# Lost while nothing is under way
+
+
+@in_all_cuts
+@in_all_pairs
+def test_an_idle_session_moves_on(client: bytes, broker: bytes, cut: Cut) -> None:
+    """The client hears nothing of it: no second CONNECTED, no ERROR; the log and the counters do."""
+    with started(client, broker, cut=cut) as play:
+        play.broker_goes("Connection reset by peer")
+        found(play, broker)
+        play.client_gets(b"")
+        play.broker_gets(b"")
+        play.both_stay()
+        assert play.opened[1].uri == "tcp://b"
+        assert play.brokers[0].closed is How.ABORT
+        assert play.noted(Event.LOST) == "broker tcp://a closed the connection: Connection reset by peer"
+        assert play.noted(Event.RECOVERED).endswith("generic at tcp://b")
+        assert (play.tally["brokers_lost"], play.tally["failovers"]) == (1, 1)
+        assert [each.health.sessions for each in play.relay.listener.upstream.brokers] == [0, 1]
+
+
+def test_the_lost_broker_comes_last() -> None:
+    """The others of the list are tried first, then the one that was lost."""
+    with started(brokers=3) as play:
+        play.broker_goes()
+        for _ in range(3):
+            asked(play)
+            play.broker_refuses()
+        assert [each.uri[-1] for each in play.opened] == ["a", "b", "c", "a"]
+
+
+@in_all_cuts
+def test_lost_twice_in_a_row(cut: Cut) -> None:
+    """The second one is lost before it answered, the third one after: nothing is forgotten."""
+    with started(brokers=3, cut=cut) as play:
+        play.client_says(SUBSCRIBE + ASKING % (b"r", b"x"))
+        play.broker_reads()
+        play.broker_goes()
+        asked(play)
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_goes()
+        found(play)
+        play.broker_gets(SUBSCRIBE + ASKING_AGAIN % (b"r", b"x"))
+        play.broker_goes()
+        found(play)
+        play.broker_gets(SUBSCRIBE + ASKING_AGAIN % (b"r", b"x"))
+        play.broker_says(RECEIPT % b"r")
+        play.client_gets(RECEIPT % b"r")
+        assert play.tally["failovers"] == 2
+        assert play.tally["frames_resent"] == 2
+
+
+def test_octets_of_a_lost_broker_come_too_late() -> None:
+    """What its connection still delivers after the loss concerns nobody."""
+    with started() as play:
+        play.broker_goes()
+        old = play.brokers[0]
+        assert play.relay.received(old.leg, message(b"1.2", b"1"), play.now) == []
+        assert play.relay.lost(old.leg, "again", play.now) == []
+        found(play)
+        assert play.relay.received(old.leg, message(b"1.2", b"1"), play.now) == []
+        assert play.relay.refused(old.leg, "again", play.now) == []
+        play.both_stay()
+
+
+@in_cuts_of_halves
+def test_half_a_frame_of_a_lost_broker(cut: Cut) -> None:
+    """It is not the client's, and the next broker's first frame begins afresh."""
+    with started(cut=cut) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_says(message(b"1.2", b"1") + message(b"1.2", b"2")[:-3])
+        play.client_gets(message(b"1.2", b"1"))
+        play.broker_goes()
+        found(play)
+        play.broker_reads()
+        play.broker_says(message(b"1.2", b"3"))
+        play.client_gets(message(b"1.2", b"3"))
+
+
+@in_cuts_of_halves
+def test_half_a_frame_of_the_client(cut: Cut) -> None:
+    """The other half comes while there is no broker, or when there is one again: the frame is whole."""
+    for late in (False, True):
+        with started(cut=cut) as play:
+            frame = SEND % b"long enough"
+            play.client_says(frame[:20])
+            play.broker_goes()
+            if late:
+                found(play)
+                play.client_says(frame[20:])
+            else:
+                play.client_says(frame[20:])
+                found(play)
+            play.broker_gets(frame)
+
+
+# Between SEND and RECEIPT
+
+
+@in_all_cuts
+@in_all_pairs
+@after_in_all_versions
+def test_between_send_and_receipt(client: bytes, broker: bytes, after: bytes, cut: Cut) -> None:
+    """A SEND whose receipt is owed is said again, marked, to a broker of any version; its RECEIPT comes once."""
+    with started(client, broker, cut=cut) as play:
+        play.client_says(ASKING % (b"r1", b"one") + ASKING % (b"r2", b"two"))
+        play.broker_gets(ASKING % (b"r1", b"one") + ASKING % (b"r2", b"two"))
+        play.broker_says(RECEIPT % b"r1")
+        play.client_gets(RECEIPT % b"r1")
+        play.broker_goes()
+        found(play, after)
+        play.broker_gets(ASKING_AGAIN % (b"r2", b"two"))
+        play.client_gets(b"")
+        play.broker_says(RECEIPT % b"r2")
+        play.client_gets(RECEIPT % b"r2")
+        assert play.tally["frames_resent"] == 1
+        assert play.tally["possibly_lost"] == 0
+
+
+@in_all_cuts
+def test_without_confirm_what_nothing_showed_to_have_arrived_is_counted(cut: Cut) -> None:
+    """A SEND without receipt is said once; it is possibly lost unless a later RECEIPT told that it was received."""
+    with started(cut=cut) as play:
+        play.client_says(SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3"))
+        play.broker_says(RECEIPT % b"r")
+        play.client_says(SEND % b"4" + SEND % b"5")
+        play.broker_reads()
+        play.client_reads()
+        play.broker_goes()
+        assert play.tally["possibly_lost"] == 2
+        found(play)
+        play.broker_gets(b"")
+        play.broker_goes()
+        assert play.tally["possibly_lost"] == 2
+
+
+@in_all_cuts
+@in_all_pairs
+def test_what_the_client_says_meanwhile(client: bytes, broker: bytes, cut: Cut) -> None:
+    """It waits for the next broker, and is said there unmarked: no broker had it yet."""
+    with started(client, broker, cut=cut) as play:
+        play.client_says(ASKING % (b"r0", b"0"))
+        play.broker_reads()
+        play.broker_goes()
+        play.client_says(SEND % b"1" + ASKING % (b"r1", b"2"))
+        play.client_says(SEND % b"3")
+        play.client_gets(b"")
+        found(play, broker)
+        play.broker_gets(ASKING_AGAIN % (b"r0", b"0") + SEND % b"1" + ASKING % (b"r1", b"2") + SEND % b"3")
+        play.broker_says(RECEIPT % b"r0" + RECEIPT % b"r1")
+        play.client_gets(RECEIPT % b"r0" + RECEIPT % b"r1")
+
+
+# Confirmed sending
+
+
+@in_all_cuts
+@in_all_pairs
+def test_confirmed_one_by_one(client: bytes, broker: bytes, cut: Cut) -> None:
+    """RabbitMQ confirms each message for itself, so each is asked about; the client sees nothing of it."""
+    with started(client, broker, product="rabbitmq", cut=cut, confirm=True) as play:
+        play.client_says(SEND % b"1" + ASKING % (b"r", b"2") + SEND % b"3")
+        assert marks(play.broker_reads()) == [b"1:1", b"r:2", b"2:3"]
+        play.broker_says(RECEIPT % (OURS % 2) + RECEIPT % b"r")
+        play.client_gets(RECEIPT % b"r")
+        play.broker_goes()
+        found(play, broker, "rabbitmq")
+        assert marks(play.broker_reads()) == [b"!3:1"]
+        play.broker_says(RECEIPT % (OURS % 3))
+        play.client_gets(b"")
+        assert branch(play).quiet
+        assert play.tally["possibly_lost"] == 0
+
+
+@in_all_pairs
+@pytest.mark.parametrize("product", ["activemq", "artemis"])
+def test_confirmed_by_the_batch(client: bytes, broker: bytes, product: str) -> None:
+    """Where a RECEIPT speaks for all SENDs before it, the last one of a chunk is asked about."""
+    with started(client, broker, product=product, confirm=True) as play:
+        play.client_says(SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3") + SEND % b"4" + SEND % b"5")
+        play.client_says(SEND % b"6")
+        assert marks(play.broker_reads()) == [b"1", b"2", b"r:3", b"4", b"1:5", b"2:6"]
+        play.broker_says(RECEIPT % b"r")
+        play.client_gets(RECEIPT % b"r")
+        play.broker_goes()
+        found(play, broker, product)
+        assert marks(play.broker_reads()) == [b"!4", b"!5", b"!3:6"]
+        play.broker_says(RECEIPT % (OURS % 3))
+        play.client_gets(b"")
+        assert branch(play).quiet
+        assert play.tally["frames_resent"] == 3
+
+
+@pytest.mark.parametrize("product", ["activemq", "rabbitmq"])
+def test_a_batch_goes_on_with_a_broker_that_confirms_otherwise(product: str) -> None:
+    """From ActiveMQ to RabbitMQ or the other way: what was one batch is asked about one by one."""
+    other = "rabbitmq" if product == "activemq" else "activemq"
+    with started(product=product, confirm=True) as play:
+        play.client_says(SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3") + SEND % b"4")
+        play.broker_reads()
+        play.broker_goes()
+        found(play, b"1.2", other)
+        told = marks(play.broker_reads())
+        if other == "rabbitmq":
+            assert told == [b"!2:1", b"!3:2", b"!r:3", b"!4:4"]
+            play.broker_says(RECEIPT % (OURS % 4) + RECEIPT % (OURS % 2))
+            play.broker_goes()
+            found(play, b"1.2", other)
+            assert marks(play.broker_reads()) == [b"!5:2", b"!r:3"]
+        else:
+            assert told == [b"!1", b"!2", b"!r:3", b"!4:4"]
+            play.broker_says(RECEIPT % b"r")
+            play.client_gets(RECEIPT % b"r")
+            play.broker_goes()
+            found(play, b"1.2", other)
+            assert marks(play.broker_reads()) == [b"!5:4"]
+
+
+def test_our_own_receipt_in_an_error() -> None:
+    """An ERROR that names a receipt of ours reaches the client without that name; what it refused is not said again."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(SEND % b"1")
+        play.broker_reads()
+        play.broker_says(b"ERROR\nmessage:no\nreceipt-id:" + OURS % 1 + b"\ncontent-length:4\n\nbody\0")
+        play.client_gets(b"ERROR\nmessage:no\ncontent-length:4\n\nbody\0")
+        assert branch(play).quiet
+        play.broker_goes()
+        play.client_is_closed()
+
+
+def test_a_receipt_of_the_clients_own_in_an_error() -> None:
+    """It stays; and the SEND that it refuses is settled by it."""
+    with started(confirm=True) as play:
+        play.client_says(ASKING % (b"r", b"1"))
+        play.broker_reads()
+        error = b"ERROR\nmessage:no\nreceipt-id:r\n\n\0"
+        play.broker_says(error)
+        play.client_gets(error)
+        assert branch(play).quiet
+
+
+@in_all_cuts
+def test_order_is_kept(cut: Cut) -> None:
+    """Lost again and again at any point, each broker is told in the order in which the client spoke."""
+    with started(cut=cut, confirm=True, product="rabbitmq") as play:
+        said = b""
+        for at in range(12):
+            said += SEND % b"%02d" % at if False else (SEND % (b"%02d" % at))
+            play.client_says(SEND % (b"%02d" % at))
+            if at % 4 == 3:
+                play.broker_reads()
+                play.broker_goes()
+                play.client_says(SEND % b"%02d.5" % at if False else (SEND % (b"%02d.5" % at)))
+                found(play, b"1.2", "rabbitmq")
+                bodies = [each.rpartition(b":")[2] for each in marks(play.broker_reads())]
+                assert bodies == sorted(bodies)
+                assert len(bodies) == at + 1 + (at + 1) // 4
+
+
+# Receipts, each once
+
+
+@in_all_cuts
+def test_receipts_around_the_loss(cut: Cut) -> None:
+    """Whatever asked for a receipt gets it once: from the lost broker, the next one, or the relay in its place."""
+    with started(cut=cut) as play:
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:s1\n\n\0")
+        play.client_says(b"SUBSCRIBE\nid:2\ndestination:/queue/b\nack:client\nreceipt:s2\n\n\0")
+        play.client_says(b"SUBSCRIBE\nid:3\ndestination:/queue/c\nreceipt:s3\n\n\0")
+        play.client_says(b"BEGIN\ntransaction:t\nreceipt:b\n\n\0")
+        play.broker_reads()
+        play.broker_says(RECEIPT % b"s1" + message(b"1.2", b"1", id=b"2"))
+        play.client_reads()
+        play.client_says(b"ACK\nid:k-1\nreceipt:a\n\n\0UNSUBSCRIBE\nid:3\nreceipt:u\n\n\0")
+        play.client_says(b"BEGIN\ntransaction:u\nreceipt:b2\n\n\0ABORT\ntransaction:u\nreceipt:x\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        given = play.client_reads()
+        found(play)
+        told = play.broker_reads()
+        owed = re.findall(rb"\nreceipt:([^\n]*)\n", told)
+        play.broker_says(b"".join([RECEIPT % each for each in owed]))
+        given += play.client_reads()
+        assert sorted(re.findall(rb"\nreceipt-id:([^\n]*)\n", given)) == sorted(
+            [b"s2", b"s3", b"b", b"a", b"u", b"b2", b"x"]
+        )
+        assert told == (
+            b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0"
+            b"SUBSCRIBE\nid:2\ndestination:/queue/b\nack:client\nreceipt:s2\n\n\0"
+            b"BEGIN\ntransaction:t\nreceipt:b\n\n\0"
+        )
+
+
+@in_all_cuts
+def test_receipts_that_came_are_not_given_again(cut: Cut) -> None:
+    """A BEGIN that is said again asks for its receipt again; the second one is not passed on."""
+    with started(cut=cut) as play:
+        play.client_says(b"BEGIN\ntransaction:t\nreceipt:b\n\n\0")
+        play.client_says(b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\nx\0")
+        play.broker_says(RECEIPT % b"b" + RECEIPT % b"r")
+        play.client_gets(RECEIPT % b"b" + RECEIPT % b"r")
+        play.broker_reads()
+        play.broker_goes()
+        found(play)
+        play.broker_reads()
+        play.broker_says(RECEIPT % b"b" + RECEIPT % b"r")
+        play.client_gets(b"")
+
+
+@in_all_cuts
+def test_receipt_ids_that_are_used_again(cut: Cut) -> None:
+    """A client that gives each of its receipts the same name gets as many as it asked for."""
+    with started(cut=cut) as play:
+        play.client_says(ASKING % (b"r", b"1"))
+        play.broker_says(RECEIPT % b"r")
+        play.client_gets(RECEIPT % b"r")
+        play.client_says(ASKING % (b"r", b"2") + ASKING % (b"r", b"3"))
+        play.broker_says(RECEIPT % b"r")
+        play.client_gets(RECEIPT % b"r")
+        play.broker_reads()
+        play.broker_goes()
+        play.client_says(ASKING % (b"r", b"4"))
+        found(play)
+        play.broker_gets(ASKING_AGAIN % (b"r", b"3") + ASKING % (b"r", b"4"))
+        play.broker_says(RECEIPT % b"r" * 2)
+        play.client_gets(RECEIPT % b"r" * 2)
+        assert branch(play).quiet
+
+
+# Subscriptions
+
+
+@in_all_pairs
+@after_in_all_versions
+def test_subscriptions_are_said_again(client: bytes, broker: bytes, after: bytes) -> None:
+    """In order, with their own headers, but for those that ended; a receipt that was given is not asked for."""
+    with started(client, broker) as play:
+        for n, mode in ((b"1", b"auto"), (b"2", b"client"), (b"3", b"client-individual"), (b"4", b"auto")):
+            play.client_says(
+                b"SUBSCRIBE\nid:%b\ndestination:/queue/%b\nack:%b\nprefetch-count:7\nreceipt:%b\n\n\0"
+                % (n, n, mode, n)
+            )
+            play.broker_says(RECEIPT % n)
+        play.client_says(b"UNSUBSCRIBE\nid:2\n\n\0")
+        play.broker_reads()
+        play.client_reads()
+        play.broker_goes()
+        play.client_says(b"UNSUBSCRIBE\nid:4\n\n\0SUBSCRIBE\nid:2\ndestination:/queue/5\n\n\0")
+        found(play, after)
+        line = b"SUBSCRIBE\nid:%b\ndestination:/queue/%b\nack:%b\nprefetch-count:7\n\n\0"
+        play.broker_gets(
+            line % (b"1", b"1", b"auto")
+            + line % (b"3", b"3", b"client-individual")
+            + line % (b"4", b"4", b"auto")
+            + b"UNSUBSCRIBE\nid:4\n\n\0SUBSCRIBE\nid:2\ndestination:/queue/5\n\n\0"
+        )
+        play.client_gets(b"")
+
+
+@in_all_versions
+@after_in_all_versions
+def test_subscriptions_without_a_name(version: bytes, after: bytes) -> None:
+    """A 1.0 client need not name them; the relay does toward a broker that wants it, and the client never sees it."""
+    with started(b"1.0", version) as play:
+        play.client_says(b"SUBSCRIBE\ndestination:/queue/a\nack:client\n\n\0SUBSCRIBE\ndestination:/queue/b\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        found(play, after)
+        named = (b"", b"") if after == b"1.0" else (b"id:relay-1\n", b"id:relay-2\n")
+        play.broker_gets(
+            b"SUBSCRIBE\n%bdestination:/queue/a\nack:client\n\n\0SUBSCRIBE\n%bdestination:/queue/b\n\n\0" % named
+        )
+        subscription = b"" if after == b"1.0" else b"subscription:relay-1\n"
+        ack = b"ack:k\n" if after == b"1.2" else b""
+        play.broker_says(b"MESSAGE\n%bmessage-id:m\n%bdestination:/queue/a\n\nx\0" % (subscription, ack))
+        play.client_gets(b"MESSAGE\nmessage-id:m\ndestination:/queue/a\n\nx\0")
+        play.client_says(b"ACK\nmessage-id:m\n\n\0UNSUBSCRIBE\ndestination:/queue/a\n\n\0")
+        told = play.broker_reads().split(b"\0")
+        if after == b"1.0":
+            assert told[0] == b"ACK\nmessage-id:m\n\n"
+            assert told[1] == b"UNSUBSCRIBE\ndestination:/queue/a\n\n"
+        else:
+            assert header(told[0], b"id" if after == b"1.2" else b"message-id") in (b"k", b"m")
+            assert told[1] == b"UNSUBSCRIBE\nid:relay-1\n\n"
+
+
+def test_headers_that_need_an_escape() -> None:
+    """A subscription is said in the next broker's dialect, whatever the first one's was."""
+    with started(b"1.2", b"1.2") as play:
+        play.client_says(b"SUBSCRIBE\nid:a\\cb\ndestination:/queue/a\\\\b\nx-y:p\\cq\n\n\0")
+        play.broker_reads()
+        for after, told in (
+            (b"1.1", b"SUBSCRIBE\nid:a\\cb\ndestination:/queue/a\\\\b\nx-y:p\\cq\n\n\0"),
+            (b"1.0", b"SUBSCRIBE\nid:a:b\ndestination:/queue/a\\b\nx-y:p:q\n\n\0"),
+        ):
+            play.broker_goes()
+            found(play, after)
+            play.broker_gets(told)
+
+
+def test_a_subscription_that_the_next_broker_cannot_be_told() -> None:
+    """A name with a line feed cannot be said in 1.0: the client is told so, and the session ends."""
+    with started(b"1.2", b"1.2") as play:
+        play.client_says(b"SUBSCRIBE\nid:a\\nb\ndestination:/queue/a\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        asked(play)
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(said_welcome(b"1.0"))
+        play.client_gets_error(b"a header cannot be said in the other version")
+        assert play.relay.over
+
+
+# Deliveries
+
+
+@in_all_pairs
+@after_in_all_versions
+@in_all_modes
+def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes, mode: bytes) -> None:
+    """Their ACKs are swallowed, counted and confirmed; those of the next broker's deliveries reach it by its names."""
+    with started(client, broker) as play:
+        subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:%b\n\n\0" % mode
+        play.client_says(subscribe)
+        play.broker_gets(subscribe)
+        play.broker_says(message(broker, b"1", mode) + message(broker, b"2", mode))
+        one, two = play.client_reads().split(b"\0")[:2]
+        play.broker_goes()
+        found(play, after)
+        play.broker_gets(subscribe)
+        if mode != b"auto":
+            play.client_says(settle(client, b"ACK", one, b"receipt:a1\n"))
+            play.broker_gets(b"")
+            play.client_gets(RECEIPT % b"a1")
+            assert play.tally["acks_stale"] == 1
+        play.broker_says(message(after, b"1", mode) + message(after, b"2", mode) + message(after, b"3", mode))
+        again = play.client_reads().split(b"\0")[:3]
+        assert [each.rpartition(b"\n")[2] for each in again] == [b"1", b"2", b"3"]
+        if mode == b"auto":
+            return
+        if client == b"1.2":
+            assert len({header(each, b"ack") for each in (one, two, *again)} - {b""}) >= 4
+        play.client_says(settle(client, b"ACK", two))  # delivered by both: the older one is meant
+        play.broker_gets(b"")
+        assert play.tally["acks_stale"] == 2
+        play.client_says(settle(client, b"ACK", again[2], b"receipt:a3\n"))
+        told = play.broker_reads()
+        assert names(after, told, b"3")
+        assert b"\nreceipt:a3\n" in told
+        play.client_gets(b"")
+        play.broker_says(RECEIPT % b"a3")
+        play.client_gets(RECEIPT % b"a3")
+        assert len(play.relay.session.ledger) == (0 if mode == b"client" else 2)  # type: ignore[union-attr]
+        play.both_stay()
+
+
+@pytest.mark.parametrize("after", [b"1.1", b"1.2"], ids=bytes.decode)
+@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
+def test_nacks_of_lost_deliveries(client: bytes, after: bytes) -> None:
+    """They are as stale as ACKs."""
+    with started(client) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_says(message(client, b"1"))
+        one = play.client_reads()
+        play.broker_reads()
+        play.broker_goes()
+        found(play, after)
+        play.broker_reads()
+        play.client_says(settle(client, b"NACK", one, b"receipt:n\n"))
+        play.broker_gets(b"")
+        play.client_gets(RECEIPT % b"n")
+        assert play.tally["acks_stale"] == 1
+
+
+def test_a_stale_nack_toward_a_version_without_nack() -> None:
+    """It would not be said anyway: no reason to end the session."""
+    with started(b"1.1") as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_says(message(b"1.1", b"1"))
+        one = play.client_reads()
+        play.broker_reads()
+        play.broker_goes()
+        found(play, b"1.0")
+        play.broker_reads()
+        play.client_says(settle(b"1.1", b"NACK", one))
+        play.broker_gets(b"")
+        play.both_stay()
+        assert play.tally["acks_stale"] == 1
+
+
+@in_all_cuts
+def test_an_ack_while_there_is_no_broker(cut: Cut) -> None:
+    """It waits like all else, and is found stale when the next broker is there."""
+    with started(cut=cut) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
+        play.broker_reads()
+        play.broker_goes()
+        play.client_says(b"ACK\nid:k-1\nreceipt:a\n\n\0" + SEND % b"x")
+        found(play)
+        play.broker_gets(SUBSCRIBE + SEND % b"x")
+        play.client_gets(RECEIPT % b"a")
+        assert play.tally["acks_stale"] == 1
+
+
+def test_two_brokers_give_one_name() -> None:
+    """The next broker's `ack` value may be one that is still unsettled: the client gets a token of ours for it."""
+    with started() as play:
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0")
+        play.broker_says(message(b"1.2", b"1"))
+        one = play.client_reads()
+        play.broker_reads()
+        play.broker_goes()
+        found(play)
+        play.broker_reads()
+        play.broker_says(message(b"1.2", b"1"))
+        two = play.client_reads()
+        assert header(one, b"ack") == b"k-1"
+        assert header(two, b"ack").startswith(b"relay-ack-")
+        play.client_says(settle(b"1.2", b"ACK", two, b"foo:bar\n"))
+        play.broker_gets(b"ACK\nid:k-1\nfoo:bar\n\n\0")
+        play.client_says(settle(b"1.2", b"ACK", one))
+        play.broker_gets(b"")
+
+
+def test_a_paused_broker_is_lost() -> None:
+    """One that was not read from for the ACKs that its client owes: the next one is read from at once."""
+    with started(front={"unacknowledged": 2}) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_says(message(b"1.2", b"1") + message(b"1.2", b"2"))
+        assert play.broker.paused
+        play.client_reads()
+        play.broker_goes()
+        found(play)
+        play.broker_reads()
+        assert not play.broker.paused
+        play.broker_says(message(b"1.2", b"3"))
+        play.client_gets(message(b"1.2", b"3"))
+        play.broker_says(message(b"1.2", b"4"))
+        assert play.broker.paused
+        play.client_reads()
+
+
+# Transactions
+
+
+BEGIN = b"BEGIN\ntransaction:t\n\n\0"
+INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
+COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
+ABORT = b"ABORT\ntransaction:t\nreceipt:x\n\n\0"
+
+
+@in_all_cuts
+@in_all_pairs
+@pytest.mark.parametrize("confirm", [False, True], ids=["plain", "confirm"])
+def test_inside_a_transaction(client: bytes, broker: bytes, confirm: bool, cut: Cut) -> None:
+    """After BEGIN and after each SEND: the next broker is told all of it, unmarked, and the COMMIT reaches it."""
+    for steps in range(3):
+        with started(client, broker, cut=cut, confirm=confirm) as play:
+            said = [BEGIN, INSIDE % b"1", INSIDE % b"2"]
+            play.client_says(b"".join(said[: steps + 1]))
+            play.broker_gets(b"".join(said[: steps + 1]))
+            play.broker_goes()
+            found(play, broker)
+            play.broker_gets(b"".join(said[: steps + 1]))
+            play.client_says(b"".join(said[steps + 1 :]) + COMMIT)
+            play.broker_gets(b"".join(said[steps + 1 :]) + COMMIT)
+            play.broker_says(RECEIPT % b"c")
+            play.client_gets(RECEIPT % b"c")
+            assert play.relay.session is not None
+            assert not play.relay.session.transactions
+            assert branch(play).quiet
+
+
+@in_all_cuts
+@pytest.mark.parametrize("receipt", [b"receipt:c\n", b""], ids=["receipt", "silent"])
+def test_after_commit(receipt: bytes, cut: Cut) -> None:
+    """A COMMIT that was not answered: nobody knows what became of it, and the client is told so."""
+    with started(cut=cut) as play:
+        play.client_says(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\n%b\n\0" % receipt)
+        play.broker_reads()
+        play.broker_goes()
+        play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c" if receipt else None)
+        assert len(play.opened) == 1
+        assert play.relay.over
+
+
+@in_all_cuts
+@pytest.mark.parametrize("receipt", [b"receipt:c\n", b""], ids=["receipt", "silent"])
+def test_after_the_receipt_of_commit(receipt: bytes, cut: Cut) -> None:
+    """A COMMIT that was answered is settled; one without a receipt is asked about by the relay."""
+    with started(cut=cut) as play:
+        play.client_says(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\n%b\n\0" % receipt)
+        asked_for = header(play.broker_reads().split(b"\0")[2], b"receipt")
+        play.broker_says(RECEIPT % asked_for)
+        play.client_gets(RECEIPT % b"c" if receipt else b"")
+        play.broker_goes()
+        found(play)
+        play.broker_gets(b"")
+        play.both_stay()
+
+
+@in_all_cuts
+def test_after_abort(cut: Cut) -> None:
+    """An ABORT that was not answered happened with the loss: its receipt is given, nothing is said again."""
+    with started(cut=cut) as play:
+        play.client_says(BEGIN + INSIDE % b"1" + ABORT)
+        play.broker_reads()
+        play.broker_goes()
+        play.client_gets(RECEIPT % b"x")
+        found(play)
+        play.broker_gets(b"")
+        play.client_gets(b"")
+        play.both_stay()
+
+
+@in_all_cuts
+@in_all_pairs
+@pytest.mark.parametrize("command", [b"ACK", b"NACK"])
+def test_an_acknowledgement_in_a_transaction(client: bytes, broker: bytes, command: bytes, cut: Cut) -> None:
+    """Its broker is lost, and so is what it acknowledged: COMMIT gets an ERROR that says so, ABORT is fine."""
+    if command == b"NACK" and b"1.0" in (client, broker):
+        command = b"ACK"
+    for end in (COMMIT, ABORT):
+        with started(client, broker, cut=cut) as play:
+            play.client_says(SUBSCRIBE + BEGIN)
+            play.broker_says(message(broker, b"1"))
+            one = play.client_reads().lstrip(b"\n")
+            play.client_says(settle(client, command, one, b"transaction:t\n") + INSIDE % b"x")
+            play.broker_reads()
+            play.broker_goes()
+            found(play, broker)
+            play.broker_gets(SUBSCRIBE + BEGIN + INSIDE % b"x")
+            play.client_says(end)
+            if end is COMMIT:
+                play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
+                play.broker_gets(b"")
+                assert play.relay.over
+            else:
+                play.broker_gets(ABORT)
+                play.broker_says(RECEIPT % b"x")
+                play.client_gets(RECEIPT % b"x")
+                play.client_says(settle(client, b"ACK", one))
+                play.broker_gets(b"")
+                assert play.tally["acks_stale"] == 1
+                play.both_stay()
+
+
+@in_all_versions
+def test_a_stale_acknowledgement_in_a_transaction(version: bytes) -> None:
+    """ACK of a lost delivery after BEGIN: the transaction cannot mean what it says any more."""
+    for late in (False, True):
+        with started(version) as play:
+            play.client_says(SUBSCRIBE)
+            play.broker_says(message(version, b"1"))
+            one = play.client_reads()
+            if not late:
+                play.client_says(BEGIN)
+            play.broker_reads()
+            play.broker_goes()
+            found(play, version)
+            if late:
+                play.client_says(BEGIN)
+            play.client_says(settle(version, b"ACK", one, b"transaction:t\nreceipt:a\n"))
+            play.broker_gets(SUBSCRIBE + BEGIN)
+            play.client_gets(RECEIPT % b"a")
+            play.client_says(COMMIT)
+            data = play.client_reads()
+            assert data.startswith(b"ERROR\nmessage:the transaction cannot be committed\nreceipt-id:c\n")
+            assert b"broker that was lost" in data
+            play.broker_gets(b"")
+
+
+def test_a_doomed_transaction_is_committed_while_there_is_no_broker() -> None:
+    """The ERROR comes when the next broker is there, as everything that is said meanwhile waits for it."""
+    with started() as play:
+        play.client_says(SUBSCRIBE + BEGIN)
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_says(settle(b"1.2", b"ACK", play.client_reads(), b"transaction:t\n"))
+        play.broker_reads()
+        play.broker_goes()
+        play.client_says(COMMIT)
+        found(play)
+        play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
+        play.broker_reads()
+
+
+def test_a_transaction_that_is_committed_while_there_is_no_broker() -> None:
+    """BEGIN and SENDs before the loss, COMMIT during the outage: the next broker is told all of it."""
+    with started() as play:
+        play.client_says(BEGIN + INSIDE % b"1")
+        play.broker_reads()
+        play.broker_goes()
+        play.client_says(INSIDE % b"2" + COMMIT)
+        found(play)
+        play.broker_gets(BEGIN + INSIDE % b"1" + INSIDE % b"2" + COMMIT)
+        play.broker_says(RECEIPT % b"c")
+        play.client_gets(RECEIPT % b"c")
+
+
+def test_a_transaction_that_is_too_large_to_be_kept() -> None:
+    """Beyond `resend_buffer` it ends with its broker; without a loss nothing is wrong with it."""
+    for loss in (True, False):
+        with started(resend_buffer=200) as play:
+            play.client_says(BEGIN + INSIDE % (b"x" * 300))
+            play.broker_reads()
+            if loss:
+                play.broker_goes()
+                found(play)
+                play.broker_reads()
+            play.client_says(COMMIT)
+            if loss:
+                data = play.client_reads()
+                assert data.startswith(b"ERROR\nmessage:the transaction cannot be committed\nreceipt-id:c\n")
+                assert b"too large" in data
+            else:
+                play.broker_gets(COMMIT)
+                play.both_stay()
+
+
+def test_open_transactions_beside_confirmed_sends() -> None:
+    """What was not confirmed comes first, then the open transactions, each in its own order."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(SEND % b"1" + BEGIN + INSIDE % b"2" + SEND % b"3" + BEGIN.replace(b":t", b":u"))
+        play.broker_reads()
+        play.broker_goes()
+        found(play, b"1.2", "rabbitmq")
+        told = play.broker_reads()
+        ours = [b"SEND\nrelay-resent:true\nreceipt:" + OURS % n + b"\ndestination:/queue/a\n\n%b\0" for n in (3, 4)]
+        assert told == ours[0] % b"1" + ours[1] % b"3" + BEGIN + INSIDE % b"2" + BEGIN.replace(b":t", b":u")
+
+
+@in_all_pairs
+def test_a_transaction_name_that_is_used_again(client: bytes, broker: bytes) -> None:
+    """After COMMIT was answered a new BEGIN of the same name is another transaction."""
+    with started(client, broker) as play:
+        play.client_says(BEGIN + INSIDE % b"1" + COMMIT)
+        play.broker_says(RECEIPT % b"c")
+        play.client_says(BEGIN + INSIDE % b"2")
+        play.broker_reads()
+        play.client_reads()
+        play.broker_goes()
+        found(play, broker)
+        play.broker_gets(BEGIN + INSIDE % b"2")
+
+
+# DISCONNECT
+
+
+@in_all_cuts
+def test_lost_while_disconnect_waits(cut: Cut) -> None:
+    """DISCONNECT waits for the receipts that are owed: first the SENDs are said again, then, confirmed, DISCONNECT."""
+    with started(cut=cut) as play:
+        play.client_says(SUBSCRIBE + ASKING % (b"r", b"x") + b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_gets(SUBSCRIBE + ASKING % (b"r", b"x"))
+        play.broker_goes()
+        found(play)
+        play.broker_gets(ASKING_AGAIN % (b"r", b"x"))
+        play.broker_says(RECEIPT % b"r")
+        play.client_gets(RECEIPT % b"r")
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(RECEIPT % b"bye")
+        play.client_gets(RECEIPT % b"bye")
+        play.broker_goes()
+        play.client_is_closed()
+        assert play.relay.over
+
+
+@in_all_cuts
+@in_all_pairs
+def test_lost_after_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
+    """The client still awaits its receipt: the next broker gives it."""
+    with started(client, broker, cut=cut) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_goes()
+        found(play, broker)
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(RECEIPT % b"bye")
+        play.client_gets(RECEIPT % b"bye")
+        play.broker_goes()
+        play.client_is_closed()
+
+
+@in_all_cuts
+def test_lost_after_disconnect_was_confirmed(cut: Cut) -> None:
+    """All is said: the session is over, and no other broker is asked."""
+    with started(cut=cut) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.broker_says(RECEIPT % b"bye")
+        play.client_gets(RECEIPT % b"bye")
+        play.broker_goes()
+        play.client_is_closed()
+        assert len(play.opened) == 1
+        assert play.relay.over
+
+
+@in_all_cuts
+def test_lost_after_a_disconnect_without_receipt(cut: Cut) -> None:
+    """Nobody awaits anything: it is over; but with unconfirmed SENDs it is not."""
+    with started(cut=cut) as play:
+        play.client_says(b"DISCONNECT\n\n\0")
+        play.broker_gets(b"DISCONNECT\n\n\0")
+        play.broker_goes()
+        play.client_is_closed()
+        assert len(play.opened) == 1
+    with started(cut=cut, confirm=True, product="rabbitmq") as play:
+        play.client_says(SEND % b"x" + b"DISCONNECT\n\n\0")
+        assert marks(play.broker_reads()) == [b"1:x"]
+        play.broker_goes()
+        found(play, b"1.2", "rabbitmq")
+        assert marks(play.broker_reads()) == [b"!2:x"]
+        play.broker_says(RECEIPT % (OURS % 2))
+        play.broker_gets(b"DISCONNECT\n\n\0")
+        play.broker_goes()
+        play.client_is_closed()
+
+
+def test_disconnect_while_there_is_no_broker() -> None:
+    """What was said before it is delivered, then DISCONNECT, and the client has its receipt."""
+    with started(confirm=True, product="activemq") as play:
+        play.broker_goes()
+        play.client_says(SEND % b"1" + b"DISCONNECT\nreceipt:bye\n\n\0")
+        found(play, b"1.2", "activemq")
+        assert marks(play.broker_reads()) == [b"1:1"]
+        play.broker_says(RECEIPT % (OURS % 1))
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(RECEIPT % b"bye")
+        play.client_gets(RECEIPT % b"bye")
+
+
+def test_a_next_broker_that_does_not_confirm_disconnect() -> None:
+    """It has as long for it as the first one had; then the client is told."""
+    with started(disconnect_timeout=5.0) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        found(play)
+        play.broker_reads()
+        play.time_passes(4.9)
+        assert play.client.closed is None
+        play.time_passes(0.2)
+        play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
+        assert play.relay.over
+
+
+def test_no_broker_for_a_disconnect() -> None:
+    """When the time for the search is over the ERROR names the receipt that is owed."""
+    with started(options={"timeout": 3.0}) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        play.time_passes(4)
+        play.client_gets_error(b"no broker available", receipt=b"bye")
+
+
+# The client is paused, or gone
+
+
+@pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
+def test_too_much_is_unconfirmed(product: str) -> None:
+    """At `resend_buffer` the client is not read from any more; once half of it is confirmed it is again."""
+    frame = SEND % (b"x" * 20)
+    with started(product=product, confirm=True, resend_buffer=4 * len(frame)) as play:
+        for _ in range(3):
+            play.client_says(frame)
+        assert not play.client.paused
+        play.client_says(frame)
+        assert play.client.paused
+        play.client_says(frame)
+        assert play.broker_reads().count(b"\0") == 4
+        play.broker_says(RECEIPT % (OURS % 1))
+        assert play.client.paused
+        play.broker_says(RECEIPT % (OURS % 2))
+        assert not play.client.paused
+        assert play.broker_reads().count(b"\0") == 1
+        assert branch(play).carrier is not None
+        assert branch(play).carrier.backlog.octets == 3 * len(frame)  # type: ignore[union-attr]
+
+
+def test_too_much_waits_for_a_broker() -> None:
+    """The same bound holds for what the client says while there is none; it reads on when all of it was said."""
+    with started(resend_buffer=100) as play:
+        play.broker_goes()
+        play.client_says(SEND % (b"1" * 50))
+        assert not play.client.paused
+        play.client_says(SEND % (b"2" * 50))
+        assert play.client.paused
+        play.client_says(SEND % b"3")
+        found(play)
+        assert not play.client.paused
+        play.broker_gets(SEND % (b"1" * 50) + SEND % (b"2" * 50) + SEND % b"3")
+
+
+@in_all_cuts
+def test_lost_while_the_client_is_paused(cut: Cut) -> None:
+    """It stays paused until the next broker confirms; nothing is lost, nothing comes twice as new."""
+    frame = SEND % (b"x" * 20)
+    with started(product="rabbitmq", confirm=True, resend_buffer=2 * len(frame), cut=cut) as play:
+        play.client_says(frame * 2, unasked=True)
+        assert play.client.paused
+        play.client_says(SEND % b"late")
+        play.broker_reads()
+        play.broker_goes()
+        found(play, b"1.2", "rabbitmq")
+        told = marks(play.broker_reads())
+        assert [each[-5:] for each in told] == [b"xxxxx"] * 2
+        assert all(each.startswith(b"!") for each in told)
+        assert play.client.paused
+        play.broker_says(RECEIPT % (OURS % 3) + RECEIPT % (OURS % 4))
+        assert not play.client.paused
+        assert [each.rpartition(b":")[2] for each in marks(play.broker_reads())] == [b"late"]
+
+
+def test_the_client_is_slow_while_its_broker_is_lost() -> None:
+    """Back-pressure of the lost broker's connection does not outlive it."""
+    with started() as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.client_is_slow()
+        play.broker_goes()
+        found(play)
+        play.broker_gets(SUBSCRIBE)
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_gets(message(b"1.2", b"1"))
+
+
+@in_all_cuts
+@pytest.mark.parametrize("confirm", [False, True], ids=["plain", "confirm"])
+def test_the_client_goes_while_there_is_no_broker(confirm: bool, cut: Cut) -> None:
+    """What it said is delivered to the next one, confirmed where that is asked for, then all is closed."""
+    with started(product="rabbitmq", confirm=confirm, cut=cut) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_goes()
+        play.client_says(SEND % b"1" + SEND % b"2")
+        play.client_goes()
+        assert not play.relay.over
+        found(play, b"1.2", "rabbitmq")
+        if confirm:
+            assert marks(play.broker_reads()) == [b"1:1", b"2:2"]
+            play.broker_says(RECEIPT % (OURS % 1) + RECEIPT % (OURS % 2))
+        else:
+            assert marks(play.broker_reads()) == [b"1", b"2"]
+        play.broker_is_closed()
+        assert play.relay.over
+        assert play.tally["clients_vanished"] == 1
+
+
+def test_the_client_goes_before_all_is_confirmed() -> None:
+    """Its broker is lost then, too: the next one is told, and nothing of it is written to the client."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(SUBSCRIBE + SEND % b"1")
+        play.client_goes()
+        play.broker_reads()
+        play.broker_says(message(b"1.2", b"x"))
+        play.broker_goes()
+        found(play, b"1.2", "rabbitmq")
+        assert marks(play.broker_reads()) == [b"!2:1"]
+        play.broker_says(RECEIPT % (OURS % 2))
+        play.broker_is_closed()
+        assert play.relay.over
+        play.client_gets(b"")
+
+
+def test_the_client_goes_with_nothing_to_deliver() -> None:
+    """No broker is sought for it any more."""
+    with started() as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_goes()
+        play.client_goes()
+        assert play.relay.over
+        play.time_passes(100)
+        assert len(play.opened) == 1
+
+
+def test_what_is_left_of_a_client_is_not_confirmed() -> None:
+    """The next broker has `disconnect_timeout` for it; then it is given up and logged."""
+    with started(product="rabbitmq", confirm=True, disconnect_timeout=5.0) as play:
+        play.broker_goes()
+        play.client_says(SEND % b"1")
+        play.client_goes()
+        found(play, b"1.2", "rabbitmq")
+        assert marks(play.broker_reads()) == [b"1:1"]
+        play.time_passes(6)
+        assert play.relay.over
+        assert "did not confirm" in play.noted(Event.LOST)
+        assert play.tally["possibly_lost"] == 1
+
+
+def test_nobody_takes_what_a_client_left() -> None:
+    """The time for the search bounds that as well."""
+    with started(options={"timeout": 3.0}) as play:
+        play.broker_goes()
+        play.client_says(SEND % b"1")
+        play.client_goes()
+        play.time_passes(5)
+        assert play.relay.over
+
+
+def test_the_relay_stops_while_there_is_no_broker() -> None:
+    """The client is told, and nothing goes on."""
+    with started() as play:
+        play.broker_goes()
+        play.relay_stops()
+        play.client_gets_error(b"the relay is stopping")
+        assert play.relay.over
+
+
+# Heart-beats
+
+
+def test_beats_go_on_without_a_broker() -> None:
+    """The client hears from us as often as was agreed, however long no broker can be had."""
+    with started(hello=b"heart-beat:0,1000\n", front={"heart_beat": Terms(1000, 0)}) as play:
+        play.broker_goes()
+        for _ in range(40):
+            play.time_passes(0.5)
+            if not play.brokers[-1].accepted and play.brokers[-1].closed is None:
+                play.broker_refuses()
+        assert play.client_reads_all() == b"\n" * 40
+        found(play)
+        play.both_stay()
+
+
+def test_a_client_falls_silent_while_there_is_no_broker() -> None:
+    """It is told and closed, and no broker is sought for it any more."""
+    with started(hello=b"heart-beat:1000,0\n", front={"heart_beat": Terms(0, 1000)}) as play:
+        play.broker_goes()
+        asked(play)
+        play.time_passes(2.1)
+        play.client_gets_error(b"heart-beat missed")
+        assert play.relay.over
+        assert play.broker.closed is not None
+
+
+def test_a_client_that_waits_for_its_last_receipt() -> None:
+    """It said DISCONNECT and nothing more; it is beaten to all the same, and not taken for dead."""
+    with started(hello=b"heart-beat:1000,1000\n", front={"heart_beat": Terms(1000, 1000)}) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        asked(play)
+        play.time_passes(9)
+        assert play.client_reads_all() == b"\n" * 18
+        assert play.client.closed is None
+
+
+def test_a_silent_broker() -> None:
+    """A broker that misses its beats is lost to the session, and known to be unwell to all others."""
+    with started(
+        welcome=b"heart-beat:1000,0\n", heart_beat=Terms(0, 1000), checks=Checks(pause=60.0)
+    ) as play:
+        first, second = play.relay.listener.upstream.brokers
+        play.client_says(ASKING % (b"r", b"x"))
+        play.broker_reads()
+        play.time_passes(1.9)
+        assert len(play.opened) == 1
+        play.time_passes(0.2)
+        found(play, welcome=b"heart-beat:0,0\n")
+        play.broker_gets(ASKING_AGAIN % (b"r", b"x"))
+        play.both_stay()
+        assert play.brokers[0].closed is How.ABORT
+        assert first.health.up is False
+        assert first.health.out(play.now)
+        assert second.health.up is True
+        assert play.tally["beats_missed"] == 1
+        assert "heart-beat" in play.noted(Event.LOST)
+
+
+def test_the_beats_of_the_next_broker_are_its_own() -> None:
+    """What was agreed with the lost one does not count any more."""
+    with started(welcome=b"heart-beat:0,1000\n", heart_beat=Terms(1000, 1000)) as play:
+        play.time_passes(0.5)
+        play.broker_gets(b"\n")
+        play.broker_goes()
+        found(play, welcome=b"heart-beat:3000,4000\n")
+        play.time_passes(1.9)
+        play.broker_gets(b"")
+        play.time_passes(0.2)
+        play.broker_gets(b"\n")
+        play.time_passes(4.1)
+        assert play.brokers[1].closed is How.ABORT
+        play.brokers[1].written = b""
+
+
+# Brokers that go by plan
+
+
+def test_a_broker_says_error_and_goes() -> None:
+    """An ERROR is the client's: it ends the session, as the broker meant it."""
+    error = b"ERROR\nmessage:bad frame\n\nno\0"
+    with started() as play:
+        play.broker_says(error)
+        play.client_gets(error)
+        play.broker_goes()
+        play.client_is_closed()
+        assert len(play.opened) == 1
+
+
+@in_all_cuts
+def test_a_broker_says_error_and_goes_on(cut: Cut) -> None:
+    """One that goes on after its ERROR did not mean the session: when it is lost later, another one is sought."""
+    error = b"ERROR\nmessage:no such queue\n\nno\0"
+    with started(cut=cut) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_says(error)
+        play.client_gets(error)
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
+        play.broker_goes()
+        found(play)
+        play.broker_gets(SUBSCRIBE)
+        play.both_stay()
