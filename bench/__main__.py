@@ -129,7 +129,12 @@ class Bench:
     def outage(self, load: Load) -> None:
         """Brokers killed."""
         steps = outage.steps(quick=self.asked.quick)
-        found = outage.measure(load, self.directory, steps, self.note)
+        try:
+            found = outage.measure(load, self.directory, steps, self.note)
+        except LoadError as error:
+            self.note(f"FAILED outage: {error}")
+            self.failed = True
+            return
         self.found[outage.NAME] = [asdict(one) for one in found]
         print(outage.report(found), flush=True)
 

@@ -81,8 +81,9 @@ def listener(over: Upstream | None = None, **settings: Any) -> Listener:
 class Peer:
     """One socket as the service holds it: what was written, whether it is read from, how it was closed."""
 
-    def __init__(self, leg: Leg) -> None:
+    def __init__(self, leg: Leg, uri: str = "") -> None:
         self.leg = leg
+        self.uri = uri
         self.written = b""
         self.unheard: list[bytes] = []
         self.pauses = 0
@@ -94,7 +95,9 @@ class Peer:
 class Playbook(AbstractContextManager["Playbook"]):
     """A client that has just opened its connection, a relay, and whatever broker the script plays.
 
-    `front` is the listener (its upstream included), `cut` how sockets cut what is said to the relay.
+    `front` is the listener (its upstream included), `cut` how sockets cut what is said to the relay. Where several
+    brokers play at once, `at` is the address of the one that is meant; without it, it is the one that the relay turned
+    to last.
     """
 
     def __init__(
@@ -134,26 +137,36 @@ class Playbook(AbstractContextManager["Playbook"]):
         """The client wrote this. `unasked`: it arrives even though the relay paused the client."""
         self._says(self.client, data, unasked=unasked)
 
-    def broker_says(self, data: bytes, *, unasked: bool = False) -> None:
+    def broker_says(self, data: bytes, *, unasked: bool = False, at: str | None = None) -> None:
         """The broker wrote this."""
-        self._says(self.broker, data, unasked=unasked)
+        self._says(self.at(at), data, unasked=unasked)
 
-    def broker_accepts(self) -> None:
+    def broker_accepts(self, *, at: str | None = None) -> None:
         """The connection to the broker is there."""
-        self.broker.accepted = True
-        self._perform(self.relay.connected(self.broker.leg, self.now))
+        peer = self.at(at)
+        peer.accepted = True
+        self._perform(self.relay.connected(peer.leg, self.now))
 
-    def broker_refuses(self, reason: str = "Connection refused") -> None:
+    def broker_refuses(self, reason: str = "Connection refused", *, at: str | None = None) -> None:
         """The connection to the broker cannot be had."""
-        self._perform(self.relay.refused(self.broker.leg, reason, self.now))
+        self._perform(self.relay.refused(self.at(at).leg, reason, self.now))
 
     def client_goes(self, reason: str = "Connection reset by peer") -> None:
         """The client's connection ended."""
         self._perform(self.relay.lost(self.client.leg, reason, self.now))
 
-    def broker_goes(self, reason: str = "Connection was closed cleanly.") -> None:
+    def broker_goes(self, reason: str = "Connection was closed cleanly.", *, at: str | None = None) -> None:
         """The broker's connection ended."""
-        self._perform(self.relay.lost(self.broker.leg, reason, self.now))
+        self._perform(self.relay.lost(self.at(at).leg, reason, self.now))
+
+    def broker_is_blocked(self, *, at: str | None = None) -> None:
+        """What is written to one of several brokers stays in its socket, which concerns nobody else."""
+        assert not self.relay.coupled
+        self.relay.blocked(self.at(at).leg)
+
+    def broker_is_unblocked(self, *, at: str | None = None) -> None:
+        """The socket of that broker has room again."""
+        self._perform(self.relay.unblocked(self.at(at).leg, self.now))
 
     def relay_stops(self) -> None:
         """The service is told to stop."""
@@ -201,9 +214,9 @@ class Playbook(AbstractContextManager["Playbook"]):
         """These octets were written to the client since the last look, and no others."""
         assert self.client_reads_all() == expected
 
-    def broker_gets(self, expected: bytes) -> None:
+    def broker_gets(self, expected: bytes, *, at: str | None = None) -> None:
         """These octets were written to the broker since the last look, and no others."""
-        assert self.broker_reads() == expected
+        assert self.broker_reads(at=at) == expected
 
     def client_gets_error(self, message: bytes, *, receipt: bytes | None = None) -> None:
         """The client got one ERROR of the relay's own, with this `message`, and its connection ends."""
@@ -230,18 +243,19 @@ class Playbook(AbstractContextManager["Playbook"]):
         data, self.client.written = self.client.written, b""
         return data
 
-    def broker_reads(self) -> bytes:
+    def broker_reads(self, *, at: str | None = None) -> bytes:
         """What was written to the broker since the last look."""
-        data, self.broker.written = self.broker.written, b""
+        peer = self.at(at)
+        data, peer.written = peer.written, b""
         return data
 
     def client_is_closed(self, how: How = How.LINGER) -> None:
         """The relay closed the client's connection in this way."""
         assert self.client.closed is how
 
-    def broker_is_closed(self, how: How = How.FLUSH) -> None:
+    def broker_is_closed(self, how: How = How.FLUSH, *, at: str | None = None) -> None:
         """The relay closed the broker's connection in this way."""
-        assert self.broker.closed is how
+        assert self.at(at).closed is how
 
     def both_stay(self) -> None:
         """Neither connection was closed."""
@@ -257,8 +271,13 @@ class Playbook(AbstractContextManager["Playbook"]):
     @property
     def broker(self) -> Peer:
         """The broker's connection that the relay asked for last."""
-        assert self.brokers, "no broker was asked for"
-        return self.brokers[-1]
+        return self.at()
+
+    def at(self, uri: str | None = None) -> Peer:
+        """The connection to the broker with this address that the relay asked for last."""
+        asked = [peer for peer in self.brokers if uri in (None, peer.uri)]
+        assert asked, "no such broker was asked for"
+        return asked[-1]
 
     # The service's part
 
@@ -293,7 +312,7 @@ class Playbook(AbstractContextManager["Playbook"]):
                     self._write(self._peer(leg), data)
                 case Open(leg, broker):
                     self.opened.append(broker)
-                    self.brokers.append(Peer(leg))
+                    self.brokers.append(Peer(leg, broker.uri))
                 case Close(leg, how):
                     peer = self._peer(leg)
                     assert peer.closed is None, "closed twice"

@@ -1,7 +1,6 @@
 """A session's place in one group of brokers: the broker that it has, or the search for one."""
 
 from collections.abc import Callable
-from enum import Enum
 from math import inf
 
 from stomprelay.relay.binding import Binding, Bound
@@ -12,6 +11,7 @@ from stomprelay.relay.itinerary import Itinerary
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.pairing import Pairing
 from stomprelay.relay.profile import unavailable
+from stomprelay.relay.stage import Stage
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Send
 from stomprelay.session.handshake import Offer
@@ -19,21 +19,6 @@ from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
 from stomprelay.session.states import State
 from stomprelay.wire.names import CONNECTED, DISCONNECT, MESSAGE_HEADER, RECEIPT_HEADER
-
-
-class Stage(Enum):
-    """How far a branch is."""
-
-    SEARCHING = "searching"
-    """It waits for the time of the next attempt."""
-    BINDING = "binding"
-    """A broker was asked for its connection, or for CONNECTED."""
-    UP = "up"
-    """Frames flow."""
-    PARTING = "parting"
-    """The broker was told DISCONNECT because the session moves: what it still sends is the client's."""
-    ENDED = "ended"
-    """No broker could be had, or the session is over."""
 
 
 class Branch:
@@ -194,7 +179,7 @@ class Branch:
         leg.heartbeat.said_at = now
         effects.append(Send(leg, self._binding.connect()))
 
-    def answered(self, effects: list[Effect], now: float) -> Bound | bytes | None:
+    def answered(self, data: bytes, effects: list[Effect], now: float) -> Bound | bytes | None:
         """The broker sent something before it was CONNECTED. Answers what the session is bound by, or the ERROR that
         is the client's; None when the search goes on.
 
@@ -203,6 +188,7 @@ class Branch:
         leg, binding = self.leg, self._binding
         assert leg is not None
         assert binding is not None
+        leg.decoder.feed(data)
         for frame in leg.decoder.frames():
             if frame.command is CONNECTED:
                 bound = binding.accepted(frame, now)

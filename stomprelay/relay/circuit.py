@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from stomprelay.relay.beats import beaten, beating
 from stomprelay.relay.binding import Bound
-from stomprelay.relay.branch import Branch, Stage
+from stomprelay.relay.branch import Branch
 from stomprelay.relay.closing import Closing
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.flow import Goodbye
@@ -12,6 +12,7 @@ from stomprelay.relay.hold import Hold
 from stomprelay.relay.joining import join
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.search import Search
+from stomprelay.relay.stage import Stage
 from stomprelay.relay.traffic import Traffic
 from stomprelay.relay.welcome import Welcome
 from stomprelay.session.effects import Event, How, Note, Pause, Resume, Send, Wake
@@ -26,9 +27,9 @@ from stomprelay.wire.errors import StompError
 class Circuit:
     """The inputs of a `Relay` from CONNECT on; see there. Say `begun` first.
 
-    `session` is what the client believes it has. Its `Flow` carries the frames, each of the flow's branches sees to
-    its own broker, and the circuit decides what the loss of either side means for the other. Tell `search` of
-    connections that are there or cannot be had, and give what it answers to `sought`.
+    Its `Flow` carries the frames, each of the flow's branches sees to its own broker, and the circuit decides what the
+    loss of either side means for the other. Tell `search` of connections that are there or cannot be had, and give
+    what it answers to `sought`.
     """
 
     __slots__ = (
@@ -67,11 +68,6 @@ class Circuit:
         return isinstance(self._flow, Traffic)
 
     @property
-    def _listens(self) -> bool:
-        """Whether the client is there, and waits for something."""
-        return not self._closing.gone and self._flow.goodbye is not Goodbye.CONFIRMED
-
-    @property
     def over(self) -> bool:
         """Whether nothing more will happen."""
         return self._client.closed and all(branch.stage is Stage.ENDED for branch in self.branches)
@@ -96,8 +92,7 @@ class Circuit:
                     leg.decoder.feed(data)
                     return self._answered(leg, now)
                 case State.OPENING:
-                    leg.decoder.feed(data)
-                    return self._bound(leg, now)
+                    return self._bound(leg, data, now)
                 case State.BINDING:
                     leg.decoder.feed(data)
         except StompError as error:
@@ -109,7 +104,7 @@ class Circuit:
         if leg.closed:
             return []
         if leg is self._client:
-            return self._waking(self._closing.vanished(reason, now))
+            return self.sought(None, self._closing.vanished(reason, now))
         branch = self.search.branch(leg)
         if branch is None:
             return []
@@ -122,10 +117,10 @@ class Circuit:
     def woke(self, now: float) -> list[Effect]:
         """The time of the last `Wake` has come."""
         if now >= self._closing.until:
-            return self._waking(self._closing.overdue(now))
+            return self.sought(None, self._closing.overdue(now))
         effects: list[Effect] = []
         legs = [each.leg for each in self.branches]
-        dead = beaten([self._client, *legs] if self._listens else legs, effects, now)
+        dead = beaten([self._client, *legs] if self._closing.listening else legs, effects, now)
         if dead is not None:
             return [*effects, *self._silent(dead, now)]
         for branch in self.branches:
@@ -147,13 +142,13 @@ class Circuit:
 
     # Brokers accept
 
-    def _bound(self, leg: Leg, now: float) -> list[Effect]:
+    def _bound(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
         """A broker's first frame: the branch is bound, goes on searching, or its ERROR is the client's."""
         branch = self.search.branch(leg)
         assert branch is not None
         effects: list[Effect] = []
         asked = branch.asked
-        match self.search.answered(branch, effects, now):
+        match self.search.answered(branch, data, effects, now):
             case Bound() as bound:
                 return self._welcomed(branch, bound, effects, now)
             case bytes() as error:
@@ -276,7 +271,7 @@ class Circuit:
     def sought(self, failure: StompError | None, effects: list[Effect]) -> list[Effect]:
         """Brokers were looked for by `search`; `failure` tells that it was in vain. Answers all effects."""
         if failure is None:
-            return [*effects, Wake(self.deadline)]
+            return effects if self.over else [*effects, Wake(self.deadline)]
         self._tally["sessions_given_up"] += self._client.state is State.CONNECTED
         return [*effects, *self._closing.failed(self._client, failure)]
 
@@ -315,13 +310,10 @@ class Circuit:
         """The session cannot go on: the client is told why, and all legs end."""
         return self._closing.failed(self._client, error)
 
-    def _waking(self, effects: list[Effect]) -> list[Effect]:
-        return effects if self.over else [*effects, Wake(self.deadline)]
-
     @property
     def deadline(self) -> float:
         """When something is due."""
         deadline = min(self._closing.until, self.search.deadline)
-        if self._listens and beating(self._client):
+        if self._closing.listening and beating(self._client):
             deadline = min(deadline, self._client.heartbeat.deadline)
         return deadline

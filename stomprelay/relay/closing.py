@@ -50,6 +50,11 @@ class Closing:
             self.until = now + self._listener.upstream.disconnect_timeout
 
     @property
+    def listening(self) -> bool:
+        """Whether the client is there, and waits for something."""
+        return not self.gone and self._flow.goodbye is not Goodbye.CONFIRMED
+
+    @property
     def delivered(self) -> bool:
         """Whether the client is gone and nothing is left to be done for it."""
         flow = self._flow

@@ -3,9 +3,10 @@
 from collections import deque
 from typing import NamedTuple
 
-from stomprelay.relay.branch import Branch, Stage
+from stomprelay.relay.branch import Branch
 from stomprelay.relay.carrier import Carrier
 from stomprelay.relay.effects import Effect
+from stomprelay.relay.stage import Stage
 from stomprelay.session.ledger import Delivery
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import Delivery as Naming

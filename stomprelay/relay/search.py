@@ -3,10 +3,11 @@
 from math import inf
 
 from stomprelay.relay.binding import Bound
-from stomprelay.relay.branch import Branch, Stage
+from stomprelay.relay.branch import Branch
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.flow import Flow, Goodbye
 from stomprelay.relay.group import Broker
+from stomprelay.relay.stage import Stage
 from stomprelay.session.effects import Close, Event, How, Note
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import State
@@ -60,12 +61,14 @@ class Search:
         branch.refused(reason, effects, now)
         return self.ended([branch], effects, now)
 
-    def answered(self, branch: Branch, effects: list[Effect], now: float) -> Bound | bytes | None:
+    def answered(
+        self, branch: Branch, data: bytes, effects: list[Effect], now: float
+    ) -> Bound | bytes | None:
         """A broker sent something before it was CONNECTED, see `Branch`. What is not STOMP is as good as no answer
         where there may be another broker; elsewhere raises `StompError`.
         """
         try:
-            return branch.answered(effects, now)
+            return branch.answered(data, effects, now)
         except StompError as error:
             if branch.carrier is None:
                 raise

@@ -21,7 +21,8 @@ class Ballot(Generic[Voter]):
     `required`.
 
     `awaited` have not answered. `refused` said no, or were given up, in that order. An excused voter is one that the
-    frame does not concern any more: it counts for the quorum only when nobody is left who could agree.
+    frame does not concern any more: it counts for the quorum only when nobody is left who could agree. `weighs` marks
+    frames that must not be lost; `hidden` receipts are asked for in the client's name, without its knowledge.
     """
 
     __slots__ = (
@@ -29,6 +30,7 @@ class Ballot(Generic[Voter]):
         "_excused",
         "_required",
         "awaited",
+        "hidden",
         "quorum",
         "receipt",
         "refused",
@@ -45,8 +47,10 @@ class Ballot(Generic[Voter]):
         refused: Collection[Voter] = (),
         *,
         weighs: bool = False,
+        hidden: bool = False,
     ) -> None:
         self.receipt = receipt
+        self.hidden = hidden
         self.quorum = quorum
         self.weighs = weighs
         self.awaited = set(voters)
@@ -111,23 +115,19 @@ class Votes(Generic[Voter]):
         self.pending += ballot.weighs
         self._ballots.setdefault(ballot.receipt, []).append(ballot)
 
-    def awaits(self, voter: Voter, receipt: bytes) -> bool:
-        """Whether an answer of this voter is awaited."""
-        return self._first(voter, receipt) is not None
-
     def agree(self, voter: Voter, receipt: bytes) -> Ballot[Voter] | None:
         """A voter confirmed."""
-        ballot = self._first(voter, receipt)
+        ballot = self.awaited(voter, receipt)
         return None if ballot is None else self._cast(ballot, ballot.agree, voter)
 
     def excuse(self, voter: Voter, receipt: bytes) -> Ballot[Voter] | None:
         """A voter has nothing to confirm any more."""
-        ballot = self._first(voter, receipt)
+        ballot = self.awaited(voter, receipt)
         return None if ballot is None else self._cast(ballot, ballot.excuse, voter)
 
     def refuse(self, voter: Voter, receipt: bytes) -> Ballot[Voter] | None:
         """A voter will not confirm."""
-        ballot = self._first(voter, receipt)
+        ballot = self.awaited(voter, receipt)
         return None if ballot is None else self._cast(ballot, ballot.refuse, voter)
 
     def leave(self, voter: Voter) -> list[Ballot[Voter]]:
@@ -136,7 +136,8 @@ class Votes(Generic[Voter]):
         decided = [self._cast(ballot, ballot.refuse, voter) for ballot in asked]
         return [ballot for ballot in decided if ballot is not None]
 
-    def _first(self, voter: Voter, receipt: bytes) -> Ballot[Voter] | None:
+    def awaited(self, voter: Voter, receipt: bytes) -> Ballot[Voter] | None:
+        """The ballot that a voter's next answer with this receipt is for."""
         return next((each for each in self._ballots.get(receipt, ()) if voter in each.awaited), None)
 
     def _cast(

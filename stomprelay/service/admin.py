@@ -58,11 +58,11 @@ class Bounded(Request):
     content: Any
     excess = False
 
-    def gotLength(self, length: int | None) -> None:  # noqa: N802
+    def gotLength(self, length: int | None) -> None:
         """Whatever length it announces, it is kept in memory."""
         super().gotLength(0)
 
-    def handleContentChunk(self, data: bytes) -> None:  # noqa: N802
+    def handleContentChunk(self, data: bytes) -> None:
         """Part of the body came."""
         if self.excess or self.content.tell() + len(data) > LONGEST_BODY:
             self.excess = True

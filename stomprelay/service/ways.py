@@ -41,8 +41,8 @@ class _Once:
         """The protocol that was made for it."""
         return self._protocol
 
-    def doStart(self) -> None:  # noqa: N802
+    def doStart(self) -> None:
         """Nothing to prepare."""
 
-    def doStop(self) -> None:  # noqa: N802
+    def doStop(self) -> None:
         """Nothing to end."""

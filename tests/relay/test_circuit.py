@@ -3,14 +3,11 @@
 Whole conversations across a loss are in `test_failover`; here is what only the circuit decides.
 """
 
-from math import inf
-
 import pytest
 
 from stomprelay.session.effects import Event, How
-from stomprelay.session.heartbeat import Terms
 from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, in_cuts_of_halves, joined, listener
-from tests.relay.failing import asked, branch, found, movable, said_welcome, started
+from tests.relay.failing import asked, found, movable, said_welcome, started
 
 
 def send(body: bytes, headers: bytes = b"") -> bytes:
@@ -55,18 +52,6 @@ def test_a_frame_that_was_cut_by_the_loss(at: int) -> None:
         play.client_says(frame[at:] + send(b"world"))
         found(play)
         play.broker_gets(frame + send(b"world"))
-
-
-def test_half_a_frame_waits_for_its_other_half() -> None:
-    """Across the loss and the find."""
-    frame = send(b"hello")
-    with started() as play:
-        play.broker_goes()
-        play.client_says(frame[:9])
-        found(play)
-        play.broker_gets(b"")
-        play.client_says(frame[9:])
-        play.broker_gets(frame)
 
 
 def test_a_broker_that_goes_while_it_is_told() -> None:
@@ -127,22 +112,6 @@ def test_an_error_among_what_is_held(cut: Cut) -> None:
         play.broker_gets(send(b"1"))
         assert play.client_reads().startswith(b"ERROR\nmessage:")
         play.client_is_closed(How.LINGER)
-
-
-def test_a_client_that_waits_has_its_beats() -> None:
-    """Ours go on; its own count, held or not."""
-    with started(hello=b"heart-beat:1000,1000\n", front={"heart_beat": Terms(1000, 1000)}) as play:
-        play.broker_goes()
-        asked(play)
-        for _ in range(3):
-            play.client_says(b"\n")
-            play.time_passes(1.0)
-        play.client_gets(b"\n" * 6)
-        play.both_stay()
-        play.time_passes(1.1)
-        play.client_reads()
-        play.client_is_closed(How.LINGER)
-        assert "heart-beat" in play.noted(Event.ERROR)
 
 
 # How the client is paced
@@ -229,16 +198,6 @@ def test_what_is_held_for_a_broker_goes_no_faster_than_it_is_confirmed() -> None
 # The client goes
 
 
-def test_a_client_that_goes_while_nothing_is_held() -> None:
-    """Nothing is to be delivered, so the search ends with it."""
-    with started() as play:
-        play.broker_goes()
-        play.client_goes()
-        play.client_is_closed(How.FLUSH)
-        assert play.relay.over
-        assert play.wake == inf
-
-
 def test_a_client_that_goes_while_something_is_held() -> None:
     """It is delivered to the next broker, which is then left; the client's half frame is not."""
     with started() as play:
@@ -293,29 +252,47 @@ def test_connected_is_said_once() -> None:
         assert (play.tally["sessions_connected"], play.tally["failovers"]) == (1, 1)
 
 
-def test_a_broker_that_was_left_has_nothing_to_say() -> None:
-    """Neither its octets nor its end concern the session that has another."""
+def test_what_the_next_broker_is_told() -> None:
+    """The same CONNECT; subscriptions as they were made; what is not confirmed; open transactions; what was said
+    meanwhile. So durable subscriptions keep their names, and temporary queues are made anew where they were named.
+    """
+    orders = [
+        b"SUBSCRIBE\nid:1\ndestination:/topic/a\ndurable:true\nauto-delete:false\nx-odd:1\n\n\0",
+        b"SUBSCRIBE\nid:0\ndestination:/temp-queue/b\nack:client\nselector:c = 1\n\n\0",
+    ]
+    transaction = b"BEGIN\ntransaction:t\n\n\0" + send(b"2", b"transaction:t\n")
+    with Playbook(listener(movable())) as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\nclient-id:me\nlogin:a\npasscode:b\n\n\0")
+        play.broker_accepts()
+        hello = play.broker_reads()
+        assert b"\nclient-id:me\nlogin:a\npasscode:b\n" in hello
+        play.broker_says(said_welcome(b"1.2"))
+        play.client_reads()
+        play.client_says(b"".join(orders) + transaction + send(b"1", b"receipt:r\n"))
+        play.broker_reads()
+        play.broker_goes()
+        play.client_says(send(b"3"))
+        asked(play)
+        play.broker_accepts()
+        play.broker_gets(hello)
+        play.broker_says(said_welcome(b"1.2"))
+        again = send(b"1", b"receipt:r\n").replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
+        told = play.broker_reads().replace(b"\0\n", b"\0")
+        assert told == b"".join(orders) + again + transaction + send(b"3")
+
+
+def test_a_broker_that_says_it_stops() -> None:
+    """The client need not know. An ERROR that answers something, or explains something else, is the client's."""
     with started() as play:
-        old = play.broker
+        play.broker_says(b"ERROR\nmessage:the broker is stopping\n\n\0")
         play.broker_goes()
         found(play)
-        assert play.relay.received(old.leg, receipt(b"1"), play.now) == []
-        assert play.relay.lost(old.leg, "late", play.now) == []
         play.both_stay()
-
-
-def test_a_broker_that_falls_silent_is_lost() -> None:
-    """Its connection is cut, the next one is asked, and the first one is no better for others."""
-    with started(welcome=b"heart-beat:1000,1000\n", heart_beat=Terms(1000, 1000)) as play:
-        first = branch(play).broker
-        assert first is not None
-        play.time_passes(2.1)
-        play.brokers[0].written = b""
-        assert play.brokers[0].closed is How.ABORT
-        assert first.health.failures == 1
-        assert play.tally["beats_missed"] == 1
-        found(play)
-        play.both_stay()
+        assert play.tally["errors_withheld"] == 1
+        play.broker_says(b"ERROR\nmessage:the broker is stopping\nreceipt-id:1\n\n\0")
+        assert play.client_reads().startswith(b"ERROR\n")
+        play.broker_goes()
+        play.client_is_closed(How.LINGER)
 
 
 def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:

@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from stomprelay.relay.binding import Bound
-from stomprelay.relay.branch import Branch, Stage
+from stomprelay.relay.branch import Branch
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.flow import Flow, Goodbye
 from stomprelay.relay.group import Broker
 from stomprelay.relay.joining import join
 from stomprelay.relay.search import Search
+from stomprelay.relay.stage import Stage
 from stomprelay.relay.tally import Tally
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Send

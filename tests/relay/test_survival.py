@@ -87,9 +87,7 @@ class Survival(RuleBasedStateMachine):
             checks=Checks(longest_pause=2.0),
         )
         front = listener(over, unacknowledged=unacknowledged, heart_beat=BEAT)
-        self.world = World(
-            front, [Node(b"abc"[at : at + 1], *each) for at, each in enumerate(nodes)]
-        )
+        self.world = World(front, [Node(b"abc"[at : at + 1], *each) for at, each in enumerate(nodes)])
         self.buffer = buffer
         for version in clients:
             self.world.calls(version)
@@ -120,7 +118,9 @@ class Survival(RuleBasedStateMachine):
         id: bytes | None = b"s%d" % caller.number()
         if not caller.names and all(order.destination != where for order in caller.orders):
             id = None  # without a name two on one destination could not be told apart
-        elif not caller.names and any(order.id is None and order.destination == where for order in caller.orders):
+        elif not caller.names and any(
+            order.id is None and order.destination == where for order in caller.orders
+        ):
             return
         order = Order(id, where, mode)
         caller.orders.append(order)
@@ -155,7 +155,9 @@ class Survival(RuleBasedStateMachine):
         self._flows(flow)
 
     @precondition(lambda self: self._any(_owing))
-    @rule(data=st.data(), refuse=st.booleans(), receipt=st.booleans(), inside=st.booleans(), flow=st.booleans())
+    @rule(
+        data=st.data(), refuse=st.booleans(), receipt=st.booleans(), inside=st.booleans(), flow=st.booleans()
+    )
     def settles(self, data: st.DataObject, refuse: bool, receipt: bool, inside: bool, flow: bool) -> None:
         caller = self._one(data, _owing)
         order = data.draw(st.sampled_from([each for each in caller.orders if each.owed]))
@@ -324,7 +326,13 @@ class Survival(RuleBasedStateMachine):
         for caller in world.callers:
             if not (caller.failed or caller.gone):
                 missing = {r for r, w in caller.receipts.items() if r not in caller.given}
-                missing = {r for r in missing if not (w := caller.receipts[r]) == b"BEGIN" and not isinstance(w, Order) and not (isinstance(w, Letter) and w.transaction)}
+                missing = {
+                    r
+                    for r in missing
+                    if not (w := caller.receipts[r]) == b"BEGIN"
+                    and not isinstance(w, Order)
+                    and not (isinstance(w, Letter) and w.transaction)
+                }
                 assert not missing, (missing, caller.notes)
             late = any("did not confirm" in note for note in caller.notes)
             for letter in caller.letters:

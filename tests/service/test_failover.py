@@ -318,3 +318,87 @@ async def test_the_relay_stops_while_a_session_waits_for_a_broker() -> None:
         assert b"the relay is stopping" in await client.frame()
         await client.gone()
         await stopping
+
+
+# Several brokers at a time
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_slow_group_of_a_fan_out_holds_nobody() -> None:
+    """While one broker does not read, the client is read from and the other broker gets everything; it catches up
+    when it reads on.
+    """
+    async with Coast(1, 1, resend_buffer=64 * 1024 * 1024) as coast:
+        client = await coast.client()
+        slow, quick = await coast.accepts(group=0), await coast.accepts(group=1)
+        assert (await client.frame()).startswith(b"CONNECTED\n")
+        slow.transport.getHandle().setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        slow.transport.pauseProducing()
+        frames = numbered(COUNT)
+        client.transport.write(frames)
+        await until(lambda: len(quick.heard) >= len(frames))
+        assert numbers(quick.heard) == list(range(COUNT))
+        assert len(slow.heard) < len(frames) / 2
+        waiting = [
+            len(line.transport.dataBuffer) + line.transport._tempDataLen
+            for line in coast.service.stage.lines.values()
+        ]
+        assert max(waiting) < 1_500_000  # the rest is in the group's own queue, which has its bound
+        slow.transport.resumeProducing()
+        await until(lambda: len(slow.heard) >= len(frames))
+        assert numbers(slow.heard) == list(range(COUNT))
+        await leave(client)
+        await slow.gone()
+        await quick.gone()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_client_that_does_not_read_holds_all_groups() -> None:
+    """None of them is read from; what they have to say comes when it reads on."""
+    async with Coast(1, 1) as coast:
+        client = await coast.client()
+        one, other = await coast.accepts(group=0), await coast.accepts(group=1)
+        assert (await client.frame()).startswith(b"CONNECTED\n")
+        client.transport.write(SUBSCRIBE)
+        await one.frame()
+        await other.frame()
+        client.transport.pauseProducing()
+        large = MESSAGE.replace(b"hello", b"x" * 100_000) * COUNT
+        for served in (one, other):
+            served.transport.write(large)
+        lines = coast.service.stage.lines
+        await until(lambda: sum(line.valve is not None and line.valve.held for line in lines.values()) == 2)
+        taken = sum(line.octets for line in lines.values())
+        await turns(0.2)
+        assert sum(line.octets for line in lines.values()) == taken < len(large)
+        client.transport.resumeProducing()
+        (session,) = coast.service.everyone()
+        await until(lambda: session.glance().received >= 2 * len(large))
+        await until(lambda: client.heard.count(b"\0") >= 2 * COUNT)
+        await leave(client)
+        await one.gone()
+        await other.gone()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_group_of_a_fan_out_that_dies_while_it_is_slow() -> None:
+    """The other goes on, and when it is there again it gets what it missed."""
+    async with Coast(1, 1, resend_buffer=64 * 1024 * 1024, confirm=True) as coast:
+        client = await coast.client()
+        slow, quick = await coast.accepts(group=0), await coast.accepts(group=1)
+        assert (await client.frame()).startswith(b"CONNECTED\n")
+        slow.transport.getHandle().setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        slow.transport.pauseProducing()
+        client.transport.write(numbered(COUNT))
+        await until(lambda: b"\nnumber:%d\n" % (COUNT - 1) in quick.heard[-101_000:])
+        slow.transport.abortConnection()
+        again = await coast.accepts(group=0)
+        last = b"\nnumber:%d\n" % (COUNT - 1)
+        await until(lambda: last in again.heard[-101_000:] and again.heard.endswith(b"\0"))
+        assert numbers(again.heard) == list(range(COUNT))
+        for served in (quick, again):
+            for receipt in re.findall(rb"\nreceipt:(.+)\n", served.heard):
+                served.transport.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
+        await leave(client)
+        await quick.gone()
+        await again.gone()

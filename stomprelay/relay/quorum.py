@@ -1,0 +1,104 @@
+"""What enough groups agree on, which groups are still asked, and what the client is told of both."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from stomprelay.relay.directory import Directory
+from stomprelay.relay.effects import Effect
+from stomprelay.relay.lane import Lane
+from stomprelay.relay.trunk import Trunk
+from stomprelay.relay.votes import Ballot, Verdict, Votes
+from stomprelay.session.effects import Event, How, Note, Send
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import compose
+from stomprelay.wire.names import RECEIPT, RECEIPT_ID
+
+_STRIKES: Final = 2
+"""How often a broker may answer nothing but an ERROR before its group is given up."""
+
+
+class Quorum:
+    """The ballots of a session (`votes`), and the groups that fail in it.
+
+    Methods append their effects; those that answer a `StompError` tell why the session cannot go on. `deaf`: the
+    client is gone and is told nothing.
+    """
+
+    __slots__ = ("_client", "_directory", "_session", "deaf", "votes")
+
+    def __init__(self, client: Leg, session: Session, directory: Directory) -> None:
+        self._client = client
+        self._session = session
+        self._directory = directory
+        self.votes: Votes[Lane] = Votes()
+        self.deaf = False
+
+    def excused(self, lane: Lane) -> list[Ballot[Lane]]:
+        """What the relay answers in the place of a broker that has nothing to do with it any more."""
+        answers, lane.carrier.answers = lane.carrier.answers, []
+        decided = [self.votes.excuse(lane, receipt) for receipt in answers]
+        return [ballot for ballot in decided if ballot is not None]
+
+    def announce(
+        self, decided: Iterable[Ballot[Lane]], effects: list[Effect], now: float
+    ) -> StompError | None:
+        """The client is told what was decided without a RECEIPT that it could be passed."""
+        failure: StompError | None = None
+        passed = []
+        for ballot in decided:
+            if ballot.verdict is Verdict.FAILED and failure is None:
+                trunk, _ = self._directory.places[ballot.refused[-1].branch]
+                failure = trunk.failure(ballot.refused, None if ballot.hidden else ballot.receipt)
+            elif ballot.verdict is Verdict.PASSED and not ballot.hidden:
+                passed.append(compose(RECEIPT, [(RECEIPT_ID, ballot.receipt)], self._session.dialect))
+        if passed and not self.deaf:
+            self._client.heartbeat.said_at = now
+            effects.append(Send(self._client, b"".join(passed)))
+        return failure
+
+    def refused(self, lane: Lane, receipt: bytes, effects: list[Effect], now: float) -> StompError | None:
+        """A broker will not confirm what it was asked to."""
+        ballot = self.votes.refuse(lane, receipt)
+        return None if ballot is None else self.announce([ballot], effects, now)
+
+    # Groups that fail
+
+    def strike(
+        self, trunk: Trunk, lane: Lane, why: str, effects: list[Effect], now: float
+    ) -> StompError | None:
+        """A broker of a fan-out went wrong on its own: it is left, and its group tries once more."""
+        lane.strikes += 1
+        if lane.strikes >= _STRIKES:
+            return self.give_up(trunk, lane, why, effects, now)
+        lane.blame = why
+        effects.append(Note(Event.LOST, f"broker {lane.branch.broker} is left: {why}"))
+        lane.branch.parted = True
+        return None
+
+    def give_up(
+        self, trunk: Trunk, lane: Lane, why: str, effects: list[Effect], now: float
+    ) -> StompError | None:
+        """A group is out for the rest of the session."""
+        if lane.out:
+            return None
+        lane.out = True
+        lane.blame = why
+        effects.append(Note(Event.LOST, f"group {lane} is given up: {why}"))
+        lane.lost()
+        self._session.tally["possibly_lost"] += len(lane.carrier.backlog.taken())
+        lane.branch.end(effects)
+        failure = self.announce([*self.excused(lane), *self.votes.leave(lane)], effects, now)
+        if failure is None and not trunk.reachable:
+            failure = trunk.failure([each for each in trunk.lanes if each.out])
+        return failure
+
+    def leave(self, lane: Lane, effects: list[Effect]) -> None:
+        """A broker takes nothing any more: better to look for another one than to keep ever more for it."""
+        branch = lane.branch
+        effects.append(Note(Event.LOST, f"broker {branch.broker} is left: it takes nothing any more"))
+        self._session.tally["brokers_lost"] += 1
+        lane.lost()
+        branch.hang_up(How.ABORT, effects)
+        self._directory.opened.append(branch)

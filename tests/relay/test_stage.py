@@ -1,0 +1,43 @@
+"""The stages of a session with one group of brokers, in the order of its life."""
+
+from stomprelay.relay.group import Broker, Group
+from stomprelay.relay.reconnect import Reconnect
+from stomprelay.relay.stage import Stage
+from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, listener, upstream
+
+
+def test_a_life_in_stages() -> None:
+    """A broker is asked, serves, is lost; the next one is asked after a pause, serves, is left; the client goes."""
+    a, b = Broker("tcp://a", "tcp:a:1"), Broker("tcp://b", "tcp:b:1")
+    group = Group("main", (a, b), Reconnect(randomize=False))
+    seen = []
+    with Playbook(listener(upstream(groups=(group,)))) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        (branch,) = play.relay.branches
+        seen.append(branch.stage)
+        play.broker_accepts()
+        play.broker_says(SAY_WELCOME[b"1.2"])
+        seen.append(branch.stage)
+        play.broker_reads()
+        play.broker_goes()
+        seen.append(branch.stage)
+        play.time_passes(0.02)
+        seen.append(branch.stage)
+        play.broker_accepts()
+        play.broker_says(SAY_WELCOME[b"1.2"])
+        seen.append(branch.stage)
+        play.broker_reads()
+        play.relay.leave(b, play.now, 5.0)
+        seen.append(branch.stage)
+        play.client_goes()
+        seen.append(branch.stage)
+        play.client_reads()
+    assert seen == [
+        Stage.BINDING,
+        Stage.UP,
+        Stage.SEARCHING,
+        Stage.BINDING,
+        Stage.UP,
+        Stage.PARTING,
+        Stage.ENDED,
+    ]
