@@ -21,6 +21,9 @@ KINDS: Final = ("rabbitmq", "activemq", "memory")
 PATIENCE: Final = 60.0
 """Seconds in which sessions must end once everything is well, and everything that was confirmed must have come."""
 
+LOGIN: Final = 'login = "guest"\npasscode = "guest"'
+"""What the relay's own probes log in with, too."""
+
 IDLE: Final = 3.0
 """Seconds without a message after which consumers have had what their brokers have for them."""
 
@@ -44,7 +47,7 @@ def arena(kinds: Sequence[str], directory: Path, options: str) -> Iterator[Fleet
                 start = brokers.rabbitmq if kind == "rabbitmq" else brokers.activemq
                 made.append(stack.enter_context(start(home, authority.issue(f"{kind}-{number}"))))
         members = stack.enter_context(nodes(*made))
-        yield stack.enter_context(fleet(directory, members, failover(members, options)))
+        yield stack.enter_context(fleet(directory, members, failover(members, options, more=LOGIN)))
 
 
 class Run:
@@ -86,7 +89,8 @@ class Run:
             self.faults[blow.fault.name] += 1
             await asyncio.to_thread(blow.fault.inject, node)
             await asyncio.sleep(blow.lasting)
-            await asyncio.to_thread(blow.fault.begin_healing, node)
+            # Not in a thread: a broker that is started dies with the thread that started it.
+            blow.fault.begin_healing(node)
             await asyncio.to_thread(node.heal)
 
     async def _end(self, work: dict[Session, asyncio.Task[None]]) -> None:

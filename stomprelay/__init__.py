@@ -29,7 +29,7 @@ Effect
     The core returns effects; only the service performs them.
 
 The layers, each importing only those before it: ``wire``; ``session``; ``relay`` and ``broker``; ``config``;
-``service``; and at the edge ``tap``, ``broker_tap`` and ``cli``.
+``service``; ``explain`` and ``remote``; and at the edge ``tap``, ``broker_tap`` and ``cli``.
 """
 
 __version__ = "0.1.0"

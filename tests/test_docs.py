@@ -1,4 +1,4 @@
-"""What the documents promise exists: the tests, counters and settings they name."""
+"""What the documents promise exists: the tests, counters, metrics, settings and modules they name."""
 
 import ast
 import re
@@ -7,12 +7,34 @@ from pathlib import Path
 
 import pytest
 
+from stomprelay.config import load
 from stomprelay.relay.listener import Loss
 from stomprelay.relay.tally import COUNTERS
+from stomprelay.service.metrics import metrics
+from tests.config.reference import settings
+from tests.service.house import House, failover, listener, movable
 
 ROOT = Path(__file__).resolve().parent.parent
-TRANSLATION = (ROOT / "docs" / "translation.md").read_text(encoding="utf-8")
-LINKS = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
+PAGES = sorted(ROOT.glob("docs/*.md"))
+LINKS = sorted((*ROOT.glob("*.md"), *PAGES))
+TRANSLATION, FAILOVER, DEVELOPMENT = (
+    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("translation", "failover", "development")
+)
+SAMPLES = [
+    pytest.param(sample, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, sample in enumerate(
+        re.findall(r"^```toml\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE), 1
+    )
+]
+
+
+def section(text: str, heading: str) -> str:
+    """What stands below a heading, up to the next one of its level."""
+    found = text.partition(f"\n## {heading}\n")[2]
+    assert found, f"no section {heading!r}"
+    return found.partition("\n## ")[0]
 
 
 @cache
@@ -53,11 +75,11 @@ def test_a_rule_is_shown_by_tests_that_exist(row: list[str]) -> None:
 
 def test_every_counter_that_is_named_exists() -> None:
     """The last column of the loss tables names counters of the tally, and every loss counter stands there."""
-    tables = TRANSLATION.partition("## What cannot be represented")[2].partition("\n## ")[0]
-    cells = [row[-1] for row in rows(tables)]
+    cells = [row[-1] for row in rows(section(TRANSLATION, "What cannot be represented"))]
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     assert named <= COUNTERS.keys()
-    losses = {name for name in COUNTERS if name.startswith("loss_") or name.endswith(("_ignored", "_lost"))}
+    ends = ("_ignored", "_lost", "_stale", "_withheld", "_resent", "_overflowed")
+    losses = {name for name in COUNTERS if name.startswith("loss_") or name.endswith(ends)}
     assert losses <= named
 
 
@@ -80,3 +102,52 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
             headings = re.findall(r"^#+ (.+)$", linked.read_text(encoding="utf-8"), re.MULTILINE)
             anchors = {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
             assert fragment in anchors, f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_every_sample_loads(tmp_path: Path, sample: str) -> None:
+    """What a page shows as TOML is a configuration."""
+    (tmp_path / "broker.passcode").write_bytes(b"x\n")
+    file = tmp_path / "sample.toml"
+    text = re.sub(r"^passcode_file = .*$", 'passcode_file = "broker.passcode"', sample, flags=re.MULTILINE)
+    file.write_text(text, encoding="utf-8")
+    assert load(str(file)).listeners
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_metric_that_is_named_exists(page: Path) -> None:
+    """As the metrics page has it."""
+    found = set(re.findall(r"`(stomprelay_\w+)`", page.read_text(encoding="utf-8")))
+    house = House(listener(upstream=movable(failover(1, 2))))
+    served = re.findall(r"^# TYPE (\w+) ", metrics(house.service), re.MULTILINE)
+    assert found <= set(served)
+    assert found or page.name != "failover.md"
+
+
+def test_the_times_are_those_of_the_settings() -> None:
+    """The table has settings that exist, with their defaults."""
+    defaults = {setting.key: setting.default for setting in settings()}
+    told = rows(section(FAILOVER, "How long it takes"))[1:]
+    assert told
+    for key, default, _ in told:
+        assert f"`{defaults[key.strip('`')]}`" == default, key
+
+
+def test_the_errors_are_those_of_the_source() -> None:
+    """What clients are told in the table is what the code says."""
+    source = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "stomprelay" / "relay").glob("*.py")
+    )
+    told = rows(section(FAILOVER, "When a client does get an ERROR"))[1:]
+    assert told
+    for message, _ in told:
+        assert f'"{message.strip("`")}"' in source, message
+
+
+def test_every_module_of_the_relay_is_on_the_map() -> None:
+    """Who looks for the place of something finds each module once, and none that is gone."""
+    told = re.findall(
+        r"`(\w+)`", "".join(row[0] for row in rows(section(DEVELOPMENT, "The relay's modules")))
+    )
+    modules = [path.stem for path in (ROOT / "stomprelay" / "relay").glob("*.py") if path.stem != "__init__"]
+    assert sorted(told) == sorted(modules)

@@ -199,7 +199,7 @@ class Branch:
                 effects += [note, Close(leg, How.FLUSH)]
                 self._ask(binding, effects, now)
                 return None
-            if self.carrier is not None and unavailable(frame.raw(MESSAGE_HEADER) or b""):
+            if self.upstream.movable and unavailable(frame.raw(MESSAGE_HEADER) or b""):
                 self.refused("it answered CONNECT with an ERROR: unavailable", effects, now)
                 return None
             return frame.wire
@@ -286,7 +286,7 @@ class Branch:
 
     def leave(self, now: float, within: float, to: Broker | None) -> None:
         """The session shall move to another broker at a quiet moment, or when the time is over."""
-        if self.up and self.carrier is not None:
+        if self.up and self.upstream.movable:
             self.moving = True
             self.until = now + within
             self._to = to

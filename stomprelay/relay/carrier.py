@@ -257,7 +257,9 @@ class Carrier:
         """Any frame but SEND."""
         self._close()
         session, backlog, command = self.session, self.backlog, frame.command
-        receipt, name = self._marks(frame)
+        receipt = name = None
+        if _MARKED.search(frame.data, frame.head - 1, frame.body):
+            receipt, name = self._marks(frame)
         transaction = None if name is None else session.transactions.get(name)
         if command is COMMIT and transaction is not None and transaction.doomed is not None:
             raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)

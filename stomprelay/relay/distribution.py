@@ -8,12 +8,12 @@ from stomprelay.relay.directory import Directory
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.farewell import Farewell
 from stomprelay.relay.flow import Goodbye
+from stomprelay.relay.lane import Lane
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.quorum import Quorum
 from stomprelay.relay.switchboard import Switchboard
 from stomprelay.relay.upstream import Upstream
 from stomprelay.relay.votes import Ballot
-from stomprelay.relay.lane import Lane
 from stomprelay.session.complaint import complain
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg
@@ -138,6 +138,9 @@ class Distribution:
         self._session.tally["client_frames"] += count
         if len(self.branches) != len(self._places):
             self.branches = list(self._places)
+        for trunk, lane in self._places.values():
+            if lane.flooded and trunk.upstream.movable:
+                failure = self._quorum.leave(trunk, lane, effects, now) or failure
         return self._go_on(effects, now) or failure
 
     def to_client(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
@@ -180,20 +183,14 @@ class Distribution:
         if not trunk.upstream.movable:
             self._session.tally["possibly_lost"] += lane.uncertain
             return StompError("connection to the broker was lost", f"upstream {trunk}", receipt=self.bye)
-        for failure in lane.lost():
-            if not trunk.fans or failure.receipt is None:
-                return failure
-            lane.blame = failure.detail or failure.message
-            error = self._quorum.refused(lane, failure.receipt, effects, now)
-            if error is not None:
-                return error
-        return self._go_on(effects, now)
+        return self._quorum.lost(trunk, lane, effects, now) or self._go_on(effects, now)
 
     def given_up(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
         """Others go on, if they are enough."""
         trunk, lane = self._places[branch]
         if trunk.fans:
-            return self._quorum.give_up(trunk, lane, branch.verdict, effects, now)
+            failure = self._quorum.give_up(trunk, lane, branch.verdict, effects, now)
+            return failure or self._go_on(effects, now)
         if branch.fresh or not trunk.upstream.movable:
             return StompError("broker not available", f"upstream {trunk} did not connect", receipt=self.bye)
         return StompError("no broker available", f"upstream {trunk}: {branch.verdict}", receipt=self.bye)
@@ -226,15 +223,13 @@ class Distribution:
         """What was said is written, what was answered is told, and what waited for that happens."""
         decided: list[Ballot[Lane]] = []
         failure: StompError | None = None
-        for trunk, lane in self._places.values():
+        for _, lane in self._places.values():
             if lane.out:
                 continue
             try:
                 lane.flush(effects, now)
             except StompError as error:
                 failure = failure or error
-            if lane.flooded and trunk.upstream.movable:
-                self._quorum.leave(lane, effects)
             decided += self._quorum.excused(lane)
             if lane.held and not lane.session.crowded and lane.branch.leg is not None:
                 lane.held = False

@@ -56,14 +56,14 @@ class Farewell:
             self.say(effects, now)
         elif self.goodbye is Goodbye.SAID:
             for _, lane in self._directory.places.values():
-                if lane.branch.up and not lane.told and lane.safe:
+                if lane.up and not lane.told and lane.safe:
                     self._tell(lane, effects, now)
 
     def say(self, effects: list[Effect], now: float) -> None:
         """Say it to all brokers that are there, come what may; what the others miss is counted."""
         self.goodbye = Goodbye.SAID
         for trunk in self._directory.trunks:
-            there = [lane for lane in trunk.live if lane.branch.up]
+            there = [lane for lane in trunk.live if lane.up]
             missed = sum(lane.uncertain for lane in trunk.live if lane not in there)
             self._session.tally["possibly_lost"] += missed
             for lane in there:

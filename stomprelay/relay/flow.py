@@ -24,17 +24,24 @@ class Goodbye(Enum):
 class Flow(Protocol):
     """What flows between a client and its brokers. Methods append their effects.
 
-    `branches` are its places, each to be sought by whoever made the flow. `goodbye` tells how far the client's
-    DISCONNECT is; while it is WAITING, `say_goodbye` sends it on regardless. `bye` is the receipt that it asked for,
-    if any. `erred` tells that the broker's last word was an ERROR. `deaf` is set when the client is gone and only
-    what it said is still to be delivered.
+    `branches` are its places, each to be sought by whoever made the flow. While `goodbye` is WAITING, `say_goodbye`
+    sends it on regardless. `deaf` is set when the client is gone and only what it said is still to be delivered.
     """
 
     branches: list[Branch]
-    goodbye: Goodbye
-    bye: bytes | None
     deaf: bool
-    erred: bool
+
+    @property
+    def goodbye(self) -> Goodbye:
+        """How far the client's DISCONNECT is."""
+
+    @property
+    def bye(self) -> bytes | None:
+        """The receipt that it asked for, if any."""
+
+    @property
+    def erred(self) -> bool:
+        """Whether the last word that the client was passed was an ERROR."""
 
     @property
     def survives(self) -> bool:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from stomprelay.relay.branch import Branch
 from stomprelay.relay.carrier import Carrier
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.stage import Stage
 from stomprelay.session.ledger import Delivery
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import Delivery as Naming
@@ -33,13 +32,14 @@ class Lane:
     `told` is set when the broker was told DISCONNECT; `erred` when what it said last was an ERROR that answers nothing
     the client asked about, and `strikes` counts those since it confirmed anything. `out` tells that the group is given
     up for the rest of the session; `blame` says what was wrong last, in words that a client may read. `short` tells
-    that SENDs missed it because it was `full`, and `overflowing` that they still do. `held` tells that the broker is
-    not read from, because the client owes too many ACKs.
+    that it missed SENDs because it was `full`. `held` tells that the broker is not read from, because the client owes
+    too many ACKs.
     """
 
     __slots__ = (
         "_most",
         "_octets",
+        "_there",
         "_waiting",
         "blame",
         "blocked",
@@ -48,7 +48,6 @@ class Lane:
         "erred",
         "held",
         "out",
-        "overflowing",
         "session",
         "short",
         "strikes",
@@ -68,7 +67,7 @@ class Lane:
         self.strikes = 0
         self.blame = ""
         self.short = False
-        self.overflowing = False
+        self._there = False
         self._waiting: deque[bytes | Cover] = deque()
         self._octets = 0
         self._most = branch.upstream.resend_buffer
@@ -77,10 +76,14 @@ class Lane:
         return self.branch.group.name
 
     @property
+    def up(self) -> bool:
+        """Whether it has a broker that it will not leave at once."""
+        return self._there and self.branch.up
+
+    @property
     def listens(self) -> bool:
         """Whether its broker can be told something now."""
-        branch = self.branch
-        return branch.up and not self.blocked and not (branch.moving and self.session.quiet)
+        return self.up and not self.blocked and not (self.branch.moving and self.session.quiet)
 
     @property
     def octets(self) -> int:
@@ -163,8 +166,7 @@ class Lane:
 
     @property
     def _waits(self) -> bool:
-        there = self.branch.stage in (Stage.UP, Stage.PARTING)
-        return bool(self._waiting) or (there and not self.listens)
+        return bool(self._waiting) or (self._there and not self.listens)
 
     def flush(self, effects: list[Effect], now: float) -> None:
         """Write what was said; what waited is said first, if the broker listens by now. Raises as `say` does."""
@@ -191,6 +193,7 @@ class Lane:
 
     def bound(self) -> None:
         """There is a new broker."""
+        self._there = True
         self.blocked = self.held = self.told = False
         self.erred = False
 
@@ -206,7 +209,7 @@ class Lane:
                 backlog.refused(receipt)
         waiting, self._waiting = self._waiting, deque()
         self._octets = 0
-        self.blocked = self.held = self.told = False
+        self._there = self.blocked = self.held = self.told = False
         for each in waiting:
             if isinstance(each, bytes):
                 for frame in self.carrier.read(each):

@@ -65,6 +65,17 @@ class Quorum:
 
     # Groups that fail
 
+    def lost(self, trunk: Trunk, lane: Lane, effects: list[Effect], now: float) -> StompError | None:
+        """A group lost its broker, and with it perhaps the outcome of something."""
+        for failure in lane.lost():
+            if not trunk.fans or failure.receipt is None:
+                return failure
+            lane.blame = failure.detail or failure.message
+            error = self.refused(lane, failure.receipt, effects, now)
+            if error is not None:
+                return error
+        return None
+
     def strike(
         self, trunk: Trunk, lane: Lane, why: str, effects: list[Effect], now: float
     ) -> StompError | None:
@@ -94,11 +105,12 @@ class Quorum:
             failure = trunk.failure([each for each in trunk.lanes if each.out])
         return failure
 
-    def leave(self, lane: Lane, effects: list[Effect]) -> None:
+    def leave(self, trunk: Trunk, lane: Lane, effects: list[Effect], now: float) -> StompError | None:
         """A broker takes nothing any more: better to look for another one than to keep ever more for it."""
         branch = lane.branch
         effects.append(Note(Event.LOST, f"broker {branch.broker} is left: it takes nothing any more"))
         self._session.tally["brokers_lost"] += 1
-        lane.lost()
+        failure = self.lost(trunk, lane, effects, now)
         branch.hang_up(How.ABORT, effects)
         self._directory.opened.append(branch)
+        return failure

@@ -129,16 +129,18 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     """ACK and NACK: from the name by which the client knows a delivery to the broker's. One of a lost broker's
     deliveries is nobody's business any more.
     """
-    source, target = pair.source, pair.target
-    command = frame.command.decode()
-    delivery = _FIND[source.delivery](frame, source, session.ledger)
+    source, target, ledger = pair.source, pair.target, session.ledger
+    delivery = _FIND[source.delivery](frame, source, ledger)
+    if delivery is None and ledger.forgot:
+        session.lose("acks_stale")
+        return NOTHING
+    if delivery is None and not pair.judges:
+        return AS_IT_IS
     if delivery is None or not (delivery.lost or frame.command in target.commands):
-        if delivery is None and not pair.judges:
-            return AS_IT_IS
         return refuse(pair, frame, session)
-    name = frame.header(TRANSACTION, source)
+    name = frame.header(TRANSACTION, source) if session.transactions else None
     transaction = None if name is None else session.transactions.get(name)
-    session.ledger.settled(delivery, None if transaction is None else name)
+    ledger.settled(delivery, None if transaction is None else name)
     if delivery.lost:
         session.lose("acks_stale")
         if transaction is not None:
@@ -150,7 +152,8 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
         return _renamed(frame, delivery, source)
     if target.delivery is Naming.ACK:
         if delivery.ack is None:
-            raise Refused(f"{command} is not possible", "the broker gave the message no ack header")
+            said = frame.command.decode()
+            raise Refused(f"{said} is not possible", "the broker gave the message no ack header")
         return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
     return Edit(
         (ID, MESSAGE_ID, SUBSCRIPTION),

@@ -1,16 +1,14 @@
 """Which brokers a client's frame is for: by routes, by what it refers to, and by where its transaction is."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
-from stomprelay.relay.branch import Branch
+from stomprelay.relay.directory import Directory
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.lane import Cover, Lane
-from stomprelay.relay.listener import Listener
 from stomprelay.relay.placement import Placement
 from stomprelay.relay.steps import named
 from stomprelay.relay.trunk import Trunk
-from stomprelay.relay.upstream import Upstream
 from stomprelay.relay.votes import Ballot, Votes
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.ledger import Delivery
@@ -41,84 +39,43 @@ COPY: Final = b"relay-copy"
 VOTES: Final = b"-vote-"
 """In the middle of receipt ids that are asked for in the client's name, between the session's and a number."""
 
-_MOST_KNOWN: Final = 4096
 
-
-def _with_line(frame: Frame, name: bytes, value: bytes) -> Frame:
-    """A frame with one more header in front, in octets of its own."""
+def with_header(frame: Frame, name: bytes, value: bytes) -> Frame:
+    """A frame with one more header in front, which is plain in every dialect; in octets of its own."""
     line = b"%b:%b\n" % (name, value)
-    data = b"".join([frame.data[frame.start : frame.head], line, frame.data[frame.head : frame.after]])
-    by = len(line) - frame.start
+    start, head, after = frame.start, frame.head, frame.after
+    data = b"".join([frame.data[start:head], line, frame.data[head:after]])
+    by = len(line) - start
     return Frame(
-        frame.command,
-        data,
-        0,
-        frame.head - frame.start,
-        frame.body + by,
-        frame.end + by,
-        frame.after + by,
-        frame.plain,
+        frame.command, data, 0, head - start, frame.body + by, frame.end + by, after + by, frame.plain
     )
 
 
 class Switchboard:
-    """Says each frame of a client to the lanes that it is for, and opens a ballot for each receipt.
-
-    `trunks` are the upstreams that are in use, the listener's own first; `branches` makes the branches of another one
-    when it is first needed, which then wait in `opened` to be sought.
-    """
+    """Says each frame of a client to the lanes that it is for, and opens a ballot for each receipt."""
 
     __slots__ = (
-        "_branches",
         "_copies",
-        "_known",
-        "_listener",
+        "_directory",
         "_memo",
         "_memo_lane",
         "_placed",
-        "_say",
         "_session",
         "_subscribed",
         "_votes",
         "_votings",
-        "opened",
-        "places",
-        "trunks",
     )
 
-    def __init__(
-        self,
-        listener: Listener,
-        session: Session,
-        votes: Votes[Lane],
-        branches: Callable[[Upstream], list[Branch]],
-    ) -> None:
-        self._listener = listener
+    def __init__(self, session: Session, directory: Directory, votes: Votes[Lane]) -> None:
         self._session = session
+        self._directory = directory
         self._votes = votes
-        self._branches = branches
         self._copies = 0
         self._votings = 0
         self._memo: bytes | None = None
         self._memo_lane: Lane | None = None
-        self._known: dict[bytes, Trunk] = {}
         self._subscribed: dict[bytes, Trunk] = {}
         self._placed: dict[bytes, Placement] = {}
-        self.trunks: list[Trunk] = []
-        self.places: dict[Branch, tuple[Trunk, Lane]] = {}
-        self.opened: list[Branch] = []
-        self._open(listener.upstream)
-        self.opened.clear()
-        self._say: dict[bytes, Callable[[Frame, bytes | None, list[Effect]], None]] = {
-            SEND: self._send,
-            SUBSCRIBE: self._subscribe,
-            UNSUBSCRIBE: self._unsubscribe,
-            ACK: self._acknowledge,
-            NACK: self._acknowledge,
-            BEGIN: self._begin,
-            COMMIT: self._commit,
-            ABORT: self._abort,
-        }
 
     def say(self, frame: Frame, effects: list[Effect]) -> None:
         """A frame of the client, any but DISCONNECT. Raises `StompError` for one that cannot be said."""
@@ -128,137 +85,112 @@ class Switchboard:
             self._memo_lane.say(frame)
             return
         self._memo = None
-        self._say[frame.command](frame, frame.header(RECEIPT_HEADER, self._session.dialect), effects)
-
-    def asked_by_us(self, receipt: bytes) -> bool:
-        """Whether the client knows nothing of a receipt that was asked for in its name."""
-        return receipt.startswith(self._session.name + VOTES)
-
-    # Destinations
-
-    def _open(self, upstream: Upstream) -> Trunk:
-        for trunk in self.trunks:
-            if trunk.upstream is upstream:
-                return trunk
-        branches = self._branches(upstream)
-        trunk = Trunk(upstream, branches)
-        self.trunks.append(trunk)
-        self.places.update((lane.branch, (trunk, lane)) for lane in trunk.lanes)
-        self.opened += branches
-        return trunk
-
-    def _trunk(self, destination: bytes) -> Trunk:
-        if not self._listener.routes:
-            return self.trunks[0]
-        trunk = self._known.get(destination)
-        if trunk is None:
-            trunk = self._open(self._listener.routed(destination))
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[destination] = trunk
-        return trunk
+        receipt = frame.header(RECEIPT_HEADER, self._session.dialect)
+        if frame.command is SEND:
+            self._send(frame, receipt, effects)
+        else:
+            _ORDERS[frame.command](self, frame, receipt)
 
     def _header(self, frame: Frame, name: bytes) -> bytes | None:
         return frame.header(name, self._session.dialect)
 
-    # Frames
-
-    def _ask(
-        self,
-        receipt: bytes | None,
-        trunk: Trunk,
-        lanes: Collection[Lane],
-        quorum: int,
-        required: Collection[Lane] = (),
-        *,
-        weighs: bool = False,
-    ) -> None:
+    def _ask(self, receipt: bytes | None, trunk: Trunk, lanes: list[Lane], *, weighs: bool = False) -> None:
+        """A quorum of these has to confirm. Groups that are not asked count as having refused."""
         if receipt is not None:
-            refused = (
-                [lane for lane in trunk.lanes if lane not in lanes] if len(lanes) > 1 or quorum > 1 else ()
-            )
-            self._votes.ask(Ballot(receipt, lanes, quorum, required, refused, weighs=weighs))
+            missing = [lane for lane in trunk.lanes if lane not in lanes]
+            self._votes.ask(Ballot(receipt, lanes, trunk.quorum, (), missing, weighs=weighs))
+
+    def _ask_one(self, receipt: bytes | None, lane: Lane, *, weighs: bool = False) -> None:
+        if receipt is not None:
+            self._votes.ask(Ballot(receipt, [lane], 1, weighs=weighs))
 
     def _tell(self, trunk: Trunk, frame: Frame, receipt: bytes | None) -> None:
         """All groups are told."""
         lanes = trunk.live
-        self._ask(receipt, trunk, lanes, trunk.quorum)
+        self._ask(receipt, trunk, lanes)
         for lane in lanes:
             lane.say(frame)
+
+    # Messages
 
     def _send(self, frame: Frame, receipt: bytes | None, effects: list[Effect]) -> None:
         destination = self._header(frame, DESTINATION) or b""
         name = self._header(frame, TRANSACTION)
-        trunk = self._trunk(destination)
+        trunk = self._directory.trunk(destination)
         placement = self._place(name, trunk, receipt)
-        if trunk.copied(destination):
-            lanes = trunk.takers()
-            self._overflow(trunk, lanes, placement, effects)
-            self._copies += 1
-            frame = _with_line(frame, COPY, b"%b-%d" % (self._session.name, self._copies))
-            self._ask(receipt, trunk, lanes, trunk.quorum, weighs=True)
-            for lane in lanes:
-                lane.say(frame)
+        if not trunk.copied(destination):
+            lane = self._only(trunk, placement)
+            self._ask_one(receipt, lane, weighs=True)
+            lane.say(frame)
+            if not trunk.fans and receipt is None and name is None:
+                self._memo, self._memo_lane = frame.memo, lane
             return
-        lane = trunk.primary if trunk.fans else trunk.lanes[0]
-        if trunk.fans and placement is not None:
-            lane = next(iter(placement.bearing & set(trunk.live)), lane)
+        lanes = trunk.takers()
+        if len(lanes) < len(trunk.live):
+            self._overflow(trunk, lanes, placement, effects)
+        self._copies += 1
+        frame = with_header(frame, COPY, b"%b-%d" % (self._session.name, self._copies))
+        self._ask(receipt, trunk, lanes, weighs=True)
+        for lane in lanes:
+            lane.say(frame)
+
+    @staticmethod
+    def _only(trunk: Trunk, placement: Placement | None) -> Lane:
+        """The lane for what is not copied; in a transaction it stays the same."""
+        if not trunk.fans:
+            return trunk.lanes[0]
+        lane = trunk.primary
+        if placement is not None:
+            lane = next((each for each in trunk.live if each in placement.bearing), lane)
             placement.bearing.add(lane)
-        self._ask(receipt, trunk, [lane], 1, weighs=True)
-        lane.say(frame)
-        if not trunk.fans and receipt is None and name is None:
-            self._memo, self._memo_lane = frame.memo, lane
+        return lane
 
     def _overflow(
         self, trunk: Trunk, lanes: list[Lane], placement: Placement | None, effects: list[Effect]
     ) -> None:
         """The others miss a SEND. The log is told when that begins."""
-        if len(lanes) == len(trunk.lanes):
-            return
         for lane in trunk.live:
-            if lane not in lanes:
-                self._session.lose("fanout_overflowed")
-                lane.blame = "its queue was full"
-                lane.short = True
-                if placement is not None:
-                    placement.short.add(lane)
-                if not lane.overflowing:
-                    lane.overflowing = True
-                    effects.append(Note(Event.LOST, f"group {lane} is full: it misses what is sent"))
-            elif lane.overflowing and not lane.crowded:
-                lane.overflowing = False
+            if lane in lanes:
+                continue
+            self._session.lose("fanout_overflowed")
+            if not lane.short:
+                effects.append(Note(Event.LOST, f"group {lane} misses what is sent: its queue is full"))
+            lane.blame = "its queue was full"
+            lane.short = True
+            if placement is not None:
+                placement.short.add(lane)
 
-    def _subscribe(self, frame: Frame, receipt: bytes | None, _effects: list[Effect]) -> None:
-        trunk = self._trunk(self._header(frame, DESTINATION) or b"")
+    # Subscriptions
+
+    def _subscribe(self, frame: Frame, receipt: bytes | None) -> None:
+        trunk = self._directory.trunk(self._header(frame, DESTINATION) or b"")
         id = self._header(frame, ID)
         if id is not None and self._subscribed.get(id, trunk) is not trunk:
             raise ProtocolError("SUBSCRIBE repeats the id of an open subscription", receipt=receipt)
         self._tell(trunk, frame, receipt)
-        if id is not None and self._listener.routes:
+        if id is not None and self._directory.forks:
             self._subscribed[id] = trunk
 
-    def _unsubscribe(self, frame: Frame, receipt: bytes | None, _effects: list[Effect]) -> None:
+    def _unsubscribe(self, frame: Frame, receipt: bytes | None) -> None:
         id = self._header(frame, ID)
         if id is None:
-            trunk = self._trunk(self._header(frame, DESTINATION) or b"")
+            trunk = self._directory.trunk(self._header(frame, DESTINATION) or b"")
         else:
-            trunk = self._subscribed.pop(id, self.trunks[0])
+            trunk = self._subscribed.pop(id, self._directory.main)
         self._tell(trunk, frame, receipt)
 
-    # Acknowledgements
-
-    def _acknowledge(self, frame: Frame, receipt: bytes | None, _effects: list[Effect]) -> None:
+    def _acknowledge(self, frame: Frame, receipt: bytes | None) -> None:
         """To the broker that the message came from; a cumulative one concerns what came from others before, too."""
         trunk, lane, delivery = self._origin(frame, receipt)
         name = self._header(frame, TRANSACTION)
         placement = self._place(name, trunk, receipt)
         if placement is not None:
             placement.bearing.add(lane)
-        self._ask(receipt, trunk, [lane], 1)
+        self._ask_one(receipt, lane)
         if lane.out:
             self._session.lose("acks_stale")
             if receipt is not None:
-                lane.carrier.answers.append(receipt)
+                self._votes.excuse(lane, receipt)
         else:
             lane.say(frame)
         if delivery is None or delivery.subscription.ack != CUMULATIVE:
@@ -272,18 +204,22 @@ class Switchboard:
         """Where a delivery came from: of several that it may mean, the one that came first."""
         dialect = self._session.dialect
         token = self._header(frame, ID) or self._header(frame, MESSAGE_ID)
-        found: tuple[Trunk, Lane, Delivery | None] | None = None
-        order = 0
-        for trunk, lane in self.places.values():
+        found: tuple[Trunk, Lane, Delivery] | None = None
+        for trunk, lane in self._directory.places.values():
             delivery = named(frame, dialect, lane.session.ledger)
-            if delivery is not None and delivery.token == token:
+            if delivery is None:
+                continue
+            if delivery.token == token:
                 return trunk, lane, delivery
-            if delivery is not None and (found is None or delivery.order < order):
-                found, order = (trunk, lane, delivery), delivery.order
+            if found is None or delivery.order < found[2].order:
+                found = trunk, lane, delivery
         if found is not None:
             return found
+        for trunk, lane in self._directory.places.values():
+            if lane.session.ledger.forgot:
+                return trunk, lane, None  # it may be one of those
         subscription = self._header(frame, SUBSCRIPTION)
-        trunk = self._subscribed.get(subscription or b"", self.trunks[0])
+        trunk = self._subscribed.get(subscription or b"", self._directory.main)
         if trunk.fans:
             command = frame.command.decode()
             raise ProtocolError(f"{command} names no message that awaits one", receipt=receipt)
@@ -299,7 +235,7 @@ class Switchboard:
         if placement.trunk is not trunk:
             if placement.used:
                 shown = name[:64].decode("utf-8", "backslashreplace")
-                where = f"{shown} is at upstream {placement.trunk}, and this belongs to upstream {trunk}"
+                where = f"{shown} is at upstream {placement.trunk}, this belongs to upstream {trunk}"
                 raise ProtocolError("a transaction cannot span upstreams", where, receipt=receipt)
             for lane in trunk.live:
                 lane.compose(BEGIN, placement.headers)
@@ -309,29 +245,32 @@ class Switchboard:
         placement.used = True
         return placement
 
-    def _begin(self, frame: Frame, receipt: bytes | None, _effects: list[Effect]) -> None:
-        trunk = self.trunks[0]
+    def _begin(self, frame: Frame, receipt: bytes | None) -> None:
         headers = frame.headers(self._session.dialect)
         name = next((value for key, value in headers if key == TRANSACTION), None)
-        if name is not None and name in self._placed:
-            trunk = self._placed[name].trunk  # its brokers know what to say of that
-        self._tell(trunk, frame, receipt)
-        if name is not None and name not in self._placed:
-            headers = [each for each in headers if each[0] not in (RECEIPT_HEADER, CONTENT_LENGTH)]
-            self._placed[name] = Placement(trunk, headers)
+        if name is None or name in self._placed:
+            # Brokers know what to say of that.
+            self._tell(
+                self._placed[name].trunk if name in self._placed else self._directory.main, frame, receipt
+            )
+            return
+        self._tell(self._directory.main, frame, receipt)
+        ours = [each for each in headers if each[0] not in (RECEIPT_HEADER, CONTENT_LENGTH)]
+        self._placed[name] = Placement(self._directory.main, ours)
 
-    def _abort(self, frame: Frame, receipt: bytes | None, _effects: list[Effect]) -> None:
+    def _abort(self, frame: Frame, receipt: bytes | None) -> None:
         placement = self._placed.pop(self._header(frame, TRANSACTION) or b"", None)
-        self._tell(self.trunks[0] if placement is None else placement.trunk, frame, receipt)
+        self._tell(self._directory.main if placement is None else placement.trunk, frame, receipt)
 
-    def _commit(self, frame: Frame, receipt: bytes | None, _effects: list[Effect]) -> None:
+    def _commit(self, frame: Frame, receipt: bytes | None) -> None:
         """With the quorum of a SEND, and only where all of it is."""
         name = self._header(frame, TRANSACTION) or b""
         placement = self._placed.pop(name, None)
         if placement is None or not placement.trunk.fans:
-            trunk = self.trunks[0] if placement is None else placement.trunk
-            self._ask(receipt, trunk, trunk.live, trunk.quorum, weighs=True)
-            for lane in trunk.live:
+            trunk = self._directory.main if placement is None else placement.trunk
+            lanes = trunk.live
+            self._ask(receipt, trunk, lanes, weighs=True)
+            for lane in lanes:
                 lane.say(frame)
             return
         trunk, spoiled = placement.trunk, placement.spoiled(name)
@@ -339,13 +278,26 @@ class Switchboard:
         if len(able) < trunk.quorum or not placement.bearing.issubset(able):
             why = "; ".join(f"group {lane}: {lane.blame}" for lane in spoiled)
             raise Refused("the transaction cannot be committed", why, receipt=receipt)
+        hidden = receipt is None
         if receipt is None:
             self._votings += 1
             receipt = b"%b%b%d" % (self._session.name, VOTES, self._votings)
-            frame = _with_line(frame, RECEIPT_HEADER, receipt)
-        self._ask(receipt, trunk, able, trunk.quorum, placement.bearing, weighs=True)
+            frame = with_header(frame, RECEIPT_HEADER, receipt)
+        ballot = Ballot(receipt, able, trunk.quorum, placement.bearing, spoiled, weighs=True, hidden=hidden)
+        self._votes.ask(ballot)
         for lane in able:
             lane.say(frame)
         for lane in spoiled:
             if not lane.out:
                 lane.compose(ABORT, [(TRANSACTION, name)])
+
+
+_ORDERS: Final[dict[bytes, Callable[[Switchboard, Frame, bytes | None], None]]] = {
+    SUBSCRIBE: Switchboard._subscribe,
+    UNSUBSCRIBE: Switchboard._unsubscribe,
+    ACK: Switchboard._acknowledge,
+    NACK: Switchboard._acknowledge,
+    BEGIN: Switchboard._begin,
+    COMMIT: Switchboard._commit,
+    ABORT: Switchboard._abort,
+}

@@ -24,6 +24,7 @@ COUNTERS: Final = {
     "acks_stale": "ACKs and NACKs left out because the broker of their message was lost",
     "possibly_lost": "SENDs that a lost broker may not have had and that were not said again",
     "fanout_overflowed": "SENDs that a group of a fan-out missed because its queue was full",
+    "fanout_errors": "ERRORs of a fan-out's groups that clients were not told of, for other groups thought otherwise",
     "loss_value": "header values changed because the other version cannot say them",
     "loss_name": "headers left out because the other version cannot say their name",
     "loss_reserved": "headers of publishers removed because only a broker may set them",

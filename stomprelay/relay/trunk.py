@@ -39,7 +39,7 @@ class Trunk:
     @property
     def ready(self) -> bool:
         """Whether a quorum has brokers."""
-        return sum(lane.branch.up for lane in self.lanes) >= self.quorum
+        return sum(lane.up for lane in self.lanes) >= self.quorum
 
     @property
     def reachable(self) -> bool:
@@ -67,7 +67,7 @@ class Trunk:
         unsafe = [lane for lane in self.live if not lane.safe]
         if not unsafe:
             return True
-        if any(lane.branch.up for lane in unsafe):
+        if any(lane.up for lane in unsafe):
             return False
         return sum(lane.safe and not lane.short for lane in self.live) >= self.quorum
 
@@ -80,7 +80,7 @@ class Trunk:
         """The lane for what goes to one group alone: the first that has a broker and room."""
         live = self.live
         roomy = [lane for lane in live if not lane.full]
-        return next((lane for lane in roomy if lane.branch.up), (roomy or live)[0])
+        return next((lane for lane in roomy if lane.up), (roomy or live)[0])
 
     def takers(self) -> list[Lane]:
         """The lanes for a SEND: all that have room, and more only where the quorum needs them."""

@@ -50,12 +50,13 @@ class Ledger:
     from the broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it.
     """
 
-    __slots__ = ("_by_ack", "_by_message", "_held", "_in_doubt", "_lost", "_most", "_orders", "_pending")
+    __slots__ = ("_by_ack", "_by_message", "_held", "_in_doubt", "_lost", "_most", "_orders", "_pending", "forgot")
 
     def __init__(self, most: int, orders: "count[int] | None" = None) -> None:
         self._most = most
         self._orders = count(1) if orders is None else orders
         self._lost = 0
+        self.forgot = False
         self._by_ack: dict[bytes, Delivery] = {}
         self._pending: dict[int, Delivery] = {}
         self._by_message: dict[bytes, list[Delivery]] = {}
@@ -116,9 +117,10 @@ class Ledger:
 
     def forget_closed(self) -> None:
         """Deliveries of ended subscriptions, and those that were lost, may still be acknowledged, but not at the
-        price of new ones.
+        price of new ones. From then on an ACK that names nothing may be of a lost one (`forgot`).
         """
         for delivery in [each for each in self._pending.values() if each.lost or not each.subscription.open]:
+            self.forgot = self.forgot or delivery.lost
             self._remove(delivery)
 
     def lost(self) -> None:

@@ -64,7 +64,9 @@ class Broker:
                     return
             if self._child.exited(within=pause):
                 break
-        raise AssertionError(f"{self.name} did not answer CONNECT on port {self.port}:\n{self._child.output}")
+        raise AssertionError(
+            f"{self.name} did not answer CONNECT on port {self.port}:\n{self._child.last_words}"
+        )
 
     def kill(self) -> None:
         """End it by SIGKILL, whatever state it is in."""

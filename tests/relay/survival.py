@@ -293,13 +293,16 @@ class Caller:
         self.receipts[receipt] = what
         return [(b"receipt", receipt)]
 
-    def read(self) -> None:
-        """The relay reads what the client wrote, unless it paused it."""
+    def read(self) -> bool:
+        """The relay reads what the client wrote, unless it paused it. Answers whether there was anything."""
+        read = False
         while self.unread and not self.paused and not self.closed:
+            read = True
             data, letters = self.unread.pop(0)
             for letter in letters:
                 letter.read = True
             self.perform(self.relay.received(self.relay.client, data, self.world.now))
+        return read
 
     # What it hears
 
@@ -486,7 +489,9 @@ class World:
     def flows(self) -> None:
         """All that is in flight arrives, and what it brings about as well."""
         for _ in range(10_000):
-            if not any([self._step(pipe) for caller in self.callers for pipe in list(caller.pipes)]):
+            moved = [self._step(pipe) for caller in self.callers for pipe in list(caller.pipes)]
+            moved += [caller.read() for caller in self.callers]
+            if not any(moved):
                 return
         raise AssertionError("octets go round and round")
 

@@ -14,6 +14,7 @@ from stomprelay.relay.joining import join
 from stomprelay.relay.search import Search
 from stomprelay.relay.stage import Stage
 from stomprelay.relay.tally import Tally
+from stomprelay.relay.traffic import Traffic
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Send
 from stomprelay.session.handshake import Offer
@@ -67,9 +68,7 @@ class Scene:
 
     def answers(self, data: bytes) -> Bound | bytes | None:
         """The broker that is asked says this."""
-        self.search.connected(self.leg, self.effects, self.now)
-        self.leg.decoder.feed(data)
-        return self.search.answered(self.branch, self.effects, self.now)
+        return self.search.answered(self.branch, data, self.effects, self.now)
 
     def wakes(self) -> StompError | None:
         """At the deadline."""
@@ -154,6 +153,18 @@ def test_what_answers_is_not_stomp() -> None:
     assert Close(first, How.ABORT) in play.effects
     assert play.asked() == ["tcp://a", "tcp://b"]
     assert play.tally["brokers_refused"] == 1
+
+
+def test_what_answers_is_not_stomp_octet_by_octet() -> None:
+    """It is the same, whichever octet shows it."""
+    play = Scene()
+    play.begins()
+    play.search.connected(play.leg, play.effects, play.now)
+    first = play.leg
+    for octet in b"HTTP/1.1 400 Bad Request\r\n\r\n":
+        if play.branch.leg is first:
+            assert play.search.answered(play.branch, bytes([octet]), play.effects, play.now) is None
+    assert play.asked() == ["tcp://a", "tcp://b"]
 
 
 def test_what_answers_at_a_plain_address_is_not_stomp() -> None:
@@ -326,6 +337,7 @@ def test_a_session_of_a_plain_address_stays() -> None:
 def test_a_session_that_says_goodbye_stays() -> None:
     """It leaves anyway."""
     play = started()
+    assert isinstance(play.flow, Traffic)
     play.flow.goodbye = Goodbye.WAITING
     leaves(play)
     assert play.effects == []
