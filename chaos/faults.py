@@ -19,7 +19,7 @@ LASTING: Final[Mapping[Fault, tuple[float, float]]] = {
 DEADLY: Final = frozenset({KILL, STOP})
 """What a broker that keeps its messages in memory loses them by."""
 
-WELL: Final = 6.0
+WELL: Final = 4.0
 """Seconds, on average, that a broker is well between two faults."""
 
 

@@ -169,15 +169,18 @@ class Backlog:
             self._paid(receipt)
         return given
 
-    def in_doubt(self) -> tuple[bytes | None] | None:
-        """Whether a COMMIT was said and not answered: the receipt that its client asked for with it, if any."""
-        for receipt, ours in self._committing.items():
-            return (None if ours else receipt,)
-        return None
-
+    @property
     def doubts(self) -> list[bytes]:
-        """The receipts of all COMMITs that were said and not answered."""
+        """The receipts of all COMMITs that were said and not answered; see `doubted`."""
         return list(self._committing)
+
+    def doubted(self) -> tuple[bytes | None] | None:
+        """Whether a COMMIT was said and not answered: the receipt that its client asked for with it, if any. It is
+        never said again, and this is told once.
+        """
+        doubts = [None if ours else receipt for receipt, ours in self._committing.items()]
+        self._committing.clear()
+        return (doubts[0],) if doubts else None
 
     def taken(self) -> list[Kept]:
         """What has to be said to the new broker, in the old order. It is not kept any more: keep it as it is said."""

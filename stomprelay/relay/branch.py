@@ -27,8 +27,8 @@ class Branch:
     `seek` begins the search; then tell what comes: `connected`, `answered`, `refused`, `lost`, `woke`, the last one
     at `until`. `leg` is the one with the broker that it has or asks. `carrier` is there where the session survives
     its broker, and where it is `carried` for having other branches beside this one. A branch that moves says
-    DISCONNECT with the receipt `parting`, and `parted` is set when that came. `verdict` says why no
-    broker could be had, in words that a client may read.
+    DISCONNECT with the receipt `parting`, and `parted` is set when that came. `news` is
+    what the next broker means for the log, `verdict` says why none could be had, in words that a client may read.
     """
 
     __slots__ = (
@@ -45,6 +45,7 @@ class Branch:
         "group",
         "leg",
         "moving",
+        "news",
         "pairing",
         "parted",
         "parting",
@@ -76,6 +77,7 @@ class Branch:
         self.parting: bytes | None = None
         self.parted = False
         self.moving = False
+        self.news = Event.CONNECTED
         self.verdict = ""
         self.until = inf
         self.carrier: Carrier | None = None
@@ -276,12 +278,6 @@ class Branch:
         self.stage = Stage.ENDED
         self.until = inf
 
-    def unsubscribe(self, effects: list[Effect], now: float) -> None:
-        """The client is gone, and what it said is still to be confirmed: no more messages for it meanwhile."""
-        if self.up and self.carrier is not None:
-            self.carrier.unsubscribe()
-            self.carrier.flush(effects, now)
-
     # Moving
 
     def leave(self, now: float, within: float, to: Broker | None) -> None:
@@ -315,5 +311,6 @@ class Branch:
     def move(self, effects: list[Effect], now: float) -> None:
         """The old broker was left: look for the next one."""
         self.session.tally["brokers_moved"] += 1
+        self.news = Event.MOVED
         self.hang_up(How.FLUSH, effects)
         self.seek(effects, now, self._to)

@@ -118,7 +118,7 @@ class Carrier:
         backlog.unproved = 0
         session.lost_broker()
         self.answers += backlog.lost(self._receipts())
-        doubt = backlog.in_doubt()
+        doubt = backlog.doubted()
         if doubt is None:
             return None
         return Refused(

@@ -117,6 +117,9 @@ class Circuit:
     def woke(self, now: float) -> list[Effect]:
         """The time of the last `Wake` has come."""
         if now >= self._closing.until:
+            for branch in self._closing.unanswered():
+                branch.failed(now)
+                return self._broker_lost(branch, "did not confirm in time what was said to it", [], now)
             return self.sought(None, self._closing.overdue(now))
         effects: list[Effect] = []
         legs = [each.leg for each in self.branches]
@@ -167,11 +170,10 @@ class Circuit:
         client, flow = self._client, self._flow
         assert branch.leg is not None
         first = self._welcome.awaited and flow.ready
+        self._tally["failovers"] += branch.news is Event.RECOVERED
+        effects.append(Note(branch.news, bound.note))
         if first:
             self._welcome.say(bound, effects, now, gone=self._closing.gone)
-        else:
-            self._tally["failovers"] += not self._welcome.awaited
-            effects.append(Note(Event.RECOVERED, bound.note))
         failure = flow.bound(branch, effects, now)
         if failure is not None:
             return [*effects, *self._closing.failed(client, failure)]
@@ -273,6 +275,7 @@ class Circuit:
         if failure is None:
             return effects if self.over else [*effects, Wake(self.deadline)]
         self._tally["sessions_given_up"] += self._client.state is State.CONNECTED
+        self._tally["possibly_lost"] += sum(branch.uncertain for branch in self.branches)
         return [*effects, *self._closing.failed(self._client, failure)]
 
     def _broker_lost(self, branch: Branch, reason: str, effects: list[Effect], now: float) -> list[Effect]:
@@ -284,9 +287,13 @@ class Circuit:
         moves = branch.stage is Stage.PARTING
         if not moves:
             self._tally["brokers_lost"] += 1
+            branch.news = Event.RECOVERED
             effects.append(Note(Event.LOST, f"broker {branch.broker} {reason}"))
         failure = flow.lost(branch, effects, now)
-        if failure is not None:
+        if failure is not None and self._closing.gone:
+            effects.append(Note(Event.ERROR, f"{failure.message} ({failure.detail})"))
+        elif failure is not None:
+            self._tally["possibly_lost"] += branch.uncertain
             return [*effects, *self._closing.failed(self._client, failure)]
         self._closing.searching()
         if moves:

@@ -2,6 +2,7 @@
 
 from math import inf
 
+from stomprelay.relay.branch import Branch
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.flow import Flow, Goodbye
 from stomprelay.relay.hold import Hold
@@ -21,7 +22,7 @@ class Closing:
     more and only what it said is still to be delivered.
     """
 
-    __slots__ = ("_client", "_flow", "_hold", "_listener", "_session", "gone", "until")
+    __slots__ = ("_client", "_flow", "_hold", "_listener", "_session", "_tries", "gone", "until")
 
     def __init__(self, client: Leg, listener: Listener, session: Session, flow: Flow, hold: Hold) -> None:
         self._client = client
@@ -31,6 +32,7 @@ class Closing:
         self._hold = hold
         self.until = inf
         self.gone = False
+        self._tries = len(listener.upstream.brokers)
 
     def goodbye(self, now: float) -> None:
         """The client's goodbye came a step further; each step has its time."""
@@ -71,12 +73,25 @@ class Closing:
             self.gone = flow.deaf = True
             effects: list[Effect] = [Note(Event.VANISHED, "client left; what it said is still delivered")]
             for branch in flow.branches:
-                branch.unsubscribe(effects, now)
+                if branch.up and branch.carrier is not None:
+                    branch.carrier.unsubscribe()
+                    branch.carrier.flush(effects, now)
             if flow.ready:
                 self.until = min(self.until, now + self._listener.upstream.disconnect_timeout)
             return effects
         event = Event.DISCONNECTED if leaving else Event.VANISHED
         return [Note(event, f"client left: {reason}"), *self.closed(How.FLUSH)]
+
+    def unanswered(self) -> list[Branch]:
+        """What had to happen by now did not, because these have brokers that do not answer: take them for lost. None
+        where there is no other broker, or all of them were tried; then say `overdue`.
+        """
+        flow = self._flow
+        impatient = self._listener.upstream.confirm or self.gone or flow.goodbye is Goodbye.SAID
+        if flow.settled or not self._tries or not impatient:
+            return []
+        self._tries -= 1
+        return flow.unanswered()
 
     def overdue(self, now: float) -> list[Effect]:
         """What had to happen by now did not."""

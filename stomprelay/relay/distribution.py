@@ -181,7 +181,6 @@ class Distribution:
         """Others go on; this one is sought anew."""
         trunk, lane = self._places[branch]
         if not trunk.upstream.movable:
-            self._session.tally["possibly_lost"] += lane.uncertain
             return StompError("connection to the broker was lost", f"upstream {trunk}", receipt=self.bye)
         return self._quorum.lost(trunk, lane, effects, now) or self._go_on(effects, now)
 
@@ -202,6 +201,11 @@ class Distribution:
         if failure is None:
             return None
         return complain(failure, self._session.dialect) if self._begun and trunk.fans else error
+
+    def unanswered(self) -> list[Branch]:
+        """Those that are in the way of a goodbye."""
+        lanes = [lane for trunk, lane in self._places.values() if trunk.upstream.movable and lane.up]
+        return [lane.branch for lane in lanes if not lane.safe or self._farewell.awaits(lane)]
 
     def say_goodbye(self, effects: list[Effect], now: float) -> None:
         """The DISCONNECT that waited goes to all brokers that are there."""

@@ -86,6 +86,11 @@ class Farewell:
         """Whether a RECEIPT is for it."""
         return lane.told and receipt == self.bye
 
+    def awaits(self, lane: Lane) -> bool:
+        """Whether a broker was told it and has not confirmed it."""
+        votes = self._quorum.votes
+        return lane.told and self.bye is not None and votes.awaited(lane, self.bye) is not None
+
     def answered(self, lane: Lane, receipt: bytes) -> bool:
         """A broker confirmed it. Answers whether that makes it enough of them."""
         if self._quorum.votes.agree(lane, receipt) is None:

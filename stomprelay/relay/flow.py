@@ -97,6 +97,9 @@ class Flow(Protocol):
         ends, if it has to end.
         """
 
+    def unanswered(self) -> list[Branch]:
+        """Branches whose brokers owe an answer, where another broker may be asked in their place."""
+
     def say_goodbye(self, effects: list[Effect], now: float) -> None:
         """The DISCONNECT that waited goes to the brokers."""
 

@@ -201,9 +201,10 @@ class Lane:
         """The broker is gone: what waited is kept for the next one. Answers what cannot be kept."""
         failures: list[StompError] = []
         backlog = self.carrier.backlog
+        doubts = backlog.doubts
         doubt = self.carrier.lost()
         if doubt is not None:
-            for receipt in backlog.doubts():
+            for receipt in doubts:
                 named = None if backlog.mine(receipt) else receipt
                 failures.append(Refused(doubt.message, doubt.detail, receipt=named))
                 backlog.refused(receipt)

@@ -153,7 +153,6 @@ class Traffic:
     def lost(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
         """Without a carrier the session goes with its broker."""
         if self._carrier is None:
-            self.session.tally["possibly_lost"] += len(self.session.receipts)
             name = branch.upstream.name
             return StompError("connection to the broker was lost", f"upstream {name}", receipt=self.bye)
         failure = self._carrier.lost()
@@ -171,6 +170,10 @@ class Traffic:
     def denied(self, branch: Branch, error: bytes, effects: list[Effect], now: float) -> bytes | None:
         """The client gets it in the broker's own words."""
         return error
+
+    def unanswered(self) -> list[Branch]:
+        """The branch, if it can have another broker."""
+        return [self._branch] if self._carrier is not None and self._branch.up else []
 
     def say_goodbye(self, effects: list[Effect], now: float) -> None:
         """The DISCONNECT that waited goes to the broker."""

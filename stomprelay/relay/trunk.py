@@ -39,7 +39,7 @@ class Trunk:
     @property
     def ready(self) -> bool:
         """Whether a quorum has brokers."""
-        return sum(lane.up for lane in self.lanes) >= self.quorum
+        return sum(lane.branch.up for lane in self.lanes) >= self.quorum
 
     @property
     def reachable(self) -> bool:

@@ -3,7 +3,7 @@
 from stomprelay.relay.binding import Bound
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.listener import Listener
-from stomprelay.session.effects import Event, Note, Send
+from stomprelay.session.effects import Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
@@ -33,7 +33,6 @@ class Welcome:
         client.enter(State.CONNECTED)
         client.heartbeat.agree(self._listener.heart_beat, terms or Terms(), now)
         session.tally["sessions_connected"] += 1
-        effects.append(Note(Event.CONNECTED, bound.note))
         if not gone:
             beats = terms and self._listener.heart_beat
             effects.append(Send(client, bound.accord.connected(session.dialect, beats, session.name)))

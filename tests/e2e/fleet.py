@@ -144,12 +144,16 @@ upstream = "modern"
 
 
 def failover(
-    members: Sequence[Node], options: str = "randomize=false", name: str = "main", more: str = ""
+    members: Sequence[Node],
+    options: str = "randomize=false",
+    name: str = "main",
+    more: str = "",
+    probe: float = 0.3,
 ) -> str:
     """Return the lines of an upstream that survives its brokers, with short beats and confirmed sending.
 
-    The relay soon knows by itself that a broker is well again. By the sessions alone it would try it with one of
-    them first, and where producers and consumers go different ways the consumers get nothing.
+    With probes the relay soon knows by itself that a broker is well again. By the sessions alone it would try it
+    with one of them first, and where producers and consumers go different ways the consumers get nothing.
     """
     places = ",".join(node.uri for node in members)
     return f"""
@@ -161,5 +165,5 @@ connect_timeout = 2
 [upstream.{name}.health]
 pause = 0.1
 longest_pause = 0.2
-probe = 0.3
+probe = {probe}
 """

@@ -174,16 +174,17 @@ def drain(port: int, destination: str) -> list[bytes]:
         client.write(_send(destination, marker))
         assert client.frame().startswith(b"RECEIPT\n")
         client.write(f"SUBSCRIBE\ndestination:{destination}\nid:1\nack:auto\n\n\0".encode())
-        while True:
-            frame = client.frame()
-            assert frame.startswith(b"MESSAGE\n"), frame
-            if body(frame) == marker:
-                break
-            found.append(body(frame))
+        while marker not in found:
+            found.append(_message(client.frame()))
         client.write(b"DISCONNECT\nreceipt:bye\n\n\0")
-        while not client.frame().startswith(b"RECEIPT\n"):
-            pass
-    return [each for each in found if each != END]
+        while not (frame := client.frame()).startswith(b"RECEIPT\n"):
+            found.append(_message(frame))  # it came behind the marker and is no longer in the queue
+    return [each for each in found if each not in (END, marker)]
+
+
+def _message(frame: bytes) -> bytes:
+    assert frame.startswith(b"MESSAGE\n"), frame
+    return body(frame)
 
 
 def _send(destination: str, content: bytes) -> bytes:

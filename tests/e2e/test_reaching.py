@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 def test_a_wrong_password_is_final(first: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """The first broker's own ERROR reaches the client; the next broker is not asked, and the first one not blamed."""
     one, two = (request.getfixturevalue(name) for name in (first, "memory"))
-    with nodes(one, two) as members, fleet(tmp_path, members, failover(members)) as running:
+    with nodes(one, two) as members, fleet(tmp_path, members, failover(members, probe=0)) as running:
         with Connection.to(one.port) as direct, Connection.to(running.port) as client:
             expected = direct.connect(passcode="wrong")
             error = client.connect(passcode="wrong")
@@ -35,7 +35,7 @@ def test_a_broker_that_accepts_and_never_answers(tmp_path: Path, memory: Broker)
     """After `connect_timeout` the next one serves; later sessions do not wait for the first one again."""
     with (
         nodes(memory, memory) as members,
-        fleet(tmp_path, members, failover(members)) as running,
+        fleet(tmp_path, members, failover(members, probe=0)) as running,
     ):
         members[0].proxy.swallow()
         with Talker.at(running.port) as client, Talker.at(running.port) as another:

@@ -210,13 +210,13 @@ class Copy:
 @dataclass(eq=False)
 class Transaction:
     """From BEGIN on. `losses` is how many brokers the client had lost when it said BEGIN, then when it said COMMIT.
-    `copies` are what it settled, and whether by ACK.
+    `copies` are what it settled, whether by ACK, and whether by name.
     """
 
     name: bytes
     losses: int
     letters: list[Letter] = field(default_factory=list)
-    copies: list[tuple[Copy, bool]] = field(default_factory=list)
+    copies: list[tuple[Copy, bool, bool]] = field(default_factory=list)
     octets: int = 0
 
 
@@ -366,7 +366,7 @@ class Caller:
 
     def _committed(self, transaction: Transaction) -> None:
         self.committing.remove(transaction)
-        if self.doomed(transaction):
+        if any(copy.pipe.dead and named for copy, _, named in transaction.copies):
             self.wrongs.append(f"{transaction.name!r} was doomed")
         bodies = {letter.body for letter in transaction.letters}
         if not any(bodies <= {body for _, body, _ in node.taken} for node in self.world.nodes):
@@ -378,7 +378,7 @@ class Caller:
 
     def doomed(self, transaction: Transaction) -> bool:
         """Whether it acknowledged messages of a broker that is no more."""
-        return any(copy.pipe.dead for copy, _ in transaction.copies)
+        return any(copy.pipe.dead for copy, _, _ in transaction.copies)
 
     # The service's part
 

@@ -82,23 +82,31 @@ def test_a_goodbye_among_what_is_held() -> None:
         play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_says(receipt(b"bye"))
         play.client_gets(receipt(b"bye"))
-        play.broker_goes()
-        play.client_is_closed(How.LINGER)
+        play.client_goes()
+        play.client_is_closed(How.FLUSH)
+        assert play.relay.over
 
 
-def test_a_goodbye_that_nobody_answers() -> None:
-    """Held or not, it has its time from when there is a broker for it."""
+@pytest.mark.parametrize("said_before", [True, False])
+def test_a_goodbye_without_a_broker(said_before: bool) -> None:
+    """It has its time from when there is one for it; the search has a time of its own."""
+    goodbye = b"DISCONNECT\nreceipt:bye\n\n\0"
     with started() as play:
+        if said_before:
+            play.client_says(goodbye)
+            play.broker_gets(goodbye)
+            assert play.wake == play.now + 5.0
         play.broker_goes()
-        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
-        asked(play)
-        play.time_passes(3.0)
+        if not said_before:
+            play.client_says(goodbye)
+        for _ in range(3):
+            play.broker_refuses()
+            asked(play)
+        play.time_passes(8.0)
+        assert play.client.closed is None
         found(play)
-        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
-        play.time_passes(4.9)
-        play.both_stay()
-        play.time_passes(0.2)
-        play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
+        play.broker_gets(goodbye)
+        assert play.wake == play.now + 5.0
 
 
 @in_cuts_of_halves

@@ -28,29 +28,30 @@ from stomprelay.relay.group import Broker
 from stomprelay.relay.health import Checks
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable
+from tests.relay.model import Pairs
 from tests.relay.survival import BEAT, Caller, Copy, Letter, Node, Order, Transaction, World
 
 QUEUES: Final = (b"/queue/a", b"/queue/b")
 MODES: Final = (b"auto", b"client", b"client-individual")
 PRODUCTS: Final = ("generic", "rabbitmq", "activemq")
-CHUNK: Final = 400
-"""More octets than any client here says in one go."""
+CHUNK: Final = 100
+"""More octets than any client here says in one frame."""
+KINDS: Final = (
+    *("send", "send", "send", "send", "subscribe", "settle", "settle", "settle"),
+    *("begin", "inside", "inside", "commit", "abort", "unsubscribe"),
+)
+FATES: Final = (
+    *("restart", "restart", "kill", "start", "cut", "cut"),
+    *("stop", "continue", "continue", "pause", "resume"),
+)
+_BREATH: Final = st.lists(st.sampled_from(KINDS), min_size=1, max_size=10)
+_FLOW: Final = st.sampled_from([False, False, True])
+_UP: Final = st.sampled_from([0, 30, 80, 150, 1000])
+_DOWN: Final = st.sampled_from([0, 0, 40, 100, 1000])
 
 
 def _talking(caller: Caller) -> bool:
     return caller.talks
-
-
-def _subscribed(caller: Caller) -> bool:
-    return caller.talks and any(order.open for order in caller.orders)
-
-
-def _owing(caller: Caller) -> bool:
-    return caller.talks and any(order.owed for order in caller.orders)
-
-
-def _busy(caller: Caller) -> bool:
-    return caller.talks and bool(caller.open)
 
 
 class Survival(RuleBasedStateMachine):
@@ -106,111 +107,38 @@ class Survival(RuleBasedStateMachine):
         self.world.flows()
 
     @precondition(lambda self: self._any(_talking))
-    @rule(
-        data=st.data(),
-        where=st.sampled_from(QUEUES),
-        mode=st.sampled_from(MODES),
-        receipt=st.booleans(),
-        flow=st.booleans(),
-    )
-    def subscribes(self, data: st.DataObject, where: bytes, mode: bytes, receipt: bool, flow: bool) -> None:
+    @rule(data=st.data(), kinds=_BREATH, flow=_FLOW)
+    def says(self, data: st.DataObject, kinds: list[str], flow: bool) -> None:
+        """One client says so many things in one breath."""
         caller = self._one(data, _talking)
-        id: bytes | None = b"s%d" % caller.number()
-        if not caller.names and all(order.destination != where for order in caller.orders):
-            id = None  # without a name two on one destination could not be told apart
-        elif not caller.names and any(
-            order.id is None and order.destination == where for order in caller.orders
-        ):
-            return
-        order = Order(id, where, mode)
-        caller.orders.append(order)
-        named = [] if id is None else [(b"id", id)]
-        asked = caller.asks(order) if receipt else []
-        caller.say(b"SUBSCRIBE", [*named, (b"destination", where), (b"ack", mode), *asked])
-        self._flows(flow)
-
-    @precondition(lambda self: self._any(_subscribed))
-    @rule(data=st.data(), receipt=st.booleans(), flow=st.booleans())
-    def unsubscribes(self, data: st.DataObject, receipt: bool, flow: bool) -> None:
-        caller = self._one(data, _subscribed)
-        order = data.draw(st.sampled_from([each for each in caller.orders if each.open]))
-        order.open = False
-        caller.tidy = caller.tidy and not order.owed
-        order.owed.clear()
-        named = (b"destination", order.destination) if order.id is None else (b"id", order.id)
-        caller.say(b"UNSUBSCRIBE", [named, *(caller.asks(order) if receipt else [])])
+        acts: dict[str, Callable[[Caller, st.DataObject], None]] = {
+            "subscribe": self._subscribes,
+            "unsubscribe": self._unsubscribes,
+            "send": self._sends,
+            "settle": self._settles,
+            "begin": self._begins,
+            "inside": self._sends_inside,
+            "commit": self._commits,
+            "abort": self._aborts,
+        }
+        for kind in kinds:
+            acts[kind](caller, data)
         self._flows(flow)
 
     @precondition(lambda self: self._any(_talking))
-    @rule(
-        data=st.data(),
-        where=st.sampled_from(QUEUES),
-        receipts=st.lists(st.booleans(), min_size=1, max_size=4),
-        flow=st.booleans(),
-    )
-    def sends(self, data: st.DataObject, where: bytes, receipts: list[bool], flow: bool) -> None:
-        caller = self._one(data, _talking)
-        for receipt in receipts:
-            self._send(caller, where, None, receipt=receipt)
-        self._flows(flow)
-
-    @precondition(lambda self: self._any(_owing))
-    @rule(
-        data=st.data(), refuse=st.booleans(), receipt=st.booleans(), inside=st.booleans(), flow=st.booleans()
-    )
-    def settles(self, data: st.DataObject, refuse: bool, receipt: bool, inside: bool, flow: bool) -> None:
-        caller = self._one(data, _owing)
-        order = data.draw(st.sampled_from([each for each in caller.orders if each.owed]))
-        copy = data.draw(st.sampled_from(order.owed))
-        transaction = None
-        if inside and caller.open:
-            transaction = data.draw(st.sampled_from(list(caller.open.values())))
-        can = caller.names and all(node.version != b"1.0" for node in self.world.nodes)
-        self._settle(caller, copy, transaction, refuse=refuse and can, receipt=receipt)
-        self._flows(flow)
+    @rule(data=st.data(), kinds=_BREATH, flow=_FLOW)
+    def says_more(self, data: st.DataObject, kinds: list[str], flow: bool) -> None:
+        """The same: talk is most of what there is."""
+        self.says(data, kinds, flow)
 
     @precondition(lambda self: self._any(_talking))
-    @rule(data=st.data(), receipt=st.booleans(), flow=st.booleans())
-    def begins(self, data: st.DataObject, receipt: bool, flow: bool) -> None:
-        caller = self._one(data, _talking)
-        if len(caller.open) < 2:
-            transaction = Transaction(b"t%d" % caller.number(), caller.losses)
-            caller.open[transaction.name] = transaction
-            asked = caller.asks(b"BEGIN") if receipt else []
-            transaction.octets += caller.say(b"BEGIN", [(b"transaction", transaction.name), *asked])
-            self._flows(flow)
-
-    @precondition(lambda self: self._any(_busy))
-    @rule(data=st.data(), where=st.sampled_from(QUEUES), receipt=st.booleans(), flow=st.booleans())
-    def sends_in_a_transaction(self, data: st.DataObject, where: bytes, receipt: bool, flow: bool) -> None:
-        caller = self._one(data, _busy)
-        transaction = data.draw(st.sampled_from(list(caller.open.values())))
-        self._send(caller, where, transaction, receipt=receipt)
-        self._flows(flow)
-
-    @precondition(lambda self: self._any(_busy))
-    @rule(data=st.data(), flow=st.booleans())
-    def commits(self, data: st.DataObject, flow: bool) -> None:
-        caller = self._one(data, _busy)
-        transaction = caller.open.pop(data.draw(st.sampled_from(list(caller.open))))
-        for letter in transaction.letters:
-            letter.order = caller.number()
-        caller.settled |= {copy.frame.body for copy, by_ack in transaction.copies if by_ack}
-        # One that is too large to be kept does not survive its broker.
-        if transaction.octets <= self.buffer:
-            transaction.losses = caller.losses
-        caller.committing.append(transaction)
-        caller.say(b"COMMIT", [(b"transaction", transaction.name), *caller.asks(transaction)])
-        self._flows(flow)
-
-    @precondition(lambda self: self._any(_busy))
-    @rule(data=st.data(), receipt=st.booleans(), flow=st.booleans())
-    def aborts(self, data: st.DataObject, receipt: bool, flow: bool) -> None:
-        self._abort(self._one(data, _busy), data.draw(st.integers(0, 1)), receipt=receipt)
-        self._flows(flow)
+    @rule(data=st.data(), kinds=_BREATH, flow=_FLOW)
+    def says_still_more(self, data: st.DataObject, kinds: list[str], flow: bool) -> None:
+        """And once more."""
+        self.says(data, kinds, flow)
 
     @precondition(lambda self: self._any(_talking))
-    @rule(data=st.data(), polite=st.booleans(), flow=st.booleans())
+    @rule(data=st.data(), polite=st.booleans(), flow=_FLOW)
     def goes(self, data: st.DataObject, polite: bool, flow: bool) -> None:
         caller = self._one(data, _talking)
         if polite:
@@ -221,50 +149,43 @@ class Survival(RuleBasedStateMachine):
 
     # What fate does
 
-    @rule(data=st.data(), up=st.integers(0, 300), down=st.integers(0, 300), long=st.booleans())
-    def is_killed(self, data: st.DataObject, up: int, down: int, long: bool) -> None:
-        node = data.draw(st.sampled_from(self.world.nodes))
-        self.world.kills(node, up, down)
-        node.refusing = long
-        self.world.flows()
+    @rule(data=st.data(), fate=st.sampled_from(FATES), up=_UP, down=_DOWN)
+    def suffers(self, data: st.DataObject, fate: str, up: int, down: int) -> None:
+        """Something happens to one broker: of what is in flight so many octets each still arrive."""
+        world = self.world
+        at = data.draw(st.integers(0, len(world.nodes) - 1))
+        node, broker = world.nodes[at], self.brokers[at]
+        match fate:
+            case "restart" | "kill":
+                world.kills(node, up, down)
+                node.refusing = fate == "kill"
+            case "start":
+                node.refusing = False
+            case "cut":
+                if pipes := [pipe for pipe in node.pipes if not pipe.dead]:
+                    world.cuts([data.draw(st.sampled_from(pipes))], up, down)
+            case "stop":
+                node.stalled = True
+            case "continue":
+                node.stalled = False
+            case "pause":
+                world.pauses(broker, data.draw(st.sampled_from([0.0, 0.5, 5.0])))
+            case "resume":
+                world.resumes(broker)
+        if data.draw(_FLOW):
+            world.flows()
 
-    @rule(data=st.data(), up=st.integers(0, 300), down=st.integers(0, 300))
-    def is_cut_off(self, data: st.DataObject, up: int, down: int) -> None:
-        pipes = [pipe for node in self.world.nodes for pipe in node.pipes if not pipe.dead]
-        if pipes:
-            self.world.cuts([data.draw(st.sampled_from(pipes))], up, down)
-            self.world.flows()
-
-    @rule(data=st.data())
-    def is_started_again(self, data: st.DataObject) -> None:
-        data.draw(st.sampled_from(self.world.nodes)).refusing = False
-
-    @rule(data=st.data())
-    def is_stopped(self, data: st.DataObject) -> None:
-        data.draw(st.sampled_from(self.world.nodes)).stalled = True
-
-    @rule(data=st.data())
-    def goes_on(self, data: st.DataObject) -> None:
-        data.draw(st.sampled_from(self.world.nodes)).stalled = False
-        self.world.flows()
-
-    @rule(data=st.data(), within=st.sampled_from([0.0, 0.5, 5.0]), flow=st.booleans())
-    def is_taken_out(self, data: st.DataObject, within: float, flow: bool) -> None:
-        self.world.pauses(data.draw(st.sampled_from(self.brokers)), within)
-        self._flows(flow)
-
-    @rule(data=st.data())
-    def is_given_back(self, data: st.DataObject) -> None:
-        self.world.resumes(data.draw(st.sampled_from(self.brokers)))
-        self.world.flows()
-
-    @rule(data=st.data(), up=st.integers(1, 300), down=st.integers(1, 300))
+    @rule(data=st.data(), up=_UP, down=_DOWN)
     def some_octets_arrive(self, data: st.DataObject, up: int, down: int) -> None:
         pipes = [pipe for caller in self.world.callers for pipe in caller.pipes if pipe.up or pipe.down]
         if pipes:
             pipe = data.draw(st.sampled_from(pipes))
             self.world.rises(pipe, up)
             self.world.falls(pipe, down)
+
+    @rule()
+    def all_octets_arrive(self) -> None:
+        self.world.flows()
 
     @rule(seconds=st.sampled_from([0.0, 0.02, 0.4, 1.5, 3.0]))
     def time_passes(self, seconds: float) -> None:
@@ -334,7 +255,7 @@ class Survival(RuleBasedStateMachine):
                     and not (isinstance(w, Letter) and w.transaction)
                 }
                 assert not missing, (missing, caller.notes)
-            late = any("did not confirm" in note or "outcome" in note for note in caller.notes)
+            late = any("did not confirm" in note or "outcome" in note or note.startswith("broker closed") for note in caller.notes)
             for letter in caller.letters:
                 taken = world.has_taken(letter.body)
                 if letter.order is None:
@@ -374,6 +295,75 @@ class Survival(RuleBasedStateMachine):
 
     def _marked(self, body: bytes) -> bool:
         return any(body == each and mark for node in self.world.nodes for _, each, mark in node.taken)
+
+    # What a client says
+
+    def _subscribes(self, caller: Caller, data: st.DataObject) -> None:
+        where = data.draw(st.sampled_from(QUEUES))
+        id: bytes | None = b"s%d" % caller.number()
+        if not caller.names and all(order.destination != where for order in caller.orders):
+            id = None
+        elif any(order.id is None and order.destination == where for order in caller.orders):
+            return  # without a name two on one destination could not be told apart
+        order = Order(id, where, data.draw(st.sampled_from(MODES)))
+        caller.orders.append(order)
+        named = [] if id is None else [(b"id", id)]
+        lines = [*named, (b"destination", where), (b"ack", order.mode)]
+        caller.say(b"SUBSCRIBE", lines + self._asked(caller, order, data))
+
+    def _unsubscribes(self, caller: Caller, data: st.DataObject) -> None:
+        orders = [each for each in caller.orders if each.open]
+        if orders:
+            order = data.draw(st.sampled_from(orders))
+            order.open = False
+            caller.tidy = caller.tidy and not order.owed
+            order.owed.clear()
+            named = (b"destination", order.destination) if order.id is None else (b"id", order.id)
+            caller.say(b"UNSUBSCRIBE", [named, *self._asked(caller, order, data)])
+
+    def _sends(self, caller: Caller, data: st.DataObject) -> None:
+        self._send(caller, data.draw(st.sampled_from(QUEUES)), None, receipt=data.draw(st.booleans()))
+
+    def _sends_inside(self, caller: Caller, data: st.DataObject) -> None:
+        if caller.open:
+            transaction = data.draw(st.sampled_from(list(caller.open.values())))
+            where = data.draw(st.sampled_from(QUEUES))
+            self._send(caller, where, transaction, receipt=data.draw(st.booleans()))
+
+    def _settles(self, caller: Caller, data: st.DataObject) -> None:
+        orders = [each for each in caller.orders if each.owed]
+        if orders:
+            copy = data.draw(st.sampled_from(data.draw(st.sampled_from(orders)).owed))
+            inside = data.draw(st.sampled_from([None, *caller.open.values()]))
+            can = caller.names and all(node.version != b"1.0" for node in self.world.nodes)
+            refuse = can and data.draw(st.booleans())
+            self._settle(caller, copy, inside, refuse=refuse, receipt=data.draw(st.booleans()))
+
+    def _begins(self, caller: Caller, data: st.DataObject) -> None:
+        if len(caller.open) < 2:
+            transaction = Transaction(b"t%d" % caller.number(), caller.losses)
+            caller.open[transaction.name] = transaction
+            lines = [(b"transaction", transaction.name), *self._asked(caller, b"BEGIN", data)]
+            transaction.octets += caller.say(b"BEGIN", lines)
+
+    def _commits(self, caller: Caller, data: st.DataObject) -> None:
+        if caller.open:
+            transaction = caller.open.pop(data.draw(st.sampled_from(list(caller.open))))
+            for letter in transaction.letters:
+                letter.order = caller.number()
+            caller.settled |= {copy.frame.body for copy, by_ack, _ in transaction.copies if by_ack}
+            # One that is too large to be kept does not survive its broker.
+            if transaction.octets <= self.buffer:
+                transaction.losses = caller.losses
+            caller.committing.append(transaction)
+            caller.say(b"COMMIT", [(b"transaction", transaction.name), *caller.asks(transaction)])
+
+    def _aborts(self, caller: Caller, data: st.DataObject) -> None:
+        if caller.open:
+            self._abort(caller, data.draw(st.integers(0, 1)), receipt=data.draw(st.booleans()))
+
+    def _asked(self, caller: Caller, what: object, data: st.DataObject) -> Pairs:
+        return caller.asks(what) if data.draw(st.booleans()) else []
 
     # The model
 
@@ -424,7 +414,7 @@ class Survival(RuleBasedStateMachine):
         gone = order.owed[: at + 1] if order.mode == b"client" else [copy]
         order.owed = [each for each in order.owed if each not in gone]
         if transaction is not None:
-            transaction.copies += [(each, not refuse) for each in gone]
+            transaction.copies += [(each, not refuse, each is copy) for each in gone]
             named.append((b"transaction", transaction.name))
         elif not refuse:
             caller.settled |= {each.frame.body for each in gone}
@@ -434,7 +424,8 @@ class Survival(RuleBasedStateMachine):
     def _abort(self, caller: Caller, at: int, *, receipt: bool) -> None:
         name = list(caller.open)[at % len(caller.open)]
         transaction = caller.open.pop(name)
-        for copy, _ in transaction.copies:
+        for copy, _, _ in transaction.copies:
+            caller.tidy = caller.tidy and copy.order.open
             if copy.order.open:
                 copy.order.owed.append(copy)
                 copy.order.owed.sort(key=lambda each: each.number)

@@ -9,7 +9,7 @@ from stomprelay.relay.pairing import pair
 from stomprelay.relay.profile import GENERIC
 from stomprelay.relay.tally import Tally
 from stomprelay.relay.welcome import Welcome
-from stomprelay.session.effects import Event, Note, Send
+from stomprelay.session.effects import Send
 from stomprelay.session.handshake import Accord, Offer
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
@@ -73,7 +73,6 @@ def test_a_client_is_answered_once() -> None:
     assert play.waits()
     effects = play.say(bound(b"1.2", b"1.2"))
     assert effects == [
-        Note(Event.CONNECTED, "a line for the log"),
         Send(play.client, b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0\n"),
     ]
     assert not play.waits()
@@ -92,7 +91,7 @@ def test_the_version_is_the_clients() -> None:
     """Whatever the broker settled on."""
     for broker in (b"1.0", b"1.1"):
         play = scene(b"1.2")
-        (_, sent) = play.say(bound(b"1.2", broker, b"server:x/1\n"))
+        (sent,) = play.say(bound(b"1.2", broker, b"server:x/1\n"))
         assert isinstance(sent, Send)
         assert b"\nversion:1.2\n" in sent.data
         assert b"\nserver:x/1\n" in sent.data
@@ -105,14 +104,14 @@ def test_a_session_without_a_name() -> None:
     nameless = bound(b"1.1", b"1.1")
     headers = [header for header in nameless.accord.headers if header[0] != b"session"]
     accord = Accord(headers, nameless.accord.dialect, nameless.accord.terms, b"", b"")
-    (_, sent) = play.say(nameless._replace(accord=accord))
+    (sent,) = play.say(nameless._replace(accord=accord))
     assert sent == Send(play.client, b"CONNECTED\nversion:1.1\nsession:relay-session\n\n\0\n")
 
 
 def test_heart_beats_are_the_listeners_own() -> None:
     """Not those of the broker's leg; they run from now on."""
     play = scene(b"1.2", b"heart-beat:1000,10000\n")
-    (_, sent) = play.say(bound(b"1.2", b"1.2", b"heart-beat:5,5\n"))
+    (sent,) = play.say(bound(b"1.2", b"1.2", b"heart-beat:5,5\n"))
     assert isinstance(sent, Send)
     assert b"\nheart-beat:2000,3000\n" in sent.data
     assert play.client.heartbeat.deadline == 7.0 + 5.0
@@ -122,13 +121,13 @@ def test_heart_beats_are_the_listeners_own() -> None:
 def test_a_client_that_does_not_speak_of_heart_beats() -> None:
     """It is told of none, unless its broker speaks of them: then of none in numbers."""
     play = scene(b"1.2")
-    (_, sent) = play.say(bound(b"1.2", b"1.2"))
+    (sent,) = play.say(bound(b"1.2", b"1.2"))
     assert isinstance(sent, Send)
     assert b"heart-beat" not in sent.data
     assert not play.client.heartbeat.due(1e9)
     assert not play.client.heartbeat.dead(1e9)
     play = scene(b"1.2")
-    (_, sent) = play.say(bound(b"1.2", b"1.2", b"heart-beat:5,5\n"))
+    (sent,) = play.say(bound(b"1.2", b"1.2", b"heart-beat:5,5\n"))
     assert isinstance(sent, Send)
     assert b"\nheart-beat:0,0\n" in sent.data
 
@@ -136,7 +135,7 @@ def test_a_client_that_does_not_speak_of_heart_beats() -> None:
 def test_a_client_that_is_gone_hears_nothing() -> None:
     """Its session is connected all the same: what it said is still to be delivered."""
     play = scene(b"1.2")
-    assert play.say(bound(b"1.2", b"1.2"), gone=True) == [Note(Event.CONNECTED, "a line for the log")]
+    assert play.say(bound(b"1.2", b"1.2"), gone=True) == []
     assert play.client.state is State.CONNECTED
     assert not play.waits()
     assert play.session.tally["sessions_connected"] == 1

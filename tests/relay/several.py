@@ -1,0 +1,100 @@
+"""A client with several brokers: upstreams with groups called `main-1` and so on, whose brokers are `a`, `b`, `c`."""
+
+from typing import Any, Final
+
+from stomprelay.relay.group import Broker, Group, alone
+from stomprelay.relay.listener import Listener
+from stomprelay.relay.reconnect import Reconnect
+from stomprelay.relay.route import Match, Route
+from stomprelay.relay.upstream import Upstream
+from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, listener
+
+SOON: Final = 0.02
+"""Longer than a group waits before it tries a broker again."""
+
+
+def group(name: str, *hosts: str, **options: Any) -> Group:
+    """A group of brokers at these addresses, with options of `failover:` (seconds)."""
+    brokers = tuple(Broker(host, f"tcp:{host}:61613") for host in hosts)
+    return Group(name, brokers, Reconnect(randomize=False, **options))
+
+
+def fan_out(count: int = 2, *, options: dict[str, Any] | None = None, **settings: Any) -> Upstream:
+    """An upstream called `main` with so many groups of one broker each."""
+    groups = [group(f"main-{at + 1}", "abcd"[at], **(options or {})) for at in range(count)]
+    return Upstream("main", tuple(groups), **settings)
+
+
+def plain(name: str, host: str, **settings: Any) -> Upstream:
+    """An upstream that is an address."""
+    return Upstream(name, alone(Broker(host, f"tcp:{host}:61613")), **settings)
+
+
+def lasting(name: str, host: str, **settings: Any) -> Upstream:
+    """An upstream of one broker whose loss sessions survive."""
+    return Upstream(name, (group(name, host),), **settings)
+
+
+def routed(main: Upstream, *others: Upstream, **settings: Any) -> Listener:
+    """A listener for `main`; what begins with `/queue/NAME.` goes to the other of that name."""
+    routes = tuple(Route(Match.PREFIX, f"/queue/{other.name}.", other) for other in others)
+    return listener(main, routes=routes, **settings)
+
+
+def comes(play: Playbook, at: str, version: bytes = b"1.2") -> None:
+    """The broker that was asked for accepts the session."""
+    play.broker_accepts(at=at)
+    assert play.broker_reads(at=at).startswith(b"CONNECT\n")
+    play.broker_says(SAY_WELCOME[version], at=at)
+
+
+def comes_back(play: Playbook, at: str, version: bytes = b"1.2") -> None:
+    """The broker that was lost accepts the session again."""
+    before = len(play.opened)
+    play.time_passes(SOON)
+    assert str(play.opened[-1]) == at
+    assert len(play.opened) > before
+    comes(play, at, version)
+
+
+def begun(front: Listener, client: bytes = b"1.2", brokers: str = "ab", *versions: bytes) -> Playbook:
+    """A playbook whose client and brokers shook hands already; `versions` are those of the brokers."""
+    play = Playbook(front)
+    play.client_says(SAY_HELLO[client])
+    for at, broker in enumerate(brokers):
+        comes(play, broker, versions[at] if versions else client)
+    assert play.client_reads().startswith(b"CONNECTED\n")
+    return play
+
+
+def fanned(count: int = 2, quorum: int = 1, **settings: Any) -> Playbook:
+    """A 1.2 client with so many brokers of 1.2."""
+    return begun(listener(fan_out(count, quorum=quorum, **settings)), b"1.2", "abcd"[:count])
+
+
+def send(body: bytes = b"", destination: bytes = b"/queue/a", **headers: str) -> bytes:
+    """A SEND of the client."""
+    lines = b"".join([f"{name}:{value}\n".encode() for name, value in headers.items()])
+    return b"SEND\ndestination:%b\n%b\n%b\0" % (destination, lines, body)
+
+
+def copied(number: int, wire: bytes) -> bytes:
+    """What brokers get of a SEND."""
+    return wire.replace(b"SEND\n", b"SEND\nrelay-copy:relay-session-%d\n" % number, 1)
+
+
+def tell(command: bytes, **headers: str) -> bytes:
+    """A frame without a body; `_` in names stands for `-`."""
+    lines = b"".join([f"{name.replace('_', '-')}:{value}\n".encode() for name, value in headers.items()])
+    return b"%b\n%b\n\0" % (command, lines)
+
+
+def receipt(*ids: str) -> bytes:
+    """RECEIPTs."""
+    return b"".join([tell(b"RECEIPT", receipt_id=id) for id in ids])
+
+
+def message(body: bytes = b"", **headers: str) -> bytes:
+    """A MESSAGE of subscription 1."""
+    lines = b"".join([f"{name.replace('_', '-')}:{value}\n".encode() for name, value in headers.items()])
+    return b"MESSAGE\nsubscription:1\n%bdestination:/queue/a\n\n%b\0" % (lines, body)
