@@ -150,6 +150,7 @@ class Queue:
         del self.consumers[consumer]
         if consumer.waiting:
             self._waiting.remove(consumer)
+            consumer.waiting = False
         if self.private:
             self._dead = True
             while (entry := self._pop()) is not None:

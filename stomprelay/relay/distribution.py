@@ -180,9 +180,10 @@ class Distribution:
     def lost(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
         """Others go on; this one is sought anew."""
         trunk, lane = self._places[branch]
+        failure = self._quorum.lost(trunk, lane, effects, now)
         if not trunk.upstream.movable:
             return StompError("connection to the broker was lost", f"upstream {trunk}", receipt=self.bye)
-        return self._quorum.lost(trunk, lane, effects, now) or self._go_on(effects, now)
+        return failure or self._go_on(effects, now)
 
     def given_up(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
         """Others go on, if they are enough."""
@@ -198,6 +199,7 @@ class Distribution:
         """Others go on, if they are enough. Otherwise a client that was not answered yet gets this ERROR."""
         trunk, lane = self._places[branch]
         failure = self._quorum.give_up(trunk, lane, "it answered CONNECT with ERROR", effects, now)
+        failure = failure or self._go_on(effects, now)
         if failure is None:
             return None
         return complain(failure, self._session.dialect) if self._begun and trunk.fans else error
@@ -228,8 +230,6 @@ class Distribution:
         decided: list[Ballot[Lane]] = []
         failure: StompError | None = None
         for _, lane in self._places.values():
-            if lane.out:
-                continue
             try:
                 lane.flush(effects, now)
             except StompError as error:

@@ -131,20 +131,18 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     """
     source, target, ledger = pair.source, pair.target, session.ledger
     delivery = _FIND[source.delivery](frame, source, ledger)
-    if delivery is None and ledger.forgot:
-        session.lose("acks_stale")
-        return NOTHING
-    if delivery is None and not pair.judges:
+    stale = ledger.forgot if delivery is None else delivery.lost
+    if delivery is None and not stale and not pair.judges:
         return AS_IT_IS
-    if delivery is None or not (delivery.lost or frame.command in target.commands):
+    if not stale and (delivery is None or frame.command not in target.commands):
         return refuse(pair, frame, session)
     name = frame.header(TRANSACTION, source) if session.transactions else None
     transaction = None if name is None else session.transactions.get(name)
-    ledger.settled(delivery, None if transaction is None else name)
-    if delivery.lost:
+    whole = delivery is not None and ledger.settled(delivery, None if transaction is None else name)
+    if transaction is not None and not whole:
+        transaction.doomed = "it acknowledges messages of a broker that was lost"
+    if delivery is None or stale:
         session.lose("acks_stale")
-        if transaction is not None:
-            transaction.doomed = "it acknowledges messages of a broker that was lost"
         return NOTHING
     if transaction is not None:
         transaction.acknowledged = True

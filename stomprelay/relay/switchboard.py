@@ -190,7 +190,7 @@ class Switchboard:
         if lane.out:
             self._session.lose("acks_stale")
             if receipt is not None:
-                self._votes.excuse(lane, receipt)
+                lane.carrier.answers.append(receipt)
         else:
             lane.say(frame)
         if delivery is None or delivery.subscription.ack != CUMULATIVE:

@@ -1,5 +1,7 @@
 """Frames between a client and the one broker that it has at a time, both ways, until one says goodbye."""
 
+from contextlib import suppress
+
 from stomprelay.relay.branch import Branch
 from stomprelay.relay.bridge import Bridge
 from stomprelay.relay.effects import Effect
@@ -18,10 +20,13 @@ from stomprelay.wire.names import (
     RECEIPT,
     RECEIPT_HEADER,
     RECEIPT_ID,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
 )
 
 _WATCHED = frozenset({DISCONNECT, RECEIPT, ERROR})
-_UNACKNOWLEDGED = frozenset({MESSAGE})
+_FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
+"""What a client that is gone need not have said."""
 
 
 class Traffic:
@@ -212,7 +217,11 @@ class Traffic:
                 if frame.command is DISCONNECT:
                     self._left(frame)
                     break
-                carrier.say(frame)
+                if not self.deaf:
+                    carrier.say(frame)
+                elif frame.command not in _FOR_NOBODY:
+                    with suppress(StompError):  # the rest is worth as much
+                        carrier.say(frame)
         except StompError as error:
             failure = error
         self.session.tally["client_frames"] += count

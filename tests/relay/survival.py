@@ -339,6 +339,7 @@ class Caller:
             self.wrongs.append(f"not subscribed: {frame}")
             return
         order = orders[-1]
+        self.tidy = self.tidy and order.open
         if order.mode == b"auto":
             self.consumed.add(frame.body)
         elif order.open:
@@ -348,8 +349,6 @@ class Caller:
             ):
                 self.wrongs.append(f"two deliveries go by one ack: {frame}")
             order.owed.append(Copy(frame, order, self.source, self.number()))
-        else:
-            self.tidy = False
 
     def _receipt(self, receipt: bytes) -> None:
         if receipt not in self.receipts:
@@ -442,7 +441,7 @@ class Caller:
     @property
     def over(self) -> bool:
         """Whether nothing more will happen."""
-        return self.relay.over and not self.unread
+        return self.relay.over and (self.closed or self.gone or not self.unread)
 
 
 # All of it

@@ -336,7 +336,7 @@ class Survival(RuleBasedStateMachine):
             copy = data.draw(st.sampled_from(data.draw(st.sampled_from(orders)).owed))
             inside = data.draw(st.sampled_from([None, *caller.open.values()]))
             can = caller.names and all(node.version != b"1.0" for node in self.world.nodes)
-            refuse = can and data.draw(st.booleans())
+            refuse = can and inside is None and data.draw(st.booleans())
             self._settle(caller, copy, inside, refuse=refuse, receipt=data.draw(st.booleans()))
 
     def _begins(self, caller: Caller, data: st.DataObject) -> None:

@@ -1,0 +1,94 @@
+"""Which upstreams are used."""
+
+from stomprelay.relay.branch import Branch
+from stomprelay.relay.directory import Directory
+from stomprelay.relay.listener import Listener
+from stomprelay.relay.tally import Tally
+from stomprelay.relay.upstream import Upstream
+from stomprelay.session.handshake import Offer
+from stomprelay.session.session import Session
+from stomprelay.wire.dialect import V1_2
+from tests.playbook import listener
+from tests.relay.several import begun, comes, fan_out, lasting, plain, routed, send
+
+
+def directory(front: Listener) -> Directory:
+    """The directory of a session that has not said anything."""
+    session = Session(b"s", V1_2, 10, Tally())
+    offer = Offer([], frozenset({b"1.2"}), None)
+
+    def branches(upstream: Upstream) -> list[Branch]:
+        return [
+            Branch(front, upstream, group, offer, session.beside(), float, carried=True)
+            for group in upstream.groups
+        ]
+
+    return Directory(front, branches)
+
+
+def test_without_routes() -> None:
+    """Everything leads to the one upstream."""
+    each = directory(listener(fan_out(2)))
+    assert not each.forks
+    assert each.trunk(b"/queue/a") is each.main
+    assert len(each.places) == len(each.opened) == 2
+
+
+def test_a_way_is_opened_once() -> None:
+    """When it is first asked for, and for all destinations that lead there."""
+    there = fan_out(3)
+    each = directory(routed(plain("main", "a"), Upstream("there", there.groups)))
+    assert each.forks
+    assert [branch.group.name for branch in each.opened] == ["a"]
+    each.opened.clear()
+    assert each.trunk(b"/queue/here") is each.main
+    assert each.opened == []
+    found = each.trunk(b"/queue/there.1")
+    assert [branch.group.name for branch in each.opened] == ["main-1", "main-2", "main-3"]
+    each.opened.clear()
+    assert each.trunk(b"/queue/there.2") is found
+    assert each.trunk(b"/queue/there.1") is found
+    assert each.opened == []
+    assert each.trunks == [each.main, found]
+    assert [trunk for trunk, _ in each.places.values()] == [each.main, found, found, found]
+
+
+def test_two_routes_to_one_upstream() -> None:
+    """There is one leg for both, and for the listener's own where a route leads back to it."""
+    main, there = lasting("main", "a"), lasting("there", "b")
+    front = routed(main, there, there, main)
+    each = directory(front)
+    assert each.trunk(b"/queue/main.1") is each.main
+    assert each.trunk(b"/queue/there.1").upstream is there
+    assert len(each.trunks) == 2
+
+
+def test_many_destinations() -> None:
+    """What is remembered of them is bounded."""
+    each = directory(routed(plain("main", "a"), plain("there", "b")))
+    for number in range(10_000):
+        assert each.trunk(b"/queue/there.%d" % number).upstream.name == "there"
+    assert len(each._known) <= 4096
+
+
+def test_frames_wait_for_their_way() -> None:
+    """Those of other ways do not, and a client that says too much waits too."""
+    with begun(routed(lasting("main", "a"), lasting("there", "b", resend_buffer=300)), b"1.2", "a") as play:
+        first, second = send(b"1", b"/queue/there.1"), send(b"2")
+        assert [str(broker) for broker in play.opened] == ["a"]
+        play.client_says(first + second)
+        assert [str(broker) for broker in play.opened] == ["a", "b"]
+        play.broker_gets(second, at="a")
+        more = send(b"x" * 300, b"/queue/there.1")
+        play.client_says(more)
+        assert play.client.paused
+        comes(play, "b")
+        play.broker_gets(first + more, at="b")
+
+
+def test_every_way_speaks_its_own_version() -> None:
+    """A broker that is found later need not speak the version of the first."""
+    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
+        play.client_says(b"SEND\ndestination:/queue/there.1\nfoo:a\\cb\n\n\0")
+        comes(play, "b", b"1.0")
+        play.broker_gets(b"SEND\ndestination:/queue/there.1\nfoo:a:b\n\n\0", at="b")

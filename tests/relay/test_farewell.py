@@ -1,0 +1,175 @@
+"""A client says DISCONNECT to several brokers."""
+
+import pytest
+
+from stomprelay.session.effects import How
+from tests.playbook import Playbook
+from tests.relay.several import (
+    begun,
+    comes,
+    comes_back,
+    copied,
+    fanned,
+    lasting,
+    message,
+    plain,
+    receipt,
+    routed,
+    send,
+    tell,
+)
+
+BYE = tell(b"DISCONNECT", receipt="bye")
+
+
+def both_get(play: Playbook, expected: bytes) -> None:
+    """Both brokers got these octets and no others."""
+    play.broker_gets(expected, at="a")
+    play.broker_gets(expected, at="b")
+
+
+@pytest.mark.parametrize("quorum", [1, 2])
+def test_goodbye_to_all(quorum: int) -> None:
+    """The receipt comes once, with the quorum; then the first broker that closes ends the session."""
+    with fanned(quorum=quorum) as play:
+        play.client_says(BYE)
+        both_get(play, BYE)
+        play.broker_says(receipt("bye"), at="b")
+        play.client_gets(receipt("bye") if quorum == 1 else b"")
+        play.broker_says(receipt("bye"), at="a")
+        play.client_gets(receipt("bye") if quorum == 2 else b"")
+        play.broker_says(receipt("bye"), at="a")  # as ActiveMQ does
+        assert play.client.closed is None
+        play.broker_goes(at="b")
+        play.client_is_closed()
+        play.broker_is_closed(at="a")
+        assert play.tally["brokers_lost"] == 0
+
+
+def test_goodbye_without_a_receipt() -> None:
+    """It is said to all, and nobody is waited for."""
+    with fanned(quorum=2) as play:
+        play.client_says(b"DISCONNECT\n\n\0")
+        both_get(play, b"DISCONNECT\n\n\0")
+        play.broker_goes(at="a")
+        play.client_is_closed()
+        play.broker_is_closed(at="b")
+
+
+@pytest.mark.parametrize("quorum", [1, 2])
+def test_it_waits_for_receipts(quorum: int) -> None:
+    """A broker may answer it before what was said earlier; one that is there is given the time."""
+    with fanned(quorum=quorum) as play:
+        play.client_says(send(b"1", receipt="r") + BYE)
+        both_get(play, copied(1, send(b"1", receipt="r")))
+        play.broker_says(receipt("r"), at="a")
+        play.client_gets(receipt("r") if quorum == 1 else b"")
+        both_get(play, b"")
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(receipt("r") if quorum == 2 else b"")
+        both_get(play, BYE)
+        play.broker_says(receipt("bye"), at="a")
+        play.broker_says(receipt("bye"), at="b")
+        play.client_gets(receipt("bye"))
+
+
+def test_it_does_not_wait_for_a_group_that_is_away() -> None:
+    """A quorum has all of it; what the other misses is counted."""
+    with fanned(quorum=1) as play:
+        play.broker_goes(at="a")
+        play.client_says(send(b"1", receipt="r") + BYE)
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+        play.broker_says(receipt("r"), at="b")
+        play.broker_gets(BYE, at="b")
+        assert play.tally["possibly_lost"] == 1
+        play.broker_says(receipt("bye"), at="b")
+        play.client_gets(receipt("r") + receipt("bye"))
+
+
+def test_it_waits_for_a_group_that_is_needed() -> None:
+    """Until it is back and has all of it."""
+    with fanned(quorum=2) as play:
+        play.broker_goes(at="a")
+        play.client_says(send(b"1", receipt="r") + BYE)
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(b"")
+        comes_back(play, "a")
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="a")
+        play.broker_says(receipt("r"), at="a")
+        play.client_gets(receipt("r"))
+        both_get(play, BYE)
+        play.broker_says(receipt("bye"), at="a")
+        play.broker_says(receipt("bye"), at="b")
+        play.client_gets(receipt("bye"))
+
+
+def test_lost_during_goodbye() -> None:
+    """The next broker of the group is told it, too, without any subscriptions."""
+    with fanned(quorum=2) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a") + BYE)
+        both_get(play, tell(b"SUBSCRIBE", id="1", destination="/queue/a") + BYE)
+        play.broker_goes(at="a")
+        play.broker_says(receipt("bye"), at="b")
+        play.client_gets(b"")
+        comes_back(play, "a")
+        play.broker_gets(BYE, at="a")
+        play.broker_says(receipt("bye"), at="a")
+        play.client_gets(receipt("bye"))
+
+
+def test_a_broker_that_does_not_answer() -> None:
+    """When the time is over the client is told."""
+    play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
+    play.client_says(send(b"", b"/queue/there.1"))
+    comes(play, "b")
+    play.client_says(BYE)
+    play.time_passes(100)
+    play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
+
+
+def test_all_upstreams_confirm() -> None:
+    """One upstream does not speak for the other."""
+    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
+        play.client_says(send(b"1", b"/queue/there.1"))
+        comes(play, "b")
+        play.client_says(BYE)
+        play.broker_gets(BYE, at="a")
+        play.broker_gets(send(b"1", b"/queue/there.1") + BYE, at="b")
+        play.broker_says(receipt("bye"), at="a")
+        play.client_gets(b"")
+        play.broker_says(receipt("bye"), at="b")
+        play.client_gets(receipt("bye"))
+
+
+def test_an_upstream_that_was_not_needed() -> None:
+    """Nobody says goodbye where nobody was."""
+    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
+        play.client_says(BYE)
+        play.broker_gets(BYE, at="a")
+        play.broker_says(receipt("bye"), at="a")
+        play.client_gets(receipt("bye"))
+        assert len(play.opened) == 1
+
+
+def test_messages_that_still_come() -> None:
+    """Until the brokers close they are the client's."""
+    with fanned(quorum=2) as play:
+        play.client_says(BYE)
+        both_get(play, BYE)
+        play.broker_says(message(b"1") + receipt("bye"), at="a")
+        play.client_gets(message(b"1"))
+        play.broker_says(message(b"2") + receipt("bye"), at="b")
+        play.client_gets(message(b"2") + receipt("bye"))
+
+
+def test_the_client_closes_first() -> None:
+    """All legs end when it has its receipt."""
+    with fanned(quorum=1) as play:
+        play.client_says(BYE)
+        both_get(play, BYE)
+        play.broker_says(receipt("bye"), at="a")
+        play.client_gets(receipt("bye"))
+        play.client_goes()
+        play.broker_is_closed(How.FLUSH, at="a")
+        play.broker_is_closed(How.FLUSH, at="b")

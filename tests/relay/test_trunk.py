@@ -1,0 +1,149 @@
+"""How many of an upstream's groups it takes."""
+
+from itertools import product
+
+import pytest
+
+from stomprelay.relay.branch import Branch
+from stomprelay.relay.lane import Lane
+from stomprelay.relay.tally import Tally
+from stomprelay.relay.trunk import Trunk
+from stomprelay.session.handshake import Offer
+from stomprelay.session.session import Session
+from stomprelay.wire.dialect import V1_2
+from tests.playbook import listener
+from tests.relay.several import fan_out
+
+MOST = 1000
+
+
+def trunk(count: int, quorum: int, *, fan_out_queues: bool = True) -> Trunk:
+    """A trunk whose branches have not found anybody yet."""
+    upstream = fan_out(count, quorum=quorum, fan_out_queues=fan_out_queues, resend_buffer=MOST)
+    session = Session(b"s", V1_2, 10, Tally())
+    offer = Offer([], frozenset({b"1.2"}), None)
+    return Trunk(
+        upstream,
+        [
+            Branch(listener(upstream), upstream, group, offer, session.beside(), float, carried=True)
+            for group in upstream.groups
+        ],
+    )
+
+
+def fill(lane: Lane, octets: int) -> None:
+    """So much is unconfirmed."""
+    if octets:
+        lane.carrier.backlog.keep(b"x" * octets, b"r", said=True)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_room(count: int) -> None:
+    """Cell by cell: it is full when fewer than a quorum have room, crowded when fewer have much of it."""
+    for quorum in range(1, count + 1):
+        for fillings in product((0, MOST // 2 + 1, MOST), repeat=count):
+            each = trunk(count, quorum)
+            for lane, octets in zip(each.lanes, fillings, strict=True):
+                fill(lane, octets)
+            assert each.full is (sum(octets < MOST for octets in fillings) < quorum)
+            assert each.crowded is (fillings.count(0) < quorum)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_takers(count: int) -> None:
+    """All that have room, never fewer than a quorum, and of the full ones the emptiest; in their order or not."""
+    for quorum in range(1, count + 1):
+        for fillings in product((0, MOST, 2 * MOST), repeat=count):
+            each = trunk(count, quorum)
+            for lane, octets in zip(each.lanes, fillings, strict=True):
+                fill(lane, octets)
+            takers = each.takers()
+            roomy = [lane for lane, octets in zip(each.lanes, fillings, strict=True) if not octets]
+            assert set(roomy) <= set(takers)
+            assert len(takers) == max(len(roomy), quorum)
+            least = sorted(fillings)[: len(takers)]
+            assert sorted(lane.octets for lane in takers) == least
+
+
+def test_a_group_that_is_out() -> None:
+    """It counts for nothing."""
+    each = trunk(3, 2)
+    each.lanes[0].out = True
+    assert each.live == each.lanes[1:]
+    assert each.takers() == each.lanes[1:]
+    assert each.reachable
+    each.lanes[1].out = True
+    assert not each.reachable
+
+
+@pytest.mark.parametrize(
+    ("destination", "copied"),
+    [
+        (b"/queue/a", False),
+        (b"a", False),
+        (b"", False),
+        (b"/topic/a", True),
+        (b"/topic", False),
+        (b"/temp-topic/a", True),
+        (b"/exchange/amq.topic/a", True),
+        (b"topic://a", True),
+        (b"jms.topic.a", True),
+        (b"/amq/queue/a", False),
+    ],
+)
+def test_what_is_copied(destination: bytes, copied: bool) -> None:
+    """Queues are not where they shall not be; with one group nothing is."""
+    assert trunk(2, 1, fan_out_queues=False).copied(destination) is copied
+    assert trunk(2, 1).copied(destination)
+    assert not trunk(1, 1).copied(destination)
+
+
+def test_the_primary() -> None:
+    """The first with room; nobody is there yet."""
+    each = trunk(3, 1)
+    assert each.primary is each.lanes[0]
+    fill(each.lanes[0], MOST)
+    assert each.primary is each.lanes[1]
+    each.lanes[1].out = True
+    fill(each.lanes[2], MOST)
+    assert each.primary is each.lanes[0]
+
+
+def test_a_quorum_of_more_than_there_are() -> None:
+    """ActiveMQ's default of two is all of one."""
+    assert trunk(1, 2).quorum == 1
+
+
+def test_safe() -> None:
+    """A quorum without anything outstanding, if it missed nothing."""
+    each = trunk(2, 1)
+    assert each.safe
+    fill(each.lanes[0], 1)
+    assert each.safe
+    each.lanes[1].short = True
+    assert not each.safe
+    each.lanes[1].short = False
+    fill(each.lanes[1], 1)
+    assert not each.safe
+
+
+def test_a_gap_that_was_closed() -> None:
+    """When everything has arrived everywhere, nobody lacks anything that is still to arrive."""
+    each = trunk(2, 1)
+    each.lanes[0].short = True
+    fill(each.lanes[1], 1)
+    each.takers()
+    assert each.lanes[0].short
+    each.lanes[1].carrier.backlog.received(b"r")
+    each.takers()
+    assert not each.lanes[0].short
+
+
+def test_the_failure() -> None:
+    """It names the upstream, what it takes, and who failed with the reason, where there is one."""
+    each = trunk(3, 2)
+    each.lanes[0].blame = "it was full"
+    failure = each.failure([each.lanes[0], each.lanes[2]], b"r")
+    assert failure.message == "the quorum cannot be reached"
+    assert failure.detail == "upstream main needs 2 of 3 groups; failed: main-1 (it was full), main-3"
+    assert failure.receipt == b"r"
