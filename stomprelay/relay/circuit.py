@@ -34,12 +34,12 @@ class Circuit:
 
     __slots__ = (
         "_client",
-        "_closing",
         "_flow",
         "_hold",
         "_listener",
         "_tally",
         "_welcome",
+        "closing",
         "search",
         "session",
     )
@@ -55,7 +55,7 @@ class Circuit:
         self.search = Search(self._flow)
         self._welcome = Welcome(client, listener, offer, session)
         self._hold = Hold(client, listener.upstream.resend_buffer)
-        self._closing = Closing(client, listener, session, self._flow, self._hold)
+        self.closing = Closing(client, listener, session, self._flow, self._hold)
 
     @property
     def branches(self) -> list[Branch]:
@@ -96,17 +96,15 @@ class Circuit:
                 case State.BINDING:
                     leg.decoder.feed(data)
         except StompError as error:
-            return self._closing.failed(leg, error)
+            return self.closing.failed(leg, error)
         return []
 
     def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """A leg's connection ended without our `Close`."""
-        if leg.closed:
-            return []
-        if leg is self._client:
-            return self.sought(None, self._closing.vanished(reason, now))
         branch = self.search.branch(leg)
-        if branch is None:
+        if leg is self._client and not leg.closed:
+            return self.sought(None, self.closing.vanished(reason, now))
+        if leg.closed or branch is None:
             return []
         if branch.stage is Stage.BINDING:
             effects: list[Effect] = []
@@ -116,14 +114,14 @@ class Circuit:
 
     def woke(self, now: float) -> list[Effect]:
         """The time of the last `Wake` has come."""
-        if now >= self._closing.until:
-            for branch in self._closing.unanswered():
+        if now >= self.closing.until:
+            for branch in self.closing.unanswered():
                 branch.failed(now)
                 return self._broker_lost(branch, "did not confirm in time what was said to it", [], now)
-            return self.sought(None, self._closing.overdue(now))
+            return self.sought(None, self.closing.overdue(now))
         effects: list[Effect] = []
         legs = [each.leg for each in self.branches]
-        dead = beaten([self._client, *legs] if self._closing.listening else legs, effects, now)
+        dead = beaten([self._client, *legs] if self.closing.listening else legs, effects, now)
         if dead is not None:
             return [*effects, *self._silent(dead, now)]
         for branch in self.branches:
@@ -141,7 +139,7 @@ class Circuit:
         if leg.closed:
             return effects
         failure = self._flow.unblocked(leg, effects, now)
-        return effects if failure is None else [*effects, *self._closing.failed(self._client, failure)]
+        return effects if failure is None else [*effects, *self.closing.failed(self._client, failure)]
 
     # Brokers accept
 
@@ -160,9 +158,9 @@ class Circuit:
                 if told is None:
                     return self.sought(self.search.ended([branch], effects, now), effects)
                 self._tally["errors_passed"] += 1
-                if not self._closing.gone:
+                if not self.closing.gone:
                     effects.append(Send(self._client, told))
-                return [*effects, *self._closing.closed(How.LINGER)]
+                return [*effects, *self.closing.closed(How.LINGER)]
         return self.sought(self.search.ended([branch], effects, now), effects)
 
     def _welcomed(self, branch: Branch, bound: Bound, effects: list[Effect], now: float) -> list[Effect]:
@@ -173,19 +171,19 @@ class Circuit:
         self._tally["failovers"] += branch.news is Event.RECOVERED
         effects.append(Note(branch.news, bound.note))
         if first:
-            self._welcome.say(bound, effects, now, gone=self._closing.gone)
+            self._welcome.say(bound, effects, now, gone=self.closing.gone)
         failure = flow.bound(branch, effects, now)
         if failure is not None:
-            return [*effects, *self._closing.failed(client, failure)]
-        self._closing.found(now)
+            return [*effects, *self.closing.failed(client, failure)]
+        self.closing.found(now)
         if branch.broker is not None and branch.broker.health.paused:
             branch.leave(now, branch.upstream.drain_timeout, None)
         effects.append(Wake(self.deadline))
-        if not self._closing.gone:
+        if not self.closing.gone:
             effects += self._answered(branch.leg, now)
         if client.state is State.CONNECTED:
             effects += self._released(now)
-        if first and not client.closed and not self._closing.gone and not self._hold.paused:
+        if first and not client.closed and not self.closing.gone and not self._hold.paused:
             effects.append(Resume(client))  # last: what it answers is reckoned anew
         return effects
 
@@ -234,14 +232,14 @@ class Circuit:
         """Frames passed from a leg; what follows from them."""
         flow = self._flow
         if flow.goodbye is not goodbye:
-            self._closing.goodbye(now)
+            self.closing.goodbye(now)
             effects.append(Wake(self.deadline))
         if failure is not None:
-            effects += self._closing.failed(leg, failure)
+            effects += self.closing.failed(leg, failure)
         elif flow.erred and self._listener.upstream.close_on_error:
-            effects += self._closing.closed(How.LINGER)
-        elif self._closing.delivered:
-            effects += self._closing.closed(How.FLUSH)
+            effects += self.closing.closed(How.LINGER)
+        elif self.closing.delivered:
+            effects += self.closing.closed(How.FLUSH)
         elif flow.survives:
             self.search.move(effects, now)
             self._paced(effects)
@@ -276,26 +274,26 @@ class Circuit:
             return effects if self.over else [*effects, Wake(self.deadline)]
         self._tally["sessions_given_up"] += self._client.state is State.CONNECTED
         self._tally["possibly_lost"] += sum(branch.uncertain for branch in self.branches)
-        return [*effects, *self._closing.failed(self._client, failure)]
+        return [*effects, *self.closing.failed(self._client, failure)]
 
     def _broker_lost(self, branch: Branch, reason: str, effects: list[Effect], now: float) -> list[Effect]:
         """A broker went under a connected client, or was left."""
         flow = self._flow
         if flow.over(branch):
             self._tally["possibly_lost"] += branch.uncertain
-            return [*effects, Note(Event.DISCONNECTED, f"broker {reason}"), *self._closing.closed(How.LINGER)]
+            return [*effects, Note(Event.DISCONNECTED, f"broker {reason}"), *self.closing.closed(How.LINGER)]
         moves = branch.stage is Stage.PARTING
         if not moves:
             self._tally["brokers_lost"] += 1
             branch.news = Event.RECOVERED
             effects.append(Note(Event.LOST, f"broker {branch.broker} {reason}"))
         failure = flow.lost(branch, effects, now)
-        if failure is not None and self._closing.gone:
+        if failure is not None and self.closing.gone:
             effects.append(Note(Event.ERROR, f"{failure.message} ({failure.detail})"))
         elif failure is not None:
             self._tally["possibly_lost"] += branch.uncertain
-            return [*effects, *self._closing.failed(self._client, failure)]
-        self._closing.searching()
+            return [*effects, *self.closing.failed(self._client, failure)]
+        self.closing.searching()
         if moves:
             branch.move(effects, now)
         else:
@@ -311,16 +309,12 @@ class Circuit:
             branch.failed(now)
             return self._broker_lost(branch, "sent nothing for too long (heart-beat)", [], now)
         error = StompError("heart-beat missed", "nothing came for longer than was agreed")
-        return [Note(Event.LOST, "client fell silent"), *self._closing.failed(leg, error)]
-
-    def failed(self, error: StompError) -> list[Effect]:
-        """The session cannot go on: the client is told why, and all legs end."""
-        return self._closing.failed(self._client, error)
+        return [Note(Event.LOST, "client fell silent"), *self.closing.failed(leg, error)]
 
     @property
     def deadline(self) -> float:
         """When something is due."""
-        deadline = min(self._closing.until, self.search.deadline)
-        if self._closing.listening and beating(self._client):
+        deadline = min(self.closing.until, self.search.deadline)
+        if self.closing.listening and beating(self._client):
             deadline = min(deadline, self._client.heartbeat.deadline)
         return deadline

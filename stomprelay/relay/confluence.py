@@ -6,12 +6,12 @@ from stomprelay.relay.bridge import Bridge
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.farewell import Farewell
 from stomprelay.relay.lane import Lane
+from stomprelay.relay.profile import unavailable
 from stomprelay.relay.quorum import Quorum
 from stomprelay.relay.trunk import Trunk
 from stomprelay.session.effects import Event, Note, Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
-from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import MESSAGE, MESSAGE_HEADER, RECEIPT, RECEIPT_ID
@@ -59,7 +59,7 @@ class Confluence:
                             self.erred = lane.erred = False  # it goes on
                         head = bridge.head(frame, session)
                     elif frame.command is RECEIPT:
-                        if not self._confirmed(trunk, lane, frame, leg.dialect):
+                        if not self._confirmed(trunk, lane, frame, effects):
                             continue
                         head = bridge.head(frame, session)
                     else:
@@ -88,9 +88,10 @@ class Confluence:
             effects.append(Send(self._client, b"".join(pieces)))
         return failure
 
-    def _confirmed(self, trunk: Trunk, lane: Lane, frame: Frame, dialect: Dialect) -> bool:
+    def _confirmed(self, trunk: Trunk, lane: Lane, frame: Frame, effects: list[Effect]) -> bool:
         """A RECEIPT. Answers whether it passes."""
-        receipt = frame.header(RECEIPT_ID, dialect)
+        assert lane.branch.leg is not None
+        receipt = frame.header(RECEIPT_ID, lane.branch.leg.dialect)
         lane.session.received(receipt)
         if receipt is None:
             return not trunk.fans
@@ -100,7 +101,7 @@ class Confluence:
         if receipt == branch.parting:
             branch.parted = True
         if self._farewell.answers(lane, receipt):
-            return self._farewell.answered(lane, receipt)
+            return self._farewell.answered(lane, receipt, effects)
         if not lane.carrier.backlog.received(receipt):
             return False
         ballot = self._quorum.votes.agree(lane, receipt)
@@ -117,6 +118,9 @@ class Confluence:
         asked = receipt is not None and self._quorum.votes.awaited(lane, receipt) is not None
         if receipt is not None:
             lane.carrier.backlog.refused(receipt)
+        elif trunk.upstream.movable and unavailable(frame.raw(MESSAGE_HEADER) or b""):
+            tally["errors_withheld"] += 1  # it goes away, and the client need not know
+            return False, None
         if not trunk.fans:
             self.erred = lane.erred = True
             tally["errors_passed"] += 1

@@ -91,12 +91,13 @@ class Farewell:
         votes = self._quorum.votes
         return lane.told and self.bye is not None and votes.awaited(lane, self.bye) is not None
 
-    def answered(self, lane: Lane, receipt: bytes) -> bool:
-        """A broker confirmed it. Answers whether that makes it enough of them."""
-        if self._quorum.votes.agree(lane, receipt) is None:
-            return False
-        self._awaited -= 1
-        if self._awaited:
-            return False
-        self.goodbye = Goodbye.CONFIRMED
-        return True
+    def answered(self, lane: Lane, receipt: bytes, effects: list[Effect]) -> bool:
+        """A broker confirmed it, and is left unless that makes it enough of them. Answers whether it does."""
+        if not self.awaits(lane):
+            return False  # ActiveMQ may answer twice
+        self._awaited -= self._quorum.votes.agree(lane, receipt) is not None
+        if self.goodbye is Goodbye.SAID and not self._awaited:
+            self.goodbye = Goodbye.CONFIRMED
+            return True
+        lane.branch.end(effects)  # what it closes now is no loss
+        return False

@@ -150,7 +150,9 @@ class Relay:
         if self.over:
             return []
         error = StompError("the relay is stopping", "connect again")
-        return self._failed(error) if self._circuit is None else self._circuit.failed(error)
+        return (
+            self._failed(error) if self._circuit is None else self._circuit.closing.failed(self.client, error)
+        )
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None = None) -> list[Effect]:
         """The session shall leave this broker at a quiet moment, or after `within` seconds, and find another one:

@@ -4,8 +4,10 @@ from contextlib import suppress
 
 from stomprelay.relay.branch import Branch
 from stomprelay.relay.bridge import Bridge
+from stomprelay.relay.carriage import carry
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.flow import Goodbye
+from stomprelay.relay.pairing import Pairing
 from stomprelay.relay.profile import unavailable
 from stomprelay.session.effects import Pause, Resume, Send
 from stomprelay.session.leg import Leg
@@ -24,7 +26,7 @@ from stomprelay.wire.names import (
     UNSUBSCRIBE,
 )
 
-_WATCHED = frozenset({DISCONNECT, RECEIPT, ERROR})
+_NOTHING = frozenset[bytes]()
 _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 """What a client that is gone need not have said."""
 
@@ -104,16 +106,20 @@ class Traffic:
         """There is never another one."""
         return []
 
-    # What comes
-
     def to_broker(self, effects: list[Effect], now: float) -> StompError | None:
         """Carry what the client's leg has."""
-        broker, pairing = self._broker, self._branch.pairing
-        assert pairing is not None
-        if self._carrier is None:
-            failure = self._carry(self.client, broker, pairing.to_broker, effects, now)
-        else:
+        broker, session = self._broker, self.session
+        if self._carrier is not None:
             failure = self._say(effects, now)
+        else:
+            bridge = self._bridges.to_broker
+            data, frames, failure = carry(
+                self.client, bridge.untouched, lambda each: self._upward(each, bridge)
+            )
+            session.tally["client_frames"] += frames
+            if data:
+                broker.heartbeat.said_at = now
+                effects.append(Send(broker, data))
         if self.goodbye is Goodbye.SAID and broker.state is State.CONNECTED:
             broker.enter(State.LEAVING)
         if self._held and not self.session.crowded:
@@ -123,9 +129,16 @@ class Traffic:
 
     def to_client(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
         """Carry what the broker's leg has."""
-        broker, pairing = self._broker, branch.pairing
-        assert pairing is not None
-        failure = self._carry(broker, self.client, pairing.to_client, effects, now)
+        broker, session = self._broker, self.session
+        bridge = self._bridges.to_client
+        erred = self.erred
+        watchful = erred or (bridge.tracked and session.subscriptions.acknowledging)
+        untouched = _NOTHING if watchful else bridge.untouched
+        data, frames, failure = carry(broker, untouched, lambda frame: self._downward(frame, bridge, erred))
+        session.tally["broker_frames"] += frames
+        if data and not self.deaf:
+            self.client.heartbeat.said_at = now
+            effects.append(Send(self.client, data))
         if self.goodbye is Goodbye.WAITING and self.safe:
             self.say_goodbye(effects, now)
         if self.session.full and not self._held:
@@ -198,6 +211,12 @@ class Traffic:
         return None
 
     @property
+    def _bridges(self) -> Pairing:
+        pairing = self._branch.pairing
+        assert pairing is not None
+        return pairing
+
+    @property
     def _broker(self) -> Leg:
         leg = self._branch.leg
         assert leg is not None
@@ -249,72 +268,35 @@ class Traffic:
         self.goodbye = Goodbye.WAITING
         self._parting = frame.wire
 
-    def _carry(
-        self,
-        source: Leg,
-        target: Leg,
-        bridge: Bridge,
-        effects: list[Effect],
-        now: float,
-    ) -> StompError | None:
-        """All complete frames of a leg as one `Send`. Neighbours that pass as they came stay one slice, and where
-        the whole chunk does, it is not even copied.
-        """
-        session = self.session
-        downward = target is self.client
-        untouched = bridge.untouched
-        erred = self.erred and downward
-        if erred or (bridge.tracked and session.subscriptions.acknowledging):
-            untouched = frozenset()
-        pieces: list[bytes] = []
-        data = b""
-        start = stop = count = 0
-        failure = None
-        try:
-            for frame in source.decoder.frames():
-                count += 1
-                data = frame.data
-                head = None
-                if frame.command not in untouched:
-                    if frame.command in _WATCHED and not self._watched(frame):
-                        if frame.command is DISCONNECT:
-                            break
-                        continue
-                    if erred and frame.command is MESSAGE:
-                        self.erred = False  # it goes on: the ERROR will not explain what happens later
-                    head = self._headed(frame, bridge)
-                if head is not None:
-                    pieces += (data[start:stop], head)
-                    start = frame.body
-                elif frame.start != stop:
-                    pieces.append(data[start:stop])
-                    start = frame.start
-                stop = frame.after
-                if frame.command is DISCONNECT:
-                    break
-        except StompError as error:
-            failure = error
-        session.tally["broker_frames" if downward else "client_frames"] += count
-        pieces.append(data[start:stop])
-        if stop and not (downward and self.deaf):
-            if downward and source.decoder.trails and stop == len(data) and data[-1] == 0:
-                # It would come with the next chunk, too late for clients that wait for it.
-                pieces.append(b"\n")
-            target.heartbeat.said_at = now
-            effects.append(Send(target, b"".join(pieces)))
-        return failure
+    def _upward(self, frame: Frame, bridge: Bridge) -> bytes | None:
+        """What becomes of a client's frame, without a carrier; see `carry`."""
+        if frame.command is not DISCONNECT:
+            return bridge.head(frame, self.session)
+        self._left(frame)
+        if not self.session.receipts:
+            self.goodbye = Goodbye.SAID
+            return bridge.head(frame, self.session)
+        self._parting = bridge.carry(frame, self.session)
+        return b""
+
+    def _downward(self, frame: Frame, bridge: Bridge, erred: bool) -> bytes | None:
+        """What becomes of a broker's frame; see `carry`. `erred`: an ERROR came before this chunk."""
+        if frame.command is MESSAGE:
+            if erred:
+                self.erred = False  # it goes on: the ERROR will not explain what happens later
+        elif not self._watched(frame):
+            return b""
+        elif frame.command is ERROR and self._mine(frame):
+            return bridge.without(frame, RECEIPT_ID, self.session)
+        return bridge.head(frame, self.session)
+
+    def _mine(self, error: Frame) -> bool:
+        receipt = error.header(RECEIPT_ID, self._broker.dialect)
+        return self._carrier is not None and self._carrier.backlog.mine(receipt)
 
     def _watched(self, frame: Frame) -> bool:
         """A frame that means something to the relay itself. Answers whether it passes."""
         session, carrier = self.session, self._carrier
-        if frame.command is DISCONNECT:
-            self._left(frame)
-            if not session.receipts:
-                self.goodbye = Goodbye.SAID
-                return True
-            assert self._branch.pairing is not None
-            self._parting = self._branch.pairing.to_broker.carry(frame, session)
-            return False
         receipt = frame.header(RECEIPT_ID, self._broker.dialect)
         session.received(receipt)
         if frame.command is ERROR:
@@ -337,11 +319,3 @@ class Traffic:
         if receipt == self._branch.parting:
             self._branch.parted = True
         return carrier.backlog.received(receipt)
-
-    def _headed(self, frame: Frame, bridge: Bridge) -> bytes | None:
-        carrier = self._carrier
-        if carrier is not None and frame.command is ERROR:
-            receipt = frame.header(RECEIPT_ID, self._broker.dialect)
-            if carrier.backlog.mine(receipt):
-                return bridge.without(frame, RECEIPT_ID, self.session)
-        return bridge.head(frame, self.session)

@@ -218,6 +218,7 @@ class Transaction:
     letters: list[Letter] = field(default_factory=list)
     copies: list[tuple[Copy, bool, bool]] = field(default_factory=list)
     octets: int = 0
+    large: bool = False
 
 
 class Caller:

@@ -286,3 +286,14 @@ def test_an_error_of_a_group_with_two() -> None:
         play.client_says(send(b"1"))
         play.broker_gets(copied(1, send(b"1")), at="c")
         play.broker_gets(copied(1, send(b"1")), at="b")
+
+
+def test_an_error_by_which_a_broker_goes_away() -> None:
+    """It is nobody's fault: the client need not know, and the group is not blamed."""
+    with fanned() as play:
+        for _ in range(3):
+            play.broker_says(b"ERROR\nmessage:broker is shutting down\n\n\0", at="a")
+            play.broker_goes(at="a")
+            comes_back(play, "a")
+        assert play.tally["errors_withheld"] == 3
+        assert play.tally["fanout_errors"] == 0

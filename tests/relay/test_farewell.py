@@ -40,9 +40,10 @@ def test_goodbye_to_all(quorum: int) -> None:
         play.client_gets(receipt("bye") if quorum == 2 else b"")
         play.broker_says(receipt("bye"), at="a")  # as ActiveMQ does
         assert play.client.closed is None
-        play.broker_goes(at="b")
+        last, other = "ba" if quorum == 1 else "ab"
+        play.broker_is_closed(at=other)
+        play.broker_goes(at=last)
         play.client_is_closed()
-        play.broker_is_closed(at="a")
         assert play.tally["brokers_lost"] == 0
 
 
@@ -118,6 +119,45 @@ def test_lost_during_goodbye() -> None:
         play.client_gets(receipt("bye"))
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_group_that_was_waited_for_is_lost(answers: bool) -> None:
+    """Then it is not waited for any more; for the other one's answer there is a time, as ever."""
+    play = fanned(quorum=1)
+    play.client_says(send(b"1", receipt="r") + BYE)
+    both_get(play, copied(1, send(b"1", receipt="r")))
+    play.broker_says(receipt("r"), at="b")
+    play.client_gets(receipt("r"))
+    play.broker_goes(at="a")
+    play.broker_gets(BYE, at="b")
+    assert play.client.closed is None
+    if answers:
+        play.broker_says(receipt("bye"), at="b")
+        play.client_gets(receipt("bye"))
+        play.time_passes(10)
+        play.client_is_closed()
+    else:
+        silent = play.at("b")
+        play.time_passes(6)
+        assert silent.closed is How.ABORT
+        comes(play, "b")
+        play.broker_gets(BYE, at="b")
+        play.broker_says(receipt("bye"), at="b")
+        play.client_gets(receipt("bye"))
+
+
+def test_the_client_is_gone_before_a_broker_is() -> None:
+    """When the one that was waited for is lost too, a quorum has all there is: the session ends."""
+    with fanned(quorum=1) as play:
+        play.client_says(send(b"1", receipt="r"))
+        both_get(play, copied(1, send(b"1", receipt="r")))
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(receipt("r"))
+        play.client_goes()
+        assert not play.relay.over
+        play.broker_goes(at="a")
+        assert play.relay.over
+
+
 def test_a_broker_that_does_not_answer() -> None:
     """When the time is over the client is told."""
     play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
@@ -173,3 +213,34 @@ def test_the_client_closes_first() -> None:
         play.client_goes()
         play.broker_is_closed(How.FLUSH, at="a")
         play.broker_is_closed(How.FLUSH, at="b")
+
+
+@pytest.mark.parametrize("at", ["a", "b"])
+def test_a_broker_that_closes_before_the_other_answers(at: str) -> None:
+    """It has done its duty, plain address or not."""
+    play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
+    play.client_says(send(b"1", b"/queue/there.1"))
+    comes(play, "b")
+    play.client_says(BYE)
+    other = "b" if at == "a" else "a"
+    play.broker_says(receipt("bye"), at=at)
+    play.broker_is_closed(at=at)
+    play.client_gets(b"")
+    play.broker_says(receipt("bye"), at=other)
+    play.client_gets(receipt("bye"))
+    play.broker_goes(at=other)
+    play.client_is_closed()
+    assert play.tally["brokers_lost"] == 0
+
+
+def test_a_broker_that_confirms_late() -> None:
+    """The client has its receipt already."""
+    with fanned(3, 1) as play:
+        play.client_says(BYE)
+        for at in "abc":
+            play.broker_gets(BYE, at=at)
+        for number, at in enumerate("abc"):
+            play.broker_says(receipt("bye"), at=at)
+            play.client_gets(b"" if number else receipt("bye"))
+        play.time_passes(3)
+        play.client_is_closed()

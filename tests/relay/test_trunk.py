@@ -71,9 +71,9 @@ def test_a_group_that_is_out() -> None:
     each.lanes[0].out = True
     assert each.live == each.lanes[1:]
     assert each.takers() == each.lanes[1:]
-    assert each.reachable
+    assert each.reachable is True
     each.lanes[1].out = True
-    assert not each.reachable
+    assert each.reachable is False
 
 
 @pytest.mark.parametrize(
@@ -114,17 +114,24 @@ def test_a_quorum_of_more_than_there_are() -> None:
     assert trunk(1, 2).quorum == 1
 
 
-def test_safe() -> None:
+@pytest.mark.parametrize(
+    ("unconfirmed", "short", "safe"),
+    [
+        ("", "", True),
+        ("a", "", True),
+        ("a", "b", False),
+        ("a", "a", True),
+        ("ab", "", False),
+        ("", "ab", True),
+    ],
+)
+def test_safe(unconfirmed: str, short: str, safe: bool) -> None:
     """A quorum without anything outstanding, if it missed nothing."""
     each = trunk(2, 1)
-    assert each.safe
-    fill(each.lanes[0], 1)
-    assert each.safe
-    each.lanes[1].short = True
-    assert not each.safe
-    each.lanes[1].short = False
-    fill(each.lanes[1], 1)
-    assert not each.safe
+    for name, lane in zip("ab", each.lanes, strict=True):
+        fill(lane, name in unconfirmed)
+        lane.short = name in short
+    assert each.safe is safe
 
 
 def test_a_gap_that_was_closed() -> None:
@@ -133,10 +140,10 @@ def test_a_gap_that_was_closed() -> None:
     each.lanes[0].short = True
     fill(each.lanes[1], 1)
     each.takers()
-    assert each.lanes[0].short
+    assert [lane.short for lane in each.lanes] == [True, False]
     each.lanes[1].carrier.backlog.received(b"r")
     each.takers()
-    assert not each.lanes[0].short
+    assert [lane.short for lane in each.lanes] == [False, False]
 
 
 def test_the_failure() -> None:

@@ -337,3 +337,43 @@ def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object
         remembered = len(waiting) + sum(map(len, held.values()))
         assert ledger.full is (remembered >= 8)
         assert ledger.crowded is (remembered * 2 > 8)
+
+
+# ------------------------------------------------------------------ brokers beside each other
+
+
+def test_tokens_come_first() -> None:
+    """A name that we gave is ours, even where a broker gives such names too."""
+    ledger = Ledger(10)
+    one = ledger.noted(subscription(), b"m1", b"relay-ack-2")
+    two = ledger.noted(subscription(), b"relay-ack-1", b"k")
+    assert ledger.by_token(b"relay-ack-2") is two
+    assert ledger.by_message(b"relay-ack-1") is one
+    ledger.settled(one)
+    assert ledger.by_message(b"relay-ack-1") is two
+    ledger.settled(two)
+    assert ledger.by_token(b"relay-ack-2") is None
+
+
+def test_message_ids_that_are_in_use() -> None:
+    """Until the last delivery of it is settled."""
+    ledger = Ledger(10)
+    deliveries = delivered(ledger, subscription(), b"m", b"m")
+    for each in deliveries:
+        assert ledger.named(b"m")
+        ledger.settled(each)
+    assert not ledger.named(b"m")
+
+
+def test_the_latest_below_a_number() -> None:
+    """Of one subscription, lost ones included."""
+    ledger = Ledger(10)
+    first, second = subscription(b"1"), subscription(b"2")
+    one, _, three = (ledger.noted(to, b"m", None) for to in (first, second, first))
+    assert ledger.latest(first, one.order) is None
+    assert ledger.latest(first, three.order) is one
+    assert ledger.latest(first, 100) is three
+    ledger.lost()
+    assert ledger.latest(first, 100) is three
+    ledger.settled(three)
+    assert ledger.latest(first, 100) is one

@@ -189,3 +189,31 @@ def test_sessions_share_nothing_but_the_tally() -> None:
     one.lose("x")
     assert (len(two.subscriptions), two.transactions, two.receipts) == (0, {}, {})
     assert two.tally["x"] == 1
+
+
+def _delivered(it: Session, message_id: bytes, ack: bytes) -> int:
+    """A MESSAGE passed to the client; its number."""
+    opened = it.observed(SUBSCRIBE, SUBSCRIPTION)
+    assert opened is not None
+    return it.ledger.noted(opened, message_id, ack).order
+
+
+def test_sessions_of_one_client() -> None:
+    """They number deliveries in one order, and know which names are taken."""
+    one = session()
+    assert _delivered(one, b"m", b"k") == 1
+    two = one.beside()
+    three = two.beside()
+    assert [_delivered(each, b"n", b"j") for each in (two, one, three)] == [2, 3, 4]
+    assert all(each.taken(b"k") and each.taken(b"j") and not each.taken(b"l") for each in (one, two, three))
+    assert (one.clashes(b"m"), two.clashes(b"m"), three.clashes(b"m")) == (False, True, True)
+    assert (two.name, two.dialect, two.tally) == (one.name, one.dialect, one.tally)
+    assert len(two.subscriptions) == 1
+
+
+def test_names_like_ours() -> None:
+    """They are taken for ours, for who could tell."""
+    one = session()
+    assert one.taken(b"relay-ack-7")
+    assert not one.clashes(b"relay-ack-7")
+    assert one.beside().clashes(b"relay-ack-7")
