@@ -96,7 +96,10 @@ class Carrier:
         session.tally["possibly_lost"] += backlog.unproved
         backlog.unproved = 0
         session.lost_broker()
-        self.answers += backlog.lost(self._receipts())
+        given = backlog.lost(self._receipts())
+        for receipt in given:
+            session.received(receipt)
+        self.answers += given
         doubt = backlog.doubted()
         if doubt is None:
             return None

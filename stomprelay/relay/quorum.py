@@ -37,8 +37,9 @@ class Quorum:
 
     def excused(self, lane: Lane) -> list[Ballot[Lane]]:
         """What the relay answers in the place of a broker that has nothing to do with it any more."""
-        answers, lane.carrier.answers = lane.carrier.answers, []
+        answers = lane.carrier.answers
         decided = [self.votes.excuse(lane, receipt) for receipt in answers]
+        answers.clear()
         return [ballot for ballot in decided if ballot is not None]
 
     def announce(

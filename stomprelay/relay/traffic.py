@@ -131,8 +131,7 @@ class Traffic:
         """Carry what the broker's leg has."""
         broker, session = self._broker, self.session
         bridge = self._bridges.to_client
-        erred = self.erred
-        watchful = erred or (bridge.tracked and session.subscriptions.acknowledging)
+        watchful = (erred := self.erred) or (bridge.tracked and session.subscriptions.acknowledging)
         untouched = _NOTHING if watchful else bridge.untouched
         data, frames, failure = carry(broker, untouched, lambda frame: self._downward(frame, bridge, erred))
         session.tally["broker_frames"] += frames
@@ -141,7 +140,7 @@ class Traffic:
             effects.append(Send(self.client, data))
         if self.goodbye is Goodbye.WAITING and self.safe:
             self.say_goodbye(effects, now)
-        if self.session.full and not self._held:
+        if session.full and not self._held:
             self._held = True
             effects.append(Pause(broker))
         return failure

@@ -111,4 +111,5 @@ class Waiting:
         """No broker will be told of what asked for this receipt."""
         if receipt is not None and self.backlog.owes(receipt):
             self.backlog.refused(receipt)
+            self.session.received(receipt)
             self.answers.append(receipt)

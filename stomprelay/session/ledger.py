@@ -5,6 +5,7 @@ knows some of them or a token of ours. The ledger is kept only where those diffe
 another broker, which knows nothing of these deliveries; elsewhere ACKs pass untouched.
 """
 
+from collections import deque
 from itertools import count, takewhile
 from operator import attrgetter
 from typing import Final
@@ -174,10 +175,8 @@ class Ledger:
 
     def latest(self, subscription: Subscription, order: int) -> Delivery | None:
         """The last delivery on a subscription among those numbered below `order`."""
-        found = None
-        for found in takewhile(lambda each: each < order, subscription.unsettled):
-            pass
-        return None if found is None else self._pending[found]
+        earlier = deque(takewhile(lambda each: each < order, subscription.unsettled), maxlen=1)
+        return self._pending[earlier[0]] if earlier else None
 
     def settled(self, delivery: Delivery, transaction: bytes | None = None) -> bool:
         """The client acknowledged (or refused) a delivery: with it go the earlier ones of its subscription where

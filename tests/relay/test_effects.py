@@ -20,7 +20,7 @@ def test_effects_are_values() -> None:
     relay = Relay(listener(), b"s", Tally())
     broker = relay.listener.upstream.brokers[0]
     assert Open(relay.client, broker) == Open(relay.client, broker)
-    assert Open(relay.client, broker) != Open(relay.client, upstream().broker)
+    assert Open(relay.client, broker) != Open(relay.client, upstream().brokers[0])
 
 
 def test_the_order_of_a_session() -> None:

@@ -8,6 +8,8 @@ import pytest
 from stomprelay.relay.tally import COUNTERS, Tally
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, joined
+from tests.relay.failing import found, started
+from tests.relay.several import fanned, send
 
 
 def test_all_counters_start_at_nothing() -> None:
@@ -78,6 +80,65 @@ def _a_selector() -> Playbook:
     return play
 
 
+def _a_failover() -> Playbook:
+    play = started(confirm=True)
+    play.client_says(b"SEND\ndestination:/queue/a\n\nx\0")
+    play.broker_goes()
+    found(play)
+    return play
+
+
+def _a_move() -> Playbook:
+    play = started()
+    play._perform(play.relay.leave(play.opened[0], play.now, 5.0))
+    play.broker_says(b"RECEIPT\nreceipt-id:relay-session-receipt-1\n\n\0")
+    found(play)
+    return play
+
+
+def _the_last_broker() -> Playbook:
+    play = started(options={"attempts": 0})
+    play.broker_goes()
+    return play
+
+
+def _a_late_ack() -> Playbook:
+    play = started()
+    play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0")
+    play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0")
+    play.broker_goes()
+    found(play)
+    play.client_says(b"ACK\nid:k\n\n\0")
+    return play
+
+
+def _unconfirmed() -> Playbook:
+    play = started()
+    play.client_says(b"SEND\ndestination:/queue/a\n\nx\0")
+    play.broker_goes()
+    found(play)
+    return play
+
+
+def _a_broker_that_shuts_down() -> Playbook:
+    play = started()
+    play.broker_says(b"ERROR\nmessage:broker is shutting down\n\n\0")
+    return play
+
+
+def _a_full_queue() -> Playbook:
+    play = fanned(resend_buffer=100)
+    play.broker_is_blocked(at="b")
+    play.client_says(send(b"x" * 100) + send(b"y"))
+    return play
+
+
+def _an_error_of_one() -> Playbook:
+    play = fanned()
+    play.broker_says(b"ERROR\nmessage:no\n\n\0", at="b")
+    return play
+
+
 SCENES: dict[Callable[[], Playbook], set[str]] = {
     _a_session: {
         "sessions_opened",
@@ -96,6 +157,14 @@ SCENES: dict[Callable[[], Playbook], set[str]] = {
     _a_stranger: {"foreign"},
     _losses: {"loss_value", "loss_name"},
     _a_selector: {"selector_ignored"},
+    _a_failover: {"brokers_lost", "failovers", "frames_resent"},
+    _a_move: {"brokers_moved"},
+    _the_last_broker: {"brokers_lost", "sessions_given_up", "errors_sent"},
+    _a_late_ack: {"brokers_lost", "failovers", "acks_stale"},
+    _unconfirmed: {"brokers_lost", "failovers", "possibly_lost"},
+    _a_broker_that_shuts_down: {"errors_withheld"},
+    _a_full_queue: {"fanout_overflowed"},
+    _an_error_of_one: {"fanout_errors"},
 }
 
 ORDINARY = {
