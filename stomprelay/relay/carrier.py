@@ -43,7 +43,7 @@ class Carrier:
 
     Give it a broker with `bound`, then `replay`; say frames with `say` and write them with `flush`; tell it when the
     broker is `lost`. While there is none, `say` keeps what has to wait. `answers` are receipts that the relay gives
-    in a broker's place: pass them to the client and empty the list.
+    in a broker's place: write the client what `given` makes of them.
     """
 
     __slots__ = (
@@ -88,15 +88,17 @@ class Carrier:
         self.backlog.cumulative = cumulative
         self.session.memo = self._plain = None
 
-    def lost(self) -> StompError | None:
-        """The broker is gone. Answers what cannot be made good: a COMMIT of which nobody knows what became."""
+    def lost(self, *, subscriptions: bool = True) -> StompError | None:
+        """The broker is gone; `subscriptions` as for `replay`. Answers what cannot be made good: a COMMIT of which
+        nobody knows what became.
+        """
         self._leg = self._bridge = None
         self._forget()
         backlog, session = self.backlog, self.session
         session.tally["possibly_lost"] += backlog.unproved
         backlog.unproved = 0
         session.lost_broker()
-        given = backlog.lost(self._receipts())
+        given = backlog.lost(self._receipts(subscriptions))
         for receipt in given:
             session.received(receipt)
         self.answers += given
@@ -107,9 +109,9 @@ class Carrier:
             "the outcome of a transaction is unknown", "its broker was lost after COMMIT", receipt=doubt[0]
         )
 
-    def _receipts(self) -> Iterator[bytes]:
+    def _receipts(self, subscriptions: bool) -> Iterator[bytes]:
         """Those that the next broker will be asked for with subscriptions and open transactions."""
-        for subscription in self.session.subscriptions:
+        for subscription in self.session.subscriptions if subscriptions else ():
             yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
         for transaction in self.session.transactions.values():
             for frame in self.read(b"".join(transaction.frames)):
@@ -164,6 +166,10 @@ class Carrier:
     def read(self, wire: bytes) -> Iterator[Frame]:
         """The client's frames, as they were read when they came."""
         return self._waiting.read(wire)
+
+    def given(self) -> bytes:
+        """The RECEIPT frames of `answers` for the client, none of them twice."""
+        return self._waiting.given()
 
     # Frames
 

@@ -13,13 +13,12 @@ from stomprelay.session.effects import Pause, Resume, Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import State
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import (
     DISCONNECT,
     ERROR,
     MESSAGE,
     MESSAGE_HEADER,
-    RECEIPT,
     RECEIPT_HEADER,
     RECEIPT_ID,
     SUBSCRIBE,
@@ -122,7 +121,8 @@ class Traffic:
                 effects.append(Send(broker, data))
         if self.goodbye is Goodbye.SAID and broker.state is State.CONNECTED:
             broker.enter(State.LEAVING)
-        if self._held and not self.session.crowded:
+        # A broker whose receipts the client waits for is read from, whatever the client owes it.
+        if self._held and (not session.crowded or self.crowded):
             self._held = False
             effects.append(Resume(broker))
         return failure
@@ -140,7 +140,7 @@ class Traffic:
             effects.append(Send(self.client, data))
         if self.goodbye is Goodbye.WAITING and self.safe:
             self.say_goodbye(effects, now)
-        if session.full and not self._held:
+        if session.full and not self._held and not self.crowded:
             self._held = True
             effects.append(Pause(broker))
         return failure
@@ -152,7 +152,7 @@ class Traffic:
             return None
         self._held = self.erred = False
         try:
-            carrier.replay(subscriptions=self.goodbye is Goodbye.UNSAID and not self.deaf)
+            carrier.replay(subscriptions=self._stays)
         except StompError as error:
             return error
         finally:
@@ -172,7 +172,7 @@ class Traffic:
         if self._carrier is None:
             name = branch.upstream.name
             return StompError("connection to the broker was lost", f"upstream {name}", receipt=self.bye)
-        failure = self._carrier.lost()
+        failure = self._carrier.lost(subscriptions=self._stays)
         self._answer(effects, now)
         return failure
 
@@ -210,6 +210,11 @@ class Traffic:
         return None
 
     @property
+    def _stays(self) -> bool:
+        """Whether the client wants to hear more than receipts."""
+        return self.goodbye is Goodbye.UNSAID and not self.deaf
+
+    @property
     def _bridges(self) -> Pairing:
         pairing = self._branch.pairing
         assert pairing is not None
@@ -220,8 +225,6 @@ class Traffic:
         leg = self._branch.leg
         assert leg is not None
         return leg
-
-    # Frames
 
     def _say(self, effects: list[Effect], now: float) -> StompError | None:
         """All complete frames of the client, by the carrier."""
@@ -251,14 +254,11 @@ class Traffic:
 
     def _answer(self, effects: list[Effect], now: float) -> None:
         """Receipts that the relay gives in the place of a broker that is gone."""
-        carrier, client = self._carrier, self.client
-        assert carrier is not None
-        if carrier.answers and not self.deaf:
-            dialect = self.session.dialect
-            receipts = [compose(RECEIPT, [(RECEIPT_ID, each)], dialect) for each in carrier.answers]
-            client.heartbeat.said_at = now
-            effects.append(Send(client, b"".join(receipts)))
-        carrier.answers.clear()
+        assert self._carrier is not None
+        data = self._carrier.given()
+        if data and not self.deaf:
+            self.client.heartbeat.said_at = now
+            effects.append(Send(self.client, data))
 
     def _left(self, frame: Frame) -> None:
         """DISCONNECT: it waits until all that was said before is safe."""

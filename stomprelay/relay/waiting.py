@@ -10,7 +10,7 @@ from stomprelay.session.session import Session
 from stomprelay.session.transaction import Transaction
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.errors import Refused
-from stomprelay.wire.frame import Frame
+from stomprelay.wire.frame import Frame, compose
 from stomprelay.wire.limits import Limits
 from stomprelay.wire.names import (
     ABORT,
@@ -19,7 +19,9 @@ from stomprelay.wire.names import (
     CLIENT_COMMANDS,
     COMMIT,
     NACK,
+    RECEIPT,
     RECEIPT_HEADER,
+    RECEIPT_ID,
     SEND,
     TRANSACTION,
     UNSUBSCRIBE,
@@ -65,6 +67,12 @@ class Waiting:
         """All open transactions together may keep as many octets as everything else that is not confirmed."""
         others = sum(each.octets for each in self.session.transactions.values())
         transaction.keep(frame.wire, self._most - others)
+
+    def given(self) -> bytes:
+        """The RECEIPT frames of `answers` for the client, none of them twice."""
+        receipts = [compose(RECEIPT, [(RECEIPT_ID, each)], self.session.dialect) for each in self.answers]
+        self.answers.clear()
+        return b"".join(receipts)
 
     def say(self, frame: Frame) -> None:
         """What is only an order to a broker is remembered, all else is kept to be said. Raises `Refused` for the

@@ -58,7 +58,7 @@ class Session:
         self.receipts: dict[bytes, None] = {}
         self._most = unsettled
         self._orders = orders
-        self._neighbours: list[Session] = [self]
+        self._neighbours: list[Session] | None = None
 
     def beside(self) -> "Session":
         """The same client's session with one more broker. The client is never given one name for deliveries of
@@ -66,8 +66,10 @@ class Session:
         """
         self._orders = self._orders or count(1)
         other = Session(self.name, self.dialect, self._most, self.tally, self._orders)
-        other._neighbours = self._neighbours
+        if self._neighbours is None:
+            self._neighbours = [self]
         self._neighbours.append(other)
+        other._neighbours = self._neighbours
         return other
 
     WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
@@ -83,14 +85,14 @@ class Session:
 
     def taken(self, ack: bytes) -> bool:
         """Whether an `ack` value would not tell the client's deliveries apart."""
-        if len(self._neighbours) == 1:
+        if self._neighbours is None:
             return ours(ack) or self.ledger.taken(ack)
         ledgers = [each._ledger for each in self._neighbours]
         return ours(ack) or any(each is not None and each.taken(ack) for each in ledgers)
 
     def clashes(self, message_id: bytes) -> bool:
         """Whether a delivery of another broker goes by this `message-id`, or might."""
-        if len(self._neighbours) == 1:
+        if self._neighbours is None:
             return False
         others = [each._ledger for each in self._neighbours if each is not self]
         return ours(message_id) or any(each is not None and each.named(message_id) for each in others)

@@ -71,19 +71,18 @@ def test_faults_under_load(
             return running.modern if version == "1.0" else running.port
 
         lines = list(zip(queues, PAIRS[pair], strict=True))
-        producers = [
-            Producer(
-                line.source.name, client(line.source), port(line.source_version), line.source_version, queue
+        producers, consumers = [], []
+        for place, line in lines:
+            source, sink = client(line.source), client(line.sink)
+            producers.append(
+                Producer(line.source.name, source, port(line.source_version), line.source_version, place)
             )
-            for place, line in lines
-        ]
-        consumers = [
-            Consumer(
-                *(line.sink.name, client(line.sink), port(line.sink_version), line.sink_version, place),
-                *(line.ack, line.every),
+            consumers.append(
+                Consumer(
+                    *(line.sink.name, sink, port(line.sink_version), line.sink_version, place),
+                    *(line.ack, line.every),
+                )
             )
-            for place, line in lines
-        ]
         workers = [*producers, *consumers]
         for worker in workers:
             worker.start()

@@ -107,16 +107,16 @@ def test_a_group_that_dies(pair: list[Node], tmp_path: Path, dead: int, queue: s
         pair[dead].broker.start()
         pair[dead].broker.wait_until_up()
         client.send(queue, *bodies[200:])
-        late: list[bytes] = []
+        found: list[list[bytes]] = [[], []]
 
         def caught_up() -> bool:
-            late.extend(drain(pair[dead].broker.port, queue))
-            return set(late) == set(bodies)
+            for each, more in zip(found, held(pair, queue), strict=True):
+                each.extend(more)
+            return set(found[0]) == set(found[1]) == set(bodies)
 
         running.relay.wait_until(caught_up)
-        first = list(dict.fromkeys(late))
-        assert first == bodies
-        assert drain(pair[1 - dead].broker.port, queue) == bodies
+        assert list(dict.fromkeys(found[dead])) == bodies
+        assert found[1 - dead] == bodies
         client.leave()
 
 

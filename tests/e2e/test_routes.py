@@ -107,9 +107,6 @@ def fewer(running: Fleet, descriptors: int) -> bool:
     return running.relay.descriptors() < descriptors
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a broker that has confirmed DISCONNECT and closes is taken for a lost one"
-)
 @pytest.mark.parametrize("turned", [False, True])
 def test_brokers_that_part_one_after_the_other(tmp_path: Path, turned: bool) -> None:
     """The client's DISCONNECT is confirmed when both brokers have confirmed it; what they do then is their affair."""

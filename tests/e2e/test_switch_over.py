@@ -45,7 +45,7 @@ def test_under_load(pair: Fleet, client: Callable[[LibraryFacts], Client], queue
     for worker in workers:
         worker.start()
     all_flow(workers)
-    for away, there in [pair.nodes, pair.nodes[::-1]] * 2:
+    for away, there in (pair.nodes, pair.nodes[::-1]):
         pair.post("/brokers/pause", broker=away.uri, within=5)
         pair.relay.wait_until(partial(left, pair, away))
         pair.relay.wait_until(partial(serves, pair, there, 2))

@@ -135,7 +135,8 @@ def _a_full_queue() -> Playbook:
 
 def _an_error_of_one() -> Playbook:
     play = fanned()
-    play.broker_says(b"ERROR\nmessage:no\n\n\0", at="b")
+    play.client_says(send(receipt="r"))
+    play.broker_says(b"ERROR\nmessage:no\nreceipt-id:r\n\n\0", at="b")
     return play
 
 

@@ -1,0 +1,448 @@
+"""What a relay needs of whatever joins its client to brokers, asked of both: one broker at a time, and several."""
+
+import inspect
+from typing import Final
+
+import pytest
+
+from stomprelay.relay.binding import Bound
+from stomprelay.relay.branch import Branch
+from stomprelay.relay.distribution import Distribution
+from stomprelay.relay.effects import Effect
+from stomprelay.relay.flow import Flow, Goodbye
+from stomprelay.relay.joining import join
+from stomprelay.relay.listener import Listener
+from stomprelay.relay.tally import Tally
+from stomprelay.relay.traffic import Traffic
+from stomprelay.session.effects import How, Send
+from stomprelay.session.handshake import Offer
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.session.states import Side, State
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.errors import StompError
+from tests.playbook import SAY_WELCOME, Cut, in_all_cuts, listener
+from tests.relay.several import copied, fan_out, lasting, message, plain, receipt, routed, send, tell
+
+KINDS: Final[tuple[type[Flow], ...]] = (Traffic, Distribution)
+
+PLAIN: Final = listener(plain("main", "a"))
+FAILOVER: Final = listener(lasting("main", "a"))
+FAN_OUT: Final = listener(fan_out(2))
+ROUTED: Final = routed(lasting("main", "a"), lasting("there", "b"))
+
+in_all_flows = pytest.mark.parametrize(
+    "front", [PLAIN, FAILOVER, FAN_OUT, ROUTED], ids=["plain", "failover", "fan-out", "routed"]
+)
+in_flows_that_survive = pytest.mark.parametrize(
+    "front", [FAILOVER, FAN_OUT, ROUTED], ids=["failover", "fan-out", "routed"]
+)
+
+BYE: Final = tell(b"DISCONNECT", receipt="bye")
+MEMBERS: Final = [name for name in (*vars(Flow), *Flow.__annotations__) if not name.startswith("_")]
+
+
+class Scene:
+    """A flow and what it asked for so far."""
+
+    def __init__(self, front: Listener) -> None:
+        self.client = Leg(Side.DOWNSTREAM, front.limits)
+        self.client.enter(State.CONNECTED, V1_2)
+        self.tally = Tally()
+        self.session = Session(b"relay-session", V1_2, 10, self.tally)
+        offer = Offer([], frozenset({b"1.2"}), None)
+        self.flow: Flow = join(self.client, front, offer, self.session, lambda: 0.5)
+        self.effects: list[Effect] = []
+        self.now = 100.0
+
+    def finds(self) -> None:
+        """Each branch that has no broker gets one."""
+        for branch in self.flow.branches:
+            if not branch.up:
+                self.finds_one(branch)
+
+    def finds_one(self, branch: Branch) -> None:
+        """This one does."""
+        branch.seek(self.effects, self.now)
+        while branch.asked is None:
+            self.now = branch.until
+            branch.woke(self.effects, self.now)
+        assert isinstance(branch.answered(SAY_WELCOME[b"1.2"], self.effects, self.now), Bound)
+        assert self.flow.bound(branch, self.effects, self.now) is None
+
+    def client_says(self, data: bytes) -> StompError | None:
+        """The client wrote this."""
+        self.client.decoder.feed(data)
+        return self.flow.to_broker(self.effects, self.now)
+
+    def broker_says(self, data: bytes, branch: Branch) -> StompError | None:
+        """A broker wrote this."""
+        assert branch.leg is not None
+        branch.leg.decoder.feed(data)
+        return self.flow.to_client(branch, self.effects, self.now)
+
+    def all_say(self, data: bytes) -> None:
+        """All brokers that are there did."""
+        for branch in list(self.flow.branches):
+            if branch.up:
+                assert self.broker_says(data, branch) is None
+
+    def loses(self, branch: Branch) -> StompError | None:
+        """A broker is gone."""
+        failure = self.flow.lost(branch, self.effects, self.now)
+        branch.hang_up(How.ABORT, self.effects)
+        return failure
+
+    def client_gets(self) -> bytes:
+        """What was written to the client; what was written to brokers is forgotten with it."""
+        return self._wrote(self.client)
+
+    def brokers_get(self) -> set[bytes]:
+        """What was written to each broker that is there; what was written to the client is forgotten with it."""
+        legs = [branch.leg for branch in self.flow.branches if branch.up]
+        effects = self.effects
+        told = set()
+        for leg in legs:
+            assert leg is not None
+            self.effects = effects
+            told.add(self._wrote(leg))
+        return told
+
+    def _wrote(self, leg: Leg) -> bytes:
+        effects, self.effects = self.effects, []
+        wrote = b"".join(each.data for each in effects if isinstance(each, Send) and each.leg is leg)
+        return wrote.replace(b"\0\n", b"\0")
+
+    def stage(self) -> Goodbye:
+        """How far the client's DISCONNECT is."""
+        return self.flow.goodbye
+
+
+def started(front: Listener) -> Scene:
+    """A flow all of whose branches have brokers."""
+    play = Scene(front)
+    play.finds()
+    play.effects.clear()
+    return play
+
+
+def to_all(front: Listener, frame: bytes) -> bytes:
+    """What a broker gets of the first SEND."""
+    return copied(1, frame) if front is FAN_OUT else frame
+
+
+# The protocol's members
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", MEMBERS)
+def test_members(name: str, kind: type[Flow]) -> None:
+    """Each is there: what is asked can be asked, and what is told has the protocol's own signature."""
+    wanted = vars(Flow).get(name)
+    if inspect.isfunction(wanted):
+        found = inspect.getattr_static(kind, name)
+        assert inspect.isfunction(found)
+        assert inspect.signature(found) == inspect.signature(wanted)
+    else:
+        assert inspect.isdatadescriptor(inspect.getattr_static(kind, name))
+
+
+def test_there_is_something_to_ask() -> None:
+    """The list that is gone through is that of the protocol."""
+    assert {"branches", "deaf", "goodbye", "to_broker", "unblocked"} <= set(MEMBERS)
+    assert len(MEMBERS) == len(set(MEMBERS)) > 20
+
+
+@in_all_flows
+def test_members_have_values(front: Listener) -> None:
+    """Whatever can be asked is answered before there is any broker, and after."""
+    play = Scene(front)
+    for _ in range(2):
+        for name in MEMBERS:
+            getattr(play.flow, name)
+        play.finds()
+
+
+# Before and after there are brokers
+
+
+@in_all_flows
+def test_before_there_are_brokers(front: Listener) -> None:
+    """The client has to wait, and nothing has happened."""
+    play = Scene(front)
+    flow = play.flow
+    assert flow.opened() == []
+    assert flow.branches
+    assert [branch.leg for branch in flow.branches] == [None] * len(flow.branches)
+    assert (flow.ready, flow.flowing, flow.full, flow.crowded) == (False, False, False, False)
+    assert (flow.goodbye, flow.bye, flow.settled) == (Goodbye.UNSAID, None, False)
+    assert (flow.erred, flow.deaf, flow.safe) == (False, False, True)
+    assert flow.survives == (front is not PLAIN)
+    assert flow.unanswered() == []
+
+
+@in_all_flows
+def test_with_brokers(front: Listener) -> None:
+    """Frames flow both ways, and nothing was said of a goodbye."""
+    play = started(front)
+    flow = play.flow
+    assert (flow.ready, flow.flowing) == (True, True)
+    assert play.client_says(send(b"x")) is None
+    assert play.brokers_get() == {to_all(front, send(b"x"))}
+    assert play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a")) is None
+    assert len(play.brokers_get()) == 1
+    assert play.broker_says(message(b"m"), flow.branches[0]) is None
+    assert play.client_gets() == message(b"m")
+    assert flow.opened() == []
+    assert not any(flow.over(branch) for branch in flow.branches)
+    assert flow.goodbye is Goodbye.UNSAID
+
+
+@in_all_flows
+def test_what_was_wrong_comes_after_what_was_right(front: Listener) -> None:
+    """Frames before a bad one reach the brokers."""
+    play = started(front)
+    failure = play.client_says(send(b"x") + b"SENT\n\n\0")
+    assert isinstance(failure, StompError)
+    assert play.brokers_get() == {to_all(front, send(b"x"))}
+
+
+# Goodbye
+
+
+def test_the_stages_of_a_goodbye() -> None:
+    """In this order, from the first to the last."""
+    assert [each.value for each in Goodbye] == ["unsaid", "waiting", "said", "confirmed"]
+
+
+@in_all_cuts
+@in_all_flows
+def test_a_goodbye_that_need_not_wait(front: Listener, cut: Cut) -> None:
+    """Nothing is owed, so that it is said at once; the receipt that it asked for confirms it."""
+    play = started(front)
+    for chunk in cut.chunks(BYE):
+        assert play.client_says(chunk) is None
+    assert (play.stage(), play.flow.bye, play.flow.settled) == (Goodbye.SAID, b"bye", False)
+    assert play.client.state is State.LEAVING
+    assert play.brokers_get() == {BYE}
+    play.all_say(receipt("bye"))
+    assert (play.stage(), play.flow.settled) == (Goodbye.CONFIRMED, True)
+    assert play.client_gets() == receipt("bye")
+    assert all(play.flow.over(branch) for branch in play.flow.branches)
+
+
+@in_all_cuts
+@in_all_flows
+def test_a_goodbye_that_waits(front: Listener, cut: Cut) -> None:
+    """A receipt is owed: brokers are told only when it came, for they may answer the goodbye first."""
+    play = started(front)
+    frame = send(b"x", receipt="r")
+    for chunk in cut.chunks(frame + BYE):
+        assert play.client_says(chunk) is None
+    assert (play.stage(), play.flow.safe, play.flow.settled) == (Goodbye.WAITING, False, False)
+    assert play.client.state is State.LEAVING
+    assert play.brokers_get() == {to_all(front, frame)}
+    play.all_say(receipt("r"))
+    assert (play.stage(), play.flow.safe) == (Goodbye.SAID, True)
+    assert play.brokers_get() == {BYE}
+    play.all_say(receipt("bye"))
+    assert play.stage() is Goodbye.CONFIRMED
+
+
+@in_all_flows
+def test_a_goodbye_that_waited_long_enough(front: Listener) -> None:
+    """It is said regardless; the client is still owed its receipt, and gets it if it comes."""
+    play = started(front)
+    play.client_says(send(b"x", receipt="r") + BYE)
+    play.effects.clear()
+    play.flow.say_goodbye(play.effects, play.now)
+    assert (play.stage(), play.flow.safe, play.flow.settled) == (Goodbye.SAID, False, False)
+    assert play.brokers_get() == {BYE}
+    play.all_say(receipt("r", "bye"))
+    assert play.client_gets() == receipt("r", "bye")
+    assert (play.stage(), play.flow.settled) == (Goodbye.CONFIRMED, True)
+
+
+@in_all_flows
+def test_a_goodbye_without_receipt(front: Listener) -> None:
+    """It is settled when it was said, for nothing will confirm it."""
+    play = started(front)
+    play.client_says(tell(b"DISCONNECT"))
+    assert (play.stage(), play.flow.bye, play.flow.settled) == (Goodbye.SAID, None, True)
+    assert play.brokers_get() == {tell(b"DISCONNECT")}
+    assert all(play.flow.over(branch) for branch in play.flow.branches)
+
+
+@in_all_flows
+def test_a_goodbye_that_is_owed_more_than_its_own_receipt(front: Listener) -> None:
+    """Said before its time and without a receipt, it is not settled until the other one came."""
+    play = started(front)
+    play.client_says(send(b"x", receipt="r") + tell(b"DISCONNECT"))
+    play.flow.say_goodbye(play.effects, play.now)
+    assert not play.flow.settled
+    assert not any(play.flow.over(branch) for branch in play.flow.branches)
+    play.all_say(receipt("r"))
+    assert play.flow.safe
+    assert (play.stage(), play.flow.settled) == (Goodbye.SAID, True)
+
+
+@in_all_flows
+def test_a_goodbye_is_the_last_word(front: Listener) -> None:
+    """What the client says behind it reaches nobody."""
+    play = started(front)
+    assert play.client_says(BYE + send(b"x")) is None
+    assert play.brokers_get() == {BYE}
+
+
+@in_all_flows
+def test_a_goodbye_that_is_confirmed_twice(front: Listener) -> None:
+    """As ActiveMQ may do: the client is told once."""
+    play = started(front)
+    play.client_says(BYE)
+    play.all_say(receipt("bye") * 2)
+    assert play.stage() is Goodbye.CONFIRMED
+    assert play.client_gets() == receipt("bye")
+
+
+@in_flows_that_survive
+def test_a_goodbye_that_a_lost_broker_took_along(front: Listener) -> None:
+    """The next one is told it again."""
+    play = started(front)
+    play.client_says(BYE)
+    for branch in list(play.flow.branches):
+        assert play.loses(branch) is None
+    play.finds()
+    assert play.stage() is Goodbye.SAID
+    assert play.brokers_get() == {BYE}
+    play.all_say(receipt("bye"))
+    assert (play.stage(), play.client_gets()) == (Goodbye.CONFIRMED, receipt("bye"))
+
+
+@in_flows_that_survive
+def test_a_goodbye_while_there_is_no_broker(front: Listener) -> None:
+    """Brokers are asked for what was said before it, and only then told it."""
+    play = started(front)
+    frame = send(b"x", receipt="r")
+    play.client_says(frame + BYE)
+    for branch in list(play.flow.branches):
+        assert play.loses(branch) is None
+    assert play.stage() is Goodbye.WAITING
+    play.effects.clear()
+    play.finds()
+    assert play.stage() is Goodbye.WAITING
+    again = to_all(front, frame).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
+    assert play.brokers_get() == {again}
+    play.all_say(receipt("r"))
+    assert play.stage() is Goodbye.SAID
+    assert play.brokers_get() == {BYE}
+
+
+# A client that is gone
+
+
+@in_all_flows
+def test_a_client_that_is_gone(front: Listener) -> None:
+    """It is told nothing; what it said is still safe when brokers have it."""
+    play = started(front)
+    play.client_says(send(b"x", receipt="r"))
+    play.flow.deaf = True
+    assert play.flow.deaf
+    play.effects.clear()
+    play.all_say(receipt("r"))
+    assert play.flow.safe
+    assert play.client_gets() == b""
+
+
+# Brokers come and go
+
+
+@in_all_flows
+def test_a_lost_broker(front: Listener) -> None:
+    """The session goes with it, and the client learns which upstream that was; or it survives."""
+    play = started(front)
+    failure = play.loses(play.flow.branches[0])
+    if front is PLAIN:
+        assert failure is not None
+        assert (failure.message, failure.detail) == ("connection to the broker was lost", "upstream main")
+    else:
+        assert failure is None
+        assert play.flow.ready == (front is FAN_OUT)
+        play.finds()
+        assert play.flow.ready
+        assert play.flow.flowing
+
+
+@in_all_flows
+def test_no_broker_for_a_client_that_has_just_come(front: Listener) -> None:
+    """It is told which upstream, not why: reasons hold addresses. With others, it is enough that they can be had."""
+    play = Scene(front)
+    branch = play.flow.branches[0]
+    branch.verdict = "secret.example refused"
+    branch.end(play.effects)
+    failure = play.flow.given_up(branch, play.effects, play.now)
+    if front is FAN_OUT:
+        assert failure is None
+    else:
+        assert failure is not None
+        assert (failure.message, failure.detail) == (
+            "broker not available",
+            "upstream main did not connect",
+        )
+
+
+@in_all_flows
+def test_no_broker_any_more(front: Listener) -> None:
+    """A client that was connected is told how long was tried, and that its goodbye did not come through."""
+    play = started(front)
+    play.client_says(BYE)
+    for branch in list(play.flow.branches):
+        failure = play.loses(branch)
+        if front is PLAIN:
+            assert failure is not None
+            assert failure.receipt == b"bye"
+            continue
+        branch.verdict = "none could be had in 3 attempts"
+        branch.end(play.effects)
+        failure = play.flow.given_up(branch, play.effects, play.now)
+    assert failure is not None
+    if front is not PLAIN:
+        assert "none could be had in 3 attempts" in failure.detail
+
+
+@in_all_flows
+def test_a_broker_that_denies(front: Listener) -> None:
+    """The client gets its words where nobody else can take its place."""
+    play = Scene(front)
+    branch = play.flow.branches[0]
+    branch.seek(play.effects, play.now)
+    error = b"ERROR\nmessage:no\n\n\0"
+    told = play.flow.denied(branch, error, play.effects, play.now)
+    assert told == (None if front is FAN_OUT else error)
+
+
+@in_all_flows
+def test_who_owes_an_answer(front: Listener) -> None:
+    """Brokers that another one may take the place of; where there are several, only those in the way."""
+    play = started(front)
+    play.client_says(send(b"x", receipt="r") + BYE)
+    branches = [] if front is PLAIN else play.flow.branches
+    assert play.flow.unanswered() == branches
+    if front is FAN_OUT:
+        play.broker_says(receipt("r"), branches[0])
+        assert play.flow.unanswered() == branches[1:]
+
+
+@in_all_flows
+def test_a_broker_whose_connection_is_full(front: Listener) -> None:
+    """Where there is one, the service sees to it; where there are several, what is said to it waits in its lane."""
+    play = started(front)
+    leg = play.flow.branches[0].leg
+    assert leg is not None
+    play.flow.blocked(leg)
+    play.client_says(send(b"x"))
+    waits = isinstance(play.flow, Distribution)
+    told = [each.leg for each in play.effects if isinstance(each, Send)]
+    assert (leg not in told) == waits
+    play.effects.clear()
+    assert play.flow.unblocked(leg, play.effects, play.now) is None
+    assert play.effects == ([Send(leg, to_all(front, send(b"x")))] if waits else [])
