@@ -138,8 +138,9 @@ class Circuit:
         effects: list[Effect] = []
         if leg.closed:
             return effects
+        goodbye = self._flow.goodbye
         failure = self._flow.unblocked(leg, effects, now)
-        return effects if failure is None else [*effects, *self.closing.failed(self._client, failure)]
+        return self._carried(effects, goodbye, failure, self._client, now)
 
     # Brokers accept
 
@@ -282,24 +283,18 @@ class Circuit:
         if flow.over(branch):
             self._tally["possibly_lost"] += branch.uncertain
             return [*effects, Note(Event.DISCONNECTED, f"broker {reason}"), *self.closing.closed(How.LINGER)]
-        moves = branch.stage is Stage.PARTING
-        if not moves:
-            self._tally["brokers_lost"] += 1
-            branch.news = Event.RECOVERED
-            effects.append(Note(Event.LOST, f"broker {branch.broker} {reason}"))
+        self.search.lost(branch, reason, effects)
+        goodbye = flow.goodbye
         failure = flow.lost(branch, effects, now)
         if failure is not None and self.closing.gone:
             effects.append(Note(Event.ERROR, f"{failure.message} ({failure.detail})"))
         elif failure is not None:
             self._tally["possibly_lost"] += branch.uncertain
             return [*effects, *self.closing.failed(self._client, failure)]
+        failure = self.search.again(branch, effects, now)
         self.closing.searching()
-        if moves:
-            branch.move(effects, now)
-        else:
-            branch.hang_up(How.ABORT, effects)
-            branch.seek(effects, now)
-        return self.sought(self.search.ended([branch], effects, now), effects)
+        effects = self.sought(failure, effects)
+        return self._carried(effects, goodbye, None, self._client, now) if not self.over else effects
 
     def _silent(self, leg: Leg, now: float) -> list[Effect]:
         """A peer missed its beats."""

@@ -43,8 +43,9 @@ class Closing:
             branch.stay()
 
     def searching(self) -> None:
-        """A broker is sought, which has a time of its own."""
-        self.until = inf
+        """A broker was lost. Where there are too few now they are sought, which has a time of its own."""
+        if not self._flow.ready:
+            self.until = inf
 
     def found(self, now: float) -> None:
         """A broker was found: what was under way goes on, and has its time again."""

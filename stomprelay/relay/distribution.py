@@ -153,7 +153,8 @@ class Distribution:
             why = f"it sent what cannot be passed on: {failure.message}"
             failure = self._quorum.strike(trunk, lane, why, effects, now)
         failure = failure or self._go_on(effects, now)
-        if lane.session.full and not lane.held and not leg.closed:
+        # A broker whose receipts the client waits for is read from, whatever the client owes it.
+        if lane.session.full and not lane.held and not leg.closed and not self.crowded:
             lane.held = True
             effects.append(Pause(leg))
         return failure
@@ -235,7 +236,7 @@ class Distribution:
             except StompError as error:
                 failure = failure or error
             decided += self._quorum.excused(lane)
-            if lane.held and not lane.session.crowded and lane.branch.leg is not None:
+            if lane.held and lane.branch.leg is not None and (not lane.session.crowded or self.crowded):
                 lane.held = False
                 effects.append(Resume(lane.branch.leg))
         failure = failure or self._quorum.announce(decided, effects, now)

@@ -101,6 +101,22 @@ class Search:
                     return failure
         return None
 
+    def lost(self, branch: Branch, reason: str, effects: list[Effect]) -> None:
+        """A branch lost its broker; one that was leaving it anyway is no news."""
+        if branch.stage is not Stage.PARTING and not branch.parted:
+            branch.session.tally["brokers_lost"] += 1
+            branch.news = Event.RECOVERED
+            effects.append(Note(Event.LOST, f"broker {branch.broker} {reason}"))
+
+    def again(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
+        """A branch that lost its broker, or left it, looks for the next one."""
+        if branch.stage is Stage.PARTING:
+            branch.move(effects, now)
+        else:
+            branch.hang_up(How.ABORT, effects)
+            branch.seek(effects, now)
+        return self.ended([branch], effects, now)
+
     def leave(
         self, broker: Broker, effects: list[Effect], now: float, within: float, to: Broker | None
     ) -> None:

@@ -83,7 +83,7 @@ def twistd(directory: Path, arguments: Sequence[str], ports: Sequence[int]) -> I
             # A probing connection would be a session; Twisted logs every port that it opens.
             child.wait_for_output(rf" starting on {port}$")
         yield Relay(child)
-    except BaseException:
+    except Exception:
         print(child.output)  # what it saw when a test failed
         raise
     finally:

@@ -140,7 +140,11 @@ def test_a_batch_ends_with_what_is_not_a_send() -> None:
     """What comes after another frame must not be confirmed by a receipt before it, nor the other way round."""
     scene = Scene(confirm=True, cumulative=True)
     told = scene.says(SEND % b"1" + SEND % b"2" + SUBSCRIBE + SEND % b"3")
-    assert re.findall(rb"(?:receipt:s-receipt-(\d)\n|\nid:(1)\n)", told) == [(b"1", b""), (b"", b"1"), (b"2", b"")]
+    assert re.findall(rb"(?:receipt:s-receipt-(\d)\n|\nid:(1)\n)", told) == [
+        (b"1", b""),
+        (b"", b"1"),
+        (b"2", b""),
+    ]
     assert plain(told) == SEND % b"1" + SEND % b"2" + SUBSCRIBE + SEND % b"3"
 
 
@@ -165,7 +169,15 @@ def test_a_frame_that_cannot_be_said() -> None:
     versions=st.sampled_from(PAIRS),
     frames=st.lists(
         st.sampled_from(
-            [SEND % b"x", SEND % b"longer", ASKING % (b"r", b"y"), INSIDE % b"z", SUBSCRIBE, BEGIN, SEND % b"a\nb"]
+            [
+                SEND % b"x",
+                SEND % b"longer",
+                ASKING % (b"r", b"y"),
+                INSIDE % b"z",
+                SUBSCRIBE,
+                BEGIN,
+                SEND % b"a\nb",
+            ]
         ),
         max_size=8,
     ),
@@ -252,7 +264,9 @@ def test_unsubscribing() -> None:
 def test_a_frame_apart_from_all_accounts() -> None:
     """DISCONNECT is spelled for the broker, and nothing is kept of it."""
     scene = Scene(b"1.2", b"1.1", confirm=True)
-    assert scene.carrier.spelled(b"DISCONNECT\r\nreceipt:a\\rb\r\n\r\n\0") == b"DISCONNECT\nreceipt:a\rb\n\n\0"
+    assert (
+        scene.carrier.spelled(b"DISCONNECT\r\nreceipt:a\\rb\r\n\r\n\0") == b"DISCONNECT\nreceipt:a\rb\n\n\0"
+    )
     assert scene.carrier.quiet
 
 
@@ -330,7 +344,9 @@ def test_a_transaction_while_there_is_no_broker() -> None:
     scene = Scene(confirm=True)
     scene.loses()
     commit = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
-    scene.says(SEND % b"0" + BEGIN + INSIDE % b"1" + SEND % b"2" + commit + SEND % b"3" + BEGIN + INSIDE % b"4")
+    scene.says(
+        SEND % b"0" + BEGIN + INSIDE % b"1" + SEND % b"2" + commit + SEND % b"3" + BEGIN + INSIDE % b"4"
+    )
     told = plain(scene.again())
     assert told == (
         SEND % b"0" + SEND % b"2" + BEGIN + INSIDE % b"1" + commit + SEND % b"3" + BEGIN + INSIDE % b"4"

@@ -215,6 +215,9 @@ def test_each_step_of_a_goodbye_has_its_time() -> None:
     play.steps(Goodbye.SAID, 12.0)
     assert play.closing.until == 17.0
     play.closing.searching()
+    assert play.closing.until == 17.0  # there are brokers enough without the one that was lost
+    play.flow.ready = False
+    play.closing.searching()
     assert play.closing.until == inf
     play.closing.found(60.0)
     assert play.closing.until == 65.0

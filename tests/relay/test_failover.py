@@ -643,11 +643,12 @@ def test_subscriptions_are_said_again(client: bytes, broker: bytes, after: bytes
         play.client_says(b"UNSUBSCRIBE\nid:4\n\n\0SUBSCRIBE\nid:2\ndestination:/queue/5\n\n\0")
         found(play, after)
         line = b"SUBSCRIBE\nid:%b\ndestination:/queue/%b\nack:%b\nprefetch-count:7\n\n\0"
-        gets(play, 
+        gets(
+            play,
             line % (b"1", b"1", b"auto")
             + line % (b"3", b"3", b"client-individual")
             + line % (b"4", b"4", b"auto")
-            + b"UNSUBSCRIBE\nid:4\n\n\0SUBSCRIBE\nid:2\ndestination:/queue/5\n\n\0"
+            + b"UNSUBSCRIBE\nid:4\n\n\0SUBSCRIBE\nid:2\ndestination:/queue/5\n\n\0",
         )
         play.client_gets(b"")
 
@@ -664,9 +665,10 @@ def test_subscriptions_without_a_name(version: bytes, after: bytes) -> None:
         play.broker_goes()
         found(play, after)
         named = (b"", b"") if after == b"1.0" else (b"id:relay-1\n", b"id:relay-2\n")
-        gets(play, 
+        gets(
+            play,
             b"SUBSCRIBE\n%bdestination:/queue/a\nack:client\n\n\0SUBSCRIBE\n%bdestination:/queue/b\n\n\0"
-            % named
+            % named,
         )
         subscription = b"" if after == b"1.0" else b"subscription:relay-1\n"
         ack = b"ack:k\n" if after == b"1.2" else b""
