@@ -90,9 +90,10 @@ class Waiting:
                 raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
             backlog.keep(b"".join([*transaction.frames, frame.wire]), receipt or backlog.ask(), said=False)
         elif command is SEND and transaction is not None:
-            self.keep(transaction, frame)
-            if transaction.cut:
-                transaction.doomed = "there was no broker, and it was too large to be kept"
+            if receipt is not None:
+                backlog.owe(receipt)
+            self._join(transaction, frame)
+            return
         elif command is SEND or command is COMMIT:
             backlog.keep(frame.wire, receipt or backlog.ask(), said=False)
         if command in Session.WATCHED:
@@ -102,6 +103,15 @@ class Waiting:
                 self.answers.append(receipt)
             else:
                 backlog.owe(receipt)
+
+    def _join(self, transaction: Transaction, frame: Frame) -> None:
+        """A SEND in a transaction. One that is too large is doomed: what it drops, no broker is asked to confirm."""
+        dropped = [*transaction.frames[1:], frame.wire]
+        self.keep(transaction, frame)
+        if transaction.cut:
+            transaction.doomed = "there was no broker, and it was too large to be kept"
+            for each in self.read(b"".join(dropped)):
+                self._pay(each.header(RECEIPT_HEADER, self.session.dialect))
 
     def _observe(self, frame: Frame, name: bytes | None) -> None:
         session, command = self.session, frame.command

@@ -533,3 +533,18 @@ def test_marks(wire: bytes, marks: tuple[bytes | None, bytes | None]) -> None:
     scene = Scene()
     (frame,) = scene.waiting.read(wire)
     assert scene.waiting.marks(frame) == marks
+
+
+def test_receipts_in_a_transaction_that_is_too_large() -> None:
+    """No broker will be asked for them: they are given at once, so that a client that waits for them can go on."""
+    scene = Scene(most=FITS)
+    scene.says(BEGIN % b"receipt:b\n" + INSIDE % (b"receipt:1\n", b"x"))
+    assert scene.answers() == []
+    scene.says(INSIDE % (b"receipt:2\n", b"x" * 100))
+    assert scene.answers() == [b"1", b"2"]
+    scene.says(INSIDE % (b"receipt:3\n", b"x"))
+    assert scene.answers() == [b"3"]
+    assert scene.owes(b"b")
+    scene.says(ABORT % b"receipt:r\n")
+    assert scene.answers() == [b"b", b"r"]
+    assert scene.waiting.backlog.quiet
