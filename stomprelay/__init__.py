@@ -15,13 +15,17 @@ Session
 Bridge
     The way from one dialect to another: the few steps whose facts differ. Between equal dialects, none.
 Upstream
-    A named set of brokers under one policy: their addresses, the credentials, the virtual host.
+    A named set of brokers: their groups, the credentials, the virtual host.
+Group
+    Brokers under one policy, of which one serves a session at a time. A *fan-out* has several groups.
+Branch
+    A session's place in one group: the broker that it has there, or the search for one.
 Broker
     One address at which something answers CONNECT. The *embedded* broker is ours and lives in memory.
 Route
-    The rule that says which upstream serves a client's frames.
+    The rule that says which upstream serves a destination.
 Relay
-    The join of one downstream leg, one session and its upstream leg. It answers every input with effects.
+    The join of one downstream leg, one session and the legs of its branches. It answers every input with effects.
 Ledger
     The deliveries that a client has received and not yet acknowledged, under the names each side gives them.
 Effect
