@@ -144,8 +144,8 @@ class Ledger:
         self._lost = len(self._pending)
 
     def taken(self, ack: bytes) -> bool:
-        """Whether a delivery that is not settled goes by this `ack` value already."""
-        return ack in self._by_ack
+        """Whether a delivery that is not settled goes by this `ack` value already, or one that was forgotten may."""
+        return self.forgot or ack in self._by_ack
 
     def named(self, message_id: bytes) -> bool:
         """Whether a delivery that is not settled has this `message-id`."""

@@ -82,3 +82,22 @@ def branch(play: Playbook) -> Branch:
     """The session's only place."""
     (only,) = play.relay.branches
     return only
+
+
+def sent_away(play: Playbook, within: float = 5.0, *, at: int = 0, to: int | None = None) -> None:
+    """An operator pauses the broker at this place of the list, and its sessions are asked to leave it."""
+    brokers = play.relay.listener.upstream.brokers
+    brokers[at].health.paused = True
+    asked_to_leave(play, within, at=at, to=to)
+
+
+def asked_to_leave(play: Playbook, within: float = 5.0, *, at: int = 0, to: int | None = None) -> None:
+    """The session is asked to leave this broker, for another one that is better for it."""
+    brokers = play.relay.listener.upstream.brokers
+    play.perform(play.relay.leave(brokers[at], play.now, within, None if to is None else brokers[to]))
+
+
+def resumed(play: Playbook, at: int = 0) -> None:
+    """The operator gives a broker back."""
+    play.relay.listener.upstream.brokers[at].health.paused = False
+    play.perform(play.relay.reconsidered(play.now))
