@@ -84,6 +84,21 @@ def branch(play: Playbook) -> Branch:
     return only
 
 
+def client_waits(play: Playbook) -> bool:
+    """Whether the relay does not read from the client."""
+    return play.client.paused
+
+
+def broker_waits(play: Playbook) -> bool:
+    """Whether the relay does not read from the broker that it asked for last."""
+    return play.broker.paused
+
+
+def over(play: Playbook) -> bool:
+    """Whether the session is."""
+    return play.relay.over
+
+
 def sent_away(play: Playbook, within: float = 5.0, *, at: int = 0, to: int | None = None) -> None:
     """An operator pauses the broker at this place of the list, and its sessions are asked to leave it."""
     brokers = play.relay.listener.upstream.brokers
@@ -94,10 +109,10 @@ def sent_away(play: Playbook, within: float = 5.0, *, at: int = 0, to: int | Non
 def asked_to_leave(play: Playbook, within: float = 5.0, *, at: int = 0, to: int | None = None) -> None:
     """The session is asked to leave this broker, for another one that is better for it."""
     brokers = play.relay.listener.upstream.brokers
-    play.perform(play.relay.leave(brokers[at], play.now, within, None if to is None else brokers[to]))
+    play._perform(play.relay.leave(brokers[at], play.now, within, None if to is None else brokers[to]))
 
 
 def resumed(play: Playbook, at: int = 0) -> None:
     """The operator gives a broker back."""
     play.relay.listener.upstream.brokers[at].health.paused = False
-    play.perform(play.relay.reconsidered(play.now))
+    play._perform(play.relay.reconsidered(play.now))

@@ -21,6 +21,11 @@ def backlog(most: int = 100, *, cumulative: bool = False) -> Backlog:
     return kept
 
 
+def quiet(kept: Backlog) -> bool:
+    """Whether no answer is outstanding."""
+    return kept.quiet
+
+
 def wires(kept: Backlog) -> list[bytes]:
     """What would have to be said again. It is kept no longer."""
     return [each.wire for each in kept.taken()]
@@ -165,7 +170,7 @@ def test_an_error_that_names_a_receipt() -> None:
 def test_quiet(what: str) -> None:
     """Nothing may be outstanding; an owed receipt alone is no danger to anything."""
     kept = backlog()
-    assert kept.quiet
+    assert quiet(kept)
     match what:
         case "kept":
             kept.keep(b"x", b"1")
@@ -173,10 +178,10 @@ def test_quiet(what: str) -> None:
             kept.owe(b"1")
         case _:
             kept.commit(b"1", ours=True)
-    assert not kept.quiet
+    assert not quiet(kept)
     assert kept.safe is (what == "owed")
     kept.received(b"1")
-    assert kept.quiet
+    assert quiet(kept)
 
 
 # What a loss means

@@ -17,7 +17,17 @@ from tests.playbook import (
     in_cuts_of_halves,
     listener,
 )
-from tests.relay.failing import asked, branch, found, movable, said_welcome, started
+from tests.relay.failing import (
+    asked,
+    branch,
+    broker_waits,
+    client_waits,
+    found,
+    movable,
+    over,
+    said_welcome,
+    started,
+)
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 after_in_all_versions = pytest.mark.parametrize("after", VERSIONS, ids=bytes.decode)
@@ -175,7 +185,7 @@ def test_credentials_that_are_not_accepted(cut: Cut) -> None:
         play.client_is_closed()
         play.time_passes(100)
         assert len(play.opened) == 1
-        assert play.relay.over
+        assert over(play)
 
 
 @in_all_cuts
@@ -193,7 +203,7 @@ def test_credentials_that_the_next_broker_does_not_accept(cut: Cut) -> None:
         play.client_is_closed()
         play.time_passes(100)
         assert len(play.opened) == 2
-        assert play.relay.over
+        assert over(play)
 
 
 @in_all_cuts
@@ -225,7 +235,7 @@ def test_attempts_at_the_start() -> None:
             play.broker_refuses("refused by 10.1.2.3")
         play.client_gets_error(b"broker not available")
         assert len(play.opened) == 4
-        assert play.relay.over
+        assert over(play)
 
 
 def test_attempts_after_a_loss() -> None:
@@ -265,7 +275,7 @@ def test_the_time_is_over() -> None:
         assert data.startswith(b"ERROR\nmessage:no broker available\n")
         assert b"within 5 s\0" in data
         assert play.now - start == pytest.approx(5.0)
-        assert play.relay.over
+        assert over(play)
 
 
 def test_the_time_is_over_while_a_broker_does_not_answer() -> None:
@@ -709,7 +719,7 @@ def test_a_subscription_that_the_next_broker_cannot_be_told() -> None:
         play.broker_reads()
         play.broker_says(said_welcome(b"1.0"))
         play.client_gets_error(b"a header cannot be said in the other version")
-        assert play.relay.over
+        assert over(play)
 
 
 # Deliveries
@@ -751,7 +761,9 @@ def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes,
         play.client_gets(b"")
         play.broker_says(RECEIPT % b"a3")
         play.client_gets(RECEIPT % b"a3")
-        assert len(play.relay.session.ledger) == (0 if mode == b"client" else 2)  # type: ignore[union-attr]
+        session = play.relay.session
+        assert session is not None
+        assert len(session.ledger) == (0 if mode == b"client" else 2)
         play.both_stay()
 
 
@@ -831,16 +843,16 @@ def test_a_paused_broker_is_lost() -> None:
         play.client_says(SUBSCRIBE)
         play.broker_reads()
         play.broker_says(message(b"1.2", b"1") + message(b"1.2", b"2"))
-        assert play.broker.paused
+        assert broker_waits(play)
         play.client_reads()
         play.broker_goes()
         found(play)
         play.broker_reads()
-        assert not play.broker.paused
+        assert not broker_waits(play)
         play.broker_says(message(b"1.2", b"3"))
         play.client_gets(message(b"1.2", b"3"))
         play.broker_says(message(b"1.2", b"4"))
-        assert play.broker.paused
+        assert broker_waits(play)
         play.client_reads()
 
 
@@ -885,7 +897,7 @@ def test_after_commit(receipt: bytes, cut: Cut) -> None:
         play.broker_goes()
         play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c" if receipt else None)
         assert len(play.opened) == 1
-        assert play.relay.over
+        assert over(play)
 
 
 @in_all_cuts
@@ -938,7 +950,7 @@ def test_an_acknowledgement_in_a_transaction(client: bytes, broker: bytes, comma
             if end is COMMIT:
                 play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
                 gets(play, b"")
-                assert play.relay.over
+                assert over(play)
             else:
                 gets(play, ABORT)
                 play.broker_says(RECEIPT % b"x")
@@ -1069,7 +1081,7 @@ def test_lost_while_disconnect_waits(cut: Cut) -> None:
         play.client_gets(RECEIPT % b"bye")
         play.broker_goes()
         play.client_is_closed()
-        assert play.relay.over
+        assert over(play)
 
 
 @in_all_cuts
@@ -1099,7 +1111,7 @@ def test_lost_after_disconnect_was_confirmed(cut: Cut) -> None:
         play.broker_goes()
         play.client_is_closed()
         assert len(play.opened) == 1
-        assert play.relay.over
+        assert over(play)
 
 
 @in_all_cuts
@@ -1149,7 +1161,7 @@ def test_a_next_broker_that_does_not_confirm_disconnect() -> None:
             assert play.client.closed is None
             play.time_passes(0.2)
         play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
-        assert play.relay.over
+        assert over(play)
 
 
 def test_no_broker_for_a_disconnect() -> None:
@@ -1172,18 +1184,19 @@ def test_too_much_is_unconfirmed(product: str) -> None:
     with started(product=product, confirm=True, resend_buffer=4 * len(frame)) as play:
         for _ in range(3):
             play.client_says(frame)
-        assert not play.client.paused
+        assert not client_waits(play)
         play.client_says(frame)
-        assert play.client.paused
+        assert client_waits(play)
         play.client_says(frame)
         assert play.broker_reads().count(b"\0") == 4
         play.broker_says(RECEIPT % (OURS % 1))
-        assert play.client.paused
+        assert client_waits(play)
         play.broker_says(RECEIPT % (OURS % 2))
-        assert not play.client.paused
+        assert not client_waits(play)
         assert play.broker_reads().count(b"\0") == 1
-        assert branch(play).carrier is not None
-        assert branch(play).carrier.backlog.octets == 3 * len(frame)  # type: ignore[union-attr]
+        carrier = branch(play).carrier
+        assert carrier is not None
+        assert carrier.backlog.octets == 3 * len(frame)
 
 
 def test_too_much_waits_for_a_broker() -> None:
@@ -1191,12 +1204,12 @@ def test_too_much_waits_for_a_broker() -> None:
     with started(resend_buffer=100) as play:
         play.broker_goes()
         play.client_says(SEND % (b"1" * 50))
-        assert not play.client.paused
+        assert not client_waits(play)
         play.client_says(SEND % (b"2" * 50))
-        assert play.client.paused
+        assert client_waits(play)
         play.client_says(SEND % b"3")
         found(play)
-        assert not play.client.paused
+        assert not client_waits(play)
         gets(play, SEND % (b"1" * 50) + SEND % (b"2" * 50) + SEND % b"3")
 
 
@@ -1206,7 +1219,7 @@ def test_lost_while_the_client_is_paused(cut: Cut) -> None:
     frame = SEND % (b"x" * 20)
     with started(product="rabbitmq", confirm=True, resend_buffer=2 * len(frame), cut=cut) as play:
         play.client_says(frame * 2, unasked=True)
-        assert play.client.paused
+        assert client_waits(play)
         play.client_says(SEND % b"late")
         play.broker_reads()
         play.broker_goes()
@@ -1214,9 +1227,9 @@ def test_lost_while_the_client_is_paused(cut: Cut) -> None:
         told = marks(play.broker_reads())
         assert [each[-5:] for each in told] == [b"xxxxx"] * 2
         assert all(each.startswith(b"!") for each in told)
-        assert play.client.paused
+        assert client_waits(play)
         play.broker_says(RECEIPT % (OURS % 3) + RECEIPT % (OURS % 4))
-        assert not play.client.paused
+        assert not client_waits(play)
         assert [each.rpartition(b":")[2] for each in marks(play.broker_reads())] == [b"late"]
 
 
@@ -1243,7 +1256,7 @@ def test_the_client_goes_while_there_is_no_broker(confirm: bool, cut: Cut) -> No
         play.broker_goes()
         play.client_says(SEND % b"1" + SEND % b"2")
         play.client_goes()
-        assert not play.relay.over
+        assert not over(play)
         found(play, b"1.2", "rabbitmq")
         if confirm:
             assert marks(play.broker_reads()) == [b"1:1", b"2:2"]
@@ -1251,7 +1264,7 @@ def test_the_client_goes_while_there_is_no_broker(confirm: bool, cut: Cut) -> No
         else:
             assert marks(play.broker_reads()) == [b"1", b"2"]
         play.broker_is_closed()
-        assert play.relay.over
+        assert over(play)
         assert play.tally["clients_vanished"] == 1
 
 
@@ -1267,7 +1280,7 @@ def test_the_client_goes_before_all_is_confirmed() -> None:
         assert marks(play.broker_reads()) == [b"!2:1"]
         play.broker_says(RECEIPT % (OURS % 2))
         play.broker_is_closed()
-        assert play.relay.over
+        assert over(play)
         play.client_gets(b"")
 
 
@@ -1278,7 +1291,7 @@ def test_the_client_goes_with_nothing_to_deliver() -> None:
         play.broker_reads()
         play.broker_goes()
         play.client_goes()
-        assert play.relay.over
+        assert over(play)
         play.time_passes(100)
         assert len(play.opened) == 1
 
@@ -1293,7 +1306,7 @@ def test_what_is_left_of_a_client_is_not_confirmed() -> None:
             found(play, b"1.2", "rabbitmq")
             assert marks(play.broker_reads()) == [told]
             play.time_passes(5.1)
-        assert play.relay.over
+        assert over(play)
         assert "did not confirm" in play.noted(Event.LOST)
         assert play.tally["possibly_lost"] == 1
 
@@ -1305,7 +1318,7 @@ def test_nobody_takes_what_a_client_left() -> None:
         play.client_says(SEND % b"1")
         play.client_goes()
         play.time_passes(5)
-        assert play.relay.over
+        assert over(play)
 
 
 def test_the_relay_stops_while_there_is_no_broker() -> None:
@@ -1314,7 +1327,7 @@ def test_the_relay_stops_while_there_is_no_broker() -> None:
         play.broker_goes()
         play.relay_stops()
         play.client_gets_error(b"the relay is stopping")
-        assert play.relay.over
+        assert over(play)
 
 
 # Heart-beats
@@ -1341,7 +1354,7 @@ def test_a_client_falls_silent_while_there_is_no_broker() -> None:
         asked(play)
         play.time_passes(2.1)
         play.client_gets_error(b"heart-beat missed")
-        assert play.relay.over
+        assert over(play)
         assert play.broker.closed is not None
 
 
@@ -1424,3 +1437,283 @@ def test_a_broker_says_error_and_goes_on(cut: Cut) -> None:
         found(play)
         gets(play, SUBSCRIBE)
         play.both_stay()
+
+
+@in_all_cuts
+@pytest.mark.parametrize(
+    "error",
+    [
+        b"ERROR\nmessage:the broker is stopping\n\n\0",
+        b"ERROR\nmessage:connection_forced\ncontent-type:text/plain\n\n"
+        b"CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'\0",
+    ],
+    ids=["stopping", "forced"],
+)
+def test_a_broker_says_that_it_stops(error: bytes, cut: Cut) -> None:
+    """Such an ERROR is an outage, whoever it is said to: the client never sees it."""
+    with started(cut=cut) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_says(error)
+        play.client_gets(b"")
+        play.broker_goes()
+        found(play)
+        gets(play, SUBSCRIBE)
+        play.both_stay()
+        assert play.tally["brokers_lost"] == 1
+        assert play.tally["errors_passed"] == 0
+
+
+def test_an_error_about_a_frame_is_the_clients() -> None:
+    """Whatever its words: one that names a receipt answers the client."""
+    error = b"ERROR\nmessage:queue not available\nreceipt-id:r\n\n\0"
+    with started() as play:
+        play.client_says(ASKING % (b"r", b"x"))
+        play.broker_reads()
+        play.broker_says(error)
+        play.client_gets(error)
+        play.broker_goes()
+        play.client_is_closed()
+
+
+# Receipts that no broker will give any more
+
+
+@in_all_cuts
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (BEGIN.replace(b"\n\n", b"\nreceipt:b\n\n") + b"ABORT\ntransaction:t\n\n\0", [b"b"]),
+        (BEGIN + INSIDE.replace(b"\n\n", b"\nreceipt:r\n\n") % b"x" + ABORT, [b"r", b"x"]),
+        (SUBSCRIBE.replace(b"\n\n", b"\nreceipt:s\n\n") + b"UNSUBSCRIBE\nid:1\n\n\0", [b"s"]),
+        (b"ABORT\ntransaction:?\nreceipt:a\n\n\0", [b"a"]),
+    ],
+    ids=["begin", "send", "subscribe", "abort"],
+)
+def test_receipts_of_what_was_undone(said: bytes, expected: list[bytes], cut: Cut) -> None:
+    """The next broker will not hear of it: the relay gives the receipts, and a goodbye does not wait for them."""
+    with started(cut=cut) as play:
+        play.client_says(said)
+        play.broker_reads()
+        play.broker_goes()
+        given = re.findall(rb"receipt-id:(\w+)\n", play.client_reads())
+        assert sorted(given) == expected
+        found(play)
+        gets(play, b"")
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(RECEIPT % b"bye")
+        play.client_gets(RECEIPT % b"bye")
+
+
+def test_receipts_of_a_transaction_that_was_too_large() -> None:
+    """Its SENDs are not said again, so the relay gives what is owed for them."""
+    with started(resend_buffer=100) as play:
+        frame = INSIDE.replace(b"\n\n", b"\nreceipt:r%d\n\n")
+        play.client_says(BEGIN + frame % (1, b"x" * 40) + frame % (2, b"x" * 40))
+        play.broker_reads()
+        play.broker_goes()
+        assert sorted(re.findall(rb"receipt-id:(\w+)\n", play.client_reads())) == [b"r1", b"r2"]
+        found(play)
+        gets(play, BEGIN)
+        play.client_says(ABORT)
+        gets(play, ABORT)
+
+
+@in_all_cuts
+def test_receipts_of_subscriptions_of_a_client_that_leaves(cut: Cut) -> None:
+    """They are not said again after DISCONNECT, so their receipts come from the relay, before the last one."""
+    with started(cut=cut) as play:
+        play.client_says(
+            ASKING % (b"r", b"x")
+            + b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:s\n\n\0DISCONNECT\nreceipt:bye\n\n\0"
+        )
+        play.broker_reads()
+        play.broker_goes()
+        given = play.client_reads()
+        found(play)
+        gets(play, ASKING_AGAIN % (b"r", b"x"))
+        play.broker_says(RECEIPT % b"r")
+        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(RECEIPT % b"bye")
+        given += play.client_reads()
+        assert re.findall(rb"receipt-id:(\w+)\n", given) == [b"s", b"r", b"bye"]
+
+
+# Bounds, and what they must not do
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "transaction"])
+@in_all_versions
+def test_lost_deliveries_that_were_forgotten(version: bytes, inside: bool) -> None:
+    """With more than `unacknowledged` open, lost ones are forgotten first; their ACKs are stale all the same."""
+    with started(version, front={"unacknowledged": 2}) as play:
+        play.client_says(SUBSCRIBE.replace(b"client", b"client-individual"))
+        play.broker_says(message(version, b"1"))
+        one = play.client_reads()
+        play.broker_reads()
+        play.broker_goes()
+        found(play, version)
+        play.broker_says(message(version, b"2") + message(version, b"3"))
+        play.client_reads()
+        play.broker_reads()
+        if not inside:
+            play.client_says(settle(version, b"ACK", one, b"receipt:a\n"))
+            gets(play, b"")
+            play.client_gets(RECEIPT % b"a")
+        else:
+            play.client_says(BEGIN + settle(version, b"ACK", one, b"transaction:t\n") + COMMIT)
+            gets(play, BEGIN)
+            play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
+        assert play.tally["acks_stale"] == 1
+
+
+def test_a_name_that_was_forgotten_is_not_given_again() -> None:
+    """The client may still hold a delivery that the relay forgot: the next one of that name gets a token."""
+    with started(front={"unacknowledged": 2}) as play:
+        play.client_says(SUBSCRIBE.replace(b"client", b"client-individual"))
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
+        play.broker_reads()
+        play.broker_goes()
+        found(play)
+        play.broker_says(message(b"1.2", b"2") + message(b"1.2", b"3"))
+        play.client_says(b"ACK\nid:k-2\n\n\0ACK\nid:k-3\n\n\0")
+        play.client_reads()
+        play.broker_reads()
+        play.broker_says(message(b"1.2", b"1"))
+        assert header(play.client_reads(), b"ack").startswith(b"relay-ack-")
+
+
+@pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
+def test_both_bounds_at_once(product: str) -> None:
+    """A client that owes too many ACKs and has too much unconfirmed: the receipts are read, or nothing ever would."""
+    frame = SEND % (b"x" * 20)
+    with started(
+        product=product, confirm=True, resend_buffer=2 * len(frame), front={"unacknowledged": 2}
+    ) as play:
+        play.client_says(SUBSCRIBE.replace(b"client", b"client-individual"))
+        play.broker_says(message(b"1.2", b"1") + message(b"1.2", b"2"))
+        assert broker_waits(play)
+        play.client_reads()
+        play.client_says(frame)
+        play.client_says(frame)
+        assert client_waits(play)
+        play.client_says(b"ACK\nid:k-1\n\n\0ACK\nid:k-2\n\n\0")
+        play.broker_says(RECEIPT % (OURS % 1) + RECEIPT % (OURS % 2))
+        assert not client_waits(play)
+        assert not broker_waits(play)
+        assert b"ACK\nid:k-2\n" in play.broker_reads()
+
+
+# What a client left
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        b"UNSUBSCRIBE\nid:1\n\n\0",
+        b"SUBSCRIBE\nid:2\ndestination:/queue/b\n\n\0",
+        b"ACK\nid:k-1\n\n\0",
+        b"SUBSCRIBE\nid:2\ndestination:/queue/b\nreceipt:s\n\n\0UNSUBSCRIBE\nid:2\nreceipt:u\n\n\0",
+    ],
+    ids=["unsubscribe", "subscribe", "ack", "both"],
+)
+def test_orders_of_a_client_that_is_gone(orders: bytes) -> None:
+    """Nobody listens any more: what it sent is delivered, what it wanted to hear is nobody's business."""
+    with started(confirm=True, product="rabbitmq") as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
+        play.broker_reads()
+        play.broker_goes()
+        play.client_says(SEND % b"1" + orders + SEND % b"2" + BEGIN + INSIDE % b"3" + COMMIT)
+        play.client_goes()
+        found(play, b"1.2", "rabbitmq")
+        told = play.broker_reads()
+        assert [each.partition(b"\n")[0] for each in told.split(b"\0")[:-1]] == [
+            b"SEND",
+            b"SEND",
+            b"BEGIN",
+            b"SEND",
+            b"COMMIT",
+        ]
+        play.broker_says(RECEIPT % (OURS % 1) + RECEIPT % (OURS % 2) + RECEIPT % b"c")
+        assert over(play)
+
+
+def test_a_transaction_of_a_client_that_is_gone() -> None:
+    """One that is lost is dropped, and what else there is to deliver is delivered."""
+    with started(confirm=True, product="rabbitmq") as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
+        play.client_says(BEGIN + b"ACK\nid:k-1\ntransaction:t\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        play.client_says(COMMIT + SEND % b"x")
+        play.client_goes()
+        found(play, b"1.2", "rabbitmq")
+        told = play.broker_reads()
+        assert b"COMMIT" not in told
+        assert told.endswith(b"\n\nx\0")
+        play.broker_says(RECEIPT % (OURS % 1))
+        assert over(play)
+
+
+def test_a_commit_in_doubt_of_a_client_that_is_gone() -> None:
+    """Nobody is left to be told; the SENDs beside it are still delivered."""
+    with started(confirm=True, product="rabbitmq") as play:
+        play.client_says(BEGIN + COMMIT + SEND % b"x")
+        play.client_goes()
+        play.broker_reads()
+        play.broker_goes()
+        found(play, b"1.2", "rabbitmq")
+        assert marks(play.broker_reads()) == [b"!2:x"]
+        play.broker_says(RECEIPT % (OURS % 2))
+        assert over(play)
+
+
+def test_a_commit_in_doubt_beside_unconfirmed_sends() -> None:
+    """The session ends with the doubt; what was not confirmed is counted as possibly lost."""
+    with started(confirm=True, product="rabbitmq") as play:
+        play.client_says(SEND % b"1" + BEGIN + COMMIT + SEND % b"2")
+        play.broker_reads()
+        play.broker_goes()
+        play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c")
+        assert play.tally["possibly_lost"] == 2
+
+
+# Brokers that do not answer
+
+
+def test_a_broker_that_does_not_confirm_a_goodbye_is_left() -> None:
+    """With `confirm`, what it did not confirm is said to the next one, DISCONNECT and all."""
+    with started(confirm=True, product="rabbitmq", disconnect_timeout=5.0) as play:
+        play.client_says(SEND % b"x" + b"DISCONNECT\nreceipt:bye\n\n\0")
+        assert marks(play.broker_reads()) == [b"1:x"]
+        play.time_passes(5.1)
+        found(play, b"1.2", "rabbitmq")
+        assert play.opened[-1].uri == "tcp://b"
+        assert marks(play.broker_reads()) == [b"!2:x"]
+        play.broker_says(RECEIPT % (OURS % 2))
+        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(RECEIPT % b"bye")
+        play.client_gets(RECEIPT % b"bye")
+
+
+def test_no_broker_confirms() -> None:
+    """Each has its time once; then the client is told."""
+    with started(confirm=True, product="rabbitmq", disconnect_timeout=5.0) as play:
+        play.client_says(SEND % b"x" + b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        for _ in range(60):
+            if play.client.closed is not None:
+                break
+            if not play.brokers[-1].accepted:
+                found(play, b"1.2", "rabbitmq")
+            play.broker_reads()
+            play.time_passes(1)
+        assert play.client_reads().startswith(b"ERROR\nmessage:connection to the broker was lost\n")
+        assert over(play)
+        assert play.tally["possibly_lost"] == 1

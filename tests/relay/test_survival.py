@@ -34,15 +34,16 @@ from tests.relay.survival import BEAT, Caller, Copy, Letter, Node, Order, Transa
 QUEUES: Final = (b"/queue/a", b"/queue/b")
 MODES: Final = (b"auto", b"client", b"client-individual")
 PRODUCTS: Final = ("generic", "rabbitmq", "activemq")
-CHUNK: Final = 100
-"""More octets than any client here says in one frame."""
+CHUNK: Final = 1000
+"""More octets than any client here says in one breath."""
 KINDS: Final = (
     *("send", "send", "send", "send", "subscribe", "settle", "settle", "settle"),
     *("begin", "inside", "inside", "commit", "abort", "unsubscribe"),
 )
-FATES: Final = ("kill", "start", "start", "stop", "continue", "continue", "pause", "resume", "resume")
+FATES: Final = ("kill", "upgrade", "start", "start", "stop", "continue", "continue", "pause", "resume", "resume")
 _BREATH: Final = st.lists(st.sampled_from(KINDS), min_size=1, max_size=10)
 _FLOW: Final = st.sampled_from([False, False, True])
+_CHUNK: Final = st.one_of(st.just(10_000), st.integers(0, 300))
 _UP: Final = st.sampled_from([0, 30, 80, 150, 1000])
 _DOWN: Final = st.sampled_from([0, 0, 40, 100, 1000])
 
@@ -116,8 +117,11 @@ class Survival(RuleBasedStateMachine):
             "commit": self._commits,
             "abort": self._aborts,
         }
+        caller.breathing = data.draw(st.booleans())
         for kind in kinds:
             acts[kind](caller, data)
+        if caller.breathing:
+            caller.breathes(data.draw(_CHUNK))
         self._flows(flow)
 
     @precondition(lambda self: self._any(_talking))
@@ -171,6 +175,11 @@ class Survival(RuleBasedStateMachine):
                 world.kills(node, up, down)
             case "start":
                 node.refusing = False
+            case "upgrade":
+                world.kills(node, up, down)
+                node.refusing = False
+                node.version = data.draw(st.sampled_from(VERSIONS))
+                node.product = data.draw(st.sampled_from(PRODUCTS))
             case "stop":
                 node.stalled = True
             case "continue":
@@ -222,7 +231,7 @@ class Survival(RuleBasedStateMachine):
         for node, broker in zip(world.nodes, self.brokers, strict=True):
             node.refusing = node.stalled = False
             world.resumes(broker)
-        world.passes(8.0)
+        world.passes(12.0)  # long enough for one that has to leave, and is not confirmed that
         for caller in filter(_talking, world.callers):
             assert caller.relay.branches[0].up, caller.notes
             while caller.open:
@@ -270,10 +279,14 @@ class Survival(RuleBasedStateMachine):
 
     @staticmethod
     def _dropped(caller: Caller, letter: Letter) -> bool:
-        """Whether it belongs to a transaction that could not be committed, and its client was not there to be told."""
+        """Whether it belongs to a transaction that could not be committed, and its client was not there to be told; or
+        no broker confirmed anything.
+        """
         transaction = letter.transaction
-        if transaction is None or not caller.gone:
+        if not caller.gone:
             return False
+        if transaction is None:
+            return caller.abandoned
         return caller.doomed(transaction) or caller.losses > transaction.losses
 
     def _orders(self) -> None:
@@ -341,8 +354,7 @@ class Survival(RuleBasedStateMachine):
         if orders:
             copy = data.draw(st.sampled_from(data.draw(st.sampled_from(orders)).owed))
             inside = data.draw(st.sampled_from([None, *caller.open.values()]))
-            can = caller.names and all(node.version != b"1.0" for node in self.world.nodes)
-            refuse = can and data.draw(st.booleans())
+            refuse = caller.names and copy.pipe.version != b"1.0" and data.draw(st.booleans())
             self._settle(caller, copy, inside, refuse=refuse, receipt=data.draw(st.booleans()))
 
     def _begins(self, caller: Caller, data: st.DataObject) -> None:

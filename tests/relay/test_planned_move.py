@@ -1,0 +1,510 @@
+"""Sessions that are asked to leave a broker that is well: they go at a quiet moment, and the client hears nothing."""
+
+from math import inf
+
+import pytest
+
+from stomprelay.session.effects import Event, How
+from stomprelay.session.heartbeat import Terms
+from tests.playbook import SAY_HELLO, VERSIONS, Cut, Playbook, in_all_cuts, in_all_pairs, listener
+from tests.relay.failing import (
+    asked,
+    asked_to_leave,
+    branch,
+    found,
+    movable,
+    over,
+    resumed,
+    said_welcome,
+    sent_away,
+    started,
+)
+from tests.relay.test_failover import (
+    ASKING,
+    ASKING_AGAIN,
+    BEGIN,
+    INSIDE,
+    RECEIPT,
+    SEND,
+    SUBSCRIBE,
+    gets,
+    message,
+    settle,
+)
+
+after_in_all_versions = pytest.mark.parametrize("after", VERSIONS, ids=bytes.decode)
+
+GOODBYE = b"DISCONNECT\nreceipt:relay-session-receipt-%d\n\n\0"
+OURS = b"relay-session-receipt-%d"
+
+
+def parts(play: Playbook, number: int = 1) -> None:
+    """The old broker was told DISCONNECT and nothing else, and confirms it."""
+    gets(play, GOODBYE % number)
+    play.broker_says(RECEIPT % (OURS % number))
+
+
+@in_all_cuts
+@in_all_pairs
+def test_a_quiet_session_leaves_at_once(client: bytes, broker: bytes, cut: Cut) -> None:
+    """DISCONNECT with a receipt, then the next broker, without a pause; the client notices nothing."""
+    with started(client, broker, cut=cut) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        first = play.brokers[0]
+        sent_away(play)
+        parts(play)
+        assert first.closed is How.FLUSH
+        assert play.opened[-1].uri == "tcp://b"
+        assert play.wake >= play.now
+        found(play, broker)
+        gets(play, SUBSCRIBE)
+        play.broker_says(message(broker, b"1"))
+        assert play.client_reads().endswith(b"\n\n1\0")
+        play.client_says(SEND % b"x")
+        gets(play, SEND % b"x")
+        play.both_stay()
+        assert (play.tally["brokers_moved"], play.tally["brokers_lost"], play.tally["failovers"]) == (1, 0, 0)
+        assert "tcp://b" in play.noted(Event.MOVED)
+        assert [each.health.sessions for each in play.relay.listener.upstream.brokers] == [0, 1]
+
+
+def test_the_next_broker_is_opened_at_once() -> None:
+    """No delay of a search after a loss: the session is silent only for as long as it takes."""
+    with started(options={"initial_delay": 10.0}) as play:
+        sent_away(play)
+        parts(play)
+        assert [each.uri for each in play.opened] == ["tcp://a", "tcp://b"]
+
+
+@in_all_pairs
+@after_in_all_versions
+def test_it_waits_for_acks(client: bytes, broker: bytes, after: bytes) -> None:
+    """What was delivered is acknowledged where it came from, before the session leaves."""
+    with started(client, broker) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_says(message(broker, b"1") + message(broker, b"2"))
+        one, two = (each.lstrip(b"\n") for each in play.client_reads().split(b"\0")[:2])
+        sent_away(play)
+        gets(play, b"")
+        for delivered in (one, two):
+            play.client_says(settle(client, b"ACK", delivered))
+        told = play.broker_reads()
+        assert [each.partition(b"\n")[0] for each in told.split(b"\0")[:-1]] == [
+            b"ACK",
+            b"ACK",
+            b"DISCONNECT",
+        ]
+        play.broker_says(RECEIPT % (OURS % 1))
+        found(play, after)
+        gets(play, SUBSCRIBE)
+        assert play.tally["acks_stale"] == 0
+        play.both_stay()
+
+
+def test_it_waits_for_a_transaction() -> None:
+    """COMMIT, and its RECEIPT, belong to the broker that was told BEGIN."""
+    with started() as play:
+        play.client_says(BEGIN)
+        sent_away(play)
+        play.client_says(INSIDE % b"x")
+        gets(play, BEGIN + INSIDE % b"x")
+        play.client_says(b"COMMIT\ntransaction:t\nreceipt:c\n\n\0")
+        gets(play, b"COMMIT\ntransaction:t\nreceipt:c\n\n\0")
+        play.broker_says(RECEIPT % b"c")
+        play.client_gets(RECEIPT % b"c")
+        parts(play)
+        found(play)
+        gets(play, b"")
+
+
+@pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
+def test_it_waits_for_receipts(product: str) -> None:
+    """The client's and our own; what the client says meanwhile waits for the next broker."""
+    with started(product=product, confirm=True) as play:
+        play.client_says(ASKING % (b"r", b"1") + SEND % b"2")
+        play.broker_reads()
+        sent_away(play)
+        play.client_says(SEND % b"3")
+        gets(play, b"")
+        play.broker_says(RECEIPT % b"r" + RECEIPT % (OURS % 1))
+        play.client_gets(RECEIPT % b"r")
+        parts(play, 2)
+        found(play, b"1.2", product)
+        assert play.broker_reads().endswith(b"\n\n3\0")
+        assert play.tally["frames_resent"] == 0
+
+
+def test_other_transactions_may_begin_meanwhile() -> None:
+    """While deliveries are unacknowledged or a transaction is open the client is heard, or neither would ever end."""
+    with started() as play:
+        play.client_says(BEGIN)
+        sent_away(play)
+        play.client_says(BEGIN.replace(b":t", b":u") + b"ABORT\ntransaction:t\n\n\0")
+        gets(play, BEGIN + BEGIN.replace(b":t", b":u") + b"ABORT\ntransaction:t\n\n\0")
+        assert not branch(play).quiet
+        play.client_says(b"ABORT\ntransaction:u\n\n\0")
+        gets(play, b"ABORT\ntransaction:u\n\n\0" + GOODBYE % 1)
+        play.broker_says(RECEIPT % (OURS % 1))
+
+
+@in_all_cuts
+def test_the_time_is_over(cut: Cut) -> None:
+    """Whoever is not quiet in time is moved all the same, as after a loss: nothing of it is lost."""
+    with started(cut=cut) as play:
+        play.client_says(SUBSCRIBE + BEGIN + INSIDE % b"x" + ASKING % (b"r", b"y"))
+        play.broker_reads()
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
+        sent_away(play, within=3.0)
+        play.time_passes(2.9)
+        gets(play, b"")
+        play.time_passes(0.2)
+        parts(play)
+        found(play)
+        gets(play, SUBSCRIBE + ASKING_AGAIN % (b"r", b"y") + BEGIN + INSIDE % b"x")
+        play.client_says(b"ACK\nid:k-1\n\n\0")
+        gets(play, b"")
+        assert play.tally["acks_stale"] == 1
+        play.both_stay()
+
+
+def test_no_time_at_all() -> None:
+    """`within` nothing: it leaves at once, whatever is open."""
+    with started() as play:
+        play.client_says(BEGIN)
+        play.broker_reads()
+        sent_away(play, within=0.0)
+        play.time_passes(0.0)
+        parts(play)
+        found(play)
+        gets(play, BEGIN)
+
+
+@in_all_cuts
+def test_what_the_old_broker_still_sends_is_the_clients(cut: Cut) -> None:
+    """Messages and receipts before the RECEIPT of our DISCONNECT reach the client; that one does not."""
+    with started(cut=cut) as play:
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
+        play.broker_reads()
+        play.client_says(ASKING % (b"r", b"x"))
+        gets(play, ASKING % (b"r", b"x"))
+        sent_away(play, within=0.0)
+        play.time_passes(0.0)
+        gets(play, GOODBYE % 1)
+        play.broker_says(message(b"1.2", b"1", b"auto") + RECEIPT % b"r")
+        play.client_gets(message(b"1.2", b"1", b"auto") + RECEIPT % b"r")
+        play.broker_says(message(b"1.2", b"2", b"auto") + RECEIPT % (OURS % 1))
+        play.client_gets(message(b"1.2", b"2", b"auto"))
+        found(play)
+        gets(play, b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
+
+
+def test_the_old_broker_does_not_confirm() -> None:
+    """It has `disconnect_timeout` for it; the session goes on without its word."""
+    with started(disconnect_timeout=2.0) as play:
+        sent_away(play)
+        gets(play, GOODBYE % 1)
+        play.time_passes(1.9)
+        assert len(play.opened) == 1
+        play.time_passes(0.2)
+        found(play)
+        play.both_stay()
+        assert play.tally["brokers_moved"] == 1
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before", "parting"])
+def test_the_broker_is_lost_before_the_session_left(late: bool) -> None:
+    """Then it is a loss, or as good as left."""
+    with started() as play:
+        play.client_says(ASKING % (b"r", b"x") if not late else SUBSCRIBE)
+        play.broker_reads()
+        sent_away(play)
+        if late:
+            gets(play, GOODBYE % 1)
+        play.broker_goes()
+        found(play)
+        assert play.opened[-1].uri == "tcp://b"
+        gets(play, SUBSCRIBE if late else ASKING_AGAIN % (b"r", b"x"))
+        assert (play.tally["brokers_moved"], play.tally["brokers_lost"]) == ((1, 0) if late else (0, 1))
+        play.time_passes(100)
+        assert len(play.opened) == 2
+
+
+def test_a_preferred_broker() -> None:
+    """`to` comes first, whatever the order of the list says."""
+    with started(brokers=3) as play:
+        asked_to_leave(play, to=2)
+        parts(play)
+        assert play.opened[-1].uri == "tcp://c"
+        found(play)
+        asked_to_leave(play, at=2, to=0)
+        parts(play, 2)
+        assert play.opened[-1].uri == "tcp://a"
+        found(play)
+
+
+def test_a_preferred_broker_that_is_not_there() -> None:
+    """The others are asked then, and the one that was left last of all."""
+    with started(brokers=3) as play:
+        asked_to_leave(play, to=2)
+        parts(play)
+        play.broker_refuses()
+        asked(play)
+        assert play.opened[-1].uri == "tcp://b"
+        play.broker_refuses()
+        asked(play)
+        assert play.opened[-1].uri == "tcp://a"
+        found(play)
+        play.both_stay()
+
+
+def test_a_paused_broker_is_never_asked() -> None:
+    """However long the others are away."""
+    with started(brokers=3) as play:
+        sent_away(play)
+        parts(play)
+        for _ in range(10):
+            asked(play)
+            play.broker_refuses()
+        assert {each.uri for each in play.opened[1:]} == {"tcp://b", "tcp://c"}
+
+
+def test_all_are_paused() -> None:
+    """The client is held, and beaten to, until one is resumed; it is never given up meanwhile."""
+    with started(
+        hello=b"heart-beat:0,1000\n", front={"heart_beat": Terms(1000, 0)}, options={"timeout": 5.0}
+    ) as play:
+        play.relay.listener.upstream.brokers[1].health.paused = True
+        sent_away(play)
+        parts(play)
+        play.client_says(SEND % b"x")
+        play.time_passes(60)
+        assert play.client_reads_all() == b"\n" * 120
+        assert len(play.opened) == 1
+        resumed(play, at=1)
+        assert play.opened[-1].uri == "tcp://b"
+        found(play)
+        gets(play, SEND % b"x")
+        play.both_stay()
+
+
+def test_a_client_that_comes_while_all_are_paused() -> None:
+    """It waits for its CONNECTED, longer than any time-out of ours, and connects when a broker is resumed."""
+    with Playbook(listener(movable(connect_timeout=1.0), connect_timeout=1.0)) as play:
+        for broker in play.relay.listener.upstream.brokers:
+            broker.health.paused = True
+        play.client_says(SAY_HELLO[b"1.2"])
+        assert play.opened == []
+        play.time_passes(100)
+        assert play.client.closed is None
+        resumed(play)
+        assert play.opened[-1].uri == "tcp://a"
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(said_welcome(b"1.2"))
+        assert play.client_reads().startswith(b"CONNECTED\n")
+
+
+def test_a_broker_comes_back_while_the_session_waits() -> None:
+    """The session does not wait for the end of its pause."""
+    with started(options={"initial_delay": 60.0, "longest_delay": 60.0}) as play:
+        play.broker_goes()
+        assert play.wake - play.now > 30
+        play._perform(play.relay.reconsidered(play.now))
+        play.time_passes(1)
+        assert len(play.opened) == 2
+
+
+def test_reconsidering_while_all_is_well() -> None:
+    """Nothing happens to a session that has its broker, or asks one."""
+    with started() as play:
+        play._perform(play.relay.reconsidered(play.now))
+        assert len(play.opened) == 1
+        play.broker_goes()
+        asked(play)
+        play._perform(play.relay.reconsidered(play.now))
+        assert len(play.opened) == 2
+        found(play)
+
+
+def test_a_broker_is_paused_while_it_is_asked() -> None:
+    """A session that came to it just then leaves it again, as those did that were there."""
+    with started() as play:
+        play.broker_goes()
+        asked(play)
+        play.broker_accepts()
+        play.broker_reads()
+        sent_away(play, at=1)
+        play.broker_says(said_welcome(b"1.2"))
+        gets(play, GOODBYE % 1)
+        play.broker_says(RECEIPT % (OURS % 1))
+        found(play)
+        assert play.opened[-1].uri == "tcp://a"
+        play.both_stay()
+
+
+def test_asked_twice() -> None:
+    """The later order counts; a session that is leaving already goes on with that."""
+    with started(brokers=3) as play:
+        play.client_says(BEGIN)
+        play.broker_reads()
+        asked_to_leave(play, 10.0, to=2)
+        asked_to_leave(play, 1.0, to=1)
+        play.time_passes(1.1)
+        gets(play, GOODBYE % 1)
+        asked_to_leave(play, 1.0, to=2)
+        gets(play, b"")
+        play.broker_says(RECEIPT % (OURS % 1))
+        assert play.opened[-1].uri == "tcp://b"
+        found(play)
+        gets(play, BEGIN)
+
+
+def test_asked_to_leave_another_broker() -> None:
+    """It is not there: nothing happens."""
+    with started() as play:
+        asked_to_leave(play, 0.0, at=1)
+        play.time_passes(10)
+        gets(play, b"")
+        assert play.tally["brokers_moved"] == 0
+
+
+def test_a_plain_address_cannot_be_left() -> None:
+    """Its sessions know no other broker."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(said_welcome(b"1.2"))
+        play.client_reads()
+        asked_to_leave(play, 0.0)
+        play.time_passes(10)
+        play.broker_gets(b"")
+        play.both_stay()
+
+
+# The client leaves as well
+
+
+@pytest.mark.parametrize("quiet", [False, True], ids=["owing", "quiet"])
+def test_the_client_says_goodbye_meanwhile(quiet: bool) -> None:
+    """It leaves by way of the broker that it has: there is nothing to move any more."""
+    with started() as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
+        sent_away(play, within=2.0)
+        ack = b"ACK\nid:k-1\n\n\0" if quiet else b""
+        play.client_says(ack + b"DISCONNECT\nreceipt:bye\n\n\0")
+        gets(play, ack + b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.time_passes(2.5)
+        gets(play, b"")
+        play.broker_says(RECEIPT % b"bye")
+        play.client_gets(RECEIPT % b"bye")
+        play.broker_goes()
+        play.client_is_closed()
+        assert len(play.opened) == 1
+        assert play.tally["brokers_moved"] == 0
+
+
+def test_the_client_says_goodbye_while_the_session_parts() -> None:
+    """Its DISCONNECT is for the next broker then."""
+    with started() as play:
+        sent_away(play)
+        gets(play, GOODBYE % 1)
+        play.client_says(SEND % b"x" + b"DISCONNECT\nreceipt:bye\n\n\0")
+        gets(play, b"")
+        play.broker_says(RECEIPT % (OURS % 1))
+        found(play)
+        gets(play, SEND % b"x" + b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(RECEIPT % b"bye")
+        play.client_gets(RECEIPT % b"bye")
+        play.broker_goes()
+        play.client_is_closed()
+
+
+def test_the_client_goes_while_the_session_parts() -> None:
+    """With nothing left to deliver all ends; otherwise the next broker gets it."""
+    for rest in (b"", SEND % b"x"):
+        with started() as play:
+            sent_away(play)
+            gets(play, GOODBYE % 1)
+            if rest:
+                play.client_says(rest)
+            play.client_goes()
+            assert over(play) is not bool(rest)
+            if rest:
+                play.broker_says(RECEIPT % (OURS % 1))
+                found(play)
+                gets(play, rest)
+            assert over(play)
+            assert play.wake == inf
+
+
+def test_whoever_said_goodbye_is_not_moved() -> None:
+    """The order to leave comes too late."""
+    with started() as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        sent_away(play, within=0.0)
+        play.time_passes(1)
+        gets(play, b"")
+        play.broker_says(RECEIPT % b"bye")
+        play.client_gets(RECEIPT % b"bye")
+
+
+# Quiet
+
+
+def test_what_is_quiet() -> None:
+    """Nothing unacknowledged, no open transaction, nothing unconfirmed, no receipt owed."""
+    with started(confirm=True, product="rabbitmq") as play:
+
+        def quiet() -> bool:
+            play.broker_reads()
+            play.client_reads()
+            return branch(play).quiet
+
+        assert quiet()
+        play.client_says(SUBSCRIBE)
+        assert quiet()
+        play.broker_says(message(b"1.2", b"1"))
+        assert not quiet()
+        play.client_says(b"ACK\nid:k-1\n\n\0")
+        assert quiet()
+        play.client_says(SEND % b"x")
+        assert not quiet()
+        play.broker_says(RECEIPT % (OURS % 1))
+        assert quiet()
+        play.client_says(BEGIN)
+        assert not quiet()
+        play.client_says(b"ABORT\ntransaction:t\nreceipt:x\n\n\0")
+        assert not quiet()
+        play.broker_says(RECEIPT % b"x")
+        assert quiet()
+        play.broker_says(message(b"1.2", b"2"))
+        assert not quiet()
+        play.client_says(b"UNSUBSCRIBE\nid:1\n\n\0")
+        assert quiet()  # what it did not acknowledge is given to others anyway
+        play.broker_goes()
+        assert not quiet()
+
+
+def test_lost_deliveries_do_not_matter() -> None:
+    """After a loss the session is quiet again, though the client still has messages of the lost broker."""
+    with started() as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_says(message(b"1.2", b"1"))
+        play.client_reads()
+        play.broker_reads()
+        play.broker_goes()
+        found(play)
+        play.broker_reads()
+        assert branch(play).quiet
+        asked_to_leave(play, at=1, to=0)
+        parts(play)
+        found(play)
+        gets(play, SUBSCRIBE)
