@@ -13,7 +13,7 @@ from stomprelay.relay.pairing import Pairing
 from stomprelay.relay.profile import unavailable
 from stomprelay.relay.stage import Stage
 from stomprelay.relay.upstream import Upstream
-from stomprelay.session.effects import Close, Event, How, Note, Send
+from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -304,7 +304,8 @@ class Branch:
         goodbye = pairing.to_broker.compose(DISCONNECT, [(RECEIPT_HEADER, self.parting)], self.session)
         leg.enter(State.LEAVING)
         leg.heartbeat.said_at = now
-        effects.append(Send(leg, goodbye))
+        # What it still has to say may wait behind messages that the client owes too many ACKs for.
+        effects += [Send(leg, goodbye), Resume(leg)]
         self.stage = Stage.PARTING
         self.until = now + self.upstream.disconnect_timeout
 

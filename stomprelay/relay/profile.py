@@ -79,7 +79,8 @@ PROFILES: Final = {profile.name: profile for profile in (AUTO, GENERIC, RABBITMQ
 
 _UNAVAILABLE: Final = re.compile(
     rb"connection.forced|unavailable|not available|not (?:yet )?(?:started|running|ready)"
-    rb"|shut(?:ting)? ?down|stopp(?:ed|ing)|is down|too many|limit (?:is )?(?:reached|exceeded)|time(?:d )?-?out",
+    rb"|shut(?:ting)? ?down|stopp(?:ed|ing)|is down|heart.?beat|did not receive data|connection.ttl"
+    rb"|too many|limit (?:is )?(?:reached|exceeded)|time(?:d )?-?out",
     re.IGNORECASE,
 )
 

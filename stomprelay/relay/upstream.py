@@ -51,7 +51,8 @@ class Upstream:
     credentials: Credentials | None = None
     versions: frozenset[bytes] | None = None
     profile: Profile = AUTO
-    heart_beat: Terms = Terms(10000, 10000)
+    # ActiveMQ beats at every second look at its clock: two intervals may pass, and a little more.
+    heart_beat: Terms = Terms(10000, 10000, tolerance=2.5)
     limits: Limits = Limits(headers=4096, header_line=1024 * 1024, body=256 * 1024 * 1024)
     connect_timeout: float = 10.0
     disconnect_timeout: float = 5.0

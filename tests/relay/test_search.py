@@ -16,7 +16,7 @@ from stomprelay.relay.stage import Stage
 from stomprelay.relay.tally import Tally
 from stomprelay.relay.traffic import Traffic
 from stomprelay.relay.upstream import Upstream
-from stomprelay.session.effects import Close, Event, How, Note, Send
+from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -285,6 +285,7 @@ def test_a_session_moves_at_once_where_it_is_quiet() -> None:
     assert play.effects == [
         Note(Event.MOVED, "leaving broker tcp://a"),
         Send(play.leg, goodbye),
+        Resume(play.leg),
     ]
     assert play.branch.stage is Stage.PARTING
     assert play.search.deadline == play.now + play.over.disconnect_timeout
@@ -301,7 +302,7 @@ def test_a_session_moves_at_its_quiet_moment() -> None:
     assert play.effects == []
     play.session.observed(COMMIT, [(TRANSACTION, b"t")])
     play.search.move(play.effects, play.now)
-    assert [type(each) for each in play.effects] == [Note, Send]
+    assert [type(each) for each in play.effects] == [Note, Send, Resume]
     play.effects.clear()
     play.search.move(play.effects, play.now)
     assert play.effects == []
@@ -315,7 +316,7 @@ def test_a_session_without_a_quiet_moment_moves_when_its_time_is_over() -> None:
     assert play.search.deadline == play.now + 7.0
     assert play.wakes() is None
     assert play.branch.stage is Stage.PARTING
-    assert [type(each) for each in play.effects] == [Send]
+    assert [type(each) for each in play.effects] == [Send, Resume]
 
 
 def test_a_session_elsewhere_stays() -> None:

@@ -29,7 +29,7 @@ def test_the_defaults() -> None:
     assert (plain.host, plain.credentials, plain.versions, plain.connect_escape) == (None, None, None, None)
     assert plain.profile is AUTO
     assert plain.close_on_error is False
-    assert plain.heart_beat == Terms(10000, 10000)
+    assert plain.heart_beat == Terms(10000, 10000, tolerance=2.5)
     assert plain.tls == ClientTLS()
 
 
