@@ -194,7 +194,7 @@ class Branch:
         for frame in leg.decoder.frames():
             if frame.command is CONNECTED:
                 bound = binding.accepted(frame, now)
-                self._bound(binding, bound)
+                self._bound(binding, bound, now)
                 return bound
             note = binding.retried(frame)
             if note is not None:
@@ -207,7 +207,7 @@ class Branch:
             return frame.wire
         return None
 
-    def _bound(self, binding: Binding, bound: Bound) -> None:
+    def _bound(self, binding: Binding, bound: Bound, now: float) -> None:
         self._binding = None
         self.stage = Stage.UP
         self.until = inf
@@ -215,7 +215,7 @@ class Branch:
         self.pairing = bound.pairing
         self.broker.health.answered()
         self.broker.health.sessions += 1
-        self._itinerary.ended()
+        self._itinerary.found(now)
         if self.carrier is not None:
             self.carrier.bound(binding.leg, bound.pairing.to_broker, cumulative=bound.product.cumulative)
 

@@ -6,7 +6,7 @@ from stomprelay.relay.bridge import Bridge
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.farewell import Farewell
 from stomprelay.relay.lane import Lane
-from stomprelay.relay.profile import unavailable
+from stomprelay.relay.profile import leaves
 from stomprelay.relay.quorum import Quorum
 from stomprelay.relay.trunk import Trunk
 from stomprelay.session.effects import Event, Note, Send
@@ -118,7 +118,7 @@ class Confluence:
         asked = receipt is not None and self._quorum.votes.awaited(lane, receipt) is not None
         if receipt is not None:
             lane.carrier.backlog.refused(receipt)
-        elif trunk.upstream.movable and unavailable(frame.raw(MESSAGE_HEADER) or b""):
+        elif trunk.upstream.movable and leaves(frame.raw(MESSAGE_HEADER) or b""):
             tally["errors_withheld"] += 1  # it goes away, and the client need not know
             return False, None
         if not trunk.fans:

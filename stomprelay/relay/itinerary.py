@@ -20,6 +20,12 @@ SHORTEST: Final = 0.01
 """The shortest pause between two passes: none at all would be a loop wherever connections are refused at once."""
 
 
+SETTLED: Final = 1.0
+"""Seconds that a broker found after a loss has to stay for the search to be over: one that accepts and goes at once
+would else be asked again and again without a pause.
+"""
+
+
 class Attempt(NamedTuple):
     """Try this broker at this time; None: no broker may be tried at all, ask again when one was resumed."""
 
@@ -32,8 +38,8 @@ class Itinerary:
 
     Say `begin`, then do what `next` says until a broker accepts, or until there is no next: the session is given
     up. When the time of an attempt has come ask whether it still `stands`, else `next` again. Say `reconsider`, and
-    `next`, when a broker was resumed or came back while an attempt waits for its time. Say `ended` when a broker
-    accepted (and counts the session among its own), or when the session is over.
+    `next`, when a broker was resumed or came back while an attempt waits for its time. Say `found` when a broker
+    accepted, `ended` when the session is over.
 
     `last` is the broker of the last attempt, `passes` counts those that are over without success. `rate` bounds the
     sessions a second that come back to a broker.
@@ -44,6 +50,7 @@ class Itinerary:
         "_chance",
         "_deadline",
         "_delay",
+        "_found_at",
         "_group",
         "_held",
         "_late",
@@ -53,6 +60,7 @@ class Itinerary:
         "_rate",
         "_ready_at",
         "_slot",
+        "_start",
         "_target",
         "_told",
         "last",
@@ -65,6 +73,8 @@ class Itinerary:
         self._chance = chance
         self._options = group.reconnect or _ONCE
         self._told = 0
+        self._start = True
+        self._found_at = -inf
         self._left: list[Broker] = []
         self._late = False
         self._held = False
@@ -81,12 +91,19 @@ class Itinerary:
     def begin(self, now: float, *, start: bool, prefer: Broker | None = None) -> None:
         """A search begins: for a client that has just come (`start`), or for one that lost or left its broker.
 
-        Whoever was sent away, to a broker that is preferred or from one that is paused, does not wait, and has a
-        pass even where there is none after a loss.
+        A broker that was lost as soon as it was found ends no search: the old one goes on, with pauses that grow
+        and the time that it has left. Whoever was sent away, to a broker that is preferred or from one that is
+        paused, does not wait, and has a pass even where there is none after a loss.
         """
         self.ended()
+        self._start = start
         sent = prefer is not None or (self.last is not None and self.last.health.paused)
         self._most = self._options.most(start=start) or int(sent)
+        if not sent and now < self._found_at + SETTLED:
+            self.passes = 0
+            self._wait(now, max(self._delay, SHORTEST))
+            self._left = self._pass(self._ready_at)
+            return
         self._renew(now, prefer)
         self._late = not start
         if not start and not sent:
@@ -142,6 +159,11 @@ class Itinerary:
         self._ready_at = now
         self._late = True
         self._left = self._pass(now)
+
+    def found(self, now: float) -> None:
+        """A broker accepted, and counts the session among its own."""
+        self.ended()
+        self._found_at = -inf if self._start else now
 
     def ended(self) -> None:
         """The attempt is over, well or not: this session is not on its way to a broker any more."""

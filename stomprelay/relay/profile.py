@@ -77,19 +77,28 @@ ARTEMIS: Final = Profile(
 
 PROFILES: Final = {profile.name: profile for profile in (AUTO, GENERIC, RABBITMQ, ACTIVEMQ, ARTEMIS)}
 
-_UNAVAILABLE: Final = re.compile(
-    rb"connection.forced|unavailable|not available|not (?:yet )?(?:started|running|ready)"
-    rb"|shut(?:ting)? ?down|stopp(?:ed|ing)|is down|heart.?beat|did not receive data|connection.ttl"
-    rb"|too many|limit (?:is )?(?:reached|exceeded)|time(?:d )?-?out",
-    re.IGNORECASE,
+_LEAVING: Final = (
+    rb"connection.forced|shut(?:ting)? ?down|stopp(?:ed|ing)|is down"
+    rb"|heart.?beat|did not receive data|connection.ttl"
 )
+_UNABLE: Final = (
+    rb"unavailable|not available|not (?:yet )?(?:started|running|ready)|too many|limit (?:is )?(?:reached|exceeded)"
+    rb"|time(?:d )?-?out"
+)
+_LEAVES: Final = re.compile(_LEAVING, re.IGNORECASE)
+_UNAVAILABLE: Final = re.compile(b"%b|%b" % (_LEAVING, _UNABLE), re.IGNORECASE)
 
 
 def unavailable(message: bytes) -> bool:
-    """Whether the `message` of an ERROR says that this broker cannot serve anybody now, so that another one may. To
-    CONNECT all else is the broker's last word: above all, credentials that it does not accept.
+    """Whether the `message` of an ERROR that answers CONNECT says that this broker cannot serve anybody now, so that
+    another one may. All else is its last word: above all, credentials that it does not accept.
     """
     return _UNAVAILABLE.search(message) is not None
+
+
+def leaves(message: bytes) -> bool:
+    """Whether the `message` of a later ERROR says that the broker ends the connection, whatever the client said."""
+    return _LEAVES.search(message) is not None
 
 
 _RABBITMQ_SESSION: Final = re.compile(rb"session-[\w-]{22}")

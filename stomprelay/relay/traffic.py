@@ -8,7 +8,7 @@ from stomprelay.relay.carriage import carry
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.flow import Goodbye
 from stomprelay.relay.pairing import Pairing
-from stomprelay.relay.profile import unavailable
+from stomprelay.relay.profile import leaves
 from stomprelay.session.effects import Pause, Resume, Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import State
@@ -299,7 +299,7 @@ class Traffic:
         receipt = frame.header(RECEIPT_ID, self._broker.dialect)
         session.received(receipt)
         if frame.command is ERROR:
-            if carrier is not None and receipt is None and unavailable(frame.raw(MESSAGE_HEADER) or b""):
+            if carrier is not None and receipt is None and leaves(frame.raw(MESSAGE_HEADER) or b""):
                 session.tally["errors_withheld"] += 1  # it goes away, and the client need not know
                 return False
             self.erred = True

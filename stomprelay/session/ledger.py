@@ -52,6 +52,7 @@ class Ledger:
     """
 
     __slots__ = (
+        "_bereft",
         "_by_ack",
         "_by_message",
         "_held",
@@ -68,6 +69,7 @@ class Ledger:
         self._orders = count(1) if orders is None else orders
         self._lost = 0
         self.forgot = False
+        self._bereft = False
         self._by_ack: dict[bytes, Delivery] = {}
         self._pending: dict[int, Delivery] = {}
         self._by_message: dict[bytes, list[Delivery]] = {}
@@ -142,10 +144,14 @@ class Ledger:
             for delivery in held:
                 delivery.lost = True
         self._lost = len(self._pending)
+        self._bereft = True
 
     def taken(self, ack: bytes) -> bool:
         """Whether a delivery that is not settled goes by this `ack` value already, or one that was forgotten may."""
-        return self.forgot or ack in self._by_ack
+        if self.forgot or ack in self._by_ack:
+            return True
+        # What an open transaction acknowledged may come back, and a next broker may use its name.
+        return self._bereft and any(each.ack == ack for held in self._held.values() for each in held)
 
     def named(self, message_id: bytes) -> bool:
         """Whether a delivery that is not settled has this `message-id`."""

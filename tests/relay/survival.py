@@ -368,9 +368,9 @@ class Caller:
             self.consumed.add(frame.body)
         elif order.open:
             ack = frame.first(b"ack")
-            if self.version == b"1.2" and any(
-                copy.frame.first(b"ack") == ack for each in self.orders for copy in each.owed
-            ):
+            known = [copy for each in self.orders for copy in each.owed]
+            known += [copy for each in self.open.values() for copy, _, _ in each.copies]
+            if self.version == b"1.2" and any(copy.frame.first(b"ack") == ack for copy in known):
                 self.wrongs.append(f"two deliveries go by one ack: {frame}")
             order.owed.append(Copy(frame, order, self.source, self.number()))
 

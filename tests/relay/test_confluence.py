@@ -188,6 +188,7 @@ def test_an_error_long_after_another() -> None:
     """With something confirmed between they do not add up."""
     with fanned() as play:
         for number in range(4):
+            play.time_passes(1.5)
             play.broker_says(ERROR, at="a")
             comes_back(play, "a")
             play.client_says(send(b"1", receipt=f"{number}"))
@@ -292,6 +293,7 @@ def test_an_error_by_which_a_broker_goes_away() -> None:
     """It is nobody's fault: the client need not know, and the group is not blamed."""
     with fanned() as play:
         for _ in range(3):
+            play.time_passes(1.5)
             play.broker_says(b"ERROR\nmessage:broker is shutting down\n\n\0", at="a")
             play.broker_goes(at="a")
             comes_back(play, "a")

@@ -300,7 +300,35 @@ def test_the_time_begins_anew_with_each_loss() -> None:
             asked(play)
             play.time_passes(3)
             found(play)
+            play.time_passes(1.5)  # it has to stay a moment
         assert play.client.closed is None
+
+
+def test_a_broker_that_accepts_and_goes_at_once() -> None:
+    """It is asked again after pauses that grow, and the time of the search goes on: `timeout` ends it."""
+    with started(options={"timeout": 20000.0 / 1000, "jitter": 0.0}) as play:
+        pauses = []
+        while play.client.closed is None:
+            play.broker_goes()
+            lost = play.now
+            if play.client.closed is None:
+                asked_or_over(play)
+                pauses.append(round(play.now - lost, 2))
+            if play.client.closed is None:
+                found(play)
+                play.broker_reads()
+        assert pauses[:8] == [0.01, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64] or pauses[:8] == [
+            *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
+        ]
+        assert len(pauses) < 20
+        assert b"none could be had within 20 s" in play.client_reads()
+
+
+def asked_or_over(play: Playbook) -> None:
+    """Time passes until another broker is asked, or the session is over."""
+    before = len(play.brokers)
+    while len(play.brokers) == before and play.client.closed is None:
+        play.time_passes(play.wake - play.now)
 
 
 # Lost while nothing is under way
@@ -1717,3 +1745,71 @@ def test_no_broker_confirms() -> None:
         assert play.client_reads().startswith(b"ERROR\nmessage:connection to the broker was lost\n")
         assert over(play)
         assert play.tally["possibly_lost"] == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"too many subscriptions",
+        b"too many open transactions",
+        b"prefetch limit exceeded",
+        b"consumer time-out",
+    ],
+    ids=bytes.decode,
+)
+def test_an_error_that_only_sounds_like_an_outage(text: bytes) -> None:
+    """Every other broker would say the same of what it is told again: the ERROR is the client's, once."""
+    error = b"ERROR\nmessage:%b\n\n\0" % text
+    with started() as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_says(error)
+        play.client_gets(error)
+        play.broker_goes()
+        play.client_is_closed()
+        assert len(play.opened) == 1
+
+
+def test_a_broker_that_cannot_stand_what_it_is_told() -> None:
+    """Lost again and again right after the replay: the pauses grow, and `timeout` is over some time."""
+    with started(confirm=True, product="rabbitmq", options={"timeout": 30.0, "longest_delay": 10.0}) as play:
+        play.client_says(SEND % b"x")
+        play.broker_reads()
+        start = play.now
+        while play.now - start < 60 and not over(play):
+            play.broker_goes()
+            while play.brokers[-1].closed is not None and not over(play):
+                play.time_passes(play.wake - play.now)
+            if not over(play):
+                found(play, b"1.2", "rabbitmq")
+                play.broker_reads()
+        assert len(play.opened) < 30
+        assert play.client_reads().startswith(b"ERROR\nmessage:no broker available\n")
+        assert play.now - start < 60
+
+
+@pytest.mark.parametrize("end", [b"ABORT", b"COMMIT"], ids=bytes.decode)
+def test_a_name_that_a_transaction_holds(end: bytes) -> None:
+    """What a transaction acknowledged may come back with ABORT: a redelivery by the same name gets another one."""
+    with started() as play:
+        play.client_says(SUBSCRIBE.replace(b"client", b"client-individual") + BEGIN)
+        play.broker_says(message(b"1.2", b"1"))
+        one = play.client_reads()
+        play.client_says(settle(b"1.2", b"ACK", one, b"transaction:t\n"))
+        play.broker_reads()
+        play.broker_goes()
+        found(play)
+        play.broker_reads()
+        play.broker_says(message(b"1.2", b"1"))
+        again = play.client_reads()
+        assert header(again, b"ack").startswith(b"relay-ack-")
+        if end == b"COMMIT":
+            play.client_says(COMMIT)
+            play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
+            return
+        play.client_says(ABORT)
+        gets(play, ABORT)
+        play.client_says(settle(b"1.2", b"ACK", one))
+        gets(play, b"")
+        play.client_says(settle(b"1.2", b"ACK", again))
+        assert names(b"1.2", play.broker_reads(), b"1")

@@ -122,3 +122,18 @@ def test_a_broker_is_asked_for_the_clients_own_version(version: bytes) -> None:
         play.broker_accepts()
         assert b"\naccept-version:1.0" in play.broker_reads()
         assert play.opened == [broker]
+
+
+@pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
+def test_a_pairing_that_keeps_account(client: bytes, broker: bytes) -> None:
+    """For a session that may move ACKs, NACKs and MESSAGEs are looked at in all pairs; else only where names differ."""
+    tracked = pair(client, broker, "generic", Loss.REPLACE, tracked=True)
+    plain = pair(client, broker, "generic", Loss.REPLACE)
+    assert tracked.to_broker.tracked
+    assert tracked.to_client.tracked
+    assert not plain.to_broker.tracked
+    assert b"ACK" in tracked.to_broker.steps
+    assert b"MESSAGE" in tracked.to_client.steps
+    assert (b"ACK" in plain.to_broker.steps) is (client != broker)
+    assert (b"MESSAGE" in plain.to_client.steps) is (client != broker)
+    assert tracked.broker is plain.broker

@@ -2,7 +2,16 @@
 
 import pytest
 
-from stomprelay.relay.profile import ACTIVEMQ, ARTEMIS, GENERIC, PROFILES, RABBITMQ, Profile, detect
+from stomprelay.relay.profile import (
+    ACTIVEMQ,
+    ARTEMIS,
+    GENERIC,
+    PROFILES,
+    RABBITMQ,
+    Profile,
+    detect,
+    unavailable,
+)
 from tests.playbook import PAIRS, Cut, in_all_cuts, joined
 
 in_other_pairs = pytest.mark.parametrize(
@@ -262,3 +271,52 @@ def test_a_recorded_delivery_of_rabbitmq_1_2_to_a_1_1_client(cut: Cut) -> None:
         )
         play.client_says(b"ACK\nsubscription:1\nmessage-id:T_1@@" + session + b"@@1\n\n\0")
         play.broker_gets(b"ACK\nid:T_1@@" + session + b"@@1\n\n\0")
+
+
+# What a broker's ERROR says of itself
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"service unavailable",
+        b"Broker not available",
+        b"Virtual host '/' not running",
+        b"not yet started",
+        b"The broker is shutting down",
+        b"shutdown",
+        b"the broker is stopping",
+        b"BrokerStoppedException: Broker has been stopped",
+        b"node is down",
+        b"connection_forced",
+        b"Too many connections",
+        b"Exceeded the maximum number of allowed client connections: limit exceeded",
+        b"connect timeout",
+    ],
+)
+def test_outages(message: bytes) -> None:
+    """Another broker may serve: none of these is the client's fault."""
+    assert unavailable(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"Bad CONNECT",
+        b"Access refused for user 'guest'",
+        b"User name [x] or password is invalid.",
+        b"Supported protocol versions are 1.0,1.1,1.2",
+        b"Missing required header: host",
+        b"Unknown virtual host",
+        b"no common STOMP version",
+    ],
+)
+def test_the_last_word(message: bytes) -> None:
+    """What another broker of the same kind would say as well; above all, credentials that are not accepted."""
+    assert not unavailable(message)
+
+
+def test_whose_receipts_speak_for_all_before_them() -> None:
+    """Where it is known; the specification alone promises no more than that all was received."""
+    assert {profile.name for profile in PROFILES.values() if profile.cumulative} == {"activemq", "artemis"}

@@ -8,6 +8,7 @@ from stomprelay.relay.steps import steps_between
 from stomprelay.session.states import EXPECTED, Side, State
 from stomprelay.wire.dialect import DIALECTS
 from tests.playbook import PAIRS, Cut, Playbook, in_all_cuts, in_all_pairs, joined
+from tests.relay.failing import started
 
 
 class Conversation(NamedTuple):
@@ -1040,3 +1041,66 @@ def test_every_command_of_a_client_has_its_place(client: bytes, broker: bytes) -
     assert (b"ACK" in edits) == (DIALECTS[client].delivery is not DIALECTS[broker].delivery)
     same = steps_between(DIALECTS[client], DIALECTS[client])
     assert set(same) == {b"SEND", b"SUBSCRIBE", b"UNSUBSCRIBE", b"BEGIN", b"COMMIT", b"ABORT"}
+
+
+# Sessions that may move to another broker keep account of deliveries whatever the versions.
+
+
+@in_all_cuts
+@pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
+@pytest.mark.parametrize("mode", [b"auto", b"client", b"client-individual"], ids=bytes.decode)
+def test_account_is_kept_without_a_trace(version: bytes, mode: bytes, cut: Cut) -> None:
+    """Where both sides speak one version, all octets of MESSAGEs, ACKs and NACKs pass as they came."""
+    with started(version, cut=cut) as play:
+        subscribe = b"SUBSCRIBE\r\n" if version == b"1.2" else b"SUBSCRIBE\n"
+        subscribe += b"id:1\ndestination:/queue/a\nack:" + mode + b"\nx:a b \n\n\0"
+        play.client_says(subscribe)
+        play.broker_gets(subscribe)
+        ack = b"ack:k\\c1\n" if version == b"1.2" else b""
+        message = (
+            b"MESSAGE\nsubscription:1\nmessage-id:m 1\n" + ack + b"destination:/queue/a\nx: \xff\nx:2\n\nb\0"
+        )
+        play.broker_says(message)
+        play.client_gets(message)
+        if mode != b"auto":
+            named = {
+                b"1.0": b"message-id:m 1\n",
+                b"1.1": b"subscription:1\nmessage-id:m 1\n",
+                b"1.2": b"id:k\\c1\n",
+            }
+            said = b"ACK\nfoo:bar\n" + named[version] + b"foo: baz\n\n\0"
+            play.client_says(said)
+            play.broker_gets(said)
+        session = play.relay.session
+        assert session is not None
+        assert len(session.ledger) == 0
+        play.both_stay()
+
+
+@in_all_cuts
+@pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
+def test_what_names_no_delivery_passes_all_the_same(version: bytes, cut: Cut) -> None:
+    """As long as no broker was lost the broker judges: the relay knows no more than it."""
+    with started(version, cut=cut) as play:
+        said = b"ACK\nmessage-id:unknown\nsubscription:1\nid:unknown\n\n\0"
+        play.client_says(said)
+        play.broker_gets(said)
+        message = b"MESSAGE\nmessage-id:m\ndestination:/queue/unknown\n\nx\0"
+        play.broker_says(message)
+        play.client_gets(message)
+        play.both_stay()
+
+
+@in_all_pairs
+def test_without_acknowledging_subscriptions_nothing_is_kept(client: bytes, broker: bytes) -> None:
+    """In auto mode there is nothing to keep account of."""
+    with started(client, broker) as play:
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
+        play.broker_reads()
+        for n in range(5):
+            play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:%d\ndestination:/queue/a\n\nx\0" % n)
+        assert play.client_reads().count(b"\0") == 5
+        session = play.relay.session
+        assert session is not None
+        assert len(session.ledger) == 0
+        assert session.quiet

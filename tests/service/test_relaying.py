@@ -134,7 +134,7 @@ def test_a_paused_peer_is_not_dead() -> None:
     house.reactor.advance(60)
     assert client.ends == []
     client.drains()
-    house.reactor.pump([1.0] * 21)
+    house.reactor.pump([1.0] * 26)
     assert b"ERROR\nmessage:connection to the broker was lost\n" in client.written()
     assert client.ends == ["half"]
 

@@ -377,3 +377,102 @@ def test_the_latest_below_a_number() -> None:
     assert ledger.latest(first, 100) is three
     ledger.settled(three)
     assert ledger.latest(first, 100) is one
+
+
+# ------------------------------------------------------------------ a broker is lost
+
+
+def test_a_lost_broker_awaits_nothing() -> None:
+    """Its deliveries stay, to be known when the client speaks of them, and count for nothing."""
+    ledger = Ledger(4)
+    old = delivered(ledger, subscription(), b"m1", b"m2", b"m3", b"m4")
+    assert ledger.full
+    ledger.lost()
+    assert all(each.lost for each in old)
+    assert (len(ledger), ledger.awaited) == (4, 0)
+    assert not ledger.full
+    assert not ledger.crowded
+    assert not ledger.expecting
+    new = ledger.noted(subscription(), b"n1", None)
+    assert not new.lost
+    assert ledger.awaited == 1
+    assert ledger.expecting
+
+
+def test_settling_tells_whether_all_of_it_is_with_the_broker() -> None:
+    """A lost one is not, nor is a cumulative ACK that covers one."""
+    ledger = Ledger(10)
+    all_of_it = subscription(b"1", CUMULATIVE)
+    (one,) = delivered(ledger, all_of_it, b"m1")
+    ledger.lost()
+    two, three = delivered(ledger, all_of_it, b"m2", b"m3")
+    assert not ledger.settled(two)
+    assert one.lost
+    assert ledger.settled(three)
+    assert len(ledger) == 0
+    (four,) = delivered(ledger, subscription(), b"m4")
+    ledger.lost()
+    assert not ledger.settled(four)
+
+
+def test_the_older_one_of_a_name_is_the_lost_one() -> None:
+    """A broker that came back delivers again by the same name: whoever acknowledges once means the first."""
+    ledger = Ledger(10)
+    old = ledger.noted(subscription(), b"m", b"k")
+    ledger.lost()
+    new = ledger.noted(subscription(), b"m", b"k")
+    assert ledger.by_message(b"m") is old
+    assert ledger.by_token(b"k") is old
+    ledger.settled(old)
+    assert ledger.by_message(b"m") is new
+    assert ledger.by_token(new.token) is new
+
+
+def test_a_loss_inside_a_transaction() -> None:
+    """What was settled in it is lost too, and comes back as lost when it is aborted, as old as it was."""
+    ledger = Ledger(10)
+    one, two = delivered(ledger, subscription(), b"m1", b"m2")
+    ledger.settled(one, b"t")
+    ledger.lost()
+    assert one.lost
+    assert two.lost
+    ledger.aborted(b"t")
+    assert (len(ledger), ledger.awaited) == (2, 0)
+    assert not ledger.settled(one)
+    assert not ledger.settled(two)
+    assert len(ledger) == 0
+
+
+def test_lost_deliveries_are_forgotten_first() -> None:
+    """They make room for new ones; from then on an ACK that names nothing may be theirs."""
+    ledger = Ledger(2)
+    old = delivered(ledger, subscription(), b"m1", b"m2")
+    ledger.lost()
+    assert not ledger.forgot
+    new = delivered(ledger, subscription(), b"n1", b"n2")
+    assert ledger.forgot
+    assert pending(ledger, [*old, *new]) == [b"n1", b"n2"]
+
+
+def test_what_is_forgotten_of_ended_subscriptions_is_not_lost() -> None:
+    """An ACK of it is as unknown as ever."""
+    ledger = Ledger(2)
+    ended = subscription()
+    delivered(ledger, ended, b"m1", b"m2")
+    ended.open = False
+    delivered(ledger, subscription(b"2"), b"n1")
+    assert len(ledger) == 1
+    assert not ledger.forgot
+
+
+def test_what_is_still_expected() -> None:
+    """ACKs of open subscriptions, and of deliveries that are not lost: for others nobody waits."""
+    ledger = Ledger(10)
+    ended, going_on = subscription(b"1"), subscription(b"2")
+    delivered(ledger, ended, b"m1")
+    ended.open = False
+    assert not ledger.expecting
+    (two,) = delivered(ledger, going_on, b"m2")
+    assert ledger.expecting
+    ledger.settled(two)
+    assert not ledger.expecting

@@ -217,3 +217,65 @@ def test_names_like_ours() -> None:
     assert one.taken(b"relay-ack-7")
     assert not one.clashes(b"relay-ack-7")
     assert one.beside().clashes(b"relay-ack-7")
+
+
+# ------------------------------------------------------------------ a broker is lost
+
+
+def quiet(it: Session) -> bool:
+    """Whether its broker could be left without a trace."""
+    return it.quiet
+
+
+def test_what_disturbs_the_quiet() -> None:
+    """An open transaction, a delivery that awaits its ACK; subscriptions do not."""
+    it = session()
+    assert quiet(it)
+    opened = it.observed(SUBSCRIBE, SUBSCRIPTION)
+    assert opened is not None
+    assert quiet(it)
+    it.observed(BEGIN, transaction(b"t"))
+    assert not quiet(it)
+    it.observed(COMMIT, transaction(b"t"))
+    assert quiet(it)
+    delivery = it.ledger.noted(opened, b"m", None)
+    assert not quiet(it)
+    it.ledger.settled(delivery)
+    assert quiet(it)
+    it.ledger.noted(opened, b"m", None)
+    it.observed(UNSUBSCRIBE, [(b"id", b"1")])
+    assert quiet(it)
+
+
+def test_a_lost_broker_takes_its_deliveries_along() -> None:
+    """Subscriptions and transactions stay: the next broker is told of them."""
+    it = session()
+    opened = it.observed(SUBSCRIBE, SUBSCRIPTION)
+    assert opened is not None
+    delivery = it.ledger.noted(opened, b"m", None)
+    it.observed(BEGIN, transaction(b"t"))
+    it.lost_broker()
+    assert delivery.lost
+    assert list(it.subscriptions) == [opened]
+    assert it.transactions[b"t"].doomed is None
+    it.transactions[b"t"].acknowledged = True
+    it.lost_broker()
+    assert it.transactions[b"t"].doomed is not None
+    it.observed(ABORT, transaction(b"t"))
+    assert quiet(it)
+
+
+def test_a_session_without_deliveries_loses_its_broker() -> None:
+    """There is nothing to be told."""
+    it = session()
+    it.lost_broker()
+    assert quiet(it)
+
+
+def test_begin_again_does_not_forget_what_was_said() -> None:
+    """A client that repeats BEGIN is the broker's to refuse; what is kept of the transaction stays."""
+    it = session()
+    it.observed(BEGIN, transaction(b"t"))
+    it.transactions[b"t"].keep(b"BEGIN", 100)
+    it.observed(BEGIN, transaction(b"t"))
+    assert it.transactions[b"t"].frames == [b"BEGIN"]

@@ -222,3 +222,36 @@ def test_ended_subscriptions_are_not_remembered_for_ever() -> None:
     assert subscriptions.delivered(b"999", b"") is not None
     assert sum(subscriptions.delivered(b"%d" % n, b"") is not None for n in range(1000)) < 100
     assert len(subscriptions) == 0
+
+
+# ------------------------------------------------------------------ messages that come late
+
+
+def test_a_message_without_a_name_for_one_that_ended() -> None:
+    """It was on its way: the subscription that just ended is meant, not the only one that is left."""
+    subscriptions = Subscriptions()
+    ended = subscriptions.opened([(b"destination", b"/queue/a")])
+    left = subscriptions.opened([(b"destination", b"/queue/b"), (b"ack", b"client")])
+    assert subscriptions.closed([(b"destination", b"/queue/a")]) is ended
+    assert subscriptions.delivered(None, b"/queue/a") is ended
+    assert subscriptions.delivered(None, b"/queue/b") is left
+    assert subscriptions.delivered(None, b"/queue/b.c") is left
+
+
+def test_an_open_one_comes_before_one_that_ended() -> None:
+    """Of one destination."""
+    subscriptions = Subscriptions()
+    subscriptions.opened([(b"destination", b"/queue/a")])
+    subscriptions.closed([(b"destination", b"/queue/a")])
+    again = subscriptions.opened([(b"destination", b"/queue/a")])
+    subscriptions.opened([(b"destination", b"/queue/b")])
+    assert subscriptions.delivered(None, b"/queue/a") is again
+
+
+def test_a_message_for_nobody() -> None:
+    """With several left, and none of that destination, nobody can say whose it is."""
+    subscriptions = Subscriptions()
+    subscriptions.opened([(b"destination", b"/queue/a")])
+    subscriptions.opened([(b"destination", b"/queue/b")])
+    assert subscriptions.delivered(None, b"/queue/c") is None
+    assert subscriptions.delivered(b"x", b"/queue/a") is None
