@@ -306,7 +306,7 @@ def test_the_time_begins_anew_with_each_loss() -> None:
 
 def test_a_broker_that_accepts_and_goes_at_once() -> None:
     """It is asked again after pauses that grow, and the time of the search goes on: `timeout` ends it."""
-    with started(options={"timeout": 20000.0 / 1000, "jitter": 0.0}) as play:
+    with started(options={"timeout": 20.0, "jitter": 0.0}) as play:
         pauses = []
         while play.client.closed is None:
             play.broker_goes()
@@ -317,9 +317,7 @@ def test_a_broker_that_accepts_and_goes_at_once() -> None:
             if play.client.closed is None:
                 found(play)
                 play.broker_reads()
-        assert pauses[:8] == [0.01, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64] or pauses[:8] == [
-            *(0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28)
-        ]
+        assert pauses[:7] == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64]
         assert len(pauses) < 20
         assert b"none could be had within 20 s" in play.client_reads()
 
