@@ -8,6 +8,7 @@ from stomprelay.session.session import Session
 from stomprelay.session.states import EXPECTED, Side, State
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.errors import Refused
 from stomprelay.wire.limits import Limits
 from tests.playbook import PAIRS, VERSIONS, Cut, in_all_cuts, in_all_pairs, joined
 
@@ -499,3 +500,40 @@ def test_a_change_of_policy_between_repeated_heads(client: bytes, broker: bytes,
             play.client_says(b"".join(frame % n for n in range(3)))
             play.broker_gets(b"".join(told % n for n in range(3)))
             assert play.tally["loss_reserved"] == 3 * (round_ + 1)
+
+
+# What the relay says itself, in the client's name
+
+
+@in_all_pairs
+def test_a_frame_of_our_own(client: bytes, broker: bytes) -> None:
+    """Spelled for the target, in the order given, with an EOL behind it."""
+    bridge = Bridge(DIALECTS[client], DIALECTS[broker])
+    session = Session(b"s", DIALECTS[client], 10, dict.fromkeys(("loss_value", "loss_name"), 0))
+    said = bridge.compose(b"SUBSCRIBE", [(b"id", b"a:b"), (b"destination", b"/queue/c\\d")], session)
+    lines = (b"id:a:b", b"destination:/queue/c\\d")
+    if broker != b"1.0":
+        lines = (b"id:a\\cb", b"destination:/queue/c\\\\d")
+    assert said == b"SUBSCRIBE\n%b\n%b\n\n\0\n" % lines
+
+
+def test_a_frame_of_our_own_that_cannot_be_said() -> None:
+    """An id that the target cannot say is refused; a header of the client's own is left to the policy for losses."""
+    bridge = Bridge(DIALECTS[b"1.2"], DIALECTS[b"1.0"])
+    session = Session(b"s", DIALECTS[b"1.2"], 10, dict.fromkeys(("loss_value", "loss_name"), 0))
+    with pytest.raises(Refused):
+        bridge.compose(b"SUBSCRIBE", [(b"id", b"a\nb")], session)
+    said = bridge.compose(b"SUBSCRIBE", [(b"id", b"1"), (b"x", b"a\nb"), (b"y:z", b"")], session)
+    assert said == b"SUBSCRIBE\nid:1\nx:a b\n\n\0\n"
+    assert (session.tally["loss_value"], session.tally["loss_name"]) == (1, 1)
+
+
+@in_all_pairs
+def test_a_header_that_is_left_behind(client: bytes, broker: bytes) -> None:
+    """Each of that name and no other, whatever else has to be respelled."""
+    bridge = Bridge(DIALECTS[client], DIALECTS[broker])
+    session = Session(b"s", DIALECTS[client], 10, dict.fromkeys(("loss_value", "loss_name"), 0))
+    said = b"SEND\nreceipt:1\n" + PATH[client] + b"\nreceipt:2\nreceipt-id:3\n\nbody\0"
+    for frame in _frames(client, said).frames():
+        head = bridge.without(frame, b"receipt", session)
+        assert head == b"SEND\n" + PATH[broker] + b"\nreceipt-id:3\n\n"

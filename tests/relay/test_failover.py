@@ -1786,7 +1786,11 @@ def test_a_broker_that_cannot_stand_what_it_is_told() -> None:
         assert play.now - start < 60
 
 
-@pytest.mark.parametrize("end", [b"ABORT", b"COMMIT"], ids=bytes.decode)
+@pytest.mark.parametrize(
+    "end",
+    [pytest.param(b"ABORT", marks=pytest.mark.xfail(strict=True, reason="D25b")), b"COMMIT"],
+    ids=bytes.decode,
+)
 def test_a_name_that_a_transaction_holds(end: bytes) -> None:
     """What a transaction acknowledged may come back with ABORT: a redelivery by the same name gets another one."""
     with started() as play:

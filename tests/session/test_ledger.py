@@ -382,21 +382,36 @@ def test_the_latest_below_a_number() -> None:
 # ------------------------------------------------------------------ a broker is lost
 
 
+def expects(ledger: Ledger) -> bool:
+    """Whether an ACK is still to be expected."""
+    return ledger.expecting
+
+
+def has_forgotten(ledger: Ledger) -> bool:
+    """Whether an ACK that names nothing may be of a lost delivery."""
+    return ledger.forgot
+
+
+def is_full(ledger: Ledger) -> bool:
+    """Whether as many deliveries are unsettled as may be."""
+    return ledger.full
+
+
 def test_a_lost_broker_awaits_nothing() -> None:
     """Its deliveries stay, to be known when the client speaks of them, and count for nothing."""
     ledger = Ledger(4)
     old = delivered(ledger, subscription(), b"m1", b"m2", b"m3", b"m4")
-    assert ledger.full
+    assert is_full(ledger)
     ledger.lost()
     assert all(each.lost for each in old)
     assert (len(ledger), ledger.awaited) == (4, 0)
-    assert not ledger.full
+    assert not is_full(ledger)
     assert not ledger.crowded
-    assert not ledger.expecting
+    assert not expects(ledger)
     new = ledger.noted(subscription(), b"n1", None)
     assert not new.lost
     assert ledger.awaited == 1
-    assert ledger.expecting
+    assert expects(ledger)
 
 
 def test_settling_tells_whether_all_of_it_is_with_the_broker() -> None:
@@ -448,9 +463,9 @@ def test_lost_deliveries_are_forgotten_first() -> None:
     ledger = Ledger(2)
     old = delivered(ledger, subscription(), b"m1", b"m2")
     ledger.lost()
-    assert not ledger.forgot
+    assert not has_forgotten(ledger)
     new = delivered(ledger, subscription(), b"n1", b"n2")
-    assert ledger.forgot
+    assert has_forgotten(ledger)
     assert pending(ledger, [*old, *new]) == [b"n1", b"n2"]
 
 
@@ -462,7 +477,7 @@ def test_what_is_forgotten_of_ended_subscriptions_is_not_lost() -> None:
     ended.open = False
     delivered(ledger, subscription(b"2"), b"n1")
     assert len(ledger) == 1
-    assert not ledger.forgot
+    assert not has_forgotten(ledger)
 
 
 def test_what_is_still_expected() -> None:
@@ -471,8 +486,8 @@ def test_what_is_still_expected() -> None:
     ended, going_on = subscription(b"1"), subscription(b"2")
     delivered(ledger, ended, b"m1")
     ended.open = False
-    assert not ledger.expecting
+    assert not expects(ledger)
     (two,) = delivered(ledger, going_on, b"m2")
-    assert ledger.expecting
+    assert expects(ledger)
     ledger.settled(two)
-    assert not ledger.expecting
+    assert not expects(ledger)
