@@ -217,7 +217,7 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
             given = ack if source.delivery is Naming.ACK else None
             taken = alike and given is not None and session.taken(given)
             clashes = target.delivery is not Naming.ACK and session.clashes(message_id)
-            delivery = session.ledger.noted(subscription, message_id, given)
+            delivery = session.ledger.noted(subscription, message_id, given, tokened=taken)
             if target.delivery is Naming.ACK and (taken or not alike):
                 drop = (ACK_HEADER,)
                 add = ((ACK_HEADER, delivery.token),)

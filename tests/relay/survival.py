@@ -94,6 +94,11 @@ class Node:
                 case Note() | Pause() | Resume():
                     pass
 
+    def forgets(self, body: bytes) -> None:
+        """A message was not on the disk when the broker was killed. It may have been delivered all the same."""
+        last = max(at for at, each in enumerate(self.taken) if each[1] == body)
+        del self.taken[last]
+
     def forget(self, pipe: "Pipe") -> None:
         """A connection is no more."""
         pipe.connection = None
@@ -125,6 +130,9 @@ class Pipe:
     """One connection: `up` is in flight to the broker, `down` to the relay. `version` and `product` are what the broker
     was when it was asked.
 
+    RabbitMQ confirms in any order: `late` are RECEIPTs that it holds back, with the message that each is for; when it
+    is killed then, that message is not on its disk.
+
     `accepted`: there is a connection. `bound`: the relay heard something. `dead`: the relay does not know it any more.
     `ended`: the broker does not.
     """
@@ -144,6 +152,8 @@ class Pipe:
         self.bound = False
         self.dead = False
         self.ended = False
+        self.late: list[tuple[bytes, bytes]] = []
+        self._asked: dict[bytes, bytes] = {}
         self._sends: list[tuple[int, list[bytes]]] = []
         self._told = 0
 
@@ -156,12 +166,41 @@ class Pipe:
             lines = [each for each in data.split(b"\n") if not each.startswith(b"accept-version:")]
             data = b"\n".join([lines[0], b"accept-version:" + self.version, *lines[1:]])
         self.up += data
+        if self.product == "rabbitmq":
+            for frame in cut(self.version, data)[0]:
+                receipt = frame.first(b"receipt")
+                if frame.command == b"SEND" and receipt is not None and frame.first(b"transaction") is None:
+                    self._asked[receipt] = frame.body
+
+    def confirms(self) -> bool:
+        """RECEIPTs that were held back are written at last. Answers whether there were any."""
+        late, self.late = self.late, []
+        self._tells(b"".join(data for data, _ in late))
+        return bool(late)
 
     def told(self, data: bytes) -> None:
         """The broker writes. CONNECTED names its product."""
         if data.startswith(b"CONNECTED\n"):
             at = data.index(b"server:")
             data = data[:at] + PRODUCTS[self.product] + data[data.index(b"\n", at) + 1 :]
+        self.confirms()
+        if self._asked and data != b"\n":
+            data = self._held_back(data)
+        self._tells(data)
+
+    def _held_back(self, data: bytes) -> bytes:
+        """What is written at once: one RECEIPT in four is not."""
+        written = []
+        for frame in cut(self.version, data)[0]:
+            wire = write(self.version, frame.command, frame.headers, frame.body)
+            body = self._asked.pop(frame.first(b"receipt-id") or b"", None)
+            if body is not None and self.caller.world.chance() < 0.25:
+                self.late.append((wire, body))
+            else:
+                written.append(wire)
+        return b"".join(written)
+
+    def _tells(self, data: bytes) -> None:
         self.down += data
         self._told += len(data)
         frames, rest = cut(self.version, data)
@@ -213,7 +252,7 @@ class Copy:
 @dataclass(eq=False)
 class Transaction:
     """From BEGIN on. `losses` is how many brokers the client had lost when it said BEGIN, then when it said COMMIT.
-    `copies` are what it settled, whether by ACK, and whether by name.
+    `copies` are what it settled, whether by ACK, and whether by name. `read`: the relay took its COMMIT.
     """
 
     name: bytes
@@ -222,6 +261,7 @@ class Transaction:
     copies: list[tuple[Copy, bool, bool]] = field(default_factory=list)
     octets: int = 0
     large: bool = False
+    read: bool = False
 
 
 class Caller:
@@ -238,7 +278,7 @@ class Caller:
         self.source: Pipe | None = None
         self.losses = 0
         self.paused = False
-        self.unread: list[tuple[bytes, list[Letter]]] = []
+        self.unread: list[tuple[bytes, list[Letter | Transaction]]] = []
         self.rest = b""
         self.notes: list[str] = []
         self.wrongs: list[str] = []
@@ -261,7 +301,7 @@ class Caller:
         self._numbers = 0
         self.breathing = False
         self._breath = b""
-        self._breathed: list[Letter] = []
+        self._breathed: list[Letter | Transaction] = []
         self._errors: list[Heard] = []
         self.perform(self.relay.opened(world.now))
         beats = [] if version == b"1.0" else [(b"heart-beat", b"0,1000")]
@@ -287,7 +327,9 @@ class Caller:
         self._numbers += 1
         return self._numbers
 
-    def say(self, command: bytes, headers: Pairs, body: bytes = b"", letters: Iterable[Letter] = ()) -> int:
+    def say(
+        self, command: bytes, headers: Pairs, body: bytes = b"", letters: Iterable[Letter | Transaction] = ()
+    ) -> int:
         """A frame; answers its octets."""
         data = write(self.version, command, headers, body)
         self._breath += data
@@ -304,7 +346,8 @@ class Caller:
         data, letters = self._breath, self._breathed
         self._breath, self._breathed = b"", []
         if most < len(data):
-            self.unread.append((data[:most], []))
+            # A COMMIT may stand in the first part; that it does is not to be relied on.
+            self.unread.append((data[:most], [each for each in letters if isinstance(each, Transaction)]))
             self.read()
             self.unread.append((data[most:], letters))
         else:
@@ -316,6 +359,12 @@ class Caller:
         receipt = b"%b-r%d" % (self.name, self.number())
         self.receipts[receipt] = what
         return [(b"receipt", receipt)]
+
+    @property
+    def heard_at_once(self) -> bool:
+        """Whether a broker is told at once what it says now."""
+        held = self.paused or self.unread or self.breathing
+        return not held and any(branch.up for branch in self.relay.branches)
 
     def read(self) -> bool:
         """The relay reads what the client wrote, unless it paused it. Answers whether there was anything."""
@@ -437,7 +486,8 @@ class Caller:
             frame = self._errors.pop()
             if self.leaving and self.abandoned:
                 continue
-            if not any(self.doomed(each) or self.losses > each.losses for each in self.committing):
+            ending = [each for each in self.committing if each.read]
+            if not any(self.doomed(each) or self.losses > each.losses for each in ending):
                 self.wrongs.append(f"{frame}")
 
     @property
@@ -524,7 +574,9 @@ class World:
         raise AssertionError("octets go round and round")
 
     def _step(self, pipe: Pipe) -> bool:
-        return self._accepts(pipe) or self.rises(pipe, inf) or self.falls(pipe, inf) or self._ends(pipe)
+        if self._accepts(pipe) or self.rises(pipe, inf) or self.falls(pipe, inf):
+            return True
+        return (not pipe.dead and not pipe.node.stalled and pipe.confirms()) or self._ends(pipe)
 
     def _accepts(self, pipe: Pipe) -> bool:
         relay, node = pipe.caller.relay, pipe.node
@@ -615,7 +667,12 @@ class World:
         """SIGKILL. What the broker had taken is on its disk."""
         node.refusing = True
         live = [pipe for caller in self.callers for pipe in caller.pipes if pipe.node is node]
-        self.cuts([pipe for pipe in live if pipe.accepted and not (pipe.dead and pipe.ended)], up, down)
+        live = [pipe for pipe in live if pipe.accepted and not (pipe.dead and pipe.ended)]
+        self.cuts(live, up, down)
+        for pipe in live:
+            for _, body in pipe.late:
+                node.forgets(body)
+            pipe.late.clear()
         node.stalled = False
 
     def pauses(self, broker: Broker, within: float) -> None:

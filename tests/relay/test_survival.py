@@ -357,8 +357,8 @@ class Survival(RuleBasedStateMachine):
         if orders:
             copy = data.draw(st.sampled_from(data.draw(st.sampled_from(orders)).owed))
             inside = data.draw(st.sampled_from([None, *caller.open.values()]))
-            can = caller.names and all(pipe.version != b"1.0" for pipe in caller.pipes if not pipe.dead)
-            refuse = can and data.draw(st.booleans())
+            can = all(pipe.version != b"1.0" for pipe in caller.pipes if not pipe.dead)
+            refuse = caller.names and caller.heard_at_once and can and data.draw(st.booleans())
             self._settle(caller, copy, inside, refuse=refuse, receipt=data.draw(st.booleans()))
 
     def _begins(self, caller: Caller, data: st.DataObject) -> None:
@@ -379,7 +379,7 @@ class Survival(RuleBasedStateMachine):
                 transaction.losses = caller.losses
             caller.committing.append(transaction)
             lines = [(b"transaction", transaction.name), *caller.asks(transaction)]
-            caller.say(b"COMMIT", lines, b"", transaction.letters)
+            caller.say(b"COMMIT", lines, b"", [transaction, *transaction.letters])
 
     def _aborts(self, caller: Caller, data: st.DataObject) -> None:
         if caller.open:
