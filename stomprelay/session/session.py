@@ -113,7 +113,10 @@ class Session:
         return not self.transactions and (self._ledger is None or not self._ledger.expecting)
 
     def lost_broker(self) -> None:
-        """The broker is gone, and with it what it knew of deliveries and transactions."""
+        """The broker is gone, and with it what it knew of deliveries and transactions, and the receipts that it owed:
+        what is said again asks for them anew.
+        """
+        self.receipts.clear()
         if self._ledger is not None:
             self._ledger.lost()
         for transaction in self.transactions.values():

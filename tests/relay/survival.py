@@ -189,12 +189,12 @@ class Pipe:
         self._tells(data)
 
     def _held_back(self, data: bytes) -> bytes:
-        """What is written at once: one RECEIPT in four is not."""
+        """What is written at once: many a RECEIPT is not."""
         written = []
         for frame in cut(self.version, data)[0]:
             wire = write(self.version, frame.command, frame.headers, frame.body)
             body = self._asked.pop(frame.first(b"receipt-id") or b"", None)
-            if body is not None and self.caller.world.chance() < 0.25:
+            if body is not None and self.caller.world.chance() < 0.4:
                 self.late.append((wire, body))
             else:
                 written.append(wire)

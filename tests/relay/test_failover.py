@@ -1815,3 +1815,23 @@ def test_a_name_that_a_transaction_holds(end: bytes) -> None:
         gets(play, b"")
         play.client_says(settle(b"1.2", b"ACK", again))
         assert names(b"1.2", play.broker_reads(), b"1")
+
+
+def test_a_receipt_that_was_given_before_the_loss_is_not_waited_for() -> None:
+    """A SEND of a transaction is said again with its receipt; after ABORT and another loss nobody gives that one."""
+    with started() as play:
+        play.client_says(BEGIN + INSIDE.replace(b"\n\n", b"\nreceipt:r\n\n") % b"x")
+        play.broker_reads()
+        play.broker_says(RECEIPT % b"r")
+        play.client_gets(RECEIPT % b"r")
+        play.broker_goes()
+        found(play)
+        play.client_says(b"ABORT\ntransaction:t\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        play.client_gets(b"")
+        found(play)
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        gets(play, b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(RECEIPT % b"bye")
+        play.client_gets(RECEIPT % b"bye")

@@ -47,8 +47,8 @@ FATES: Final = (
 _BREATH: Final = st.lists(st.sampled_from(KINDS), min_size=1, max_size=10)
 _FLOW: Final = st.sampled_from([False, False, True])
 _CHUNK: Final = st.one_of(st.just(10_000), st.integers(0, 300))
-_UP: Final = st.sampled_from([0, 30, 80, 150, 1000])
-_DOWN: Final = st.sampled_from([0, 0, 40, 100, 1000])
+_UP: Final = st.sampled_from([0, 30, 80, 150, 1000, 1000])
+_DOWN: Final = st.sampled_from([0, 40, 100, 1000, 1000])
 
 
 def _talking(caller: Caller) -> bool:
