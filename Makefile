@@ -74,9 +74,9 @@ $(VENV)/.run: setup.cfg pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.test: setup.cfg pyproject.toml | $(BIN)/python
-	$(INSTALL) --editable '.[test]'
+	$(INSTALL) --editable '.[test,pipeline]'
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.dev: setup.cfg pyproject.toml | $(BIN)/python
-	$(INSTALL) --editable '.[test,dev]'
+	$(INSTALL) --editable '.[test,pipeline,dev]'
 	@touch $@ $(VENV)/.test $(VENV)/.run

@@ -41,7 +41,8 @@ class Decoder:
     """Feed it chunks, then exhaust `frames()`; it keeps what is unfinished.
 
     `dialect` and the commands that may come (`expect`) can change between two frames of one chunk, as they do
-    after CONNECT. `trails` tells that the peer writes an LF behind its frames.
+    after CONNECT. `trails` tells that the peer writes an LF behind its frames. A list as `tape` is given each frame
+    before `frames()` answers it; whoever set it empties it.
     """
 
     __slots__ = (
@@ -58,6 +59,7 @@ class Decoder:
         "_pieces",
         "dialect",
         "limits",
+        "tape",
         "trails",
     )
 
@@ -72,6 +74,7 @@ class Decoder:
         self._mark: re.Pattern[bytes] | None = None
         self._most = 0
         self.trails = False
+        self.tape: list[Frame] | None = None
         self.expect(dialect, commands)
 
     def expect(self, dialect: Dialect, commands: frozenset[bytes]) -> None:
@@ -108,12 +111,13 @@ class Decoder:
         self._data = data
         self._at = 0
 
-    def frames(self) -> Iterator[Frame]:  # noqa: PLR0912 - the hot path: one loop without calls
+    def frames(self) -> Iterator[Frame]:  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
         """The frames that are complete, in order. Stop whenever you like and come back for the rest.
 
         Raises `FrameError`, `LimitError` or `ProtocolError` at the first bad frame, after the good ones before
         it; the stream is lost then.
         """
+        tape = self.tape
         while not self._pieces:
             data = self._data
             at = self._at
@@ -175,7 +179,10 @@ class Decoder:
                 after += 1
                 self.trails = True
             self._at = after
-            yield Frame(command, data, at, head, body, end, after, plain, memo)
+            frame = Frame(command, data, at, head, body, end, after, plain, memo)
+            if tape is not None:
+                tape.append(frame)
+            yield frame
 
     def _await(
         self,

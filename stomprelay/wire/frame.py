@@ -27,10 +27,13 @@ class Frame:
     along; `data[head:body]` are its header lines and blank line, `data[body:end]` is its body. `plain`: each
     header line has one colon and the head neither a backslash nor a CR (nor, from a padding peer, a blank beside
     a colon or a line's end), so it means the same in every dialect. `memo` is the frame's start as one object
-    shared by neighbours whose heads repeat, or None.
+    shared by neighbours whose heads repeat, or None. `trace` is set where the frame is said with a trace of the
+    relay's own; elsewhere there is no such attribute.
     """
 
-    __slots__ = ("after", "body", "command", "data", "end", "head", "memo", "plain", "start")
+    __slots__ = ("after", "body", "command", "data", "end", "head", "memo", "plain", "start", "trace")
+
+    trace: bytes
 
     def __init__(
         self,

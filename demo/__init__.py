@@ -1,0 +1,1 @@
+"""`make demo`: a relay, two brokers and clients for a minute, then tables and a report."""
