@@ -1,0 +1,79 @@
+"""The course of the demo: `python -m demo`. The last line says where the report lies."""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from demo.clients import Crew
+from demo.house import House, house
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line, read."""
+    parser = argparse.ArgumentParser(
+        prog="python -m demo", description="Clients, a relay, a failover; then tables and a report."
+    )
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long the clients work (60)")
+    parser.add_argument(
+        "--directory", type=Path, default=Path("build/demo"), help="where everything goes (build/demo)"
+    )
+    return parser.parse_args(arguments)
+
+
+def play(running: House, seconds: float) -> dict[str, dict[str, int]]:
+    """Clients work for so long; in the middle the broker that serves them is killed. Answers what they counted."""
+    crew = Crew(running.port)
+    _say(f"8 clients work for {seconds:g} s")
+    time.sleep(seconds / 2)
+    first = running.brokers[0]
+    _say(f"the broker on port {first.port} is killed")
+    first.kill()
+    time.sleep(seconds / 2)
+    crew.rest()
+    crew.leave()
+    return {name: dict(counts) for name, counts in crew.counts.items()}
+
+
+def clear(directory: Path) -> None:
+    """Make the folder, or remove what an earlier demo left in it, and nothing else."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("journal", "tables", "broker-1", "broker-2"):
+        shutil.rmtree(directory / name, ignore_errors=True)
+    for name in ("report.html", "stomprelay.toml"):
+        (directory / name).unlink(missing_ok=True)
+
+
+def pipeline(command: str, *arguments: str) -> None:
+    """Run `stomprelay-pipeline`. Raises `CalledProcessError` when it fails."""
+    subprocess.run([sys.executable, "-m", "stomprelay.pipeline.cli", command, *arguments], check=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run it. Answers the exit status."""
+    asked = options(arguments)
+    directory = asked.directory.resolve()
+    clear(directory)
+    _say("two brokers and a relay start")
+    with house(directory) as running:
+        counts = play(running, asked.seconds)
+    for name, counted in counts.items():
+        _say(f"{name:8} " + ", ".join(f"{what} {number}" for what, number in counted.items()))
+    journal, tables, report = (directory / name for name in ("journal", "tables", "report.html"))
+    _say("the pipeline reads the journal")
+    pipeline("once", "--journal", str(journal), "--tables", str(tables), "--stuck-after", "5")
+    pipeline("report", "--tables", str(tables), "--output", str(report))
+    _say(f"ask the tables: stomprelay-pipeline query --tables {tables} 'SELECT * FROM failovers'")
+    print(report)
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
