@@ -46,11 +46,11 @@ def test_orders_become_invoices(port: int) -> None:
     crew.leave()
 
 
-def test_the_printer_runs_out_of_paper(port: int) -> None:
+def test_the_printer_runs_out_of_paper(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets labels still, and acknowledges none of them."""
     printer = Printer("printer", "1.1", port, 1)
     acknowledged: list[Any] = []
-    printer.acknowledge = lambda frame: acknowledged.append(frame)  # type: ignore[method-assign]
+    monkeypatch.setattr(printer, "acknowledge", acknowledged.append)
     printer.read(Subscription(LABELS, "client-individual"))
     labels = Client("labels", "1.2", port, 1)
     for number in range(PAPER + 5):
