@@ -268,6 +268,10 @@ class Playbook(AbstractContextManager["Playbook"]):
         assert texts, f"no note of {event}"
         return texts[-1]
 
+    def facts(self, event: Event) -> list[dict[str, str | int]]:
+        """The facts of all notes of this kind, in order."""
+        return [dict(note.facts) for note in self.notes if note.event is event]
+
     @property
     def broker(self) -> Peer:
         """The broker's connection that the relay asked for last."""

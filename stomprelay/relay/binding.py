@@ -35,7 +35,18 @@ class Binding:
     back to `accepted` or, where it is an ERROR, to `retried`.
     """
 
-    __slots__ = ("_asked", "_loss", "_offer", "_session", "_tracked", "_tried", "_upstream", "broker", "leg")
+    __slots__ = (
+        "_asked",
+        "_loss",
+        "_offer",
+        "_session",
+        "_traced",
+        "_tracked",
+        "_tried",
+        "_upstream",
+        "broker",
+        "leg",
+    )
 
     def __init__(
         self,
@@ -51,6 +62,7 @@ class Binding:
         self.broker = broker
         self._upstream = upstream
         self._loss = listener.loss
+        self._traced = listener.trace
         self._offer = offer
         self._session = session
         self._asked = asked(upstream, broker, session.dialect)
@@ -81,7 +93,12 @@ class Binding:
         product = profile(upstream, self.broker, accord)
         dialect = self._session.dialect
         pairing = pair(
-            dialect.version, accord.dialect.version, product.name, self._loss, tracked=self._tracked
+            dialect.version,
+            accord.dialect.version,
+            product.name,
+            self._loss,
+            tracked=self._tracked,
+            traced=self._traced,
         )
         self.leg.enter(State.CONNECTED, pairing.broker)
         self.leg.heartbeat.agree(
@@ -108,4 +125,5 @@ class Binding:
         self.leg.enter(State.CLOSED)
         self.leg = Leg(Side.UPSTREAM, upstream.limits)
         only = spell_versions(spoken).decode()
-        return Note(Event.RETRIED, f"broker {self.broker} speaks {only} only")
+        facts = {"broker": str(self.broker), "upstream": upstream.name, "versions": only}
+        return Note(Event.RETRIED, f"broker {self.broker} speaks {only} only", facts)

@@ -9,11 +9,12 @@ from stomprelay.relay.effects import Effect
 from stomprelay.relay.group import Broker, Group
 from stomprelay.relay.itinerary import Itinerary
 from stomprelay.relay.listener import Listener
+from stomprelay.relay.notes import refused, vain
 from stomprelay.relay.pairing import Pairing
 from stomprelay.relay.profile import unavailable
 from stomprelay.relay.stage import Stage
 from stomprelay.relay.upstream import Upstream
-from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
+from stomprelay.session.effects import Close, Event, How, Resume, Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -27,8 +28,8 @@ class Branch:
     `seek` begins the search; then tell what comes: `connected`, `answered`, `refused`, `lost`, `woke`, the last one
     at `until`. `leg` is the one with the broker that it has or asks. `carrier` is there where the session survives
     its broker, and where it is `carried` for having other branches beside this one. A branch that moves says
-    DISCONNECT with the receipt `parting`, and `parted` is set when that came. `news` is
-    what the next broker means for the log, `verdict` says why none could be had, in words that a client may read.
+    DISCONNECT with the receipt `parting`, and `parted` is set when that came. `before` is the broker that it had
+    before, `news` what the next one means, `verdict` says why none could be had, in words that a client may read.
     """
 
     __slots__ = (
@@ -40,6 +41,7 @@ class Branch:
         "_patience",
         "_target",
         "_to",
+        "before",
         "broker",
         "carrier",
         "group",
@@ -73,6 +75,7 @@ class Branch:
         self.stage = Stage.SEARCHING
         self.leg: Leg | None = None
         self.broker: Broker | None = None
+        self.before: Broker | None = None
         self.pairing: Pairing | None = None
         self.parting: bytes | None = None
         self.parted = False
@@ -136,9 +139,7 @@ class Branch:
             self._give_up(now)
             return
         if self._itinerary.vain:
-            effects.append(
-                Note(Event.REFUSED, f"no broker of {self.group} in {self._itinerary.passes} attempts")
-            )
+            effects.append(vain(self.group, self.upstream, self._itinerary.passes))
         self.stage = Stage.SEARCHING
         self._target = attempt.broker
         self.until = min(attempt.at, self._itinerary.deadline)
@@ -227,7 +228,7 @@ class Branch:
         broker.versions = None  # when it comes back it may be another one
         broker.health.failed(self.upstream.checks, now, self._chance)
         self.session.tally["brokers_refused"] += 1
-        effects.append(Note(Event.REFUSED, f"broker {broker} did not connect: {reason}"))
+        effects.append(refused(broker, self.upstream, f"did not connect: {reason}"))
         self._binding = None
         if self.carrier is not None:
             self.hang_up(How.ABORT, effects)
@@ -266,7 +267,7 @@ class Branch:
             effects.append(Close(leg, how))
         if self.broker is not None:
             self.broker.health.sessions -= 1
-            self.broker = None
+            self.before, self.broker = self.broker, None
         self._binding = None
         self.parting = None
         self.parted = self.moving = False

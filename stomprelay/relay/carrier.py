@@ -43,7 +43,7 @@ class Carrier:
 
     Give it a broker with `bound`, then `replay`; say frames with `say` and write them with `flush`; tell it when the
     broker is `lost`. While there is none, `say` keeps what has to wait. `answers` are receipts that the relay gives
-    in a broker's place: write the client what `given` makes of them.
+    in a broker's place: `give` the client what is `given`.
     """
 
     __slots__ = (
@@ -167,8 +167,8 @@ class Carrier:
         """The client's frames, as they were read when they came."""
         return self._waiting.read(wire)
 
-    def given(self) -> bytes:
-        """The RECEIPT frames of `answers` for the client, none of them twice."""
+    def given(self) -> list[bytes]:
+        """The `answers`, none of them twice."""
         return self._waiting.given()
 
     # Frames

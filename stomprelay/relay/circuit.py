@@ -11,11 +11,12 @@ from stomprelay.relay.flow import Goodbye
 from stomprelay.relay.hold import Hold
 from stomprelay.relay.joining import join
 from stomprelay.relay.listener import Listener
+from stomprelay.relay.notes import SILENT, End, ended, ended_with, fell_silent, found, refused, unheard
 from stomprelay.relay.search import Search
 from stomprelay.relay.stage import Stage
 from stomprelay.relay.traffic import Traffic
 from stomprelay.relay.welcome import Welcome
-from stomprelay.session.effects import Event, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Event, How, Pause, Resume, Send, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -154,14 +155,15 @@ class Circuit:
             case Bound() as bound:
                 return self._welcomed(branch, bound, effects, now)
             case bytes() as error:
-                effects.append(Note(Event.REFUSED, f"broker {asked} answered CONNECT with ERROR"))
+                effects.append(refused(asked, branch.upstream, "answered CONNECT with ERROR"))
                 told = self._flow.denied(branch, error, effects, now)
                 if told is None:
                     return self.sought(self.search.ended([branch], effects, now), effects)
                 self._tally["errors_passed"] += 1
                 if not self.closing.gone:
                     effects.append(Send(self._client, told))
-                return [*effects, *self.closing.closed(How.LINGER)]
+                note = ended(End.BROKER, "a broker answered CONNECT with ERROR")
+                return [*effects, *self.closing.closed(How.LINGER, note)]
         return self.sought(self.search.ended([branch], effects, now), effects)
 
     def _welcomed(self, branch: Branch, bound: Bound, effects: list[Effect], now: float) -> list[Effect]:
@@ -170,10 +172,12 @@ class Circuit:
         assert branch.leg is not None
         first = self._welcome.awaited and flow.ready
         self._tally["failovers"] += branch.news is Event.RECOVERED
-        effects.append(Note(branch.news, bound.note))
+        at, resent, brokers = len(effects), self._tally["frames_resent"], (branch.broker, branch.before)
         if first:
             self._welcome.say(bound, effects, now, gone=self.closing.gone)
         failure = flow.bound(branch, effects, now)
+        resent = self._tally["frames_resent"] - resent
+        effects.insert(at, found(bound, *brokers, branch.upstream, resent))
         if failure is not None:
             return [*effects, *self.closing.failed(client, failure)]
         self.closing.found(now)
@@ -238,9 +242,9 @@ class Circuit:
         if failure is not None:
             effects += self.closing.failed(leg, failure)
         elif flow.erred and self._listener.upstream.close_on_error:
-            effects += self.closing.closed(How.LINGER)
+            effects += self.closing.closed(How.LINGER, ended(End.BROKER, "the broker sent ERROR"))
         elif self.closing.delivered:
-            effects += self.closing.closed(How.FLUSH)
+            effects += self.closing.closed(How.FLUSH, ended(End.CLIENT, "what the client said is delivered"))
         elif flow.survives:
             self.search.move(effects, now)
             self._paced(effects)
@@ -275,22 +279,23 @@ class Circuit:
             return effects if self.over else [*effects, Wake(self.deadline)]
         self._tally["sessions_given_up"] += self._client.state is State.CONNECTED
         self._tally["possibly_lost"] += sum(branch.uncertain for branch in self.branches)
-        return [*effects, *self.closing.failed(self._client, failure)]
+        return [*effects, *self.closing.failed(self._client, failure, End.BROKER)]
 
     def _broker_lost(self, branch: Branch, reason: str, effects: list[Effect], now: float) -> list[Effect]:
         """A broker went under a connected client, or was left."""
         flow = self._flow
         if flow.over(branch):
             self._tally["possibly_lost"] += branch.uncertain
-            return [*effects, Note(Event.DISCONNECTED, f"broker {reason}"), *self.closing.closed(How.LINGER)]
+            note = ended_with(branch.broker, branch.upstream, reason, settled=flow.settled)
+            return [*effects, *self.closing.closed(How.LINGER, note)]
         self.search.lost(branch, reason, effects)
         goodbye = flow.goodbye
         failure = flow.lost(branch, effects, now)
         if failure is not None and self.closing.gone:
-            effects.append(Note(Event.ERROR, f"{failure.message} ({failure.detail})"))
+            effects.append(unheard(failure))
         elif failure is not None:
             self._tally["possibly_lost"] += branch.uncertain
-            return [*effects, *self.closing.failed(self._client, failure)]
+            return [*effects, *self.closing.failed(self._client, failure, End.BROKER)]
         failure = self.search.again(branch, effects, now)
         self.closing.searching()
         effects = self.sought(failure, effects)
@@ -302,9 +307,9 @@ class Circuit:
         branch = self.search.branch(leg)
         if branch is not None:
             branch.failed(now)
-            return self._broker_lost(branch, "sent nothing for too long (heart-beat)", [], now)
+            return self._broker_lost(branch, SILENT, [], now)
         error = StompError("heart-beat missed", "nothing came for longer than was agreed")
-        return [Note(Event.LOST, "client fell silent"), *self.closing.failed(leg, error)]
+        return [fell_silent(), *self.closing.failed(leg, error, End.CLIENT)]
 
     @property
     def deadline(self) -> float:

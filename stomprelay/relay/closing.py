@@ -7,8 +7,9 @@ from stomprelay.relay.effects import Effect
 from stomprelay.relay.flow import Flow, Goodbye
 from stomprelay.relay.hold import Hold
 from stomprelay.relay.listener import Listener
+from stomprelay.relay.notes import End, ended, failed, unconfirmed, vanished
 from stomprelay.session.complaint import complain, not_stomp
-from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
+from stomprelay.session.effects import Close, How, Note, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
 from stomprelay.session.states import State
@@ -72,7 +73,7 @@ class Closing:
         unread = client.state is State.BINDING and client.decoder.buffered
         if unread or self._hold or (flow.survives and not flow.safe):
             self.gone = flow.deaf = True
-            effects: list[Effect] = [Note(Event.VANISHED, "client left; what it said is still delivered")]
+            effects: list[Effect] = [vanished("client left; what it said is still delivered")]
             for branch in flow.branches:
                 if branch.up and branch.carrier is not None:
                     branch.carrier.unsubscribe()
@@ -80,8 +81,9 @@ class Closing:
             if flow.ready:
                 self.until = min(self.until, now + self._listener.upstream.disconnect_timeout)
             return effects
-        event = Event.DISCONNECTED if leaving else Event.VANISHED
-        return [Note(event, f"client left: {reason}"), *self.closed(How.FLUSH)]
+        text = f"client left: {reason}"
+        note = ended(End.CLIENT, text, quiet=False) if leaving else vanished(text)
+        return self.closed(How.FLUSH, note)
 
     def unanswered(self) -> list[Branch]:
         """What had to happen by now did not, because these have brokers that do not answer: take them for lost. None
@@ -103,32 +105,37 @@ class Closing:
             self.goodbye(now)
             return effects
         if flow.settled:
-            return self.closed(How.LINGER)
+            return self.closed(How.LINGER, ended(End.CLIENT, "client said goodbye"))
         tally["brokers_lost"] += 1
         tally["possibly_lost"] += sum(branch.uncertain for branch in flow.branches)
         what = "did not confirm all that was said" if self.gone else "did not confirm DISCONNECT in time"
-        brokers = ", ".join(str(branch.broker or branch.group) for branch in flow.branches)
+        owing = [(branch.broker, branch.group, branch.upstream) for branch in flow.branches]
         error = StompError("connection to the broker was lost", f"upstream {upstream.name}", receipt=flow.bye)
-        return [Note(Event.LOST, f"broker {brokers} {what}"), *self.failed(self._client, error)]
+        return [*unconfirmed(owing, upstream, what), *self.failed(self._client, error, End.BROKER)]
 
-    def failed(self, leg: Leg, error: StompError) -> list[Effect]:
-        """The session ends in an ERROR to the client; `leg` is whose octets are to blame."""
-        text = f"{error.message} ({error.detail})" if error.detail else error.message
+    def failed(self, leg: Leg, error: StompError, end: End | None = None) -> list[Effect]:
+        """The session ends in an ERROR to the client; `leg` is whose octets are to blame. `end` says whose doing it
+        is, if it is neither the broker's that sent these nor the relay's that cannot go on with the client's.
+        """
+        effects: list[Effect] = [failed(leg.side.value, error)]
+        end = end or (End.RELAY if leg is self._client else End.BROKER)
+        note = ended(end, f"the session ended in an ERROR: {error.message}")
         if leg is not self._client and not isinstance(error, Refused):
             error = not_stomp(error)
-        effects: list[Effect] = [Note(Event.ERROR, f"{leg.side.value}: {text}")]
         if self.gone:
-            return [*effects, *self.closed(How.FLUSH)]
+            return [*effects, *self.closed(How.FLUSH, note)]
         self._session.tally["errors_sent"] += 1
         effects.append(Send(self._client, complain(error, self._session.dialect)))
-        return [*effects, *self.closed(How.LINGER)]
+        return [*effects, *self.closed(How.LINGER, note)]
 
-    def closed(self, how: How) -> list[Effect]:
-        """All legs end, the client's in this way; nothing is due any more."""
+    def closed(self, how: How, note: Note) -> list[Effect]:
+        """All legs end, the client's in this way; nothing is due any more. `note` tells of the session's end, of
+        which there is but one.
+        """
         effects: list[Effect] = []
         if not self._client.closed:
             self._client.enter(State.CLOSED)
-            effects.append(Close(self._client, how))
+            effects += [note, Close(self._client, how)]
         for branch in self._flow.branches:
             branch.end(effects)
         self.until = inf

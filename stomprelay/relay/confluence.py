@@ -6,10 +6,11 @@ from stomprelay.relay.bridge import Bridge
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.farewell import Farewell
 from stomprelay.relay.lane import Lane
+from stomprelay.relay.notes import outvoted
 from stomprelay.relay.profile import leaves
 from stomprelay.relay.quorum import Quorum
 from stomprelay.relay.trunk import Trunk
-from stomprelay.session.effects import Event, Note, Send
+from stomprelay.session.effects import Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import StompError
@@ -130,7 +131,7 @@ class Confluence:
         if receipt is not None and asked:
             lane.blame = why
             tally["fanout_errors"] += 1
-            effects.append(Note(Event.IGNORED, f"group {lane}: {why}"))
+            effects.append(outvoted(lane.branch.group, trunk.upstream, why))
             return False, self._quorum.refused(lane, receipt, effects, now)
         lane.erred = True
         if all(each.erred for each in trunk.live):

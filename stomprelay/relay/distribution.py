@@ -12,6 +12,7 @@ from stomprelay.relay.lane import Lane
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.quorum import Quorum
 from stomprelay.relay.switchboard import Switchboard
+from stomprelay.relay.trace import Tracer
 from stomprelay.relay.upstream import Upstream
 from stomprelay.relay.votes import Ballot
 from stomprelay.session.complaint import complain
@@ -37,6 +38,7 @@ class Distribution:
         "_places",
         "_quorum",
         "_session",
+        "_tracer",
         "branches",
     )
 
@@ -45,6 +47,7 @@ class Distribution:
     ) -> None:
         self._client = client
         self._session = session
+        self._tracer = Tracer(session.name) if listener.trace else None
         self._directory = Directory(listener, branches)
         self._places = self._directory.places
         self.branches = self.opened()
@@ -126,8 +129,9 @@ class Distribution:
         """Carry what the client's leg has."""
         failure = None
         count = 0
+        tracer, decoder = self._tracer, self._client.decoder
         try:
-            for frame in self._client.decoder.frames():
+            for frame in decoder.frames() if tracer is None else tracer.frames(decoder):
                 count += 1
                 if frame.command is DISCONNECT:
                     self._farewell.came(frame, self._client)

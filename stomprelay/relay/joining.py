@@ -6,6 +6,7 @@ from stomprelay.relay.branch import Branch
 from stomprelay.relay.distribution import Distribution
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.listener import Listener
+from stomprelay.relay.trace import Tracer
 from stomprelay.relay.traffic import Traffic
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.handshake import Offer
@@ -21,7 +22,8 @@ def join(
     """
     upstream = listener.upstream
     if len(upstream.groups) == 1 and not listener.routes:
-        return Traffic(client, Branch(listener, upstream, upstream.groups[0], offer, session, chance))
+        branch = Branch(listener, upstream, upstream.groups[0], offer, session, chance)
+        return Traffic(client, branch, Tracer(session.name) if listener.trace else None)
     sessions = [session]
 
     def branches(needed: Upstream) -> list[Branch]:

@@ -44,7 +44,8 @@ class Listener:
     `connect_timeout`: seconds until CONNECT must have come. `before_connect`: octets that may come before it is
     complete. `unacknowledged`: deliveries that a client may owe an ACK before its broker is not read any further
     (where the relay keeps account of them). `linger`: seconds that a closed client may take to read its ERROR.
-    `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as octets.
+    `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as octets. `trace`: see the module of
+    that name.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Listener:
     linger: float = 2.0
     loss: Loss = Loss.REPLACE
     require_utf8: bool = False
+    trace: bool = False
     tls: ServerTLS | None = None
 
     def upstreams(self) -> tuple[Upstream, ...]:

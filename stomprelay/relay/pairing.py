@@ -7,6 +7,7 @@ from stomprelay.relay.bridge import Bridge
 from stomprelay.relay.group import Broker
 from stomprelay.relay.listener import Loss
 from stomprelay.relay.profile import AUTO, GENERIC, PROFILES, Profile, detect
+from stomprelay.relay.trace import Untracing
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.handshake import Accord, Credentials
 from stomprelay.wire.dialect import DIALECTS, V1_1, Dialect, up_to
@@ -21,9 +22,11 @@ class Pairing(NamedTuple):
 
 
 @cache
-def pair(client: bytes, broker: bytes, profile: str, loss: Loss, *, tracked: bool = False) -> Pairing:
+def pair(
+    client: bytes, broker: bytes, profile: str, loss: Loss, *, tracked: bool = False, traced: bool = False
+) -> Pairing:
     """The bridges between two versions, the broker's being that of a profile. `tracked`: account is kept of all
-    deliveries.
+    deliveries. `traced`: MESSAGEs leave their trace behind.
 
     Where both speak one version nothing is translated, quirks included: the client meets the broker as it is.
     """
@@ -33,7 +36,7 @@ def pair(client: bytes, broker: bytes, profile: str, loss: Loss, *, tracked: boo
     facing = ours if client == broker else spoken
     return Pairing(
         Bridge(ours, facing, loss, selectors=product.selectors, tracked=tracked),
-        Bridge(facing, ours, loss, tracked=tracked),
+        (Untracing if traced else Bridge)(facing, ours, loss, tracked=tracked),
         spoken,
     )
 

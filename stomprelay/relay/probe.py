@@ -17,7 +17,7 @@ from stomprelay.relay.health import spread
 from stomprelay.relay.pairing import asked, credentials, profile
 from stomprelay.relay.profile import unavailable
 from stomprelay.relay.upstream import Upstream
-from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
+from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Accord, Offer
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
@@ -149,7 +149,7 @@ class Probe:
         effects = self._succeeded()
         if self.denied and not self._told:
             text = f"broker {self._broker} answered the CONNECT of a probe with ERROR: are our credentials right?"
-            effects.append(Note(Event.REFUSED, text))
+            effects.append(Note(Event.REFUSED, text, self._facts()))
         return effects
 
     # Outcomes
@@ -158,7 +158,7 @@ class Probe:
         health = self._broker.health
         effects: list[Effect] = []
         if health.up is False and not health.paused:
-            effects.append(Note(Event.CONNECTED, f"broker {self._broker} is up again"))
+            effects.append(Note(Event.CONNECTED, f"broker {self._broker} is up again", self._facts()))
         if self.leg.state is State.CONNECTED:
             effects.append(Send(self.leg, b"%b\n\n\0" % DISCONNECT))
         self.well = True
@@ -171,10 +171,14 @@ class Probe:
         health = self._broker.health
         effects: list[Effect] = []
         if health.up is not False and not health.paused:
-            effects.append(Note(Event.LOST, f"broker {self._broker} is down: {reason}"))
+            facts = self._facts() | {"reason": reason}
+            effects.append(Note(Event.LOST, f"broker {self._broker} is down: {reason}", facts))
         self.well = False
         health.failed(self._upstream.checks, now, self._chance)
         return [*effects, *self._closed(how)]
+
+    def _facts(self) -> dict[str, Fact]:
+        return {"broker": str(self._broker), "upstream": self._upstream.name}
 
     def _closed(self, how: How) -> list[Effect]:
         self.leg.enter(State.CLOSED)

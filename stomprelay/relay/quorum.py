@@ -6,14 +6,14 @@ from typing import Final
 from stomprelay.relay.directory import Directory
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.lane import Lane
+from stomprelay.relay.notes import given_up, left
+from stomprelay.relay.receipts import give
 from stomprelay.relay.trunk import Trunk
 from stomprelay.relay.votes import Ballot, Verdict, Votes
-from stomprelay.session.effects import Event, How, Note, Send
+from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.frame import compose
-from stomprelay.wire.names import RECEIPT, RECEIPT_ID
 
 _STRIKES: Final = 2
 """How often a broker may answer nothing but an ERROR before its group is given up."""
@@ -47,16 +47,15 @@ class Quorum:
     ) -> StompError | None:
         """The client is told what was decided without a RECEIPT that it could be passed."""
         failure: StompError | None = None
-        passed = []
+        passed: list[bytes] = []
         for ballot in decided:
             if ballot.verdict is Verdict.FAILED and failure is None:
                 trunk, _ = self._directory.places[ballot.refused[-1].branch]
                 failure = trunk.failure(ballot.refused, None if ballot.hidden else ballot.receipt)
             elif ballot.verdict is Verdict.PASSED and not ballot.hidden:
-                passed.append(compose(RECEIPT, [(RECEIPT_ID, ballot.receipt)], self._session.dialect))
-        if passed and not self.deaf:
-            self._client.heartbeat.said_at = now
-            effects.append(Send(self._client, b"".join(passed)))
+                passed.append(ballot.receipt)
+        if not self.deaf:
+            give(passed, self._client, effects, now)
         return failure
 
     def refused(self, lane: Lane, receipt: bytes, effects: list[Effect], now: float) -> StompError | None:
@@ -85,7 +84,7 @@ class Quorum:
         if lane.strikes >= _STRIKES:
             return self.give_up(trunk, lane, why, effects, now)
         lane.blame = why
-        effects.append(Note(Event.LOST, f"broker {lane.branch.broker} is left: {why}"))
+        effects.append(left(lane.branch.broker, trunk.upstream, why))
         lane.branch.parted = True
         return None
 
@@ -97,7 +96,9 @@ class Quorum:
             return None
         lane.out = True
         lane.blame = why
-        effects.append(Note(Event.LOST, f"group {lane} is given up: {why}"))
+        effects.append(
+            given_up(lane.branch.group, lane.branch.broker or lane.branch.before, trunk.upstream, why)
+        )
         lane.lost()
         self._session.tally["possibly_lost"] += len(lane.carrier.backlog.taken())
         lane.branch.end(effects)
@@ -109,7 +110,7 @@ class Quorum:
     def leave(self, trunk: Trunk, lane: Lane, effects: list[Effect], now: float) -> StompError | None:
         """A broker takes nothing any more: better to look for another one than to keep ever more for it."""
         branch = lane.branch
-        effects.append(Note(Event.LOST, f"broker {branch.broker} is left: it takes nothing any more"))
+        effects.append(left(branch.broker, trunk.upstream, "it takes nothing any more"))
         self._session.tally["brokers_lost"] += 1
         failure = self.lost(trunk, lane, effects, now)
         branch.hang_up(How.ABORT, effects)

@@ -21,6 +21,7 @@ from stomprelay.relay.effects import Effect
 from stomprelay.relay.greeting import greeted
 from stomprelay.relay.group import Broker
 from stomprelay.relay.listener import Listener
+from stomprelay.relay.notes import End, ended, failed, vanished
 from stomprelay.relay.tally import Tally
 from stomprelay.session.complaint import complain
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
@@ -124,7 +125,7 @@ class Relay:
         if leg.closed:
             return []
         self.tally["clients_vanished"] += 1
-        return [Note(Event.VANISHED, f"client left: {reason}"), *self._closed(How.FLUSH)]
+        return [vanished(f"client left: {reason}"), *self._closed(How.FLUSH)]
 
     def paused(self, leg: Leg) -> None:
         """The leg is not read from any more, by back-pressure or by a `Pause`."""
@@ -200,11 +201,11 @@ class Relay:
         return self._circuit.begun(now)
 
     def _failed(self, error: StompError) -> list[Effect]:
-        text = f"{error.message} ({error.detail})" if error.detail else error.message
         self.tally["errors_sent"] += 1
         return [
-            Note(Event.ERROR, f"client: {text}"),
+            failed(self.client.side.value, error),
             Send(self.client, complain(error, V1_0, spell_versions(self.listener.versions))),
+            ended(End.RELAY, "there was no session"),
             *self._closed(How.LINGER),
         ]
 

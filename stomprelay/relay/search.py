@@ -7,8 +7,9 @@ from stomprelay.relay.branch import Branch
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.flow import Flow, Goodbye
 from stomprelay.relay.group import Broker
+from stomprelay.relay.notes import lost, moved
 from stomprelay.relay.stage import Stage
-from stomprelay.session.effects import Close, Event, How, Note
+from stomprelay.session.effects import Close, Event, How
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import State
 from stomprelay.wire.errors import StompError
@@ -80,7 +81,7 @@ class Search:
         due = [branch for branch in self._flow.branches if now >= branch.until]
         for branch in due:
             if branch.stage is Stage.UP:
-                branch.part(effects, now)
+                self._part(branch, effects, now)
             else:
                 branch.woke(effects, now)
         return self.ended(due, effects, now)
@@ -106,7 +107,7 @@ class Search:
         if branch.stage is not Stage.PARTING and not branch.parted:
             branch.session.tally["brokers_lost"] += 1
             branch.news = Event.RECOVERED
-            effects.append(Note(Event.LOST, f"broker {branch.broker} {reason}"))
+            effects.append(lost(branch.broker, branch.upstream, reason))
 
     def again(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
         """A branch that lost its broker, or left it, looks for the next one."""
@@ -130,5 +131,9 @@ class Search:
         """Branches that are to leave their broker do so at a quiet moment, which may be now."""
         for branch in self._flow.branches:
             if branch.moving and branch.quiet:
-                effects.append(Note(Event.MOVED, f"leaving broker {branch.broker}"))
-                branch.part(effects, now)
+                self._part(branch, effects, now)
+
+    @staticmethod
+    def _part(branch: Branch, effects: list[Effect], now: float) -> None:
+        effects.append(moved(branch.broker, branch.upstream))
+        branch.part(effects, now)

@@ -6,11 +6,11 @@ from typing import Final
 from stomprelay.relay.directory import Directory
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.lane import Cover, Lane
+from stomprelay.relay.notes import missed
 from stomprelay.relay.placement import Placement
 from stomprelay.relay.steps import named
 from stomprelay.relay.trunk import Trunk
 from stomprelay.relay.votes import Ballot, Votes
-from stomprelay.session.effects import Event, Note
 from stomprelay.session.ledger import Delivery
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import CUMULATIVE
@@ -154,7 +154,7 @@ class Switchboard:
                 continue
             self._session.lose("fanout_overflowed")
             if not lane.short:
-                effects.append(Note(Event.LOST, f"group {lane} misses what is sent: its queue is full"))
+                effects.append(missed(lane.branch.group, trunk.upstream))
             lane.blame = "its queue was full"
             lane.short = True
             if placement is not None:

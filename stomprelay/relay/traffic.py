@@ -9,6 +9,8 @@ from stomprelay.relay.effects import Effect
 from stomprelay.relay.flow import Goodbye
 from stomprelay.relay.pairing import Pairing
 from stomprelay.relay.profile import leaves
+from stomprelay.relay.receipts import give
+from stomprelay.relay.trace import Tracer
 from stomprelay.session.effects import Pause, Resume, Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import State
@@ -33,7 +35,7 @@ _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 class Traffic:
     """A `Flow` with one branch: one `Send` a chunk, made of slices. `erred` tells that the broker sent an ERROR.
 
-    Where the session survives its broker, what the client says goes by the branch's carrier.
+    Where the session survives its broker, what the client says goes by the branch's carrier; a `tracer` marks it first.
     """
 
     __slots__ = (
@@ -41,6 +43,7 @@ class Traffic:
         "_carrier",
         "_held",
         "_parting",
+        "_tracer",
         "branches",
         "bye",
         "client",
@@ -50,18 +53,17 @@ class Traffic:
         "session",
     )
 
-    def __init__(self, client: Leg, branch: Branch) -> None:
+    def __init__(self, client: Leg, branch: Branch, tracer: Tracer | None = None) -> None:
         self.client = client
         self.session = branch.session
         self.branches = [branch]
         self.bye: bytes | None = None
-        self.erred = False
-        self.deaf = False
+        self.erred = self.deaf = self._held = False
         self.goodbye = Goodbye.UNSAID
         self._branch = branch
         self._carrier = branch.carrier
         self._parting = b""
-        self._held = False
+        self._tracer = tracer
 
     @property
     def survives(self) -> bool:
@@ -112,9 +114,8 @@ class Traffic:
             failure = self._say(effects, now)
         else:
             bridge = self._bridges.to_broker
-            data, frames, failure = carry(
-                self.client, bridge.untouched, lambda each: self._upward(each, bridge)
-            )
+            upward = self._upward if self._tracer is None else self._tracer.headed(self._upward)
+            data, frames, failure = carry(self.client, bridge.untouched, lambda each: upward(each, bridge))
             session.tally["client_frames"] += frames
             if data:
                 broker.heartbeat.said_at = now
@@ -228,12 +229,12 @@ class Traffic:
 
     def _say(self, effects: list[Effect], now: float) -> StompError | None:
         """All complete frames of the client, by the carrier."""
-        carrier, client = self._carrier, self.client
+        carrier, tracer, decoder = self._carrier, self._tracer, self.client.decoder
         assert carrier is not None
         failure = None
         count = 0
         try:
-            for frame in client.decoder.frames():
+            for frame in decoder.frames() if tracer is None else tracer.frames(decoder):
                 count += 1
                 if frame.command is DISCONNECT:
                     self._left(frame)
@@ -255,10 +256,9 @@ class Traffic:
     def _answer(self, effects: list[Effect], now: float) -> None:
         """Receipts that the relay gives in the place of a broker that is gone."""
         assert self._carrier is not None
-        data = self._carrier.given()
-        if data and not self.deaf:
-            self.client.heartbeat.said_at = now
-            effects.append(Send(self.client, data))
+        receipts = self._carrier.given()
+        if not self.deaf:
+            give(receipts, self.client, effects, now)
 
     def _left(self, frame: Frame) -> None:
         """DISCONNECT: it waits until all that was said before is safe."""

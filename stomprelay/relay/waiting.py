@@ -10,7 +10,7 @@ from stomprelay.session.session import Session
 from stomprelay.session.transaction import Transaction
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.errors import Refused
-from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.frame import Frame
 from stomprelay.wire.limits import Limits
 from stomprelay.wire.names import (
     ABORT,
@@ -19,9 +19,7 @@ from stomprelay.wire.names import (
     CLIENT_COMMANDS,
     COMMIT,
     NACK,
-    RECEIPT,
     RECEIPT_HEADER,
-    RECEIPT_ID,
     SEND,
     TRANSACTION,
     UNSUBSCRIBE,
@@ -30,10 +28,14 @@ from stomprelay.wire.names import (
 _MOOT: Final = frozenset({ACK, NACK, UNSUBSCRIBE, ABORT})
 
 
+_LINE: Final = 256
+"""More octets than any line of the relay's has."""
+
+
 @lru_cache
 def _roomier(limits: Limits) -> Limits:
     """Limits for what the relay put into a client's frames beside all that the client may."""
-    return replace(limits, headers=limits.headers + 2)
+    return replace(limits, headers=limits.headers + 2, header_line=max(limits.header_line, _LINE))
 
 
 class Waiting:
@@ -68,11 +70,11 @@ class Waiting:
         others = sum(each.octets for each in self.session.transactions.values())
         transaction.keep(frame.wire, self._most - others)
 
-    def given(self) -> bytes:
-        """The RECEIPT frames of `answers` for the client, none of them twice."""
-        receipts = [compose(RECEIPT, [(RECEIPT_ID, each)], self.session.dialect) for each in self.answers]
+    def given(self) -> list[bytes]:
+        """The `answers`, none of them twice."""
+        given = list(self.answers)
         self.answers.clear()
-        return b"".join(receipts)
+        return given
 
     def say(self, frame: Frame) -> None:
         """What is only an order to a broker is remembered, all else is kept to be said. Raises `Refused` for the

@@ -1,5 +1,6 @@
 """What a relay, or the embedded broker, asks of the service, in order. Imperative; `leg` says on which connection."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -20,6 +21,7 @@ class How(Enum):
 class Event(Enum):
     """What a `Note` tells."""
 
+    ANSWERED = "answered"
     CONNECTED = "connected"
     DISCONNECTED = "disconnected"
     ERROR = "error"
@@ -70,12 +72,20 @@ class Wake:
     at: float
 
 
+Fact = str | int
+"""What a machine should know."""
+
+
 @dataclass(slots=True)
 class Note:
-    """Something worth a log line: never a secret, never a body."""
+    """Something worth a log line, or (`quiet`) worth a record only: never a secret, never a body. `facts` say by name
+    what the text says.
+    """
 
     event: Event
     text: str
+    facts: Mapping[str, Fact] = field(default_factory=dict)
+    quiet: bool = False
 
 
 Effect = Send | Close | Pause | Resume | Wake | Note

@@ -6,7 +6,8 @@ of any version with its relay in front of it; it keeps account of what it was pr
 time.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
@@ -21,7 +22,7 @@ from stomprelay.relay.group import Broker
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.relay import Relay
 from stomprelay.relay.tally import Tally
-from stomprelay.session.effects import Close, Effect, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
 from tests.playbook import PRODUCTS
@@ -36,9 +37,12 @@ SILENCE: Final = 1.0
 
 
 class Register(Destinations):
-    """Destinations that remember what was taken, in order: where to, what, and whether it is marked as said again."""
+    """Destinations that remember what was taken, in order: where to, what, and whether it is marked as said again; and
+    with which traces each message came.
+    """
 
     taken: list[tuple[bytes, bytes, bool]]
+    traces: dict[bytes, set[bytes]]
 
     def publish(self, message: Message) -> None:
         """A message came, by itself."""
@@ -52,9 +56,9 @@ class Register(Destinations):
 
     def _note(self, message: Message) -> None:
         lines = message.head.lines or b""
-        self.taken.append(
-            (message.head.destination, message.body.rstrip(b"\n\0"), b"relay-resent:true\n" in lines)
-        )
+        body = message.body.rstrip(b"\n\0")
+        self.taken.append((message.head.destination, body, b"relay-resent:true\n" in lines))
+        self.traces.setdefault(body, set()).update(re.findall(rb"^relay-trace:(.*)$", lines, re.MULTILINE))
 
 
 class Node:
@@ -68,8 +72,10 @@ class Node:
         self.broker = Embedded(DEFAULTS, BEAT, name)
         register = Register(DEFAULTS, name, lambda _: None, lambda _: None)
         register.taken = []
+        register.traces = {}
         self.broker.destinations = register
         self.taken = register.taken
+        self.traces = register.traces
         self.pipes: list[Pipe] = []
 
     def __repr__(self) -> str:
@@ -281,6 +287,11 @@ class Caller:
         self.unread: list[tuple[bytes, list[Letter | Transaction]]] = []
         self.rest = b""
         self.notes: list[str] = []
+        self.ends: list[str | int] = []
+        self.on: str | int | None = None
+        self.off: str | int | None = None
+        self.resent = 0
+        self.answers: list[str | int] = []
         self.wrongs: list[str] = []
         self.heard_at = inf
         self.connected = False
@@ -399,6 +410,8 @@ class Caller:
     def _message(self, frame: Heard) -> None:
         assert self.source is not None
         self.seen.add(frame.body)
+        if frame.first(b"relay-trace") is not None:
+            self.wrongs.append(f"a trace in {frame}")
         if frame.first(b"receipt") is not None:
             self.wrongs.append(f"a receipt header in {frame}")
         id = frame.first(b"subscription")
@@ -480,8 +493,9 @@ class Caller:
                 case Wake(at):
                     assert at >= self.world.now, "woken in the past"
                     self.wake = at
-                case Note(_, text):
+                case Note(event, text, facts):
                     self.notes.append(text)
+                    self._told(event, facts)
         while self._errors:
             frame = self._errors.pop()
             if self.leaving and self.abandoned:
@@ -489,6 +503,26 @@ class Caller:
             ending = [each for each in self.committing if each.read]
             if not any(self.doomed(each) or self.losses > each.losses for each in ending):
                 self.wrongs.append(f"{frame}")
+
+    def _told(self, event: Event, facts: Mapping[str, str | int]) -> None:
+        """The facts of a note agree with those of the notes before it: `on` is the broker that it has, `off` the one
+        that it lost or left.
+        """
+        if "end" in facts:
+            self.ends.append(facts["end"])
+        match event:
+            case Event.CONNECTED:
+                assert (self.on, self.off) == (None, None)
+                self.on = facts["broker"]
+            case Event.RECOVERED:
+                assert (self.on, self.off) == (None, facts["lost"])
+                self.on, self.off = facts["broker"], None
+                self.resent += int(facts["resent"])
+            case Event.LOST | Event.MOVED if "broker" in facts:
+                assert self.on == facts["broker"]
+                self.on, self.off = None, self.on
+            case Event.ANSWERED:
+                self.answers.append(facts["receipt"])
 
     @property
     def abandoned(self) -> bool:

@@ -278,7 +278,11 @@ def test_a_broker_that_cannot_be_reached() -> None:
     play.effects.clear()
     play.refuses("Connection refused")
     assert play.effects == [
-        Note(Event.REFUSED, "broker tcp://a did not connect: Connection refused"),
+        Note(
+            Event.REFUSED,
+            "broker tcp://a did not connect: Connection refused",
+            {"broker": "tcp://a", "upstream": "main", "reason": "did not connect: Connection refused"},
+        ),
         Close(leg, How.ABORT),
         Open(play.leg, second),
     ]
@@ -548,7 +552,11 @@ def test_a_broker_that_speaks_another_version_only(cut: Cut) -> None:
         assert old.closed or play.answers(chunk) is None
     broker = play.over.brokers[0]
     assert play.effects == [
-        Note(Event.RETRIED, "broker tcp://a speaks 1.2 only"),
+        Note(
+            Event.RETRIED,
+            "broker tcp://a speaks 1.2 only",
+            {"broker": "tcp://a", "upstream": "main", "versions": "1.2"},
+        ),
         Close(old, How.FLUSH),
         Open(play.leg, broker),
     ]

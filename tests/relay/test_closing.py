@@ -11,6 +11,7 @@ from stomprelay.relay.effects import Effect
 from stomprelay.relay.flow import Goodbye
 from stomprelay.relay.hold import Hold
 from stomprelay.relay.listener import Listener
+from stomprelay.relay.notes import End
 from stomprelay.relay.tally import Tally
 from stomprelay.relay.traffic import Traffic
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
@@ -90,7 +91,12 @@ def ways(effects: list[Effect]) -> list[How]:
 
 def notes(effects: list[Effect]) -> list[tuple[Event, str]]:
     """What is logged."""
-    return [(each.event, each.text) for each in effects if isinstance(each, Note)]
+    return [(each.event, each.text) for each in effects if isinstance(each, Note) and not each.quiet]
+
+
+def ends(effects: list[Effect]) -> list[object]:
+    """Who ended the session, as often as it is told."""
+    return [each.facts["end"] for each in effects if isinstance(each, Note) and "end" in each.facts]
 
 
 # The client went
@@ -102,6 +108,7 @@ def test_a_client_that_goes_with_everything_delivered() -> None:
     play.flow.safe = True
     effects = play.closing.vanished("Connection reset", 1.0)
     assert notes(effects) == [(Event.VANISHED, "client left: Connection reset")]
+    assert ends(effects) == ["client"]
     assert ways(effects) == [How.FLUSH]
     assert effects[-1] == Wake(inf)
     assert play.client.closed
@@ -116,6 +123,7 @@ def test_a_client_that_says_goodbye_and_goes() -> None:
     play.steps(Goodbye.SAID, 1.0)
     effects = play.closing.vanished("Connection was closed cleanly.", 2.0)
     assert notes(effects) == [(Event.DISCONNECTED, "client left: Connection was closed cleanly.")]
+    assert ends(effects) == ["client"]
     assert play.tally["clients_vanished"] == 0
     assert play.closing.until == inf
 
@@ -262,6 +270,7 @@ def test_a_goodbye_that_is_not_answered() -> None:
     )
     assert b"upstream main" in said(effects)
     assert b"tcp://" not in said(effects)
+    assert ends(effects) == ["broker"]
     assert ways(effects) == [How.LINGER]
     assert (play.tally["possibly_lost"], play.tally["brokers_lost"], play.tally["errors_sent"]) == (1, 1, 1)
 
@@ -274,6 +283,8 @@ def test_a_client_that_is_owed_nothing_and_does_not_close(step: Goodbye) -> None
     play.steps(step, 10.0)
     effects = play.closing.overdue(play.closing.until)
     assert said(effects) == b""
+    assert notes(effects) == []
+    assert ends(effects) == ["client"]
     assert ways(effects) == [How.LINGER]
     assert play.tally["brokers_lost"] == 0
 
@@ -308,6 +319,7 @@ def test_what_the_client_did_wrong() -> None:
     play.hold.take(b"SEND")
     effects = play.closing.failed(play.client, FrameError("not a frame", "because of this"))
     assert notes(effects) == [(Event.ERROR, "client: not a frame (because of this)")]
+    assert ends(effects) == ["relay"]
     assert said(effects).startswith(b"ERROR\nmessage:not a frame\n")
     assert b"because of this" in said(effects)
     assert ways(effects) == [How.LINGER]
@@ -321,6 +333,7 @@ def test_what_the_broker_did_wrong() -> None:
     play = Scene()
     effects = play.closing.failed(broker, FrameError("no colon", "in line 3"))
     assert notes(effects) == [(Event.ERROR, "broker: no colon (in line 3)")]
+    assert ends(effects) == ["broker"]
     assert said(effects).startswith(b"ERROR\nmessage:the broker sent what is not STOMP\n")
     play = Scene()
     effects = play.closing.failed(broker, Refused("an LF cannot be said", "in foo"))
@@ -331,23 +344,26 @@ def test_a_gone_client_is_told_nothing() -> None:
     """What fails for it is logged, and not counted as an ERROR."""
     play = Scene()
     play.closing.vanished("Connection reset", 1.0)
-    effects = play.closing.failed(play.client, StompError("no broker available"))
+    effects = play.closing.failed(play.client, StompError("no broker available"), End.BROKER)
     assert notes(effects) == [(Event.ERROR, "client: no broker available")]
+    assert ends(effects) == ["broker"]
     assert said(effects) == b""
     assert ways(effects) == [How.FLUSH]
     assert play.tally["errors_sent"] == 0
 
 
 def test_closed_twice() -> None:
-    """Each leg is closed once, and nothing is due any more."""
+    """Each leg is closed once, the end is told once, and nothing is due any more."""
     play = Scene()
     play.steps(Goodbye.SAID, 10.0)
     leg = Leg(Side.UPSTREAM, listener().limits)
     play.branch.leg = leg
-    assert play.closing.closed(How.FLUSH) == [
+    note = Note(Event.DISCONNECTED, "it is over", {"end": "client"})
+    assert play.closing.closed(How.FLUSH, note) == [
+        note,
         Close(play.client, How.FLUSH),
         Close(leg, How.FLUSH),
         Wake(inf),
     ]
     assert play.closing.until == inf
-    assert play.closing.closed(How.LINGER) == [Wake(inf)]
+    assert play.closing.closed(How.LINGER, note) == [Wake(inf)]

@@ -86,6 +86,7 @@ class Stage:
     transactions: list[bytes] = field(default_factory=list)
     subscribed: dict[int, bytes | None] = field(default_factory=dict)
     begun: int = 0
+    trace: bool = False
 
     def __post_init__(self) -> None:
         self.client = TinyClient(self.client_version)
@@ -95,14 +96,18 @@ class Stage:
         """The client says it, and both sides hear what comes of it, until all is quiet."""
         self.play.client_says(frame)
         told = self.play.broker_reads()
+        if self.trace and frame.startswith(b"SEND\n"):
+            frame = b"SEND\nrelay-trace:relay-session-%d\n%b" % (len(self.sends), frame[5:])
         if self.client_version == self.broker_version:
             assert told == frame
         answer = self.broker.hear(told)
         if answer:
             self.play.broker_says(answer)
         delivered = self.play.client_reads_all()
+        assert b"\nrelay-trace:" not in delivered
         if self.client_version == self.broker_version:
-            assert delivered == answer
+            line = b"relay-trace:relay-session-%d\n" % len(self.sends)
+            assert delivered == answer.replace(line, b"")
         self.client.hear(delivered)
 
     def subscribe(self, number: int, mode: bytes) -> None:
@@ -176,7 +181,7 @@ class Stage:
             self.say(self.client.say(b"COMMIT" if commit else b"ABORT", [(b"transaction", name)]))
 
     def check(self) -> None:
-        """All that was said arrived, on both sides, and meant the same."""
+        """All that was said arrived, on both sides, and meant the same; traces stay between relay and broker."""
         assert self.broker.wrongs == []
         assert self.client.errors == []
         assert self.broker.named == self.meant
@@ -210,6 +215,7 @@ class Stage:
     destinations=st.sampled_from([1, 1, 2]).flatmap(lambda n: st.lists(_PLAIN_NAMES, min_size=n, max_size=n)),
     ids=st.lists(_PLAIN_NAMES, min_size=1, max_size=2),
     cut=st.sampled_from([Cut.WHOLE, Cut.WHOLE, Cut.OCTETS]),
+    trace=st.booleans(),
 )
 @settings(max_examples=600)
 def test_a_random_conversation(
@@ -218,16 +224,18 @@ def test_a_random_conversation(
     destinations: list[str],
     ids: list[str],
     cut: Cut,
+    trace: bool,
 ) -> None:
     """What is sent arrives equal but for the loss table, each ACK finds its delivery, equal versions pass octets."""
     client, broker = pair
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker, cut=cut, trace=trace) as play:
         stage = Stage(
             client,
             broker,
             play,
             [b"/topic/" + each.encode() for each in destinations],
             [each.encode() for each in ids],
+            trace=trace,
         )
         for name, number, argument in operations:
             match name, argument:

@@ -44,7 +44,7 @@ def test_the_order_of_a_session() -> None:
     assert list(relay.received(relay.client, frame, 5.0)) == [Send(leg, frame)]
     effects = list(relay.lost(relay.client, "gone", 6.0))
     assert effects == [
-        Note(Event.VANISHED, "client left: gone"),
+        Note(Event.VANISHED, "client left: gone", {"end": "client"}),
         Close(relay.client, How.FLUSH),
         Close(leg, How.FLUSH),
         Wake(float("inf")),

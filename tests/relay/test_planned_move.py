@@ -65,7 +65,8 @@ def test_a_quiet_session_leaves_at_once(client: bytes, broker: bytes, cut: Cut) 
         gets(play, SEND % b"x")
         play.both_stay()
         assert (play.tally["brokers_moved"], play.tally["brokers_lost"], play.tally["failovers"]) == (1, 0, 0)
-        assert "tcp://b" in play.noted(Event.MOVED)
+        assert play.noted(Event.MOVED) == "leaving broker tcp://a"
+        assert "tcp://b" in play.noted(Event.RECOVERED)
         assert [each.health.sessions for each in play.relay.listener.upstream.brokers] == [0, 1]
 
 

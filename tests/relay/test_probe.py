@@ -120,6 +120,10 @@ class Script:
         assert self.probe.leg.state is State.CLOSED
         assert " ".join(note.event.value for note in self.notes) == events
         assert self.sent == b""
+        for note in self.notes:
+            assert (note.facts["broker"], note.facts["upstream"]) == ("tcp://a:61613", "main")
+            if note.event is Event.LOST:
+                assert note.text.endswith(f"is down: {note.facts['reason']}")
 
     def said(self) -> str:
         """What the log was told."""

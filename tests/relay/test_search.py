@@ -283,7 +283,7 @@ def test_a_session_moves_at_once_where_it_is_quiet() -> None:
     leaves(play)
     goodbye = b"DISCONNECT\nreceipt:relay-session-receipt-1\n\n\0\n"
     assert play.effects == [
-        Note(Event.MOVED, "leaving broker tcp://a"),
+        Note(Event.MOVED, "leaving broker tcp://a", {"broker": "tcp://a", "upstream": "main"}),
         Send(play.leg, goodbye),
         Resume(play.leg),
     ]
@@ -316,7 +316,7 @@ def test_a_session_without_a_quiet_moment_moves_when_its_time_is_over() -> None:
     assert play.search.deadline == play.now + 7.0
     assert play.wakes() is None
     assert play.branch.stage is Stage.PARTING
-    assert [type(each) for each in play.effects] == [Send, Resume]
+    assert [type(each) for each in play.effects] == [Note, Send, Resume]
 
 
 def test_a_session_elsewhere_stays() -> None:

@@ -8,6 +8,7 @@ Hypothesis plays clients and fate in front of embedded brokers, see `survival`. 
     each receipt comes once, a transaction happens as a whole or not at all
     what was delivered and not acknowledged is not lost
     what the relay keeps is bounded, and in the end it keeps nothing
+    what the journal would be told agrees with itself; with a trace, each message has one, which no client sees
 """
 
 from collections.abc import Callable
@@ -69,6 +70,7 @@ class Survival(RuleBasedStateMachine):
         clients=st.lists(st.sampled_from(VERSIONS), min_size=1, max_size=2),
         bounds=st.tuples(st.sampled_from([300, 1 << 20]), st.sampled_from([4, 1000])),
         randomize=st.booleans(),
+        trace=st.booleans(),
     )
     def begins_all(
         self,
@@ -76,6 +78,7 @@ class Survival(RuleBasedStateMachine):
         clients: list[bytes],
         bounds: tuple[int, int],
         randomize: bool,
+        trace: bool,
     ) -> None:
         self.buffer, unacknowledged = bounds
         over = movable(
@@ -87,7 +90,7 @@ class Survival(RuleBasedStateMachine):
             connect_timeout=3.0,
             checks=Checks(longest_pause=2.0),
         )
-        front = listener(over, unacknowledged=unacknowledged, heart_beat=BEAT)
+        front = listener(over, unacknowledged=unacknowledged, heart_beat=BEAT, trace=trace)
         self.world = World(front, [Node(b"abc"[at : at + 1], *each) for at, each in enumerate(nodes)])
         for version in clients:
             self.world.calls(version)
@@ -256,6 +259,10 @@ class Survival(RuleBasedStateMachine):
         self.nobody_complains()
         for caller in world.callers:
             assert caller.over, caller.notes
+            # A client that goes is told of when it goes, and again when all that it said is delivered.
+            assert len(caller.ends) in ((1, 2) if caller.gone else (1,)), caller.notes
+            assert caller.resent == caller.tally["frames_resent"]
+            assert {receipt.decode() for receipt in caller.given} >= set(caller.answers)
         for broker in self.brokers:
             assert (broker.health.sessions, broker.health.coming) == (0, 0)
         self._audit()
@@ -279,6 +286,17 @@ class Survival(RuleBasedStateMachine):
             if not any(body in each.settled or body in each.consumed for each in world.callers):
                 assert body in kept or body in world.spilled, f"{body!r} was never acknowledged"
         self._orders()
+        self._traces()
+
+    def _traces(self) -> None:
+        """Each message has one trace, however often it was said and to whomever, and shares it with none."""
+        traces: dict[bytes, set[bytes]] = {}
+        for node in self.world.nodes:
+            for body, found in node.traces.items():
+                traces.setdefault(body, set()).update(found)
+        given = [trace for found in traces.values() for trace in found]
+        assert {len(found) for found in traces.values()} <= {int(self.world.front.trace)}
+        assert len(given) == len(set(given))
 
     @staticmethod
     def _dropped(caller: Caller, letter: Letter) -> bool:

@@ -22,6 +22,8 @@ CASES = [
     (Resume(LEG), Resume(LEG), Resume(OTHER)),
     (Wake(1.0), Wake(1.0), Wake(2.0)),
     (Note(Event.ERROR, "x"), Note(Event.ERROR, "x"), Note(Event.LOST, "x")),
+    (Note(Event.ERROR, "x", {"a": 1}), Note(Event.ERROR, "x", {"a": 1}), Note(Event.ERROR, "x", {"a": 2})),
+    (Note(Event.ERROR, "x"), Note(Event.ERROR, "x", {}, quiet=False), Note(Event.ERROR, "x", quiet=True)),
 ]
 
 
@@ -36,6 +38,13 @@ def test_every_effect_is_one_of_the_union() -> None:
     """Whoever performs effects can be held to all of them by the type checker."""
     records = {value for value in vars(effects).values() if dataclasses.is_dataclass(value)}
     assert records == set(get_args(Effect))
+
+
+def test_a_note_without_facts() -> None:
+    """No two share them."""
+    first, second = Note(Event.ERROR, "x"), Note(Event.ERROR, "y")
+    assert first.facts == second.facts == {}
+    assert first.facts is not second.facts
 
 
 def test_a_repr_tells_no_secret() -> None:

@@ -1,0 +1,165 @@
+"""What is told of a session: in words for the log, and as facts for whoever reads the journal.
+
+Facts, beside those that speak for themselves: `broker` its address, `upstream` and `group` as the configuration calls
+them, `reason` in words, `beats` = 1 where somebody fell silent for longer than the heart-beats allow. A note that tells
+of a loss names its `broker` only where the session had one.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from stomprelay.relay.binding import Bound
+from stomprelay.relay.group import Broker, Group
+from stomprelay.relay.upstream import Upstream
+from stomprelay.session.effects import Event, Fact, Note
+from stomprelay.wire.errors import StompError
+
+SILENT: Final = "sent nothing for too long (heart-beat)"
+"""The reason of a loss for want of heart-beats."""
+
+
+class End(Enum):
+    """Who brought a session to its end."""
+
+    CLIENT = "client"
+    """It said DISCONNECT, closed its connection, or fell silent."""
+    BROKER = "broker"
+    """It said an ERROR and closed, was lost with nothing to take its place, or none could be had."""
+    RELAY = "relay"
+    """It stops, or cannot go on with what the client said."""
+
+
+def _facts(broker: Broker | None, upstream: Upstream, reason: str = "") -> dict[str, Fact]:
+    facts: dict[str, Fact] = {} if broker is None else {"broker": str(broker)}
+    facts["upstream"] = upstream.name
+    if reason:
+        facts["reason"] = reason
+    if reason is SILENT:
+        facts["beats"] = 1
+    return facts
+
+
+# Brokers
+
+
+def found(
+    bound: Bound, broker: Broker | None, before: Broker | None, upstream: Upstream, resent: int
+) -> Note:
+    """A broker answered CONNECTED; `before` is the one that the session had in its place, `resent` how many frames
+    were said to the new one again.
+    """
+    facts = _facts(broker, upstream)
+    facts |= {"version": bound.accord.dialect.version.decode(), "product": bound.product.name}
+    if before is None:
+        return Note(Event.CONNECTED, bound.note, facts)
+    return Note(Event.RECOVERED, bound.note, {**facts, "lost": str(before), "resent": resent})
+
+
+def refused(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
+    """A broker could not be had."""
+    return Note(Event.REFUSED, f"broker {broker} {reason}", _facts(broker, upstream, reason))
+
+
+def vain(group: Group, upstream: Upstream, passes: int) -> Note:
+    """Nothing was found for long."""
+    text = f"no broker of {group} in {passes} attempts"
+    return Note(Event.REFUSED, text, {**_facts(None, upstream), "group": group.name, "attempts": passes})
+
+
+def lost(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
+    """A broker went under the session."""
+    return Note(Event.LOST, f"broker {broker} {reason}", _facts(broker, upstream, reason))
+
+
+def left(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
+    """A broker that went wrong is left for another one."""
+    return Note(Event.LOST, f"broker {broker} is left: {reason}", _facts(broker, upstream, reason))
+
+
+def moved(broker: Broker | None, upstream: Upstream) -> Note:
+    """A broker is left because the session was asked to."""
+    return Note(Event.MOVED, f"leaving broker {broker}", _facts(broker, upstream))
+
+
+def given_up(group: Group, broker: Broker | None, upstream: Upstream, reason: str) -> Note:
+    """A group is out for the rest of the session, and with it the broker that it has, or had last, if any."""
+    facts = {**_facts(broker, upstream, reason), "group": group.name, "given_up": 1}
+    return Note(Event.LOST, f"group {group.name} is given up: {reason}", facts)
+
+
+def missed(group: Group, upstream: Upstream) -> Note:
+    """From now on a group misses SENDs."""
+    reason = "its queue is full"
+    facts = {**_facts(None, upstream, reason), "group": group.name}
+    return Note(Event.LOST, f"group {group.name} misses what is sent: {reason}", facts)
+
+
+def outvoted(group: Group, upstream: Upstream, reason: str) -> Note:
+    """An ERROR of one group of several is not passed on."""
+    return Note(
+        Event.IGNORED,
+        f"group {group.name}: {reason}",
+        {**_facts(None, upstream, reason), "group": group.name},
+    )
+
+
+def unconfirmed(
+    brokers: list[tuple[Broker | None, Group, Upstream]], upstream: Upstream, reason: str
+) -> list[Note]:
+    """The session ends because these did not answer in time; `upstream` is the listener's own."""
+    text = f"broker {', '.join(str(broker or group) for broker, group, _ in brokers)} {reason}"
+    found = [_facts(broker, where, reason) for broker, _, where in brokers if broker is not None]
+    first, *others = found or [_facts(None, upstream, reason)]
+    quiet = [Note(Event.LOST, f"broker {each['broker']} {reason}", each, quiet=True) for each in others]
+    return [Note(Event.LOST, text, first), *quiet]
+
+
+# The client
+
+
+def answered(receipts: Iterable[bytes]) -> list[Note]:
+    """The relay gave these in the place of a broker that will not."""
+    spelled = [receipt.decode("utf-8", "backslashreplace") for receipt in receipts]
+    return [
+        Note(Event.ANSWERED, f"receipt {each} is given by the relay", {"receipt": each}, quiet=True)
+        for each in spelled
+    ]
+
+
+def failed(side: str, error: StompError) -> Note:
+    """The session ends in an ERROR; `side` is whose octets are to blame."""
+    text = f"{error.message} ({error.detail})" if error.detail else error.message
+    return Note(Event.ERROR, f"{side}: {text}", {"side": side, "message": error.message})
+
+
+def unheard(error: StompError) -> Note:
+    """What a client is not told because it is gone, of what its brokers did."""
+    facts = {"side": End.BROKER.value, "message": error.message}
+    return Note(Event.ERROR, f"{error.message} ({error.detail})", facts)
+
+
+def fell_silent() -> Note:
+    """The client is taken for dead."""
+    return Note(Event.LOST, "client fell silent", {"side": End.CLIENT.value, "beats": 1})
+
+
+# Ends
+
+
+def vanished(text: str) -> Note:
+    """The client closed its connection without DISCONNECT."""
+    return Note(Event.VANISHED, text, {"end": End.CLIENT.value})
+
+
+def ended(end: End, text: str, *, quiet: bool = True) -> Note:
+    """The session is over. `quiet` where the log was told why before."""
+    return Note(Event.DISCONNECTED, text, {"end": end.value}, quiet=quiet)
+
+
+def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:
+    """The session is over because its broker went; that is the client's doing where it had said goodbye (`settled`)."""
+    end = End.CLIENT if settled else End.BROKER
+    return Note(
+        Event.DISCONNECTED, f"broker {reason}", {**_facts(broker, upstream, reason), "end": end.value}
+    )

@@ -1,0 +1,591 @@
+"""What is told of sessions, for machines: the facts of notes, as scripts of what happens to a session."""
+
+import pytest
+
+from stomprelay.relay.notes import End, given_up, lost, unconfirmed
+from stomprelay.relay.upstream import Upstream
+from stomprelay.session.effects import Event, Note
+from stomprelay.session.heartbeat import Terms
+from stomprelay.wire.errors import StompError
+from tests.playbook import SAY_HELLO, Cut, Playbook, in_all_cuts, joined, listener, upstream
+from tests.relay.failing import asked, found, movable, sent_away, started
+from tests.relay.several import (
+    SOON,
+    begun,
+    comes_back,
+    fan_out,
+    fanned,
+    lasting,
+    plain,
+    receipt,
+    routed,
+    send,
+    tell,
+)
+
+CONFIRMED = {"version": "1.2", "product": "generic", "upstream": "main"}
+BEAT = Terms(1000, 1000)
+MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\n%b\0"
+
+
+def ends(play: Playbook) -> list[tuple[Event, object, bool]]:
+    """The notes that tell of a session's end: what, by whom, and whether the log is spared."""
+    return [(each.event, each.facts["end"], each.quiet) for each in play.notes if "end" in each.facts]
+
+
+def answers(play: Playbook) -> list[object]:
+    """The receipts that the relay gave in a broker's place."""
+    assert all(note.quiet for note in play.notes if note.event is Event.ANSWERED)
+    return [facts["receipt"] for facts in play.facts(Event.ANSWERED)]
+
+
+# Brokers
+
+
+def test_a_broker_that_is_found() -> None:
+    """Who it is, of which upstream, and in which version it speaks, which need not be the client's."""
+    play = joined(b"1.0", b"1.2", product="rabbitmq")
+    assert play.facts(Event.CONNECTED) == [
+        {"broker": "tcp://broker:61613", "upstream": "main", "version": "1.2", "product": "rabbitmq"}
+    ]
+
+
+def test_a_broker_that_is_lost_and_the_next_one() -> None:
+    """LOST says which and why, RECOVERED which one came in its place; a second loss is told as the first."""
+    with started() as play:
+        play.broker_goes("Connection reset by peer")
+        gone = {
+            "broker": "tcp://a",
+            "upstream": "main",
+            "reason": "closed the connection: Connection reset by peer",
+        }
+        assert play.facts(Event.LOST) == [gone]
+        found(play, b"1.1", "activemq")
+        new = {
+            "broker": "tcp://b",
+            "lost": "tcp://a",
+            "upstream": "main",
+            "version": "1.1",
+            "product": "activemq",
+        }
+        assert play.facts(Event.RECOVERED) == [new | {"resent": 0}]
+        play.broker_goes()
+        assert play.facts(Event.LOST)[1]["broker"] == "tcp://b"
+        found(play)
+        again = {"broker": "tcp://a", "lost": "tcp://b", **CONFIRMED, "resent": 0}
+        assert play.facts(Event.RECOVERED)[1] == again
+        assert len(play.facts(Event.CONNECTED)) == 1
+
+
+@in_all_cuts
+def test_what_is_said_again_is_counted_for_each_recovery(cut: Cut) -> None:
+    """SENDs that were not confirmed; not those that no broker was told of, nor subscriptions."""
+    with started(confirm=True, cut=cut) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a") + send(b"1") + send(b"2"))
+        play.broker_reads()
+        play.broker_goes()
+        play.client_says(send(b"3"))
+        found(play)
+        play.client_says(send(b"4"))
+        play.broker_reads()
+        play.broker_goes()
+        found(play)
+        assert [facts["resent"] for facts in play.facts(Event.RECOVERED)] == [2, 4]
+        assert play.tally["frames_resent"] == 6
+        play.broker_reads()
+
+
+def test_what_is_said_again_is_counted_for_each_session() -> None:
+    """Sessions share their counters, but not this."""
+    play = started(confirm=True)
+    other = Playbook(listener(movable(confirm=True)), tally=play.tally)
+    other.client_says(SAY_HELLO[b"1.2"])
+    other.broker_accepts()
+    other.broker_says(b"CONNECTED\nversion:1.2\n\n\0")
+    play.client_says(send(b"1"))
+    other.client_says(send(b"1") + send(b"2"))
+    for each in (play, other):
+        each.broker_goes()
+    for each in (other, play):
+        found(each)
+    assert [play.facts(Event.RECOVERED)[0]["resent"], other.facts(Event.RECOVERED)[0]["resent"]] == [1, 2]
+
+
+def test_a_planned_move() -> None:
+    """MOVED says which broker was left, RECOVERED which one came in its place."""
+    with started() as play:
+        sent_away(play)
+        assert play.facts(Event.MOVED) == [{"broker": "tcp://a", "upstream": "main"}]
+        play.broker_reads()
+        play.broker_says(receipt("relay-session-receipt-1"))
+        found(play)
+        new = {"broker": "tcp://b", "lost": "tcp://a", **CONFIRMED, "resent": 0}
+        assert play.facts(Event.RECOVERED) == [new]
+        assert play.facts(Event.LOST) == []
+        assert play.tally["failovers"] == 0
+
+
+def test_a_move_without_a_quiet_moment() -> None:
+    """It is told when the time is over."""
+    with started() as play:
+        play.client_says(tell(b"BEGIN", transaction="t"))
+        play.broker_reads()
+        sent_away(play, within=3.0)
+        assert play.facts(Event.MOVED) == []
+        play.time_passes(3.0)
+        assert play.facts(Event.MOVED) == [{"broker": "tcp://a", "upstream": "main"}]
+        play.broker_reads()
+        play.broker_goes()
+        assert play.facts(Event.LOST) == []
+        found(play)
+        assert play.facts(Event.RECOVERED)[0]["lost"] == "tcp://a"
+        play.broker_reads()
+
+
+def test_brokers_that_cannot_be_had() -> None:
+    """Each, and the search as a whole when it takes long."""
+    play = Playbook(listener(movable(options={"warn_after": 1, "initial_delay": 1.0})))
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.broker_refuses("Connection refused")
+    play.broker_refuses("Connection refused")
+    why = {"upstream": "main", "reason": "did not connect: Connection refused"}
+    assert play.facts(Event.REFUSED) == [
+        {"broker": "tcp://a", **why},
+        {"broker": "tcp://b", **why},
+        {"upstream": "main", "group": "main", "attempts": 1},
+    ]
+
+
+def test_a_broker_that_speaks_other_versions_only() -> None:
+    """It is asked again."""
+    play = Playbook()
+    play.client_says(SAY_HELLO[b"1.1"])
+    play.broker_accepts()
+    play.broker_says(b"ERROR\nversion:1.2\nmessage:no\n\n\0")
+    assert play.facts(Event.RETRIED) == [
+        {"broker": "tcp://broker:61613", "upstream": "main", "versions": "1.2"}
+    ]
+
+
+# Silence
+
+
+def test_a_broker_that_falls_silent() -> None:
+    """Its loss is for want of heart-beats."""
+    with started(heart_beat=BEAT, welcome=b"heart-beat:1000,1000\n") as play:
+        play.time_passes(3)
+        play.brokers[0].written = b""
+        (facts,) = play.facts(Event.LOST)
+        assert facts == {
+            "broker": "tcp://a",
+            "upstream": "main",
+            "reason": "sent nothing for too long (heart-beat)",
+            "beats": 1,
+        }
+        found(play)
+        play.broker_reads()
+
+
+def test_a_client_that_falls_silent() -> None:
+    """It ends its session, which is told in an ERROR that it may not read any more."""
+    play = joined(b"1.2", b"1.2", hello=b"heart-beat:1000,1000\n", heart_beat=BEAT)
+    play.time_passes(3)
+    assert play.facts(Event.LOST) == [{"side": "client", "beats": 1}]
+    assert play.facts(Event.ERROR) == [{"side": "client", "message": "heart-beat missed"}]
+    assert ends(play) == [(Event.DISCONNECTED, "client", True)]
+
+
+def test_a_broker_that_falls_silent_after_the_goodbye() -> None:
+    """What ends with it ends for the client's sake, and the silence is told all the same."""
+    play = joined(
+        b"1.2",
+        b"1.2",
+        over=lambda _: upstream(heart_beat=BEAT, close_on_error=False),
+        welcome=b"heart-beat:1000,1000\n",
+    )
+    play.broker_says(b"ERROR\nmessage:odd\n\n\0")
+    play.time_passes(3)
+    (facts,) = play.facts(Event.DISCONNECTED)
+    assert (facts["end"], facts["beats"], facts["broker"]) == ("broker", 1, "tcp://broker:61613")
+    assert play.facts(Event.LOST) == []
+
+
+# Ends
+
+
+def test_a_client_that_leaves() -> None:
+    """By itself, without a word."""
+    play = joined(b"1.2", b"1.2")
+    play.client_goes()
+    assert ends(play) == [(Event.VANISHED, "client", False)]
+
+
+def test_a_client_that_leaves_before_its_connect() -> None:
+    """There was no session, but there may be frames."""
+    play = Playbook()
+    play.client_goes()
+    assert ends(play) == [(Event.VANISHED, "client", False)]
+    play = Playbook()
+    play.client_says(b"CONNECT\naccept-version:9.9\n\n\0")
+    assert play.facts(Event.ERROR) == [{"side": "client", "message": "no common STOMP version"}]
+    assert ends(play) == [(Event.DISCONNECTED, "relay", True)]
+
+
+def test_a_client_that_leaves_while_a_broker_is_sought() -> None:
+    """After CONNECT, before CONNECTED."""
+    play = Playbook()
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.client_goes()
+    assert ends(play) == [(Event.VANISHED, "client", False)]
+
+
+def test_a_client_that_leaves_what_it_said() -> None:
+    """It is told when it goes, and again when all is delivered: then the session is over."""
+    play = started(confirm=True)
+    play.client_says(send(b"1"))
+    play.client_goes()
+    assert ends(play) == [(Event.VANISHED, "client", False)]
+    play.broker_says(receipt("relay-session-receipt-1"))
+    assert ends(play) == [(Event.VANISHED, "client", False), (Event.DISCONNECTED, "client", True)]
+    assert play.relay.over
+
+
+@pytest.mark.parametrize("first", ["client", "broker", "nobody"])
+def test_a_goodbye(first: str) -> None:
+    """Whoever closes then, it was the client that ended the session."""
+    play = joined(b"1.2", b"1.2")
+    play.client_says(tell(b"DISCONNECT", receipt="bye"))
+    play.broker_says(receipt("bye"))
+    if first == "client":
+        play.client_goes("Connection was closed cleanly.")
+    elif first == "broker":
+        play.broker_goes()
+    else:
+        play.time_passes(10)
+    assert ends(play) == [(Event.DISCONNECTED, "client", first == "nobody")]
+
+
+def test_a_goodbye_that_is_not_answered() -> None:
+    """It is the broker that failed; each one that there was is told of."""
+    play = joined(b"1.2", b"1.2")
+    play.client_says(tell(b"DISCONNECT", receipt="bye"))
+    play.time_passes(10)
+    why = {"upstream": "main", "reason": "did not confirm DISCONNECT in time"}
+    assert play.facts(Event.LOST) == [{"broker": "tcp://broker:61613", **why}]
+    assert play.facts(Event.ERROR) == [{"side": "client", "message": "connection to the broker was lost"}]
+    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
+
+
+def test_a_broker_of_a_plain_address_goes() -> None:
+    """Its loss ends the session."""
+    play = joined(b"1.2", b"1.2")
+    play.broker_goes("Connection reset by peer")
+    reason = "closed the connection: Connection reset by peer"
+    assert play.facts(Event.LOST) == [{"broker": "tcp://broker:61613", "upstream": "main", "reason": reason}]
+    assert play.facts(Event.ERROR) == [{"side": "client", "message": "connection to the broker was lost"}]
+    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
+
+
+def test_a_broker_that_says_error_and_goes() -> None:
+    """The client was told why by the broker."""
+    play = joined(b"1.2", b"1.2")
+    play.broker_says(b"ERROR\nmessage:odd\n\n\0")
+    play.broker_goes("Connection was closed cleanly.")
+    (facts,) = play.facts(Event.DISCONNECTED)
+    reason = "closed the connection: Connection was closed cleanly."
+    assert facts == {"end": "broker", "broker": "tcp://broker:61613", "upstream": "main", "reason": reason}
+    assert ends(play) == [(Event.DISCONNECTED, "broker", False)]
+
+
+def test_an_error_that_closes() -> None:
+    """With `close_on_error` the broker need not close."""
+    play = joined(b"1.2", b"1.2", over=lambda _: upstream(close_on_error=True))
+    play.broker_says(b"ERROR\nmessage:odd\n\n\0")
+    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
+
+
+def test_a_connect_that_is_refused() -> None:
+    """By the broker's word, or for want of one."""
+    play = Playbook()
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.broker_accepts()
+    play.broker_says(b"ERROR\nmessage:access refused\n\n\0")
+    why = {"upstream": "main", "reason": "answered CONNECT with ERROR"}
+    assert play.facts(Event.REFUSED) == [{"broker": "tcp://broker:61613", **why}]
+    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
+    play = Playbook()
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.broker_refuses()
+    assert play.facts(Event.ERROR) == [{"side": "client", "message": "broker not available"}]
+    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
+
+
+def test_a_session_that_is_given_up() -> None:
+    """No other broker is found."""
+    play = started(options={"attempts": 1})
+    play.broker_goes()
+    for _ in range(2):
+        asked(play)
+        play.broker_refuses()
+    assert play.facts(Event.RECOVERED) == []
+    assert play.facts(Event.ERROR) == [{"side": "client", "message": "no broker available"}]
+    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
+
+
+def test_what_the_client_did_wrong() -> None:
+    """The relay cannot go on with it."""
+    play = joined(b"1.2", b"1.2")
+    play.client_says(b"HELLO\n\n\0")
+    assert play.facts(Event.ERROR) == [{"side": "client", "message": "unknown command"}]
+    assert ends(play) == [(Event.DISCONNECTED, "relay", True)]
+
+
+def test_what_the_broker_did_wrong() -> None:
+    """The client cannot be told what it said."""
+    play = joined(b"1.2", b"1.2")
+    play.broker_says(b"HELLO\n\n\0")
+    assert play.facts(Event.ERROR) == [{"side": "broker", "message": "unknown command"}]
+    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
+
+
+def test_a_commit_of_unknown_outcome() -> None:
+    """The loss that the session does not survive, with a client and without one."""
+    play = started()
+    play.client_says(tell(b"BEGIN", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"))
+    play.broker_goes()
+    message = "the outcome of a transaction is unknown"
+    assert play.facts(Event.ERROR) == [{"side": "client", "message": message}]
+    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
+    play = started()
+    play.client_says(tell(b"BEGIN", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"))
+    play.client_goes()
+    play.broker_goes()
+    assert play.facts(Event.ERROR) == [{"side": "broker", "message": message}]
+    assert play.noted(Event.ERROR) == f"{message} (its broker was lost after COMMIT)"
+
+
+def test_the_relay_stops() -> None:
+    """Which is nobody else's doing."""
+    play = joined(b"1.2", b"1.2")
+    play.relay_stops()
+    assert play.facts(Event.ERROR) == [{"side": "client", "message": "the relay is stopping"}]
+    assert ends(play) == [(Event.DISCONNECTED, "relay", True)]
+
+
+# Receipts that the relay gives
+
+
+@in_all_cuts
+def test_receipts_in_the_place_of_a_lost_broker(cut: Cut) -> None:
+    """One note each, with the id; none for those that a broker gave."""
+    with started(cut=cut) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client", receipt="s"))
+        play.broker_says(receipt("s") + MESSAGE % b"x")
+        play.client_says(tell(b"ACK", id="k", receipt="a\\cb") + tell(b"UNSUBSCRIBE", id="1", receipt="u"))
+        play.broker_reads()
+        assert answers(play) == []
+        play.client_reads()
+        play.broker_goes()
+        play.client_gets(receipt("a\\cb", "u"))
+        assert answers(play) == ["a:b", "u"]
+        found(play)
+        assert answers(play) == ["a:b", "u"]
+
+
+def test_a_receipt_of_an_ack_that_is_not_said() -> None:
+    """It names a delivery of a broker that was lost, while there is another one."""
+    with started() as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"))
+        play.broker_says(MESSAGE % b"x")
+        play.client_reads()
+        play.broker_reads()
+        play.broker_goes()
+        found(play)
+        play.broker_reads()
+        play.client_says(tell(b"ACK", id="k", receipt="r"))
+        play.client_gets(receipt("r"))
+        assert answers(play) == ["r"]
+
+
+def test_a_client_that_is_gone_is_given_none() -> None:
+    """So nothing is told of them."""
+    play = started(confirm=True)
+    play.client_says(send(b"1") + tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
+    play.client_says(tell(b"UNSUBSCRIBE", id="1", receipt="u"))
+    play.client_goes()
+    play.broker_goes()
+    assert answers(play) == []
+
+
+def test_receipts_of_a_fan_out() -> None:
+    """Those that no broker of a quorum gave: nobody is left who could, or a group gave up."""
+    with fanned(quorum=1, options={"attempts": 0}) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+        play.broker_says(MESSAGE % b"x" + (MESSAGE % b"y").replace(b":k", b":l"), at="a")
+        play.client_reads()
+        play.client_says(tell(b"ACK", id="k", receipt="1"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_goes(at="a")
+        play.client_gets(receipt("1"))
+        play.client_says(tell(b"ACK", id="l", receipt="2"))
+        play.client_gets(receipt("2"))
+        assert answers(play) == ["1", "2"]
+        play.client_says(send(b"1", receipt="3"))
+        play.broker_reads(at="b")
+        play.broker_says(receipt("3"), at="b")
+        play.client_gets(receipt("3"))
+        assert answers(play) == ["1", "2"]
+
+
+def test_two_receipts_of_one_name_in_a_fan_out() -> None:
+    """One note for each that the client is given."""
+    with fanned(quorum=2) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
+        play.client_says(tell(b"UNSUBSCRIBE", id="1", receipt="r"))
+        play.client_says(tell(b"ABORT", transaction="t", receipt="r"))
+        for at in "ab":
+            play.broker_reads(at=at)
+            play.broker_goes(at=at)
+        play.client_gets(receipt("r", "r"))
+        assert answers(play) == ["r", "r"]
+
+
+# Several brokers
+
+
+def test_a_broker_of_a_fan_out() -> None:
+    """Each group's is found, lost and found again by itself."""
+    with fanned(2, confirm=True) as play:
+        assert [facts["broker"] for facts in play.facts(Event.CONNECTED)] == ["a", "b"]
+        play.client_says(send(b"1"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_goes("gone", at="a")
+        gone = {"broker": "a", "upstream": "main", "reason": "closed the connection: gone"}
+        assert play.facts(Event.LOST) == [gone]
+        comes_back(play, "a")
+        play.broker_reads(at="a")
+        new = {"broker": "a", "lost": "a", **CONFIRMED, "resent": 1}
+        assert play.facts(Event.RECOVERED) == [new]
+
+
+def test_a_broker_of_a_route() -> None:
+    """It belongs to the upstream that the route names."""
+    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
+        play.client_says(send(b"1", b"/queue/there.x"))
+        play.broker_accepts(at="b")
+        play.broker_reads(at="b")
+        play.broker_says(b"CONNECTED\nversion:1.2\n\n\0", at="b")
+        play.broker_reads(at="b")
+        assert [facts["upstream"] for facts in play.facts(Event.CONNECTED)] == ["main", "there"]
+        play.broker_goes(at="b")
+        assert play.facts(Event.LOST)[0]["upstream"] == "there"
+
+
+def test_a_group_whose_broker_is_left() -> None:
+    """It said an ERROR that nobody asked for: that is a loss, and so there is a recovery; the second time the group is
+    given up, and with it the broker that it has.
+    """
+    with fanned(2) as play:
+        play.broker_says(b"ERROR\nmessage:odd\n\n\0", at="a")
+        why = {"upstream": "main", "reason": "it answered ERROR: odd"}
+        assert play.facts(Event.LOST) == [{"broker": "a", **why}]
+        comes_back(play, "a")
+        assert play.facts(Event.RECOVERED) == [{"broker": "a", "lost": "a", **CONFIRMED, "resent": 0}]
+        play.broker_says(b"ERROR\nmessage:odd\n\n\0", at="a")
+        assert play.facts(Event.LOST)[1] == {"broker": "a", "group": "main-1", "given_up": 1, **why}
+        assert ends(play) == []
+
+
+def test_a_group_that_finds_no_broker() -> None:
+    """The one that it lost will have no successor."""
+    with fanned(options={"attempts": 1}) as play:
+        play.broker_goes(at="a")
+        play.time_passes(SOON)
+        play.broker_refuses(at="a")
+        why = {"upstream": "main", "reason": "none could be had in 1 attempt"}
+        assert play.facts(Event.LOST)[1] == {"broker": "a", "group": "main-1", "given_up": 1, **why}
+    play = Playbook(listener(fan_out(2, quorum=1, options={"attempts": 1})))
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.broker_refuses(at="a")
+    assert play.facts(Event.LOST) == [{"group": "main-1", "given_up": 1, **why}]
+
+
+def test_a_group_that_misses_what_is_sent() -> None:
+    """No broker is lost, so none is named."""
+    with fanned(2, resend_buffer=60) as play:
+        play.broker_goes(at="a")
+        for number in range(3):
+            play.client_says(send(b"%d" % number * 30))
+        play.broker_reads(at="b")
+        why = {"upstream": "main", "reason": "its queue is full"}
+        assert play.facts(Event.LOST)[1:] == [{"group": "main-1", **why}]
+
+
+def test_a_broker_that_takes_nothing_any_more() -> None:
+    """It is left, and that is a loss."""
+    with fanned(2, resend_buffer=60) as play:
+        play.broker_is_blocked(at="a")
+        for number in range(8):
+            play.client_says(tell(b"SUBSCRIBE", id=f"{number}", destination="/queue/a"))
+        play.broker_reads(at="b")
+        why = {"upstream": "main", "reason": "it takes nothing any more"}
+        assert play.facts(Event.LOST) == [{"broker": "a", **why}]
+
+
+def test_an_error_that_a_fan_out_does_not_pass_on() -> None:
+    """The group and what it said."""
+    with fanned(2) as play:
+        play.client_says(send(b"1", receipt="r"))
+        for at in "ab":
+            play.broker_reads(at=at)
+        play.broker_says(b"ERROR\nreceipt-id:r\nmessage:no room\n\n\0", at="a")
+        why = {"upstream": "main", "reason": "it answered ERROR: no room"}
+        assert play.facts(Event.IGNORED) == [{"group": "main-1", **why}]
+
+
+def test_a_goodbye_that_several_do_not_answer() -> None:
+    """One line for the log, and a loss for each."""
+    groups = tuple(group for host in "ab" for group in plain("main", host).groups)
+    play = begun(listener(Upstream("main", groups, quorum=2)))
+    play.client_says(tell(b"DISCONNECT", receipt="bye"))
+    play.time_passes(10)
+    first, second = [note for note in play.notes if note.event is Event.LOST]
+    assert (first.facts["broker"], first.quiet) == ("a", False)
+    assert (second.facts["broker"], second.quiet) == ("b", True)
+    assert first.text == "broker a, b did not confirm DISCONNECT in time"
+    assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
+
+
+# By themselves
+
+
+def test_brokers_that_there_are_none_of() -> None:
+    """A loss names a broker only where there was one."""
+    over = upstream()
+    group = over.groups[0]
+    broker = group.brokers[0]
+    assert "broker" not in given_up(group, None, over, "why").facts
+    assert given_up(group, broker, over, "why").facts["broker"] == str(broker)
+    assert lost(broker, over, "sent nothing").facts["reason"] == "sent nothing"
+    (note,) = unconfirmed([(None, group, over)], over, "did not confirm")
+    assert note == Note(
+        Event.LOST,
+        "broker tcp://broker:61613 did not confirm",
+        {"upstream": "main", "reason": "did not confirm"},
+    )
+
+
+def test_ends_are_named_as_they_are_written() -> None:
+    """The journal has their values."""
+    assert [end.value for end in End] == ["client", "broker", "relay"]
+
+
+def test_no_error_tells_its_detail_twice() -> None:
+    """The text has it, for people."""
+    play = joined(b"1.2", b"1.2")
+    effects = play.relay._failed(StompError("no", "because"))
+    assert [each.text for each in effects if isinstance(each, Note) and not each.quiet] == [
+        "client: no (because)"
+    ]
