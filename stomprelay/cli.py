@@ -1,4 +1,4 @@
-"""`stomprelay`: look at a configuration or at a translation, and pause the brokers of a relay that runs."""
+"""`stomprelay`: look at a configuration, a translation or a journal, and pause the brokers of a relay that runs."""
 
 import argparse
 import sys
@@ -13,6 +13,7 @@ from stomprelay.config.endpoint import server
 from stomprelay.config.summary import summary
 from stomprelay.config.values import seconds_or_none
 from stomprelay.explain import Explanation
+from stomprelay.journal import command as journal
 from stomprelay.relay.listener import Loss
 from stomprelay.relay.profile import PROFILES
 from stomprelay.wire.dialect import DIALECTS
@@ -89,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("-u", "--upstream", metavar="URI", help="as for twistd")
     check.add_argument("--admin", metavar="ENDPOINT", help="as for twistd")
+    check.add_argument("--journal", metavar="DIR", help="as for twistd")
     check.set_defaults(run=_check)
 
     explain = commands.add_parser(
@@ -124,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.set_defaults(run=_explain)
 
     _add_switchover(commands)
+    journal.add(commands).set_defaults(run=_journal)
     return parser
 
 
@@ -166,7 +169,9 @@ def _seconds(text: str) -> float:
 
 def _check(options: argparse.Namespace) -> int:
     try:
-        config = overridden(load(options.config), options.listen, options.upstream, options.admin)
+        config = overridden(
+            load(options.config), options.listen, options.upstream, options.admin, options.journal
+        )
         _usable(options.config, config)
     except ConfigError as error:
         return _fail(str(error))
@@ -226,6 +231,15 @@ def _explain(options: argparse.Namespace) -> int:
     if not paragraphs:
         return _fail(f"{options.file}: there is no frame in it")
     return 1 if explanation.refused else 0
+
+
+def _journal(options: argparse.Namespace) -> int:
+    try:
+        return journal.run(options, print, lambda line: print(f"stomprelay: {line}", file=sys.stderr))
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _fail(f"{error.filename}: cannot be read: {error.strerror}")
 
 
 def _ask(options: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ import stomprelay
 from stomprelay import remote
 from stomprelay.cli import main
 from tests.e2e.certificates import Authority
+from tests.journal.made import event, put
 from tests.stand_in import A, B, Relay, standing_in, told
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,10 +51,18 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"stomprelay {stomprelay.__version__}\n"
 
 
-COMMANDS = ["check", "explain", "pause", "resume", "brokers"]
+COMMANDS = ["check", "explain", "pause", "resume", "brokers", "journal"]
+JOURNALS = ["ls", "cat", "verify"]
 
 
-@pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        *([command, "--help"] for command in COMMANDS),
+        *(["journal", each, "--help"] for each in JOURNALS),
+    ],
+)
 def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     """Each command explains itself."""
     with pytest.raises(SystemExit) as ended:
@@ -77,6 +86,10 @@ def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
         ["resume"],
         ["resume", "a:1", "--within", "5"],
         ["brokers", "a:1"],
+        ["journal"],
+        ["journal", "rm", "a"],
+        *(["journal", each] for each in JOURNALS),
+        ["journal", "cat", "--since", "soon", "a"],
     ],
 )
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
@@ -320,6 +333,35 @@ def test_what_the_relay_refuses(relay: Relay, capsys: pytest.CaptureFixture[str]
     assert refused(capsys, "brokers", "--admin", "nowhere").startswith("nowhere: must be an endpoint")
 
 
+def test_journal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Segments are listed, shown and checked; damage is told on standard error."""
+    path = put(tmp_path, event("lost", "gone"))
+    assert main(["journal", "ls", str(tmp_path)]) == 0
+    assert path.name in capsys.readouterr().out
+    assert main(["journal", "cat", str(path)]) == 0
+    assert capsys.readouterr().out.endswith(" eu-1.7 orders -- lost: gone\n")
+    assert main(["journal", "verify", str(path)]) == 0
+    assert capsys.readouterr().out == "1 segment, 1 block, 0 frames: no damage\n"
+    with path.open("ab") as file:
+        file.write(b"garbage")
+    assert main(["journal", "verify", str(path)]) == 1
+    assert main(["journal", "cat", str(path)]) == 1
+    out, err = capsys.readouterr()
+    assert "no block begins here\n" in out
+    assert err.startswith(f"stomprelay: {path}: at ")
+
+
+@pytest.mark.parametrize("command", JOURNALS)
+def test_a_journal_that_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """One line on standard error, and exit status 1."""
+    absent = str(tmp_path / "absent")
+    assert refused(capsys, "journal", command, absent) == (
+        f"{absent}: cannot be read: No such file or directory"
+    )
+
+
 def test_whoever_does_not_want_to_wait(
     relay: Relay, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,6 +391,21 @@ def test_the_installed_command(tmp_path: Path) -> None:
         child.stdout.close()
         child.stdin.write(FRAME * 2000)
         child.stdin.close()
+        assert child.stderr.read() == b""
+
+
+def test_a_journal_whose_reader_has_seen_enough(tmp_path: Path) -> None:
+    """`stomprelay journal cat DIR | head` ends without a traceback."""
+    put(tmp_path, *[event("lost", "gone" * 100)] * 2000)
+    with subprocess.Popen(
+        [Path(sys.executable).with_name("stomprelay"), "journal", "cat", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        assert child.stdout.readline().endswith(b"gone\n")
+        child.stdout.close()
         assert child.stderr.read() == b""
 
 

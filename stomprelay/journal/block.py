@@ -20,20 +20,25 @@ So a reader that lost its way finds the next block by its magic, and nothing tha
 its checksum.
 """
 
-from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from struct import Struct
-from sys import byteorder
 from typing import Final, NamedTuple
 from zlib import crc32
 
 MAGIC: Final = b"\x06SJ\x0b"
 _OUTER: Final = Struct("<4sII")
 _INNER: Final = Struct("<qQBBHI")
+_HEAD: Final = Struct("<4sIIqQBBHI")
 MOST: Final = 1 << 30
 """No block is longer: a length beyond it is damage."""
 SIZES: Final = 3
+_CHUNK: Final = 1 << 20
+_SMALL: Final = 4096
+NO_BLOCK: Final = "no block begins here"
+_CONTRADICTION: Final = "its lengths contradict each other"
+_ZEROS: Final = "nothing but zeros from here on"
 
 
 class Kind(IntEnum):
@@ -44,7 +49,14 @@ class Kind(IntEnum):
     EVENT = 2
 
 
-_KINDS: Final = frozenset(map(int, Kind))
+_KINDS: Final = tuple(Kind)
+_new: Final = tuple.__new__
+
+
+@lru_cache(1024)
+def _numbers(count: int) -> Struct:
+    """So many sizes."""
+    return Struct(f"<{count}I")
 
 
 class Recorded(NamedTuple):
@@ -69,13 +81,18 @@ class Block(NamedTuple):
     payload: bytes
 
     @property
+    def length(self) -> int:
+        """Octets that it takes in its segment."""
+        return _HEAD.size + len(self.context) + 4 * len(self.sizes) + len(self.payload)
+
+    @property
     def frames(self) -> Iterator[Recorded]:
         """Its frames, in the order in which they came."""
         at, payload, sizes = 0, self.payload, self.sizes
         for index in range(0, len(sizes), SIZES):
             body = at + sizes[index]
             end = body + sizes[index + 1]
-            yield Recorded(payload[at:body], payload[body:end], sizes[index + 2])
+            yield _new(Recorded, (payload[at:body], payload[body:end], sizes[index + 2]))
             at = end
 
 
@@ -94,67 +111,164 @@ def encode(
     kind: Kind, time: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
 ) -> list[bytes]:
     """A block as pieces to be written one behind the other."""
-    numbers = array("I", sizes)
-    if byteorder != "little":
-        numbers.byteswap()
     rest = b"".join(
         [
             _INNER.pack(time, number, kind, 0, len(context), len(sizes) // SIZES),
             context,
-            numbers.tobytes(),
+            _numbers(len(sizes)).pack(*sizes),
         ]
     )
     return [_OUTER.pack(MAGIC, len(rest) + len(payload), crc32(payload, crc32(rest))), rest, payload]
 
 
+def sealed(kind: int, time: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes) -> bytes:
+    """A block in one piece. Small ones, of which there are many, are made faster so."""
+    if len(payload) > _SMALL:
+        return b"".join(encode(Kind(kind), time, number, context, sizes, payload))
+    count, named = len(sizes), len(context)
+    rest = _INNER.pack(time, number, kind, 0, named, count // SIZES) + context + _numbers(count).pack(*sizes)
+    rest += payload
+    return _OUTER.pack(MAGIC, len(rest), crc32(rest)) + rest
+
+
 def decode(data: bytes, at: int = 0) -> Iterator[Block | Damage]:
     """All that is in a segment's bytes from `at` on, in order, damage included: nothing is left out in silence."""
-    size = len(data)
-    while at < size:
-        found = _block(data, at)
+    return _all(_Window(data, at, len(data), lambda _: b""))
+
+
+def walk(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
+    """The same of a source of `size` octets: `more(n)` answers its next octets, not many more than n, and none where
+    it ends before. No more of it is kept than the longest block needs.
+    """
+    return _all(_Window(b"", 0, size, more))
+
+
+class _Window:
+    """What is known of a source: `data`, which begins `base` octets behind the source's beginning."""
+
+    __slots__ = ("at", "base", "data", "end", "more", "view")
+
+    def __init__(self, data: bytes, at: int, end: int, more: Callable[[int], bytes]) -> None:
+        self.data = data
+        self.view = memoryview(data)
+        self.at = at
+        self.base = 0
+        self.end = end
+        self.more = more
+
+    def holds(self, need: int) -> bool:
+        """Have so many octets from `at` on, which begins `data` then; False: the source ends before."""
+        while len(self.data) - self.at < need:
+            lacking = need - (len(self.data) - self.at)
+            if self.base + self.at + need > self.end:
+                return False
+            piece = self.more(max(lacking, _CHUNK))
+            if not piece:
+                self.end = self.base + len(self.data)
+                return False
+            self.base += self.at
+            self.data = self.data[self.at :] + piece
+            self.view = memoryview(self.data)
+            self.at = 0
+        return True
+
+    def rest(self) -> bytes:
+        """All from `at` on; call it where that is not much."""
+        while not self.holds(self.end - self.base - self.at):
+            pass  # the source is shorter than it promised; now that is known
+        return self.data[self.at :]
+
+
+def _all(window: _Window) -> Iterator[Block | Damage]:
+    while window.base + window.at < window.end:
+        found = _block(window)
         if isinstance(found, Block):
             yield found
-            at += _OUTER.size + int.from_bytes(data[at + 4 : at + 8], "little")
-            continue
-        after = _next(data, at + 1)
-        yield Damage(at, after - at, found, torn=after == size and found.startswith("torn"))
-        at = after
+            window.at += found.length
+        elif window.base + window.at < window.end:
+            yield _damage(window, found)
 
 
-def _next(data: bytes, at: int) -> int:
-    """Where the next whole block begins, or the end."""
+def _damage(window: _Window, reason: str) -> Damage:
+    """All from here to where the next whole block begins, or to the end."""
+    start = window.base + window.at
+    zeros = not window.data[window.at]
+    window.at += 1
     while True:
-        at = data.find(MAGIC, at)
-        if at < 0:
-            return len(data)
-        if isinstance(_block(data, at), Block):
-            return at
-        at += 1
+        at = window.data.find(MAGIC, window.at)
+        if at >= 0:
+            zeros = False
+            window.at = at
+            if isinstance(_block(window), Block):
+                break
+            window.at += 1
+            continue
+        at = max(window.at, len(window.data) - len(MAGIC) + 1)
+        zeros = zeros and not window.data[window.at : at].strip(b"\0")
+        window.at = at
+        if not window.holds(len(MAGIC)):
+            zeros = not window.rest().strip(b"\0") and zeros
+            window.at = window.end - window.base
+            break
+    after = window.base + window.at
+    if after < window.end:
+        return Damage(start, after - start, reason)
+    return Damage(start, after - start, _ZEROS if zeros else reason, zeros or reason.startswith("torn"))
 
 
-def _block(data: bytes, at: int) -> Block | str:
+def _block(window: _Window) -> Block | str:
     """The block here, or what is wrong with it."""
-    if len(data) - at < _OUTER.size:
-        return "torn in its first octets"
-    magic, length, check = _OUTER.unpack_from(data, at)
+    data, at = window.data, window.at
+    if len(data) - at < _HEAD.size:
+        if not window.holds(_HEAD.size):
+            return _stump(window)
+        data, at = window.data, window.at
+    magic, length, check, time, number, kind, _, context, frames = _HEAD.unpack_from(data, at)
     if magic != MAGIC:
-        return "no block begins here"
-    at_rest = at + _OUTER.size
+        return NO_BLOCK
     if length < _INNER.size or length > MOST:
         return f"a block cannot be {length} octets long"
-    end = at_rest + length
+    if _INNER.size + context + 4 * SIZES * frames > length:
+        return _CONTRADICTION
+    end = at + _OUTER.size + length
     if end > len(data):
-        return f"torn: {len(data) - at_rest} of {length} octets are there"
-    if crc32(data[at_rest:end]) != check:
+        if not window.holds(_OUTER.size + length):
+            return f"torn: {window.end - window.base - at - _OUTER.size} of {length} octets are there"
+        data, at = window.data, window.at
+        end = at + _OUTER.size + length
+    if crc32(window.view[at + _OUTER.size : end]) != check:
         return "the checksum is wrong"
-    time, number, kind, _, context, frames = _INNER.unpack_from(data, at_rest)
-    at_context = at_rest + _INNER.size
+    at_context = at + _HEAD.size
     at_sizes = at_context + context
     at_payload = at_sizes + 4 * SIZES * frames
-    sizes = array("I", data[at_sizes:at_payload])
-    if byteorder != "little":
-        sizes.byteswap()
-    kept = sum(sizes[0::SIZES]) + sum(sizes[1::SIZES])
-    if kind not in _KINDS or at_payload > end or (kind == Kind.FRAMES and at_payload + kept != end):
-        return "its lengths contradict each other"
-    return Block(at, time, number, Kind(kind), data[at_context:at_sizes], sizes, data[at_payload:end])
+    sizes = _numbers(SIZES * frames).unpack_from(data, at_sizes)
+    if kind >= len(_KINDS):
+        return f"a block of a kind that is not known, {kind}"
+    if kind == Kind.FRAMES and at_payload + sum(sizes) - sum(sizes[2::SIZES]) != end:
+        return _CONTRADICTION
+    # What stands for Block(...), which takes twice as long.
+    return _new(
+        Block,
+        (
+            window.base + at,
+            time,
+            number,
+            _KINDS[kind],
+            data[at_context:at_sizes],
+            sizes,
+            data[at_payload:end],
+        ),
+    )
+
+
+def _stump(window: _Window) -> str:
+    """What is wrong with the few octets that are left."""
+    left = window.rest()
+    if not MAGIC.startswith(left[: len(MAGIC)]):
+        return NO_BLOCK
+    if len(left) < _OUTER.size:
+        return "torn in its first octets"
+    _, length, _ = _OUTER.unpack_from(left)
+    if length < _INNER.size or length > MOST:
+        return f"a block cannot be {length} octets long"
+    return f"torn: {len(left) - _OUTER.size} of {length} octets are there"

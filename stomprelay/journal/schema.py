@@ -10,6 +10,9 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 VERSION: Final = 1
+_LONGEST: Final = 0xFFFF
+"""Octets that a block has room for."""
+_CUT: Final = 1000
 
 
 class Side(Enum):
@@ -38,8 +41,11 @@ class Context(NamedTuple):
     version: str = ""
 
     def encode(self) -> bytes:
-        """As it stands in a block. Keep the bytes: they hold for many."""
-        return json.dumps(self, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        """As it stands in a block. Keep the bytes: they hold for many. Names that are too long for any block, as only
+        somebody who means harm has them, are cut.
+        """
+        data = json.dumps(self, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        return data if len(data) <= _LONGEST else Context(*[value[:_CUT] for value in self]).encode()
 
 
 class Happening(NamedTuple):
@@ -71,9 +77,20 @@ class JournalEvent(Enum):
     DROPPED = "journal dropped"
     """Records were left out because the queue was full or the disk failed. Facts: `blocks`, `frames`, `octets`."""
     HELD = "back-pressure on"
-    """A leg is not read from. Facts: `side`, `reason`."""
+    """A leg is not read from. Facts: `side`; `reason`: "pressure" where what comes from it cannot be written fast
+    enough, "relay" where too much of it waits in the relay. Without a session: no leg is, for the journal has no
+    room; `reason` is "journal".
+    """
     RELEASED = "back-pressure off"
-    """It is read from again. Facts: `side`, `seconds`."""
+    """It is read from again, and was for a second. Facts: `side`; `seconds`: for how long it was not, altogether."""
+    PAUSED = "broker paused"
+    """An operator took a broker out of service. Facts: `upstream`, `broker`."""
+    RESUMED = "broker resumed"
+    """It is in service again. Facts: `upstream`, `broker`."""
+
+
+class Newer(ValueError):
+    """A segment of a higher VERSION, which we might misunderstand."""
 
 
 class Header(NamedTuple):
@@ -96,10 +113,12 @@ class Header(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> "Header":
-        """Of what `encode` made; raises `ValueError` for anything else."""
+        """Of what `encode` made; raises `Newer` for a higher VERSION and `ValueError` for anything else."""
         values = json.loads(data)
         if not isinstance(values, dict) or not isinstance(values.get("version"), int):
             raise ValueError("not the header of a journal segment")
+        if values["version"] > VERSION:
+            raise Newer(f"version {values['version']} of the format; this software reads up to {VERSION}")
         known = {name: values[name] for name in cls._fields if name in values}
         known["context"] = tuple(known.get("context", Context._fields))
         try:

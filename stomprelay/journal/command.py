@@ -1,0 +1,169 @@
+"""`stomprelay journal`: the journal's segments for people."""
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from stomprelay.journal import moment, transcript
+from stomprelay.journal.audit import WRITTEN, Audit, state
+from stomprelay.journal.block import Damage
+from stomprelay.journal.folder import Folder
+from stomprelay.journal.record import records
+from stomprelay.journal.selection import Selection, segments
+
+_ABOUT: Final = "Reads the segments of a journal, those that are still written included. Times are UTC."
+_LS: Final = """
+Lists segments: from when to when, how many blocks (each is what came at one time on one connection, or an event) and
+frames, octets, and how each is: closed, open (a relay writes it), or left open by a relay that is dead; and whether
+it is damaged.
+"""
+_CAT: Final = """
+Shows frames and events, one in a line: its time, session and client; then `->` and a frame of the client, `<-` with
+the broker's address and a frame of the broker, or `--` and an event. Headers are unescaped; secrets were never
+written. What is damaged is told on standard error. Exit status: 0; 1 if something is damaged.
+"""
+_VERIFY: Final = """
+Checks every block of every segment, and that no segment of a run is missing between two others. One line for each
+damage. Exit status: 0 if there is none, else 1.
+"""
+_HEADINGS: Final = ("segment", "relay", "from", "to", "blocks", "frames", "octets", "state")
+
+Tell = Callable[[str], None]
+
+
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    """Make the command known; its options are for `run`."""
+    journal = commands.add_parser("journal", help="read the journal that a relay wrote", description=_ABOUT)
+    journals = journal.add_subparsers(dest="journal", required=True, metavar="COMMAND")
+    places = argparse.ArgumentParser(add_help=False)
+    places.add_argument("places", nargs="+", metavar="PLACE", help="a journal's folder, or a segment's file")
+    journals.add_parser("ls", parents=[places], help="list segments", description=_LS)
+    cat = journals.add_parser("cat", parents=[places], help="show frames and events", description=_CAT)
+    cat.add_argument("--session", action="append", default=[], metavar="NAME", help="of this session only")
+    cat.add_argument(
+        "--destination",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="frames with such a destination only, as in '/queue/*'",
+    )
+    cat.add_argument(
+        "--command", dest="commands", action="append", default=[], type=str.upper, metavar="COMMAND",
+        help="frames of this command only",
+    )  # fmt: skip
+    time = "2026-11-21T08:23:00 (UTC), or a part of it"
+    cat.add_argument("--since", type=_moment, metavar="TIME", help=f"from then on: {time}")
+    cat.add_argument("--until", type=_moment, metavar="TIME", help="before then")
+    cat.add_argument("--json", action="store_true", help="one JSON object in a line")
+    cat.add_argument("--bodies", action="store_true", help="show what was kept of the bodies, too")
+    journals.add_parser("verify", parents=[places], help="look for damage", description=_VERIFY)
+    return journal
+
+
+def _moment(text: str) -> int:
+    try:
+        return moment.read(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a time like 2026-11-21T08:23:00, not {text!r}") from None
+
+
+def run(options: argparse.Namespace, tell: Tell, complain: Tell) -> int:
+    """Do what was asked for; answers the exit status. Raises `OSError` for a place that is not there."""
+    match options.journal:
+        case "ls":
+            return _list(options, tell)
+        case "cat":
+            return _show(options, tell, complain)
+    return _verify(options, tell)
+
+
+def _list(options: argparse.Namespace, tell: Tell) -> int:
+    paths = list(segments(options.places))
+    longest = max([len(path.name) for path in paths], default=0)
+    octets = max([len(str(path.stat().st_size)) for path in paths if path.exists()], default=0)
+    widths = (longest, 12, 27, 27, octets, octets, octets)
+    tell(_row(_HEADINGS, widths))
+    for path in paths:
+        tell(_row(tuple(_cells(Audit(path))), widths))
+    return 0
+
+
+def _cells(audit: Audit) -> Iterator[str]:
+    yield audit.path.name
+    yield transcript.visible(audit.relay) or "-"
+    yield "-" if audit.since is None else moment.shown(audit.since)
+    yield "-" if audit.until is None else moment.shown(audit.until)
+    yield from map(str, (audit.blocks, audit.frames, audit.size))
+    yield ", ".join([audit.state, *dict.fromkeys(_short(audit, damage) for damage in audit.damages)])
+
+
+def _short(audit: Audit, damage: Damage) -> str:
+    if not audit.blocks:
+        return damage.reason
+    return "torn" if damage.torn else "damaged"
+
+
+def _row(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
+    """Texts to the left, numbers to the right, each column at least as wide as its heading."""
+    wide = [max(pair) for pair in zip(widths, map(len, _HEADINGS), strict=False)]
+    texts = [f"{cell:{width}}" for cell, width in zip(cells[:4], wide, strict=False)]
+    numbers = [f"{cell:>{width}}" for cell, width in zip(cells[4:7], wide[4:], strict=True)]
+    return "  ".join([*texts, *numbers, cells[7]])
+
+
+def _show(options: argparse.Namespace, tell: Tell, complain: Tell) -> int:
+    selection = Selection(
+        frozenset(options.session),
+        tuple(options.destination),
+        frozenset(options.commands),
+        options.since,
+        options.until,
+    )
+    status = 0
+    for path in segments(options.places):
+        for found in records(path):
+            if isinstance(found, Damage):
+                if not (found.torn and state(path) == WRITTEN):
+                    complain(_damaged(path, found))
+                    status = 1
+            elif not selection.takes(found):
+                continue
+            elif options.json:
+                tell(json.dumps(found.named(bodies=options.bodies), ensure_ascii=False))
+            else:
+                for line in transcript.lines(found, bodies=options.bodies):
+                    tell(line)
+    return status
+
+
+def _verify(options: argparse.Namespace, tell: Tell) -> int:
+    count = blocks = frames = damages = 0
+    for path in segments(options.places):
+        audit = Audit(path)
+        count += 1
+        blocks += audit.blocks
+        frames += audit.frames
+        damages += len(audit.damages)
+        for damage in audit.damages:
+            tell(_damaged(path, damage))
+    for place in map(Path, options.places):
+        for gap in Folder(place).gaps() if place.is_dir() else ():
+            damages += 1
+            which = f"segment {gap.first}" if gap.first == gap.last else f"segments {gap.first} to {gap.last}"
+            tell(f"{place}: {which} of run {gap.run} of {gap.relay}: missing")
+    tell(
+        ", ".join([_counted(count, "segment"), _counted(blocks, "block"), _counted(frames, "frame")])
+        + ": "
+        + (_counted(damages, "damage") if damages else "no damage")
+    )
+    return 1 if damages else 0
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _damaged(path: Path, damage: Damage) -> str:
+    return f"{path}: at {damage.offset}, {_counted(damage.length, 'octet')}: {damage.reason}"

@@ -1,0 +1,42 @@
+"""What writers and readers of segments ask of the file system: that a relay lives, and that names last."""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
+"""What file systems say that have no `flock`. There, the dead are known by their silence, see `Header.age`."""
+
+
+def lock(file: int, *, wait: bool = True) -> bool | None:
+    """Take the lock by which others see that a segment's relay lives. False: another process has it; None: the file
+    system has no locks.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            return None
+        raise
+    return True
+
+
+def same(file: int, path: Path) -> bool:
+    """Whether an open file is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def sync_folder(directory: Path) -> None:
+    """Bring names that were given, changed or removed to the disk."""
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

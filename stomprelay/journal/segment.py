@@ -1,0 +1,101 @@
+"""A segment as it is read, one that is still written or was torn included."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from stomprelay.journal import name
+from stomprelay.journal.block import NO_BLOCK, Block, Damage, Kind, walk
+from stomprelay.journal.schema import VERSION, Header, Newer
+
+_NONE: Final = "not a segment of a journal"
+
+
+def read(path: Path | str) -> Iterator[Header | Block | Damage]:
+    """All that is in a segment, in order: a `Header` before the first block, then blocks of frames and events; what
+    cannot be read is a `Damage`, wherever it is, and nothing around it is missing.
+
+    A header holds for all blocks behind it, up to the next (there is one more where somebody joined segments). Where
+    it is damaged, what can be known without it comes in its place, so a `Damage` may come first. A file that cannot
+    be read at all, or is no segment, is one `Damage`. Never raises `OSError`; memory is bounded by the longest
+    block. Of a segment that is still written, what was there at the start is read, and its end may be torn.
+    """
+    try:
+        file = _opened(Path(path))
+    except OSError as error:
+        yield _unreadable(error)
+        return
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(file)
+        yield Damage(0, 0, f"{_NONE}: it is no file")
+        return
+    with os.fdopen(file, "rb", buffering=0) as source:
+        if not status.st_size:
+            yield Damage(0, 0, "it is empty", torn=True)
+            return
+        yield from _under_headers(_survived(source.read, status.st_size), Path(path).name, status.st_size)
+
+
+def _opened(path: Path) -> int:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        if not path.name.endswith(name.OPEN):
+            raise
+        # It was closed since it was listed.
+        return os.open(path.with_suffix(""), flags)
+
+
+def _survived(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
+    found: Block | Damage | None = None
+    try:
+        for found in walk(more, size):
+            yield found
+    except OSError as error:
+        at = found.offset + found.length if found is not None else 0
+        yield _unreadable(error, at, size - at)
+
+
+def _unreadable(error: OSError, at: int = 0, length: int = 0) -> Damage:
+    return Damage(at, length, f"it cannot be read: {error.strerror}")
+
+
+def _under_headers(
+    items: Iterator[Block | Damage], file: str, size: int
+) -> Iterator[Header | Block | Damage]:
+    known = False
+    for found in items:
+        if isinstance(found, Damage):
+            none = found.reason == NO_BLOCK and found.length == size
+            yield found._replace(reason=_NONE) if none else found
+        elif found.kind is not Kind.HEADER:
+            if not known:
+                stand_in = _by_name(file)
+                if stand_in is None:
+                    yield Damage(found.offset, size - found.offset, "its header is missing")
+                    return
+                yield stand_in
+                known = True
+            yield found
+        else:
+            try:
+                yield Header.decode(found.payload)
+                known = True
+            except Newer as error:
+                yield Damage(found.offset, size - found.offset, str(error))
+                return
+            except ValueError as error:
+                yield Damage(found.offset, found.length, str(error))
+
+
+def _by_name(file: str) -> Header | None:
+    """What the name of a file says of its segment."""
+    named = name.read(file)
+    if named is None:
+        return None
+    told, _ = named
+    return Header(VERSION, told.relay, told.run, told.number, told.created, 0.0, "")

@@ -1,0 +1,172 @@
+"""Segments as they are written: one file after the other, each whole whatever happens to the relay."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from stomprelay.journal import disk
+from stomprelay.journal.block import Kind, encode
+from stomprelay.journal.name import CLOSED, OPEN, Name, safe
+from stomprelay.journal.schema import VERSION, Header
+
+_SECOND: Final = 10**9
+_MODE: Final = 0o640
+
+
+class Writer:
+    """The segments of one run of a relay. `relay` is its name; `run` 8 hexadecimal digits that no other run has;
+    `size` octets after which, `age` seconds after which a segment ends; `software` names the writer for people.
+
+    Times are nanoseconds since 1970. Each method may raise `OSError`, which names the folder or the file, and any may
+    be called again then: what was half written is cut off before anything else is written. What `sync` failed to
+    bring to the disk may or may not survive a power failure. Call `close` at the end. Use it from one thread.
+    """
+
+    __slots__ = ("_age", "_end", "_file", "_name", "_new", "_relay", "_run", "_size", "_software", "_torn",
+                 "_unsynced", "directory", "number")  # fmt: skip
+
+    def __init__(
+        self, directory: Path | str, relay: str, run: str, *, size: int, age: float, software: str
+    ) -> None:
+        self.directory = Path(directory)
+        self.number = 0
+        self._relay = relay
+        self._run = run
+        self._size = size
+        self._age = age
+        self._software = software
+        self._file = -1
+        self._name = Name(0, "", "", 0)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._file = -1
+        self._end = 0
+        self._torn = self._unsynced = self._new = False
+
+    @property
+    def path(self) -> Path | None:
+        """The segment that is written, None between two."""
+        return None if self._file < 0 else self.directory / f"{self._name}{OPEN}"
+
+    def write(self, data: bytes, now: int) -> None:
+        """Append whole blocks, all of them or, with an `OSError`, none. They survive the death of this process, but
+        not that of the machine before `sync`.
+        """
+        if self._file >= 0 and self._end and (self._end + len(data) > self._size or self._is_old(now)):
+            self._finish()
+        if self._file < 0:
+            self._begin(now)
+        self._mend()
+        self._append(data if self._end else self._header() + data)
+
+    def sync(self) -> None:
+        """Bring what was written to the disk itself."""
+        if self._unsynced and self._file >= 0:
+            os.fsync(self._file)
+            self._unsynced = False
+        if self._new:
+            disk.sync_folder(self.directory)
+            self._new = False
+
+    def roll(self, now: int, *, force: bool = False) -> bool:
+        """End the segment if it is older than it may get, or by `force`: it is on the disk then, and has its final
+        name. Answers whether there is a segment more to be read.
+        """
+        if self._file >= 0 and (force or self._is_old(now)):
+            return self._finish()
+        return False
+
+    def close(self, now: int) -> None:
+        """End the segment, if there is one. Where that fails, `Folder.recover` does it later."""
+        try:
+            self.roll(now, force=True)
+        finally:
+            if self._file >= 0:
+                os.close(self._file)
+                self._forget()
+
+    def _is_old(self, now: int) -> bool:
+        # A clock that was put back does not keep a segment open.
+        return abs(now - self._name.created) >= self._age * _SECOND
+
+    def _begin(self, now: int) -> None:
+        try:
+            while True:
+                name = Name(now, safe(self._relay), self._run, self.number + 1)
+                try:
+                    if (self.directory / f"{name}{CLOSED}").exists():
+                        raise FileExistsError
+                    self._file = _locked(self.directory / f"{name}{OPEN}")
+                    break
+                except FileExistsError:
+                    # Another run was given the same digits; what it wrote stays.
+                    self.number += 1
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self.directory)) from None
+        self._name = name
+        self.number = name.number
+        self._new = True
+
+    def _header(self) -> bytes:
+        name = self._name
+        header = Header(VERSION, self._relay, self._run, name.number, name.created, self._age, self._software)
+        return b"".join(encode(Kind.HEADER, name.created, 0, b"", (), header.encode()))
+
+    def _mend(self) -> None:
+        if self._torn:
+            os.ftruncate(self._file, self._end)
+            self._torn = False
+
+    def _append(self, data: bytes) -> None:
+        rest = memoryview(data)
+        self._torn = self._unsynced = True
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError as error:
+            try:
+                self._mend()
+            except OSError:
+                pass  # it is tried again before the next block
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
+        self._torn = False
+        self._end += len(data)
+
+    def _finish(self) -> bool:
+        path = self.directory / f"{self._name}{OPEN}"
+        self._mend()
+        whole = self._end > 0
+        try:
+            if whole:
+                os.fsync(self._file)
+                path.rename(self.directory / f"{self._name}{CLOSED}")
+            else:
+                path.unlink()
+                self.number -= 1
+        except FileNotFoundError:
+            # Somebody took it away; the next one may fare better.
+            os.close(self._file)
+            self._forget()
+            raise
+        os.close(self._file)
+        self._forget()
+        if whole:
+            disk.sync_folder(self.directory)
+        return whole
+
+
+def _locked(path: Path) -> int:
+    """A new file, which nobody takes for that of a dead relay while it is open."""
+    while True:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, _MODE)
+        try:
+            disk.lock(file)
+            if disk.same(file, path):
+                return file
+        except OSError:
+            os.close(file)
+            path.unlink(missing_ok=True)
+            raise
+        # Somebody who clears up after dead relays was between the two calls.
+        os.close(file)

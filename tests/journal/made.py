@@ -1,0 +1,83 @@
+"""Blocks and segments that the tests write."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from stomprelay.journal import segment
+from stomprelay.journal.block import Block, Damage, Kind, Recorded, encode
+from stomprelay.journal.schema import Context, Happening, Header
+from stomprelay.journal.writer import Writer
+
+SECOND: Final = 10**9
+NOW: Final = 1_795_249_380_123_456_789
+"""2026-11-21T08:23:00.123456789Z."""
+RUN: Final = "0123abcd"
+NAME: Final = f"20261121T082300-eu-1-{RUN}-000001"
+CLIENT: Final = Context("main", "eu-1.7", "10.0.0.1:5", "orders", "client", version="1.2")
+BROKER: Final = Context("main", "eu-1.7", "10.0.0.1:5", "orders", "broker", "erp", "tcp://b:61613", "1.2")
+SEND: Final = b"SEND\ndestination:/queue/a\n\n"
+HEADER: Final = Header(1, "eu-1", RUN, 1, NOW, 60.0, "stomprelay 0")
+
+Item = Header | Block | Damage
+
+
+def header(of: Header = HEADER) -> bytes:
+    """A segment's first block."""
+    return b"".join(encode(Kind.HEADER, of.created, 0, b"", (), of.encode()))
+
+
+def frames(
+    *found: tuple[bytes, bytes] | Recorded, context: Context = CLIENT, at: int = NOW, number: int = 0
+) -> bytes:
+    """A block of frames: heads and bodies, of which all is kept, or `Recorded` ones."""
+    sizes: list[int] = []
+    payload = b""
+    for frame in found:
+        recorded = frame if isinstance(frame, Recorded) else Recorded(*frame, len(frame[1]))
+        sizes += [len(recorded.head), len(recorded.kept), recorded.size]
+        payload += recorded.head + recorded.kept
+    return b"".join(encode(Kind.FRAMES, at, number, context.encode(), sizes, payload))
+
+
+def event(
+    name: str = "connected", text: str = "", context: Context = CLIENT, at: int = NOW, **facts: str | int
+) -> bytes:
+    """A block with an event."""
+    happening = Happening(name, text, dict(facts))
+    return b"".join(encode(Kind.EVENT, at, 0, context.encode(), (), happening.encode()))
+
+
+def writer(folder: Path, run: str = RUN, *, size: int = 1 << 20, age: float = 60.0) -> Writer:
+    """A writer of segments of the relay `eu-1`."""
+    return Writer(folder, "eu-1", run, size=size, age=age, software="stomprelay 0")
+
+
+def put(folder: Path, *blocks: bytes, name: str = f"{NAME}.journal", header: bytes = header()) -> Path:
+    """A segment with a header and these blocks."""
+    path = folder / name
+    path.write_bytes(header + b"".join(blocks))
+    return path
+
+
+def items(path: Path) -> list[Item]:
+    """All that is read of a segment."""
+    return list(segment.read(path))
+
+
+def blocks(path: Path) -> list[Block]:
+    """The blocks of a segment in which nothing is damaged."""
+    found = items(path)
+    assert isinstance(found[0], Header)
+    assert not [item for item in found if isinstance(item, Damage)]
+    return [item for item in found if isinstance(item, Block)]
+
+
+def heads(found: Sequence[Item]) -> list[bytes]:
+    """The heads of all frames in order."""
+    return [frame.head for item in found if isinstance(item, Block) for frame in item.frames]
+
+
+def files(folder: Path) -> list[str]:
+    """What is in a folder."""
+    return sorted(path.name for path in folder.iterdir())

@@ -1,0 +1,318 @@
+"""Blocks as octets: literally, torn at every octet, with every octet damaged."""
+
+from collections.abc import Sequence
+from struct import pack
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.journal.block import MAGIC, MOST, Block, Damage, Kind, Recorded, decode, encode, sealed, walk
+from tests.journal.made import CLIENT, NOW, SEND, event, frames
+
+INNER = (
+    b"\x15\xcd\x5b\x07\x00\x00\x00\x00"  # time 123456789
+    b"\x05\x00\x00\x00\x00\x00\x00\x00"  # number
+    b"\x01\x00"  # frames
+    b"\x02\x00"  # octets of the context
+    b"\x02\x00\x00\x00"  # how many frames
+    b"[]"
+    b"\x06\x00\x00\x00\x02\x00\x00\x00\x02\x00\x00\x00"
+    b"\x07\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00"
+    b"SEND\n\nab"
+    b"BEGIN\n\n"
+)
+LITERAL = b"\x06SJ\x0b" + b"\x41\x00\x00\x00" + b"\xaf\x3f\x23\xaa" + INNER
+READ = Block(0, 123456789, 5, Kind.FRAMES, b"[]", (6, 2, 2, 7, 0, 256), b"SEND\n\nabBEGIN\n\n")
+FIRST, SECOND, THIRD = (frames((SEND, b"%d" % number), number=number) for number in range(3))
+
+
+def whole(data: bytes) -> list[Block]:
+    """The blocks of data that is not damaged."""
+    found = list(decode(data))
+    assert not [item for item in found if isinstance(item, Damage)]
+    return [item for item in found if isinstance(item, Block)]
+
+
+def numbers(found: Sequence[Block | Damage]) -> list[int]:
+    """Which of the three blocks were read."""
+    return [item.number for item in found if isinstance(item, Block)]
+
+
+def test_the_octets_of_a_block() -> None:
+    """The format, octet by octet: it is on disks, so it cannot change."""
+    assert b"".join(encode(Kind.FRAMES, 123456789, 5, b"[]", READ.sizes, READ.payload)) == LITERAL
+    assert list(decode(LITERAL)) == [READ]
+
+
+def test_the_frames_of_a_block() -> None:
+    """Each with its head, what was kept of its body, and the size of that."""
+    assert list(READ.frames) == [Recorded(b"SEND\n\n", b"ab", 2), Recorded(b"BEGIN\n\n", b"", 256)]
+    assert READ.length == len(LITERAL)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_kinds(kind: Kind) -> None:
+    """Headers and events have a payload, and no frames."""
+    if kind is Kind.FRAMES:
+        return
+    (block,) = whole(b"".join(encode(kind, 1, 0, b"", (), b"{}")))
+    assert (block.kind, block.payload, list(block.frames)) == (kind, b"{}", [])
+    assert isinstance(block.kind, Kind)
+
+
+def test_a_block_of_nothing() -> None:
+    """No frames is no damage."""
+    (block,) = whole(b"".join(encode(Kind.FRAMES, 1, 0, b"[]", (), b"")))
+    assert list(block.frames) == []
+
+
+def test_nothing() -> None:
+    """No octets hold no blocks."""
+    assert list(decode(b"")) == []
+    assert list(decode(LITERAL, len(LITERAL))) == []
+
+
+def test_from_the_middle() -> None:
+    """Offsets are those of the whole."""
+    assert list(decode(LITERAL * 2, len(LITERAL))) == [READ._replace(offset=len(LITERAL))]
+
+
+@pytest.mark.parametrize("body", [0, 1, 1000, 1 << 20])
+def test_a_block_in_one_piece(body: int) -> None:
+    """It is the same block, small or large."""
+    for kind, sizes in ((Kind.FRAMES, (2, body, body + 3)), (Kind.EVENT, ())):
+        payload = b"A\n" + bytes(body)
+        assert sealed(kind, -5, 1 << 60, b"[]", sizes, payload) == b"".join(
+            encode(kind, -5, 1 << 60, b"[]", sizes, payload)
+        )
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-(1 << 63), (1 << 63) - 1),
+            st.integers(0, (1 << 64) - 1),
+            st.binary(max_size=40),
+            st.lists(
+                st.tuples(st.binary(max_size=30), st.binary(max_size=30), st.integers(0, (1 << 32) - 1))
+            ),
+        ),
+        max_size=5,
+    )
+)
+def test_round_trips(made: list[tuple[int, int, bytes, list[tuple[bytes, bytes, int]]]]) -> None:
+    """What was encoded is decoded, in any number and of any content."""
+    data = b""
+    for time, number, context, found in made:
+        sizes = [size for head, kept, of in found for size in (len(head), len(kept), of)]
+        payload = b"".join([head + kept for head, kept, _ in found])
+        data += b"".join(encode(Kind.FRAMES, time, number, context, sizes, payload))
+    assert [
+        (block.time, block.number, block.context, [tuple(frame) for frame in block.frames])
+        for block in whole(data)
+    ] == made
+
+
+@pytest.mark.parametrize("keep", range(len(SECOND)))
+def test_a_torn_end(keep: int) -> None:
+    """Cut anywhere, the last block is damage that is known for a torn end; what is before it is read."""
+    data = FIRST + SECOND[:keep]
+    found = list(decode(data))
+    assert numbers(found) == [0]
+    if keep:
+        (damage,) = [item for item in found if isinstance(item, Damage)]
+        assert damage == Damage(len(FIRST), keep, damage.reason, torn=True)
+        assert damage.reason.startswith("torn")
+    else:
+        assert len(found) == 1
+
+
+@pytest.mark.parametrize("at", range(len(SECOND)))
+@pytest.mark.parametrize("bit", [1, 0x80])
+def test_a_flipped_bit(at: int, bit: int) -> None:
+    """Wherever it is, the block is not taken for good, and its neighbours are."""
+    data = bytearray(FIRST + SECOND + THIRD)
+    data[len(FIRST) + at] ^= bit
+    found = list(decode(bytes(data)))
+    assert numbers(found) == [0, 2]
+    damage = found[1]
+    assert isinstance(damage, Damage)
+    assert (damage.offset, damage.length, damage.torn) == (len(FIRST), len(SECOND), False)
+    assert damage.reason
+
+
+@pytest.mark.parametrize("at", range(len(SECOND)))
+def test_a_hole(at: int) -> None:
+    """Octets that are missing in the middle cost no more than their block."""
+    found = list(decode(FIRST + SECOND[:at] + SECOND[at + 1 :] + THIRD))
+    assert numbers(found) == [0, 2]
+
+
+@given(st.binary(min_size=1, max_size=60))
+def test_garbage_between_blocks(garbage: bytes) -> None:
+    """It is one damage, with its place; nothing of what is around it is lost."""
+    found = list(decode(FIRST + garbage + THIRD))
+    assert numbers(found) == [0, 2]
+    (damage,) = [item for item in found if isinstance(item, Damage)]
+    assert (damage.offset, damage.length, damage.torn) == (len(FIRST), len(garbage), False)
+
+
+@given(st.binary(max_size=200))
+def test_garbage(garbage: bytes) -> None:
+    """Any octets are read to their end, once."""
+    at = 0
+    for item in decode(garbage):
+        assert item.offset == at
+        at += item.length
+    assert at == len(garbage)
+
+
+@pytest.mark.parametrize("zeros", [1, 3, 4, 35, 36, 5000, (1 << 20) + 7])
+def test_zeros_at_the_end(zeros: int) -> None:
+    """What a power failure leaves of a file that had grown: nothing is in it, so it counts as torn."""
+    for end in (b"", b"\x01"):
+        data = FIRST + bytes(zeros) + end
+        found = list(decode(data))
+        assert list(walk(Source(data, 999).more, len(data))) == found
+        assert isinstance(found[-1], Damage)
+        assert (found[-1].offset, found[-1].length) == (len(FIRST), zeros + len(end))
+        assert found[-1].torn is (not end)
+    assert [type(item) for item in decode(FIRST + bytes(zeros) + SECOND)] == [Block, Damage, Block]
+
+
+def test_a_torn_block_with_good_ones_behind_it() -> None:
+    """That is damage, and no torn end."""
+    found = list(decode(FIRST + SECOND[:-1] + THIRD))
+    assert numbers(found) == [0, 2]
+    assert not [item for item in found if isinstance(item, Damage) and item.torn]
+
+
+def block(
+    length: int | None = None, kind: int = 1, sizes: bytes = b"", count: int = 0, rest: bytes = b""
+) -> bytes:
+    """A block of this content with a checksum that is right."""
+    inner = pack("<qQBBHI", 1, 2, kind, 0, 0, count) + sizes + rest
+    return MAGIC + pack("<II", len(inner) if length is None else length, crc32(inner)) + inner
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (block(length=23), "a block cannot be 23 octets long"),
+        (block(length=MOST + 1), f"a block cannot be {MOST + 1} octets long"),
+        (block(kind=3), "a block of a kind that is not known, 3"),
+        (block(count=1), "its lengths contradict each other"),
+        (block(count=0xFFFFFFFF), "its lengths contradict each other"),
+        (block(count=1, sizes=pack("<III", 1, 1, 1), rest=b"a"), "its lengths contradict each other"),
+        (block(count=1, sizes=pack("<III", 1, 0, 1), rest=b"ab"), "its lengths contradict each other"),
+        (block(length=1 << 20, count=1 << 20), "its lengths contradict each other"),
+        (FIRST[:-1] + b"?", "the checksum is wrong"),
+        (b"hello", "no block begins here"),
+        (FIRST[1:], "no block begins here"),
+        (MAGIC + pack("<II", 23, 0), "a block cannot be 23 octets long"),
+    ],
+)
+def test_reasons(data: bytes, reason: str) -> None:
+    """A damage says what it is, also where the checksum is right."""
+    assert list(decode(data)) == [Damage(0, len(data), reason)]
+    assert next(decode(data + THIRD)) == Damage(0, len(data), reason)
+
+
+def test_torn_says_how_much_is_there() -> None:
+    """In octets behind the checksum."""
+    (damage,) = decode(LITERAL[:-1])
+    assert damage == Damage(0, 76, "torn: 64 of 65 octets are there", torn=True)
+    (damage,) = decode(LITERAL[:20])
+    assert damage == Damage(0, 20, "torn: 8 of 65 octets are there", torn=True)
+    (damage,) = decode(LITERAL[:11])
+    assert damage == Damage(0, 11, "torn in its first octets", torn=True)
+
+
+class Source:
+    """Octets in pieces of some size."""
+
+    def __init__(self, data: bytes, piece: int) -> None:
+        self._data = data
+        self._piece = piece
+        self.most = 0
+
+    def more(self, wanted: int) -> bytes:
+        """The next ones."""
+        self.most = max(self.most, wanted)
+        piece, self._data = self._data[: self._piece], self._data[self._piece :]
+        return piece
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 7, 36, 37, 50, 1000])
+def test_pieces(piece: int) -> None:
+    """A source is read the same in pieces of any size, damage included."""
+    data = b"".join(
+        [
+            FIRST,
+            b"x" * 50,
+            SECOND,
+            SECOND[:-1],
+            MAGIC[:3],
+            THIRD,
+            event(),
+            MAGIC * 20,
+            bytes(60),
+            THIRD,
+            SECOND[:40],
+        ]
+    )
+    assert list(walk(Source(data, piece).more, len(data))) == list(decode(data))
+
+
+@given(
+    st.lists(st.sampled_from([FIRST, SECOND, SECOND[:30], SECOND[5:], MAGIC, bytes(1), bytes(9), b"x"])),
+    st.integers(1, 99),
+)
+def test_any_mixture_in_pieces(parts: list[bytes], piece: int) -> None:
+    """In pieces or at once: no difference."""
+    data = b"".join(parts)
+    found = list(walk(Source(data, piece).more, len(data)))
+    assert found == list(decode(data))
+    assert sum(item.length for item in found) == len(data)
+
+
+def test_a_source_that_ends_too_early() -> None:
+    """What it promised and did not have is not told of; what it had is."""
+    found = list(walk(Source(FIRST + SECOND, 10).more, len(FIRST + SECOND) + 500))
+    assert numbers(found) == [0, 1]
+    assert len(found) == 2
+    (damage,) = walk(Source(FIRST[:-1], 10).more, len(FIRST) + 100)
+    assert damage == Damage(
+        0, len(FIRST) - 1, f"torn: {len(FIRST) - 13} of {len(FIRST) - 12} octets are there", True
+    )
+    (damage,) = walk(Source(FIRST[:20], 10).more, 30)
+    assert damage == Damage(0, 20, f"torn: 8 of {len(FIRST) - 12} octets are there", torn=True)
+    assert list(walk(Source(b"", 1).more, 100)) == []
+    assert list(walk(Source(b"", 1).more, 10)) == []
+
+
+def test_a_length_that_was_damaged_does_not_fill_the_memory() -> None:
+    """Octets are asked for in moderate numbers: what cannot be a block's length is not waited for."""
+    data = FIRST + block(length=MOST, count=1 << 30) + b"x" * 5000 + THIRD
+    source = Source(data, 100)
+    found = list(walk(source.more, MOST * 2))
+    assert numbers(found)[0] == 0
+    assert source.most <= 1 << 20
+
+
+def test_a_block_larger_than_a_piece() -> None:
+    """Some megabytes in one block."""
+    large = b"x" * (3 << 20)
+    data = FIRST + frames((SEND, large), number=1) + THIRD
+    found = list(walk(Source(data, 1 << 20).more, len(data)))
+    assert numbers(found) == [0, 1, 2]
+    assert isinstance(found[1], Block)
+    assert [frame.kept for frame in found[1].frames] == [large]
+
+
+def test_context_and_time() -> None:
+    """Both stand in the block as they were given."""
+    (read,) = whole(frames((SEND, b""), at=NOW))
+    assert (read.time, read.context) == (NOW, CLIENT.encode())

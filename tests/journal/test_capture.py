@@ -1,0 +1,173 @@
+"""How much of a frame is recorded, and that no secret is."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.journal.capture import ALL, MASK, NOTHING, Capture, Rule, traced
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import V1_0, V1_1, V1_2, Dialect
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.limits import Limits
+from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING
+
+ANY = OPENING | CLIENT_COMMANDS | BROKER_COMMANDS | {CONNECTED}
+
+
+def frame(data: bytes, dialect: Dialect = V1_2) -> Frame:
+    """The frame that these octets are."""
+    decoder = Decoder(dialect, ANY, Limits())
+    decoder.feed(data)
+    (found,) = decoder.frames()
+    return found
+
+
+def head(data: bytes, *redact: str, opening: bool = False, dialect: Dialect = V1_2) -> bytes:
+    """What is recorded of its head."""
+    return Capture(redact=redact).head(frame(data, dialect), opening=opening)
+
+
+SECRETS = [
+    b"passcode:geheim",
+    b"passcode: geheim",
+    b"passcode:  geheim  ",
+    b" passcode:geheim",
+    b"passcode :geheim",
+    b"\tpasscode\t:\tgeheim",
+    b"Passcode:geheim",
+    b"PASSCODE:geheim",
+    b"passcode:geheim:geheim",
+    b"passcode:\\geheim",
+    b"passcode:gehe\rimgeheim",
+]
+
+
+@pytest.mark.parametrize("line", SECRETS)
+@pytest.mark.parametrize("command", [b"CONNECT", b"STOMP"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_passcode_is_never_recorded(line: bytes, command: bytes, end: bytes) -> None:
+    """However it is spelled, wherever it stands, and twice; what is around it stays as it came."""
+    for lines in ([line, b"host:/"], [b"host:/", line], [line, b"host:/", line], [line]):
+        said = end.join([command, *lines, b"", b"\0"])
+        recorded = head(said, opening=True, dialect=V1_0)
+        assert b"geheim" not in recorded
+        assert recorded.count(MASK) == lines.count(line)
+        assert recorded.endswith(end + end)
+        assert recorded.startswith(command + end)
+        assert recorded.count(b"\n") == said.count(b"\n")
+        assert (b"host:/" + end in recorded) == (b"host:/" in lines)
+
+
+def test_an_empty_passcode_is_none() -> None:
+    """It cannot be told from another one."""
+    assert head(b"CONNECT\npasscode:\n\n\0", opening=True) == b"CONNECT\npasscode:***\n\n"
+
+
+def test_only_a_line_of_that_name_is_a_passcode() -> None:
+    """Not a longer name, not a value; nor what is no CONNECT."""
+    said = b"CONNECT\nmy-passcode:a\npasscodes:b\nlogin:passcode:c\n\n"
+    assert head(said + b"\0", opening=True) == said
+    assert head(b"SEND\npasscode:a\n\n\0") == b"SEND\npasscode:a\n\n"
+
+
+def test_headers_that_are_to_be_left_out() -> None:
+    """On any frame, of a client or of a broker, and beside the passcode in CONNECT."""
+    for command in (b"SEND", b"MESSAGE", b"RECEIPT", b"ERROR", b"ACK"):
+        said = command + b"\nX-Token: a\nid:1\nAuthorization:b\n\n"
+        expected = command + b"\nX-Token:***\nid:1\nAuthorization:***\n\n"
+        assert head(said + b"\0", "x-token", "authorization") == expected
+    said = b"CONNECT\npasscode:a\nx-token:b\n\n\0"
+    assert head(said, "x-token", opening=True) == b"CONNECT\npasscode:***\nx-token:***\n\n"
+
+
+@pytest.mark.parametrize(("name", "spelled"), [("a:b", b"a\\cb"), ("a\\b", b"a\\\\b"), ("a\rb", b"a\\rb")])
+def test_a_name_that_is_escaped(name: str, spelled: bytes) -> None:
+    """As 1.1 and 1.2 spell it."""
+    assert b"geheim" not in head(b"SEND\n%b:geheim\n\n\0" % spelled, name)
+
+
+def test_a_name_is_no_pattern() -> None:
+    """Its characters stand for themselves."""
+    assert head(b"SEND\naxb:1\na.b:2\n\n\0", "a.b") == b"SEND\naxb:1\na.b:***\n\n"
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"token", b"Token ", b" token", b"tok", b"tokens", b"id"]),
+            st.text(alphabet="geh eim:\t", max_size=8),
+        ),
+        max_size=6,
+    ),
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.sampled_from([V1_0, V1_1, V1_2]),
+)
+def test_nothing_but_secrets_is_left_out(
+    headers: list[tuple[bytes, str]], end: bytes, dialect: Dialect
+) -> None:
+    """Every other line is recorded as it came."""
+    lines = [name + b":" + value.encode() for name, value in headers]
+    recorded = head(end.join([b"SEND", *lines, b"", b"\0"]), "token", dialect=dialect).split(end)
+    for line, (name, _), found in zip(lines, headers, recorded[1:], strict=False):
+        secret = name.strip().lower() == b"token"
+        assert found == (name + b":" + MASK if secret else line)
+
+
+def most(data: bytes, capture: Capture, dialect: Dialect = V1_2) -> int:
+    """How much of this frame's body is kept."""
+    return capture.most(frame(data, dialect), dialect)
+
+
+def test_how_much_of_a_body_is_kept() -> None:
+    """The first rule that matches counts; without one, what holds for all."""
+    rules = [Rule("/queue/orders.?", 5), Rule("/queue/*", ALL), Rule("/topic/[ab]", NOTHING)]
+    capture = Capture(7, rules)
+    for destination, octets in (
+        (b"/queue/orders.1", 5),
+        (b"/queue/orders.12", ALL),
+        (b"/topic/a", NOTHING),
+        (b"/topic/c", 7),
+        (b"/TOPIC/a", 7),
+        (b"\xff", 7),
+    ):
+        for command in (b"SEND", b"MESSAGE"):
+            assert most(b"%b\ndestination:%b\n\nx\0" % (command, destination), capture) == octets
+    assert most(b"ERROR\nmessage:x\n\nbody\0", capture) == 7
+
+
+def test_destinations_as_their_version_spells_them() -> None:
+    """Escaped, padded, or both badly."""
+    capture = Capture(rules=[Rule("/queue/a:b", 5)])
+    assert most(b"SEND\ndestination:/queue/a\\cb\n\n\0", capture) == 5
+    assert most(b"SEND\r\ndestination:/queue/a\\cb\r\n\r\n\0", capture) == 5
+    assert most(b"SEND\ndestination: /queue/a:b\n\n\0", capture, V1_0) == 5
+    found = frame(b"SEND\ndestination:/queue/a\\tb\n\n\0", V1_0)
+    assert capture.most(found, V1_2) == NOTHING
+
+
+def test_many_destinations() -> None:
+    """What is known of them does not grow without a bound."""
+    capture = Capture(rules=[Rule("*7", 1)])
+    for number in range(10_000):
+        assert most(b"SEND\ndestination:%d\n\n\0" % number, capture) == (number % 10 == 7)
+    assert len(capture._most) <= 4096
+
+
+@pytest.mark.parametrize(
+    ("settings", "uniform"),
+    [({}, True), ({"bodies": 5}, True), ({"rules": [Rule("*", 1)]}, False), ({"redact": ["a"]}, False)],
+)
+def test_whether_frames_have_to_be_looked_into(settings: dict[str, Any], uniform: bool) -> None:
+    """Only where a rule or a name asks for it."""
+    assert Capture(**settings).uniform is uniform
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_trace_takes_the_place_of_the_clients_own(end: bytes) -> None:
+    """Whatever it called it, and however often."""
+    lines = [b"SEND", b"relay-trace:forged", b"a:b", b"Relay-Trace : forged", b"x-relay-trace:c", b"", b""]
+    expected = [b"SEND", b"relay-trace:r-1", b"a:b", b"x-relay-trace:c", b"", b""]
+    assert traced(end.join(lines), b"r-1") == end.join(expected)
+    assert traced(b"SEND" + end + end, b"r-1") == b"SEND" + end + b"relay-trace:r-1" + end + end

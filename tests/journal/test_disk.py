@@ -1,0 +1,73 @@
+"""Locks, names and folders on the disk."""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from stomprelay.journal import disk
+
+
+def opened(path: Path) -> int:
+    """A descriptor of a file that is made where it is not there."""
+    return os.open(path, os.O_RDWR | os.O_CREAT)
+
+
+def test_a_lock_is_one_holders(tmp_path: Path) -> None:
+    """Whoever comes second sees that; once the first has closed the file, it has the lock."""
+    first, second = opened(tmp_path / "a"), opened(tmp_path / "a")
+    assert disk.lock(first) is True
+    assert disk.lock(second, wait=False) is False
+    os.close(first)
+    assert disk.lock(second, wait=False) is True
+    os.close(second)
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Neither had nor refused."""
+
+    def refuse(_file: int, _how: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert disk.lock(-1) is None
+
+
+def test_a_lock_that_fails(tmp_path: Path) -> None:
+    """Any other failure is the caller's."""
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        disk.lock(9999)
+
+
+def test_the_same_file(tmp_path: Path) -> None:
+    """Not one of the same name that came later, nor one that is gone."""
+    path = tmp_path / "a"
+    file = opened(path)
+    assert disk.same(file, path)
+    path.rename(tmp_path / "b")
+    assert not disk.same(file, path)
+    path.touch()
+    assert not disk.same(file, path)
+    os.close(file)
+
+
+def test_a_folder_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder itself, and its descriptor is closed, also after a failure."""
+    synced = []
+
+    def sync(file: int) -> None:
+        synced.append(os.fstat(file).st_ino)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    count = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    with pytest.raises(OSError, match="Input/output error"):
+        disk.sync_folder(tmp_path)
+    assert synced == [tmp_path.stat().st_ino]
+    if count:
+        assert len(os.listdir("/proc/self/fd")) == count
+    with pytest.raises(FileNotFoundError):
+        disk.sync_folder(tmp_path / "absent")

@@ -1,0 +1,335 @@
+"""Segments as they are read: whole, torn, damaged, open, none at all."""
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.journal import segment
+from stomprelay.journal.block import Block, Damage, Kind, decode, encode
+from stomprelay.journal.folder import Folder
+from stomprelay.journal.schema import VERSION, Context, Happening, Header
+from tests.journal.made import (
+    BROKER,
+    CLIENT,
+    HEADER,
+    NAME,
+    NOW,
+    RUN,
+    SECOND,
+    SEND,
+    event,
+    files,
+    frames,
+    header,
+    heads,
+    items,
+    put,
+    writer,
+)
+
+CORPUS = Path(__file__).resolve().parent.parent / "corpus"
+BLOCKS = [frames((SEND, b"%d" % number), number=number) for number in range(3)]
+BY_NAME = Header(VERSION, "eu-1", RUN, 1, NOW // SECOND * SECOND, 0.0, "")
+
+
+def told(path: Path) -> list[int | str]:
+    """The numbers of the blocks, `header` for headers, `damage` for damages."""
+    return [
+        item.number if isinstance(item, Block) else "header" if isinstance(item, Header) else "damage"
+        for item in items(path)
+    ]
+
+
+def test_a_segment(tmp_path: Path) -> None:
+    """Its header, then its blocks."""
+    found = items(put(tmp_path, *BLOCKS))
+    assert found[0] == HEADER
+    assert found[1:] == list(decode(header() + b"".join(BLOCKS), len(header())))
+
+
+def test_a_path_may_be_a_text(tmp_path: Path) -> None:
+    """Both kinds are taken."""
+    path = put(tmp_path, *BLOCKS)
+    assert list(segment.read(str(path))) == items(path)
+
+
+def test_a_recording() -> None:
+    """A segment that was written with version 1 of the format is read for ever, and written the same."""
+    path = CORPUS / f"{NAME}.journal"
+    found = items(path)
+    assert found[0] == HEADER
+    contexts = [HEADER.contexts(item.context) for item in found if isinstance(item, Block)]
+    assert contexts == [
+        Context(),
+        CLIENT._replace(client="10.0.0.1", version=""),
+        BROKER._replace(client="zürich"),
+        CLIENT._replace(client="zürich"),
+        BROKER._replace(client="zürich"),
+    ]
+    assert heads(found) == [
+        b"CONNECT\naccept-version:1.2\nhost:a\nlogin:z\xc3\xbcrich\npasscode:***\n\n",
+        b"CONNECTED\nversion:1.2\n\n",
+        b"SEND\r\ndestination:/queue/a\\cb\r\nrelay-trace:eu-1.7-1\r\n\r\n",
+        b"SEND\ndestination:/queue/c\ncontent-length:3\n\n",
+        b"MESSAGE\ndestination:/queue/a\\cb\nmessage-id:1\nsubscription:0\n\n",
+    ]
+    kept = [(frame.kept, frame.size) for item in found if isinstance(item, Block) for frame in item.frames]
+    assert kept == [(b"", 0), (b"", 0), (b"hell", 5), (b"\0\xff\n", 3), (b"hell", 5)]
+    assert recording() == path.read_bytes()
+
+
+def recording() -> bytes:
+    """What stands in the corpus, as it is written today."""
+    opening = CLIENT._replace(client="10.0.0.1", version="")
+    client, broker = CLIENT._replace(client="zürich"), BROKER._replace(client="zürich")
+    begun = Happening("journal begun", "the journal begins", {"software": "stomprelay 0", "pid": 7})
+    two = [(b"SEND\r\ndestination:/queue/a\\cb\r\nrelay-trace:eu-1.7-1\r\n\r\n", b"hell", 5)]
+    two.append((b"SEND\ndestination:/queue/c\ncontent-length:3\n\n", b"\0\xff\n", 3))
+    message = b"MESSAGE\ndestination:/queue/a\\cb\nmessage-id:1\nsubscription:0\n\n"
+    connect = b"CONNECT\naccept-version:1.2\nhost:a\nlogin:z\xc3\xbcrich\npasscode:***\n\n"
+
+    def block(number: int, context: Context, *found: tuple[bytes, bytes, int]) -> list[bytes]:
+        sizes = [size for head, kept, of in found for size in (len(head), len(kept), of)]
+        payload = b"".join([head + kept for head, kept, _ in found])
+        return encode(Kind.FRAMES, NOW + number, number, context.encode(), sizes, payload)
+
+    pieces = [
+        *encode(Kind.EVENT, NOW, 0, Context().encode(), (), begun.encode()),
+        *block(0, opening, (connect, b"", 0)),
+        *block(0, broker, (b"CONNECTED\nversion:1.2\n\n", b"", 0)),
+        *block(1, client, *two),
+        *block(1, broker, (message, b"hell", 5)),
+    ]
+    return header() + b"".join(pieces)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 3, 4, 11, 12, 35, 36, 60, -1])
+def test_a_torn_end(tmp_path: Path, keep: int) -> None:
+    """What is before it is read."""
+    path = put(tmp_path, BLOCKS[0], BLOCKS[1][:keep])
+    found = items(path)
+    assert told(path) == ["header", 0, *(["damage"] if keep else [])]
+    for item in found[2:]:
+        assert isinstance(item, Damage)
+        assert item.torn
+        assert item.offset + item.length == path.stat().st_size
+
+
+def test_damage_in_the_middle(tmp_path: Path) -> None:
+    """It has its place; all around it is read."""
+    path = put(tmp_path, BLOCKS[0], b"?" + BLOCKS[1][1:], BLOCKS[2])
+    assert told(path) == ["header", 0, "damage", 2]
+    damage = items(path)[2]
+    assert isinstance(damage, Damage)
+    assert (damage.offset, damage.length) == (len(header()) + len(BLOCKS[0]), len(BLOCKS[1]))
+
+
+@pytest.mark.parametrize("start", [b"?" + header()[1:], header()[:-1] + b"?", b"garbage", b""])
+def test_a_damaged_header(tmp_path: Path, start: bytes) -> None:
+    """What the file's name says stands in for it, so that the blocks are not lost."""
+    path = put(tmp_path, *BLOCKS, header=start)
+    assert told(path) == [*(["damage"] if start else []), "header", 0, 1, 2]
+    assert BY_NAME in items(path)
+    assert BY_NAME.contexts(CLIENT.encode()) == CLIENT
+
+
+def test_a_damaged_header_in_a_file_of_another_name(tmp_path: Path) -> None:
+    """Nobody knows what the blocks mean."""
+    path = put(tmp_path, *BLOCKS, header=b"?" + header()[1:], name="copy")
+    at = len(header())
+    rest = sum(map(len, BLOCKS))
+    assert items(path) == [
+        Damage(0, at, "no block begins here"),
+        Damage(at, rest, "its header is missing"),
+    ]
+
+
+@pytest.mark.parametrize("payload", [b"", b"{}", b'{"version":1}', b"\xff"])
+def test_a_header_that_says_nothing(tmp_path: Path, payload: bytes) -> None:
+    """It is damage, though its checksum is right."""
+    start = b"".join(encode(Kind.HEADER, NOW, 0, b"", (), payload))
+    assert told(put(tmp_path, *BLOCKS, header=start)) == ["damage", "header", 0, 1, 2]
+
+
+def test_joined_segments(tmp_path: Path) -> None:
+    """Each header holds from where it stands."""
+    second = HEADER._replace(number=2)
+    path = put(tmp_path, BLOCKS[0], header(second), BLOCKS[1])
+    assert told(path) == ["header", 0, "header", 1]
+    assert items(path)[2] == second
+
+
+def test_a_segment_of_a_higher_version(tmp_path: Path) -> None:
+    """Nothing of it is read, and why is told."""
+    start = header(HEADER._replace(version=VERSION + 1))
+    path = put(tmp_path, *BLOCKS, header=start)
+    reason = f"version {VERSION + 1} of the format; this software reads up to {VERSION}"
+    assert items(path) == [Damage(0, path.stat().st_size, reason)]
+
+
+def test_what_is_no_segment(tmp_path: Path) -> None:
+    """One damage over all of it, however large."""
+    path = tmp_path / "a"
+    for data in (b"hello", b"SJ" * (1 << 20), b"\x06SJ\x0a" * 1000):
+        path.write_bytes(data)
+        assert items(path) == [Damage(0, len(data), "not a segment of a journal")]
+
+
+def test_an_empty_file(tmp_path: Path) -> None:
+    """What is left when a relay dies before its first octet."""
+    path = tmp_path / f"{NAME}.journal"
+    path.touch()
+    assert items(path) == [Damage(0, 0, "it is empty", torn=True)]
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    """It is told as a damage, never raised, and a pipe is not waited for."""
+    assert items(tmp_path / "absent") == [Damage(0, 0, "it cannot be read: No such file or directory")]
+    assert items(tmp_path / "absent.journal.open") == items(tmp_path / "absent")
+    assert items(tmp_path) == [Damage(0, 0, "not a segment of a journal: it is no file")]
+    os.mkfifo(tmp_path / "pipe")
+    assert items(tmp_path / "pipe") == [Damage(0, 0, "not a segment of a journal: it is no file")]
+
+
+def test_what_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason is the system's."""
+    path = put(tmp_path, *BLOCKS)
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert items(path) == [Damage(0, 0, "it cannot be read: Permission denied")]
+
+
+def test_a_disk_that_fails_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read before is there, the rest is one damage."""
+    path = put(tmp_path, *BLOCKS)
+    size = path.stat().st_size
+
+    def failing(_more: object, _size: int) -> Iterator[Block | Damage]:
+        found = decode(path.read_bytes())
+        yield next(found)
+        yield next(found)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(segment, "walk", failing)
+    at = len(header()) + len(BLOCKS[0])
+    assert items(path)[1:] == [
+        next(decode(path.read_bytes(), len(header()))),
+        Damage(at, size - at, "it cannot be read: Input/output error"),
+    ]
+
+
+def test_a_disk_that_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it is one damage."""
+    path = put(tmp_path, *BLOCKS)
+
+    def failing(_more: object, _size: int) -> Iterator[Block | Damage]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(segment, "walk", failing)
+    assert items(path) == [Damage(0, path.stat().st_size, "it cannot be read: Input/output error")]
+
+
+def test_a_segment_that_is_written(tmp_path: Path) -> None:
+    """What was there at the start is read; what comes later is for the next time."""
+    journal = writer(tmp_path)
+    journal.write(BLOCKS[0] + BLOCKS[1], NOW)
+    assert journal.path is not None
+    found = segment.read(journal.path)
+    assert isinstance(next(found), Header)
+    journal.write(BLOCKS[2], NOW)
+    assert len(list(found)) == 2
+    assert told(journal.path) == ["header", 0, 1, 2]
+    journal.close(NOW)
+
+
+def test_a_segment_that_is_closed_while_it_is_read(tmp_path: Path) -> None:
+    """Before it is opened and after: it is the same one."""
+    journal = writer(tmp_path)
+    journal.write(b"".join(BLOCKS), NOW)
+    was = journal.path
+    assert was is not None
+    found = segment.read(was)
+    next(found)
+    journal.close(NOW)
+    assert len(list(found)) == 3
+    assert told(was) == ["header", 0, 1, 2]
+    assert files(tmp_path) == [f"{NAME}.journal"]
+
+
+def test_a_segment_that_is_removed_while_it_is_read(tmp_path: Path) -> None:
+    """It is read to its end."""
+    path = put(tmp_path, *BLOCKS)
+    found = segment.read(path)
+    next(found)
+    os.utime(path, ns=(0, 0))
+    assert Folder(tmp_path).expire(NOW, 1, None)
+    assert len(list(found)) == 3
+
+
+def test_a_segment_that_is_cut_while_it_is_read(tmp_path: Path) -> None:
+    """What is gone is gone; the reader lives."""
+    path = put(tmp_path, *[frames((SEND, bytes(1 << 20))) for _ in range(5)])
+    found = segment.read(path)
+    next(found)
+    os.truncate(path, len(header()) + 100)
+    assert all(isinstance(item, Block | Damage) for item in found)
+
+
+def test_a_reader_that_stops(tmp_path: Path) -> None:
+    """It leaves no file open."""
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("this system has no /proc/self/fd")
+    path = put(tmp_path, *BLOCKS)
+    count = len(os.listdir("/proc/self/fd"))
+    found = segment.read(path)
+    next(found)
+    del found
+    items(path)
+    assert len(os.listdir("/proc/self/fd")) == count
+
+
+def test_a_large_segment(tmp_path: Path) -> None:
+    """Larger than what is read at one time, its blocks across all borders."""
+    made = [frames((SEND, bytes(number * 7919 % 300_000)), number=number) for number in range(40)]
+    assert told(put(tmp_path, *made)) == ["header", *range(40)]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("frames"), st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9)))),
+            st.tuples(st.just("event"), st.text(st.characters(exclude_categories=["Cs"]), max_size=9)),
+        ),
+        max_size=6,
+    ),
+    st.integers(1, 500),
+)
+def test_round_trips(
+    tmp_path_factory: pytest.TempPathFactory,
+    made: list[tuple[str, str | list[tuple[bytes, bytes]]]],
+    size: int,
+) -> None:
+    """What a writer wrote, readers read, however it rolled."""
+    folder = tmp_path_factory.mktemp("journal")
+    journal = writer(folder, size=size)
+    for _, content in made:
+        journal.write(event(text=content) if isinstance(content, str) else frames(*content), NOW)
+    journal.close(NOW)
+    read: list[tuple[str, str | list[tuple[bytes, bytes]]]] = []
+    for entry in Folder(folder).segments():
+        for item in items(entry.path)[1:]:
+            assert isinstance(item, Block)
+            if item.kind is Kind.EVENT:
+                read.append(("event", json.loads(item.payload)["text"]))
+            else:
+                read.append(("frames", [(frame.head, frame.kept) for frame in item.frames]))
+    assert read == made

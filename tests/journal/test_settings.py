@@ -1,0 +1,23 @@
+"""What the journal does by default."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from stomprelay.journal.capture import NOTHING
+from stomprelay.journal.settings import Full, Settings
+
+
+def test_none_is_kept_by_default() -> None:
+    """And where one is: heads only, nothing removed, and the relay never waits for the disk."""
+    settings = Settings()
+    assert settings.directory is None
+    assert settings.bodies == NOTHING
+    assert settings.when_full is Full.DROP
+    assert settings.retain_age is settings.retain_size is None
+
+
+def test_settings_do_not_change() -> None:
+    """They are a value."""
+    with pytest.raises(FrozenInstanceError):
+        Settings().directory = "x"  # type: ignore[misc]

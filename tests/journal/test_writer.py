@@ -1,0 +1,445 @@
+"""Segments as they are written: rolling, syncing, and disks that fail."""
+
+import errno
+import os
+import resource
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stomprelay.journal import disk
+from stomprelay.journal.block import Block, Damage
+from stomprelay.journal.folder import Folder, Recovery
+from stomprelay.journal.schema import Header
+from stomprelay.journal.writer import Writer
+from tests.journal.made import (
+    HEADER,
+    NAME,
+    NOW,
+    RUN,
+    SECOND,
+    SEND,
+    blocks,
+    files,
+    frames,
+    header,
+    heads,
+    items,
+    writer,
+)
+
+BLOCK = frames((SEND, b"hello"))
+OPEN, CLOSED = f"{NAME}.journal.open", f"{NAME}.journal"
+
+
+def fail(code: int) -> OSError:
+    """What the system raises."""
+    return OSError(code, os.strerror(code))
+
+
+class Disk:
+    """What `os.write`, `os.fsync` and `os.ftruncate` do, until they are told to fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.synced: list[str] = []
+        self.room: int | None = None
+        self.fails: dict[str, int] = {}
+        self._write, self._fsync, self._ftruncate = os.write, os.fsync, os.ftruncate
+        monkeypatch.setattr(os, "write", self.write)
+        monkeypatch.setattr(os, "fsync", self.fsync)
+        monkeypatch.setattr(os, "ftruncate", self.ftruncate)
+
+    def write(self, file: int, data: bytes) -> int:
+        """So much as there is room for."""
+        if self.room is None:
+            return self._write(file, data)
+        if not self.room:
+            raise fail(errno.ENOSPC)
+        count = self._write(file, data[: self.room])
+        self.room -= count
+        return count
+
+    def fsync(self, file: int) -> None:
+        """Noted by what it was."""
+        if "fsync" in self.fails:
+            raise fail(self.fails["fsync"])
+        self.synced.append("folder" if stat.S_ISDIR(os.fstat(file).st_mode) else "file")
+        self._fsync(file)
+
+    def ftruncate(self, file: int, size: int) -> None:
+        """Cut."""
+        if "ftruncate" in self.fails:
+            raise fail(self.fails["ftruncate"])
+        self._ftruncate(file, size)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    """A disk that can fail."""
+    return Disk(monkeypatch)
+
+
+def test_a_segment(tmp_path: Path) -> None:
+    """A header, then what was written, under a name that says that it is open, until it is closed."""
+    journal = writer(tmp_path)
+    assert files(tmp_path) == []
+    journal.write(BLOCK, NOW)
+    assert journal.path == tmp_path / OPEN
+    assert files(tmp_path) == [OPEN]
+    assert (tmp_path / OPEN).read_bytes() == header() + BLOCK
+    journal.write(BLOCK * 2, NOW)
+    journal.close(NOW)
+    assert files(tmp_path) == [CLOSED]
+    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK * 3
+    assert items(tmp_path / CLOSED)[0] == HEADER
+
+
+def test_nothing_was_written(tmp_path: Path) -> None:
+    """No segment, no file; closing twice is no harm."""
+    journal = writer(tmp_path)
+    journal.sync()
+    assert journal.roll(NOW, force=True) is False
+    journal.close(NOW)
+    journal.close(NOW)
+    assert files(tmp_path) == []
+
+
+def test_segments_roll_by_size(tmp_path: Path) -> None:
+    """None is larger than it may be, none is without a block, and none lacks one."""
+    journal = writer(tmp_path, size=len(header()) + 3 * len(BLOCK))
+    written = [frames((SEND, b"hello"), number=number) for number in range(10)]
+    for data in written:
+        journal.write(data, NOW)
+    journal.close(NOW)
+    found = [entry.path for entry in Folder(tmp_path).segments()]
+    assert [len(blocks(path)) for path in found] == [3, 3, 3, 1]
+    assert [block.number for path in found for block in blocks(path)] == list(range(10))
+    headers = [items(path)[0] for path in found]
+    assert [each.number for each in headers if isinstance(each, Header)] == [1, 2, 3, 4]
+
+
+def test_blocks_larger_than_a_segment(tmp_path: Path) -> None:
+    """Each is a segment of its own."""
+    journal = writer(tmp_path, size=10)
+    for _ in range(3):
+        journal.write(BLOCK, NOW)
+    journal.close(NOW)
+    assert [len(blocks(entry.path)) for entry in Folder(tmp_path).segments()] == [1, 1, 1]
+
+
+def test_segments_roll_by_age(tmp_path: Path) -> None:
+    """Asked with the time, it ends those that are old enough; so does the next block."""
+    journal = writer(tmp_path, age=60)
+    journal.write(BLOCK, NOW)
+    assert journal.roll(NOW + 60 * SECOND - 1) is False
+    assert journal.roll(NOW + 60 * SECOND) is True
+    assert journal.roll(NOW + 120 * SECOND) is False
+    assert files(tmp_path) == [CLOSED]
+    journal.write(BLOCK, NOW + 100 * SECOND)
+    journal.write(BLOCK, NOW + 159 * SECOND)
+    journal.write(BLOCK, NOW + 160 * SECOND)
+    assert [name.partition("-")[0] for name in files(tmp_path)] == [
+        "20261121T082300",
+        "20261121T082440",
+        "20261121T082540",
+    ]
+    journal.close(NOW)
+
+
+def test_a_clock_that_was_put_back(tmp_path: Path) -> None:
+    """A segment is not kept open until the clock has caught up."""
+    journal = writer(tmp_path, age=60)
+    journal.write(BLOCK, NOW)
+    assert journal.roll(NOW - SECOND) is False
+    assert journal.roll(NOW - 3600 * SECOND) is True
+
+
+def test_a_roll_by_force(tmp_path: Path) -> None:
+    """However young it is."""
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    assert journal.roll(NOW, force=True) is True
+    assert files(tmp_path) == [CLOSED]
+
+
+def test_what_is_synced(tmp_path: Path, failing: Disk) -> None:
+    """The file when asked, and once the folder that has it; nothing twice. At the end the file before its new name,
+    then the folder.
+    """
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    assert failing.synced == []
+    journal.sync()
+    assert failing.synced == ["file", "folder"]
+    journal.sync()
+    assert failing.synced == ["file", "folder"]
+    journal.write(BLOCK, NOW)
+    journal.sync()
+    assert failing.synced == ["file", "folder", "file"]
+    journal.close(NOW)
+    assert failing.synced == ["file", "folder", "file", "file", "folder"]
+
+
+def test_the_lock(tmp_path: Path) -> None:
+    """Others see that a relay writes the segment, until it is closed."""
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    other = os.open(tmp_path / OPEN, os.O_RDONLY)
+    assert disk.lock(other, wait=False) is False
+    journal.close(NOW)
+    assert disk.lock(other, wait=False) is True
+    os.close(other)
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal is written all the same."""
+    monkeypatch.setattr(disk, "lock", lambda _file: None)
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    journal.close(NOW)
+    assert len(blocks(tmp_path / CLOSED)) == 1
+
+
+def test_a_lock_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told, and no empty file is left, so a thousand tries leave none either."""
+
+    def refuse(_file: int) -> bool:
+        raise fail(errno.EIO)
+
+    monkeypatch.setattr(disk, "lock", refuse)
+    journal = writer(tmp_path)
+    for _ in range(3):
+        with pytest.raises(OSError, match="Input/output error") as raised:
+            journal.write(BLOCK, NOW)
+        assert raised.value.filename == str(tmp_path)
+    assert files(tmp_path) == []
+    assert journal.number == 0
+
+
+def test_somebody_clears_up_just_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new file that is taken for a dead relay's, for it has no lock yet, is made again."""
+    lock = disk.lock
+    cleared: list[Recovery] = []
+
+    def clear(file: int, *, wait: bool = True) -> bool | None:
+        if not cleared:
+            monkeypatch.setattr(disk, "lock", lock)
+            cleared.extend(Folder(tmp_path).recover(NOW))
+        return lock(file, wait=wait)
+
+    monkeypatch.setattr(disk, "lock", clear)
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    assert [each.path for each in cleared] == [None]
+    journal.close(NOW)
+    assert len(blocks(tmp_path / CLOSED)) == 1
+
+
+def test_two_relays_of_one_name(tmp_path: Path) -> None:
+    """Each run has its own segments in the same folder at the same time."""
+    one, two = writer(tmp_path, "00000001"), writer(tmp_path, "00000002")
+    for number in range(3):
+        one.write(frames((b"ONE\n\n", b""), number=number), NOW)
+        two.write(frames((b"TWO\n\n", b""), number=number), NOW)
+        one.roll(NOW, force=True)
+    one.close(NOW)
+    two.close(NOW)
+    found = [(entry.run, heads(blocks(entry.path))) for entry in Folder(tmp_path).segments()]
+    assert found == [("00000001", [b"ONE\n\n"])] * 3 + [("00000002", [b"TWO\n\n"] * 3)]
+
+
+def test_two_runs_of_one_name(tmp_path: Path) -> None:
+    """Should chance give two runs the same digits, neither overwrites the other's segments, open or closed."""
+    one, two = writer(tmp_path), writer(tmp_path)
+    one.write(frames((b"ONE\n\n", b"")), NOW)
+    one.roll(NOW, force=True)
+    one.write(frames((b"ONE\n\n", b"")), NOW)
+    two.write(frames((b"TWO\n\n", b"")), NOW)
+    assert two.number == 3
+    one.close(NOW)
+    two.close(NOW)
+    found = [heads(blocks(entry.path)) for entry in Folder(tmp_path).segments()]
+    assert found == [[b"ONE\n\n"], [b"ONE\n\n"], [b"TWO\n\n"]]
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    """The error names it; once it is there, the same writer writes."""
+    folder = tmp_path / "absent"
+    journal = writer(folder)
+    for _ in range(2):
+        with pytest.raises(FileNotFoundError) as raised:
+            journal.write(BLOCK, NOW)
+        assert raised.value.filename == str(folder)
+    folder.mkdir()
+    journal.write(BLOCK, NOW)
+    journal.close(NOW)
+    assert files(folder) == [CLOSED]
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names it, whatever it is."""
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(NotADirectoryError) as raised:
+        writer(file).write(BLOCK, NOW)
+    assert raised.value.filename == str(file)
+
+    def refuse(*_: object) -> int:
+        raise fail(errno.EACCES)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PermissionError) as raised_too:
+        writer(tmp_path).write(BLOCK, NOW)
+    assert str(raised_too.value) == f"[Errno 13] Permission denied: '{tmp_path}'"
+
+
+@pytest.mark.parametrize("room", [0, 1, 40, len(BLOCK) - 1])
+def test_a_full_disk(tmp_path: Path, failing: Disk, room: int) -> None:
+    """What was half written is gone again, at once; when there is room, the journal goes on without damage."""
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    failing.room = room
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        journal.write(BLOCK, NOW)
+    assert raised.value.filename == str(tmp_path / OPEN)
+    assert (tmp_path / OPEN).read_bytes() == header() + BLOCK
+    failing.room = None
+    journal.write(BLOCK * 2, NOW)
+    journal.close(NOW)
+    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK * 3
+
+
+@pytest.mark.parametrize("room", [0, 1, len(header()), len(header()) + 1])
+def test_a_disk_that_is_full_from_the_start(tmp_path: Path, failing: Disk, room: int) -> None:
+    """The header is written when there is room; without, no empty segment is left at the end, nor a gap."""
+    journal = writer(tmp_path)
+    failing.room = room
+    with pytest.raises(OSError, match="No space left on device"):
+        journal.write(BLOCK, NOW)
+    assert (tmp_path / OPEN).stat().st_size == 0
+    assert journal.roll(NOW, force=True) is False
+    assert files(tmp_path) == []
+    failing.room = room
+    with pytest.raises(OSError, match="No space left on device"):
+        journal.write(BLOCK, NOW)
+    failing.room = None
+    journal.write(BLOCK, NOW)
+    journal.close(NOW)
+    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK
+
+
+def test_a_disk_that_cannot_even_cut(tmp_path: Path, failing: Disk) -> None:
+    """It is tried again before anything else is written; until then nothing is."""
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    failing.room = 10
+    failing.fails["ftruncate"] = errno.EIO
+    with pytest.raises(OSError, match="No space left on device"):
+        journal.write(BLOCK, NOW)
+    failing.room = None
+    with pytest.raises(OSError, match="Input/output error"):
+        journal.write(BLOCK, NOW)
+    with pytest.raises(OSError, match="Input/output error"):
+        journal.roll(NOW, force=True)
+    torn = items(tmp_path / OPEN)[-1]
+    assert isinstance(torn, Damage)
+    assert torn.torn
+    del failing.fails["ftruncate"]
+    journal.write(BLOCK, NOW)
+    journal.close(NOW)
+    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK * 2
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """No file grows over 1000 octets: a write in the middle of which the system says no."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_limit_of_the_system(tmp_path: Path) -> None:
+    """A real one, where the others are played: the block that did not fit leaves no trace."""
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    with pytest.raises(OSError, match="File too large"):
+        journal.write(frames((SEND, bytes(2000))), NOW)
+    journal.write(BLOCK, NOW)
+    journal.close(NOW)
+    assert (tmp_path / CLOSED).read_bytes() == header() + BLOCK * 2
+
+
+def test_a_sync_that_fails(tmp_path: Path, failing: Disk) -> None:
+    """It is told, tried again when asked again, and a segment does not get its final name without it."""
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    failing.fails["fsync"] = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        journal.sync()
+    with pytest.raises(OSError, match="Input/output error"):
+        journal.roll(NOW, force=True)
+    assert files(tmp_path) == [OPEN]
+    journal.write(BLOCK, NOW)
+    failing.fails.clear()
+    journal.sync()
+    assert failing.synced == ["file", "folder"]
+    journal.close(NOW)
+    assert len(blocks(tmp_path / CLOSED)) == 2
+
+
+def test_an_end_that_fails(tmp_path: Path, failing: Disk) -> None:
+    """The segment is left as it is, without a lock: who comes later recovers it."""
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    failing.fails["fsync"] = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        journal.close(NOW)
+    assert journal.path is None
+    failing.fails.clear()
+    (recovery,) = Folder(tmp_path).recover(NOW)
+    assert recovery.path == tmp_path / CLOSED
+    assert len(blocks(tmp_path / CLOSED)) == 1
+
+
+def test_a_segment_that_was_taken_away(tmp_path: Path) -> None:
+    """That is told once; then there is a next one."""
+    journal = writer(tmp_path)
+    journal.write(BLOCK, NOW)
+    (tmp_path / OPEN).unlink()
+    with pytest.raises(FileNotFoundError):
+        journal.roll(NOW, force=True)
+    journal.write(BLOCK, NOW)
+    journal.close(NOW)
+    assert files(tmp_path) == [CLOSED.replace("000001", "000002")]
+
+
+def test_no_descriptor_is_left(tmp_path: Path, failing: Disk) -> None:
+    """Whatever goes wrong."""
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("this system has no /proc/self/fd")
+    count = len(os.listdir("/proc/self/fd"))
+    for room in (None, 0, 5):
+        journal = writer(tmp_path)
+        failing.room = room
+        try:
+            journal.write(BLOCK, NOW)
+        except OSError:
+            pass
+        journal.close(NOW)
+    assert len(os.listdir("/proc/self/fd")) == count
+
+
+def test_a_reader_meanwhile(tmp_path: Path) -> None:
+    """A segment that is written can be read up to what was there."""
+    journal = Writer(tmp_path, "zürich", RUN, size=1 << 20, age=60, software="x")
+    journal.write(BLOCK, NOW)
+    assert journal.path is not None
+    found = items(journal.path)
+    assert isinstance(found[0], Header)
+    assert found[0].relay == "zürich"
+    assert [type(item) for item in found] == [Header, Block]
+    journal.close(NOW)
