@@ -12,6 +12,7 @@ printer   1.1  acknowledges labels until it is out of paper: a stuck consumer
 import json
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
@@ -27,8 +28,12 @@ ORDERS: Final = "/queue/orders"
 INVOICES: Final = "/queue/invoices"
 PRICES: Final = "/topic/prices"
 LABELS: Final = "/queue/labels"
-PAPER: Final = 20
+PAPER: Final = 12
 """Labels that the printer has paper for."""
+QUIET: Final = 0.5
+"""Seconds without a message after which all have what there is for them."""
+GOODBYE: Final = 10.0
+"""Seconds that the relay may take to answer DISCONNECT."""
 
 
 class Subscription(NamedTuple):
@@ -46,6 +51,7 @@ class Client(stomp.ConnectionListener):  # type: ignore[misc]
         self.counts: Counter[str] = Counter()
         self.chance = random.Random(seed)
         self._named = version != "1.0"
+        self._gone = threading.Event()
         beats = {"heartbeats": (2000, 2000)} if self._named else {}
         self.connection = VERSIONS[version]([("127.0.0.1", port)], reconnect_attempts_max=1, **beats)
         self.connection.set_listener("", self)
@@ -71,8 +77,14 @@ class Client(stomp.ConnectionListener):  # type: ignore[misc]
             self.connection.ack(headers["message-id"])
 
     def leave(self) -> None:
-        """Say goodbye, and wait for the answer."""
+        """Say goodbye, and wait until the relay has closed the connection. Raises `TimeoutError`."""
         self.connection.disconnect()
+        if not self._gone.wait(GOODBYE):
+            raise TimeoutError(f"{self.name} waits in vain for the end of its session")
+
+    def on_disconnected(self) -> None:
+        """The connection is closed."""
+        self._gone.set()
 
     def on_message(self, frame: Any) -> None:
         """A message came."""
@@ -170,18 +182,22 @@ class Crew:
             Client(name, "1.2", port, seed + number)
             for number, name in enumerate(("shop", "ticker", "labels"))
         )
-        self.clients = [billing, archive, *desks, printer, shop, ticker, labels]
+        self.clients = [archive, billing, *desks, printer, shop, ticker, labels]
         self._producers = [Producer(shop, 40, order), Producer(ticker, 25, price), Producer(labels, 2, label)]
         for producer in self._producers:
             producer.start()
 
     def rest(self) -> None:
-        """Producers end; consumers go on reading. Raises what went wrong with one of them."""
+        """Producers end; consumers read on until nothing comes. Raises what went wrong with one of them."""
         for producer in self._producers:
             producer.stop()
+        before = -1
+        while (now := sum(counts.total() for counts in self.counts.values())) != before:
+            before = now
+            time.sleep(QUIET)
 
     def leave(self) -> None:
-        """All say goodbye."""
+        """All say goodbye, those first whom nobody waits for."""
         for client in reversed(self.clients):
             client.leave()
 
