@@ -1,0 +1,133 @@
+"""`stomprelay-pipeline report`: the tables as one HTML file."""
+
+import argparse
+import os
+import re
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from stomprelay.pipeline import launch
+from stomprelay.pipeline import options as shared
+from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline.report.extract import Range
+from stomprelay.pipeline.report.page import TITLE, Wishes, page
+from stomprelay.pipeline.report.text import SECOND, Micros, octets
+from stomprelay.pipeline.store import Store
+
+_AGO: Final = re.compile(r"\d+(\.\d+)?[smhdw]")
+_MOST: Final = 100
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Of the command."""
+    shared.add_tables(parser)
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("report.html"),
+        metavar="FILE",
+        help="the page (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        help="from when: 2026-11-21T08:00 (UTC, or with an offset), or so long ago: 90m, 24h, 7d (default: all)",
+    )
+    parser.add_argument("--until", metavar="TIME", help="up to when, said in the same way (default: all)")
+    parser.add_argument(
+        "--top",
+        type=_number,
+        default=10,
+        metavar="N",
+        help="rows in lists, 1 to 100; what is below them is summed up (default: %(default)s)",
+    )
+    parser.add_argument("--title", default=TITLE, help="the heading (default: %(default)s)")
+    zone = parser.add_mutually_exclusive_group()
+    zone.add_argument(
+        "--utc", dest="local", action="store_false", default=False, help="times in UTC (the default)"
+    )
+    zone.add_argument(
+        "--local", dest="local", action="store_true", help="times in the zone of whoever looks at the page"
+    )
+
+
+def main(given: argparse.Namespace) -> int:
+    """Make the page; answers the exit status. Raises `ValueError` for options that cannot be, `OSError` where the
+    page cannot be written, and what `Store` and `launch` raise.
+    """
+    began, now = time.monotonic(), round(time.time() * SECOND)
+    range_ = wanted(given.since, given.until, now)
+    check(given.tables, given.output)
+    from stomprelay.pipeline.report.gather import gather
+
+    progress = Progress(sys.stderr)
+    spark = shared.session(given, "report", brief=True, say=progress.say)
+    try:
+        store = Store(spark, given.tables, given.format)
+        store.check()
+        findings = gather(store, range_, given.top, now)
+    finally:
+        launch.stop(spark)
+    size = write(given.output, page(findings, Wishes(made=now, title=given.title, local=given.local)))
+    progress.say(f"{given.output}: {octets(size)}, in {time.monotonic() - began:.0f} s")
+    return 0
+
+
+def instant(said: str, now: Micros) -> Micros:
+    """A time as an option says it. Raises `ValueError` with a sentence for the user."""
+    if _AGO.fullmatch(said):
+        return now - round(shared.duration(said) * SECOND)
+    try:
+        when = datetime.fromisoformat(said)
+    except ValueError:
+        raise ValueError(f"{said!r} is no time: say 2026-11-21, 2026-11-21T08:00 or 24h") from None
+    return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * SECOND)
+
+
+def wanted(since: str | None, until: str | None, now: Micros) -> Range:
+    """The range of time that the options ask for. Raises `ValueError` where there is none."""
+    begin, end = (None if said is None else instant(said, now) for said in (since, until))
+    if begin is not None and begin >= (now if end is None else end):
+        raise ValueError("--since is not before " + ("now" if end is None else "--until"))
+    return Range(begin, end)
+
+
+def check(tables: str, output: Path) -> None:
+    """Before anything takes long: are the tables there, and can the page be written? Raises `ValueError`."""
+    if "://" not in tables and not Path(tables.removeprefix("file:")).is_dir():
+        raise ValueError(f"there is no folder {tables}: `stomprelay-pipeline once` makes the tables")
+    if output.is_dir():
+        raise ValueError(f"--output {output} is a folder, not a file")
+    if not os.access(output.parent, os.W_OK | os.X_OK):
+        raise ValueError(f"--output: cannot write to the folder {output.parent}")
+
+
+def write(output: Path, text: str) -> int:
+    """Put the page there at once: who looks at it sees the old one or the new one. Answers its size in octets."""
+    data = text.encode("utf-8", "backslashreplace")
+    mask = os.umask(0)
+    os.umask(mask)
+    with tempfile.NamedTemporaryFile(dir=output.parent, prefix=f".{output.name}.", delete=False) as file:
+        try:
+            file.write(data)
+            file.close()
+            os.chmod(file.name, 0o666 & ~mask)
+            os.replace(file.name, output)
+        except OSError:
+            os.unlink(file.name)
+            raise
+    return len(data)
+
+
+def _number(said: str) -> int:
+    try:
+        number = int(said)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= _MOST:
+        raise argparse.ArgumentTypeError(f"{said!r} is not a number from 1 to {_MOST}")
+    return number

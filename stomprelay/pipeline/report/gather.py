@@ -1,0 +1,275 @@
+"""The tables, read through Spark into `Findings`. What is read for is summed up there; only the sums come here."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from stomprelay.pipeline.report import incidents
+from stomprelay.pipeline.report.extract import (
+    Range,
+    bin_of,
+    coded,
+    decoded,
+    extent,
+    hour,
+    one,
+    top,
+    whole_hours,
+)
+from stomprelay.pipeline.report.findings import (
+    NOTHING,
+    Client,
+    Destination,
+    Findings,
+    Latency,
+    Percentiles,
+    Rest,
+    Series,
+    Way,
+)
+from stomprelay.pipeline.report.measure import bucketed, deliveries, latencies
+from stomprelay.pipeline.report.palette import COLOURS
+from stomprelay.pipeline.report.span import FINE, Span
+from stomprelay.pipeline.report.text import HOUR, MINUTE, Micros
+from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.traffic import counted
+
+_POINTS: Final = 60
+"""Of the small charts in the table of destinations, at most."""
+_LINKED: Final = 10
+"""Names in each column of the flow graph, at most."""
+
+
+def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
+    """All that the report shows: of this range, and of lists the first `limit`. `now` is for tables that are empty."""
+    found = extent(store, range_)
+    if found is None:
+        last = range_.until or now
+        span = Span.over(min(range_.since or last - HOUR, last - 1), last - 1)
+    else:
+        span = _span(store, range_, *found)
+    within = Range(span.since, span.until)
+    traffic = _traffic(store, span, F.col("at"))
+    names = top(traffic, "destination", [F.col("messages"), F.col("octets")], max(limit, COLOURS))
+    course = _course(store, span, names)
+    told = _messages(within.within(store.read("messages"), "at"), span, names)
+    destinations, clients, octets = one(
+        traffic, F.count_distinct("destination"), F.count_distinct("client"), F.sum("octets")
+    )
+    stuck, total_stuck = incidents.stuck(store, within, limit)
+    troubles, total_troubles = incidents.troubles(within.within(store.read("frames"), "at"), limit)
+    damages, total_damages = incidents.damages(store, limit)
+    return Findings(
+        span=span,
+        relays=told.relays,
+        recorded=course.recorded,
+        series=course.series(names),
+        latencies=told.latencies,
+        outcomes=sum(told.outcomes.values(), Counter()),
+        redelivered=told.redelivered,
+        unsettled=told.unsettled,
+        failovers=incidents.failovers(store, within),
+        stuck=stuck,
+        total_stuck=total_stuck,
+        ways=_ways(store, span),
+        whole_hours=whole_hours(span),
+        destinations=_destinations(store, span, traffic, names[:limit], course, told),
+        total_destinations=destinations,
+        clients=_clients(traffic, limit),
+        total_clients=clients,
+        errors=course.errors,
+        troubles=troubles,
+        total_troubles=total_troubles,
+        damages=damages,
+        total_damages=total_damages,
+        octets=octets or 0,
+    )
+
+
+def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
+    """A short range that nobody asked for exactly begins and ends with its records, not with its minutes. Without
+    records, which are not kept as long as what was made of them, there are only minutes.
+    """
+    fine = last - first < FINE
+    if fine:
+        frames = Range(first, last + 1).within(store.read("frames"), "at")
+        at = F.unix_micros("at")
+        begins, ends = one(frames, F.min(at), F.max(at))
+        if begins is not None:
+            first = begins if range_.since is None else first
+            last = ends if range_.until is None else last
+        fine = begins is not None
+    return Span.over(first, last, fine=fine)
+
+
+@dataclass(frozen=True)
+class _Course:
+    """What happened in each bin: (sent, delivered) by the destination's code."""
+
+    bins: Sequence[Mapping[int, tuple[int, int]]]
+    errors: Sequence[int]
+
+    @property
+    def recorded(self) -> list[bool]:
+        return [bool(places) for places in self.bins]
+
+    def series(self, names: Sequence[str]) -> list[Series]:
+        """Of the destinations that have a colour; all others are one."""
+        made = [Series(name, *self._both({place})) for place, name in enumerate(names[:COLOURS])]
+        known = {place for places in self.bins for place in places}
+        return [*made, Series(Rest.OTHERS, *self._both(known - set(range(len(made)))))]
+
+    def _both(self, wanted: set[int]) -> tuple[list[int], list[int]]:
+        sent, delivered = (
+            [sum(counts[way] for place, counts in places.items() if place in wanted) for places in self.bins]
+            for way in (0, 1)
+        )
+        return sent, delivered
+
+    def spark(self, place: int) -> list[int]:
+        """Of one destination, both ways, in fewer points."""
+        values = [sum(places.get(place, (0, 0))) for places in self.bins]
+        width = -(-len(values) // _POINTS)
+        return [sum(values[begin : begin + width]) for begin in range(0, len(values), width)]
+
+
+def _traffic(store: Store, span: Span, at: Column) -> DataFrame:
+    """Rows of `traffic`; where bins are less than a minute wide, the same of the frames in the span, `at` telling
+    when each was.
+    """
+    within = Range(span.since, span.until)
+    if span.step < MINUTE:
+        return counted(within.within(store.read("frames"), "at").withColumn("at", at))
+    return within.within(store.read("traffic"), "minute")
+
+
+def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
+    # What is counted by minute is counted by bin when each bin's frames are said to be of a minute of their own.
+    apart = F.timestamp_micros(bin_of(span, F.unix_micros("at")).cast("bigint") * MINUTE)
+    rows, at = _traffic(store, span, apart), F.unix_micros("minute")
+    number = bin_of(span, at) if span.step >= MINUTE else F.floor(at / F.lit(MINUTE)).cast("int")
+    sums = rows.groupBy(number.alias("bin"), coded("destination", names).alias("place")).agg(
+        F.sum(F.when(F.col("direction") == "to_broker", F.col("messages"))).alias("sent"),
+        F.sum(F.when(F.col("direction") == "to_client", F.col("messages"))).alias("delivered"),
+        F.sum("errors").alias("errors"),
+    )
+    bins: list[dict[int, tuple[int, int]]] = [{} for _ in range(span.bins)]
+    errors = [0] * span.bins
+    for row in sums.collect():
+        bins[row.bin][row.place] = (row.sent or 0, row.delivered or 0)
+        errors[row.bin] += row.errors
+    return _Course(bins, errors)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What `messages` say. Outcomes and deliveries are by the destination's code."""
+
+    outcomes: Mapping[int, Counter[str]]
+    deliveries: Mapping[int, Percentiles]
+    latencies: Mapping[str, Latency]
+    relays: Sequence[str]
+    redelivered: int
+    unsettled: int
+
+
+def _messages(messages: DataFrame, span: Span, names: Sequence[str]) -> _Told:
+    place = coded("destination", names).alias("place")
+    counts = messages.groupBy(place, "outcome", "relay").agg(
+        F.count(F.lit(1)).alias("number"),
+        F.sum("redelivered").alias("redelivered"),
+        F.count(F.when(~F.col("final"), 1)).alias("unsettled"),
+    )
+    rows = counts.collect()
+    outcomes: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        outcomes[row.place][row.outcome] += row.number
+    buckets = bucketed(messages, bin_of(span, F.unix_micros("at")).alias("bin"), place).persist()
+    try:
+        return _Told(
+            outcomes,
+            deliveries(buckets),
+            latencies(span, buckets),
+            sorted({row.relay for row in rows}),
+            sum(row.redelivered for row in rows),
+            sum(row.unsettled for row in rows),
+        )
+    finally:
+        buckets.unpersist()
+
+
+def _destinations(
+    store: Store, span: Span, traffic: DataFrame, names: Sequence[str], course: _Course, told: _Told
+) -> list[Destination]:
+    octets = {
+        row.place: row.octets
+        for row in traffic.groupBy(coded("destination", names).alias("place"))
+        .agg(F.sum("octets").alias("octets"))
+        .collect()
+    }
+    begun = Range(span.since - span.since % MINUTE, span.until)
+    minutes = begun.within(store.read("latency"), "minute").where("delivery_p99 IS NOT NULL")
+    worst = {
+        row.place: (row.at, row.p99)
+        for row in minutes.groupBy(coded("destination", names).alias("place"))
+        .agg(
+            F.max_by(F.unix_micros("minute"), "delivery_p99").alias("at"), F.max("delivery_p99").alias("p99")
+        )
+        .collect()
+    }
+    made = []
+    for place, name in enumerate(names):
+        sent, delivered = (sum(places.get(place, (0, 0))[way] for places in course.bins) for way in (0, 1))
+        at, p99 = worst.get(place, (None, None))
+        made.append(
+            Destination(
+                name,
+                sent,
+                delivered,
+                octets.get(place, 0),
+                told.outcomes.get(place, Counter()),
+                told.deliveries.get(place, NOTHING),
+                at,
+                p99,
+                course.spark(place),
+            )
+        )
+    return made
+
+
+def _clients(traffic: DataFrame, limit: int) -> list[Client]:
+    names = top(traffic, "client", [F.col("messages"), F.col("octets"), F.col("frames")], limit)
+    rows = {
+        row.place: row
+        for row in traffic.groupBy(coded("client", names).alias("place"))
+        .agg(
+            F.sum(F.when(F.col("direction") == "to_broker", F.col("messages"))).alias("sent"),
+            F.sum(F.when(F.col("direction") == "to_client", F.col("messages"))).alias("received"),
+            F.sum("octets").alias("octets"),
+            F.sum("errors").alias("errors"),
+        )
+        .collect()
+    }
+    return [
+        Client(name, rows[place].sent or 0, rows[place].received or 0, rows[place].octets, rows[place].errors)
+        for place, name in enumerate(names)
+    ]
+
+
+def _ways(store: Store, span: Span) -> list[Way]:
+    flow = store.read("flow").where(
+        (F.col("hour") >= hour(span.since)) & (F.col("hour") <= hour(span.until - 1))
+    )
+    ends = ("producer", "destination", "consumer")
+    names = {end: top(flow, end, [F.col("messages")], _LINKED) for end in ends}
+    coded_ends = [coded(end, names[end]).alias(end) for end in ends]
+    rows: Sequence[Any] = flow.groupBy(*coded_ends).agg(F.sum("messages").alias("messages")).collect()
+    made = []
+    for row in rows:
+        producer, destination, consumer = (decoded(row[end], names[end]) for end in ends)
+        made.append(Way(producer, destination, consumer, row.messages))
+    return made

@@ -1,0 +1,49 @@
+"""HTML and SVG from values. Whatever is not Markup already is escaped."""
+
+from typing import Final
+
+from markupsafe import Markup, escape
+
+from stomprelay.pipeline.report.text import Micros, clock, iso, visible
+
+_VOID: Final = frozenset(("br", "rect", "path", "line", "circle"))
+
+Content = str | int | float | None
+
+
+def tag(element: str, *children: Content, **attributes: Content | bool) -> Markup:
+    """One element. `class_` is `class`, `aria_label` is `aria-label`; None and False leave an attribute out."""
+    written = "".join(
+        f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(value)}"')
+        for name, value in attributes.items()
+        if value is not None and value is not False
+    )
+    if element in _VOID and not children:
+        return Markup(f"<{element}{written}/>")
+    return Markup(f"<{element}{written}>{join(*children)}</{element}>")
+
+
+def join(*children: Content) -> Markup:
+    """Pieces in their order, None left out."""
+    return Markup("").join(escape(child) for child in children if child is not None)
+
+
+def name(text: str, title: str | None = None) -> Markup:
+    """A name that a client chose: made visible, escaped, and with a direction of its own."""
+    shown = visible(text)
+    return tag("bdi", shown, class_="name", title=title or shown)
+
+
+def when(at: Micros, form: str, **attributes: Content) -> Markup:
+    """An instant, which the page's script can show in the reader's own zone. `form` is that of `text.clock`."""
+    return tag("time", clock(at, form), datetime=iso(at), data_form=form, **attributes)
+
+
+def place(share: float) -> str:
+    """0 to 1 as a percentage for CSS."""
+    return f"{100 * share:.2f}".rstrip("0").rstrip(".") + "%"
+
+
+def number(value: float) -> str:
+    """A coordinate, to a tenth."""
+    return f"{value:.1f}".removesuffix(".0")

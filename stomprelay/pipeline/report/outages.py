@@ -1,0 +1,186 @@
+"""Outages of brokers, and consumers that were stuck, as bars on the time axis."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from stomprelay.pipeline.report import text
+from stomprelay.pipeline.report.figure import Figure, Key
+from stomprelay.pipeline.report.findings import Failover, Findings, Stuck
+from stomprelay.pipeline.report.markup import join, name, tag, when
+from stomprelay.pipeline.report.plot import Band, gaps, keys_of
+from stomprelay.pipeline.report.sheet import Sheet, figures, words
+from stomprelay.pipeline.report.span import Span
+from stomprelay.pipeline.report.timeline import Bar, Row, timeline
+
+
+def bands(findings: Findings) -> list[Band]:
+    """For the background of other charts: when brokers were out, and when nothing was recorded."""
+    return [
+        *gaps(findings.span, findings.recorded),
+        *(
+            Band(
+                one.began,
+                _end(one, findings.span),
+                "outage",
+                "a broker was out",
+                f"{text.visible(one.broker)} was out",
+            )
+            for one in findings.failovers
+            if not one.planned
+        ),
+    ]
+
+
+def _end(one: Failover, span: Span) -> text.Micros:
+    return span.until if one.ended is None else one.ended
+
+
+def failovers(findings: Findings) -> Figure:
+    """A row for each broker that was lost, a bar for each time."""
+    key, title, span = "failovers", "Failovers", findings.span
+    if not findings.failovers:
+        return Figure(key, title, "No broker was lost while sessions were on it.")
+    by_broker: dict[tuple[str | None, str], list[Failover]] = defaultdict(list)
+    for one in sorted(findings.failovers, key=lambda one: one.began):
+        by_broker[one.upstream, one.broker].append(one)
+    rows = [
+        Row(_broker(upstream, broker), [_outage(one, span) for one in several])
+        for (upstream, broker), several in by_broker.items()
+    ]
+    note = _summary(findings.failovers)
+    chart = timeline(span, rows, label=f"Outages by broker. {note}")
+    sheet = Sheet(
+        "Outages, in the order of time",
+        [
+            *words("Began", "Broker", "Went on at", "Lasted"),
+            *figures(
+                "Sessions",
+                "Recovered",
+                "Given up",
+                "Silence, median",
+                "Silence, longest",
+                "Sent again",
+                "Stale ACKs",
+                "Duplicates",
+            ),
+        ],
+        [_row(one) for one in sorted(findings.failovers, key=lambda one: one.began)],
+    )
+    kinds = {one.planned: None for one in findings.failovers}
+    legend = [
+        Key("bar planned", "asked for: pause, rebalance") if planned else Key("bar outage", "lost")
+        for planned in sorted(kinds)
+    ]
+    remark = "Silence is how long a session was without a broker; its client saw no more of it than that."
+    return Figure(key, title, note, chart, legend, sheet, open=True, remark=remark)
+
+
+def _summary(several: Sequence[Failover]) -> str:
+    sessions = sum(one.sessions for one in several)
+    recovered = sum(one.recovered for one in several)
+    longest = max((one.silence_longest or 0 for one in several), default=0)
+    given_up = sum(one.given_up for one in several)
+    said = [
+        f"{text.plural(len(several), 'outage')} under {text.plural(sessions, 'session')}",
+        f"{text.count(recovered)} went on at another broker" if recovered else "none found another broker",
+    ]
+    if given_up:
+        said.append(f"{text.count(given_up)} gave up")
+    if longest:
+        said.append(f"the longest silence was {text.duration(longest)}")
+    return "; ".join(said) + "."
+
+
+def _broker(upstream: str | None, broker: str) -> Markup:
+    return join(name(broker), tag("small", name(upstream)) if upstream else None)
+
+
+def _outage(one: Failover, span: Span) -> Bar:
+    silence = "" if one.silence_longest is None else f" · {text.duration(one.silence_longest)}"
+    note = f"{text.plural(one.sessions, 'session')}{silence}"
+    title = f"{text.visible(one.broker)}, {text.clock(one.began, 'full')} UTC, {_lasted(one)}: {note}, "
+    title += f"{text.count(one.resent)} frames sent again"
+    kind = "planned" if one.planned else "outage"
+    return Bar(one.began, _end(one, span), kind, note, title, open=one.ended is None)
+
+
+def _lasted(one: Failover) -> str:
+    return "not over" if one.ended is None else text.duration(one.ended - one.began)
+
+
+def _row(one: Failover) -> list[str | Markup]:
+    return [
+        when(one.began, "full"),
+        _broker(one.upstream, one.broker),
+        join(*(tag("div", name(broker)) for broker in one.moved_to[:4])) if one.moved_to else text.NOTHING,
+        _lasted(one) + (" (planned)" if one.planned else ""),
+        *(text.count(number) for number in (one.sessions, one.recovered, one.given_up)),
+        *(text.timed(micros) for micros in (one.silence_median, one.silence_longest)),
+        *(text.count(number) for number in (one.resent, one.stale_acks, one.duplicates)),
+    ]
+
+
+def stuck(findings: Findings, behind: Sequence[Band]) -> Figure:
+    """A row for each subscription that left deliveries unanswered for too long."""
+    key, title, span = "stuck", "Stuck consumers", findings.span
+    if not findings.stuck:
+        return Figure(key, title, "No consumer left a delivery unanswered for too long.")
+    rows = [
+        Row(_consumer(one), [_bar(one, begin, end) for begin, end in one.times]) for one in findings.stuck
+    ]
+    still = sum(one.still for one in findings.stuck)
+    worst = max(one.worst for one in findings.stuck)
+    note = (
+        f"{text.plural(findings.total_stuck, 'subscription')} left deliveries unanswered, "
+        f"the oldest for {text.duration(worst)}"
+    )
+    note += (
+        f"; {text.count(still)} still did when the journal was last read." if still else "; none still does."
+    )
+    if findings.total_stuck > len(findings.stuck):
+        note += f" Shown: the {len(findings.stuck)} worst."
+    sheet = Sheet(
+        "Stuck subscriptions, the longest wait first",
+        [
+            *words("Consumer", "Destination", "Broker"),
+            *figures("Longest wait", "Unanswered, at most"),
+            *words("From", "To"),
+        ],
+        [_stuck_row(one) for one in findings.stuck],
+    )
+    legend = [Key("bar stuck", "a delivery waited for its answer"), *keys_of(behind)]
+    chart = timeline(span, rows, label=f"Stuck consumers. {note}", bands=behind)
+    return Figure(key, title, note, chart, legend, sheet, open=True)
+
+
+def _consumer(one: Stuck) -> Markup:
+    return join(
+        name(one.client or "unnamed client"),
+        tag("small", name(one.destination)) if one.destination else None,
+    )
+
+
+def _bar(one: Stuck, begin: text.Micros, end: text.Micros) -> Bar:
+    note = f"{text.duration(end - begin)} · {text.count(one.outstanding)} unanswered"
+    title = (
+        f"{text.visible(one.client or '')}: from {text.clock(begin, 'full')} to {text.clock(end, 'full')} UTC"
+    )
+    return Bar(begin, end, "stuck", note, title, open=one.still and end == one.times[-1][1])
+
+
+def _stuck_row(one: Stuck) -> list[str | Markup]:
+    last = one.times[-1][1]
+    return [
+        join(
+            name(one.client or "unnamed client"),
+            tag("small", name(one.subscription)) if one.subscription else None,
+        ),
+        name(one.destination) if one.destination else text.NOTHING,
+        name(one.broker) if one.broker else text.NOTHING,
+        text.duration(one.worst),
+        text.count(one.outstanding),
+        when(one.times[0][0], "full"),
+        tag("b", "still waiting") if one.still else when(last, "full"),
+    ]

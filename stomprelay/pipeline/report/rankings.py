@@ -1,0 +1,134 @@
+"""The busiest destinations and clients."""
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+
+from stomprelay.pipeline.report import text
+from stomprelay.pipeline.report.figure import Figure, swatch
+from stomprelay.pipeline.report.findings import Client, Destination, Findings
+from stomprelay.pipeline.report.markup import join, name, number, place, tag, when
+from stomprelay.pipeline.report.palette import Palette
+from stomprelay.pipeline.report.plot import UNITS
+from stomprelay.pipeline.report.sheet import Column, Sheet, figures
+
+
+def destinations(findings: Findings, palette: Palette) -> Figure:
+    """A row for each of the top destinations."""
+    key, title = "destinations", "Destinations"
+    shown = findings.destinations
+    if not shown:
+        return Figure(key, title, "No destinations.")
+    most = max(one.sent + one.delivered for one in shown) or 1
+    columns = [
+        Column("Destination"),
+        *figures("Sent", "Delivered"),
+        Column("Share and course"),
+        *figures("On the wire", "Delivery p50", "p99", "Worst p99"),
+        Column("In the minute"),
+    ]
+    sheet = Sheet(
+        "Destinations, the busiest first", columns, [_destination(one, palette, most) for one in shown]
+    )
+    return Figure(
+        key, title, _note(len(shown), findings.total_destinations, "destination"), sheet=sheet, open=True
+    )
+
+
+def _note(shown: int, total: int, what: str) -> str:
+    if shown < total:
+        return f"The {text.count(shown)} busiest of {text.plural(total, what)}."
+    return f"{text.plural(total, what)}, the busiest first."
+
+
+def _destination(one: Destination, palette: Palette, most: int) -> list[str | Markup]:
+    return [
+        swatch(palette.of(one.name), name(one.name)),
+        text.count(one.sent),
+        text.count(one.delivered),
+        tag(
+            "div",
+            _meter((one.sent + one.delivered) / most),
+            spark(one.spark, palette.of(one.name)),
+            class_="course",
+        ),
+        text.octets(one.octets),
+        *(text.timed(value) for value in (one.delivery.p50, one.delivery.p99, one.worst_minute_p99)),
+        text.NOTHING if one.worst_minute is None else when(one.worst_minute, "both"),
+    ]
+
+
+def _meter(share: float) -> Markup:
+    return tag("span", tag("span", style=f"width:{place(share)}"), class_="meter", aria_hidden="true")
+
+
+def spark(values: Sequence[int], colour: str) -> Markup | None:
+    """A small chart without axes: the course of the values."""
+    if not any(values):
+        return None
+    top, width = max(values), UNITS / len(values)
+    points = "".join(
+        f"V{number(100 - 100 * value / top)}H{number(width * (bin_ + 1))}"
+        for bin_, value in enumerate(values)
+    )
+    return tag(
+        "svg",
+        tag("path", d=f"M0 100{points}V100Z", class_=f"area {colour}"),
+        viewBox=f"0 0 {UNITS} 100",
+        preserveAspectRatio="none",
+        class_="spark",
+        aria_hidden="true",
+    )
+
+
+def clients(findings: Findings) -> Figure:
+    """A row for each of the top clients."""
+    key, title = "clients", "Clients"
+    shown = findings.clients
+    if not shown:
+        return Figure(key, title, "No clients.")
+    most = max(one.sent + one.received for one in shown) or 1
+    columns = [
+        Column("Client"),
+        *figures("Sent", "Received"),
+        Column("Share"),
+        *figures("On the wire", "Errors"),
+    ]
+    sheet = Sheet("Clients, the busiest first", columns, [_client(one, most) for one in shown])
+    return Figure(key, title, _note(len(shown), findings.total_clients, "client"), sheet=sheet, open=True)
+
+
+def _client(one: Client, most: int) -> list[str | Markup]:
+    errors = text.count(one.errors)
+    return [
+        name(one.name or "unnamed"),
+        text.count(one.sent),
+        text.count(one.received),
+        tag("div", _meter((one.sent + one.received) / most), class_="course"),
+        text.octets(one.octets),
+        tag("b", errors, class_="alarmed") if one.errors else errors,
+    ]
+
+
+def quarantine(findings: Findings) -> Figure | None:
+    """What could not be read; None where there is nothing to say."""
+    if not findings.total_damages:
+        return None
+    note = (
+        f"{text.plural(findings.total_damages, 'stretch', 'stretches')} of the journal could not be read. What was in "
+        "there is missing from all figures; everything around it is in them."
+    )
+    sheet = Sheet(
+        "Unreadable stretches",
+        [Column("Segment"), *figures("From octet", "Length"), Column("Why")],
+        [
+            [
+                name(one.segment),
+                text.count(one.offset),
+                text.octets(one.length),
+                join(text.visible(one.reason, 300)),
+            ]
+            for one in findings.damages
+        ],
+    )
+    return Figure("quarantine", "Quarantine", note, sheet=sheet, open=True)

@@ -1,0 +1,94 @@
+"""Tables with a few rows each, written as the pipeline writes them."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.tables import TABLES
+from tests.pipeline.rows import FRAME, MESSAGE, START, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Values = Mapping[str, Any]
+
+USUAL: Final[Mapping[str, Values]] = {
+    "frames": FRAME,
+    "messages": MESSAGE,
+    "traffic": {
+        "minute": START,
+        "destination": "/queue/a",
+        "client": "alice",
+        "direction": "to_broker",
+        "frames": 1,
+        "messages": 1,
+        "octets": 100,
+        "body_octets": 10,
+        "errors": 0,
+    },
+    "latency": {
+        "minute": START,
+        "destination": "/queue/a",
+        **{f"{name}_count": 1 for name in ("receipt", "delivery", "ack")},
+    },
+    "flow": {"destination": "/queue/a", "messages": 1, "deliveries": 1, "octets": 10},
+    "stuck": {
+        "at": START,
+        "relay": "r1",
+        "session": "s1",
+        "client": "bob",
+        "subscription": "1",
+        "destination": "/queue/a",
+        "broker": "a:61613",
+        "oldest_at": START,
+        "age_us": 0,
+        "outstanding": 1,
+    },
+    "failovers": {
+        "upstream": "main",
+        "broker": "a:61613",
+        "moved_to": ["b:61613"],
+        "began_at": START,
+        "planned": False,
+        "sessions": 1,
+        "recovered": 1,
+        "given_up": 0,
+        "resent": 0,
+        "stale_acks": 0,
+        "duplicates": 0,
+    },
+    "quarantine": {"segment": "x.journal", "offset": 0, "length": 1, "reason": "checksum"},
+}
+TIMES: Final = {
+    "frames": "at",
+    "messages": "at",
+    "traffic": "minute",
+    "latency": "minute",
+    "stuck": "at",
+    "failovers": "began_at",
+}
+
+
+def later(seconds: float) -> datetime:
+    """So long after the start."""
+    return START + timedelta(seconds=seconds)
+
+
+def build(spark: "SparkSession", root: Path, **tables: Iterable[Values]) -> Store:
+    """The tables; each row is the usual one but for what is said."""
+    store = Store(spark, str(root))
+    for name, many in tables.items():
+        table = TABLES[name]
+        frame = rows(spark, table, USUAL[name], many)
+        if table.partitions:
+            hour = F.date_format(TIMES[name], "yyyy-MM-dd-HH") if name in TIMES else F.lit("2026-11-21-08")
+            frame = frame.withColumn("hour", hour)
+        if table.incremental:
+            store.append(name, 0, frame)
+        else:
+            store.replace(name, frame)
+    return store

@@ -1,0 +1,261 @@
+"""Findings made up at random, from a seed: three brokers, a failover, a stuck consumer, names that mean harm."""
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+from stomprelay.pipeline.report.findings import (
+    Client,
+    Damage,
+    Destination,
+    Failover,
+    Findings,
+    Latency,
+    Name,
+    Percentiles,
+    Rest,
+    Series,
+    Stuck,
+    Trouble,
+    Way,
+)
+from stomprelay.pipeline.report.span import Span
+from stomprelay.pipeline.report.text import HOUR, SECOND, Micros
+
+BEGIN: Micros = 1_795_248_000 * SECOND  # 21 November 2026, 08:00 UTC
+BROKERS = ("10.0.0.11:61613", "10.0.0.12:61613", "10.0.0.13:61613")
+DESTINATIONS = (
+    "/queue/orders",
+    "/topic/prices.eu",
+    "/queue/payments",
+    "/topic/audit",
+    "/queue/mail.outgoing",
+    "/queue/stock.changes",
+    "/queue/returns",
+    "/topic/heartbeat",
+    "/queue/invoices",
+    "/queue/labels",
+)
+PRODUCERS = ("shop-1", "shop-2", "pricing", "backoffice", "warehouse")
+CONSUMERS = ("billing", "fulfilment-1", "fulfilment-2", "mailer", "audit-writer", "dashboard")
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "\"><img src=x onerror=alert('2')>",
+    "</style></title></script><svg onload=alert(3)>",
+    "{{ 7 * 7 }}{% raw %}",
+    "&lt;b&gt;&amp;",
+    "\u202egnp.exe\u2066/queue/\u200b\u0430\x00\x1b[31m",
+    "שלום/queue/مرحبا",
+    "/queue/" + "a-very-long-name." * 400,
+    "javascript:alert(4)//https://example.org/x.js",
+    "'; DROP TABLE messages; --",
+    "",
+    "🦊" * 80,
+)
+"""Names as nobody would choose them who means well."""
+
+
+def sample(
+    seed: int = 1, length: Micros = 6 * HOUR, names: Sequence[str] = DESTINATIONS, begin: Micros = BEGIN
+) -> Findings:
+    """Traffic of so long, with a failover after two fifths of it, and a pause in the records towards its end."""
+    chance = random.Random(seed)
+    span = Span.over(begin, begin + length - 1)
+    lost = begin + 2 * length // 5
+    recovered = lost + min(int(4.2 * SECOND), length // 20)
+    recorded = [not 0.8 <= bin_ / span.bins < 0.86 for bin_ in range(span.bins)]
+    series = _series(chance, span, names, recorded)
+    latencies = {
+        measure: _latency(chance, span, base, recorded, lost)
+        for measure, base in (("receipt", 900), ("delivery", 2_400), ("ack", 18_000))
+    }
+    outcomes = Counter({"acked": 0})
+    destinations = []
+    for rank, name in enumerate(names[:10]):
+        made = _outcomes(chance, 400_000 // (rank + 1) ** 2)
+        outcomes += Counter(made)
+        destinations.append(
+            Destination(
+                name,
+                sum(made.values()),
+                sum(made.values()) * (3 if "topic" in name else 1),
+                sum(made.values()) * 310,
+                made,
+                Percentiles(100, 2_300 + 400 * rank, 9_000, 34_000 * (rank + 1), 4_300_000),
+                lost,
+                4_000_000 // (rank + 1),
+                [chance.randrange(100) for _ in range(40)],
+            )
+        )
+    return Findings(
+        span=span,
+        relays=("relay-a", "relay-b"),
+        recorded=recorded,
+        series=series,
+        latencies=latencies,
+        outcomes=outcomes,
+        redelivered=412,
+        unsettled=17,
+        failovers=_failovers(lost, recovered, length),
+        stuck=_stuck(begin, length),
+        total_stuck=3,
+        ways=_ways(chance, names),
+        destinations=destinations,
+        total_destinations=len(names),
+        clients=[
+            Client(
+                name,
+                90_000 // (rank + 1),
+                70_000 // (12 - rank),
+                9_000_000 // (rank + 1),
+                7 if rank == 3 else 0,
+            )
+            for rank, name in enumerate((*PRODUCERS, *CONSUMERS)[:10])
+        ],
+        total_clients=len(PRODUCERS) + len(CONSUMERS),
+        errors=[
+            chance.choice((0, 0, 0, 0, 1)) + (9 if span.index(lost) == n else 0) for n in range(span.bins)
+        ],
+        troubles=[
+            Trouble("The broker went and no other is there", "relay", 31, 31, lost, recovered),
+            Trouble("not authorized to access: /queue/payments", "broker", 7, 1, begin, begin + length // 2),
+        ],
+        total_troubles=2,
+        octets=sum(one.octets for one in destinations),
+    )
+
+
+def _series(
+    chance: random.Random, span: Span, names: Sequence[str], recorded: Sequence[bool]
+) -> list[Series]:
+    made = []
+    all_names: list[Name] = [*names[:6], Rest.OTHERS]
+    for rank, name in enumerate(all_names):
+        size = 60.0 * span.seconds / (rank + 1) ** 1.3
+        phase = chance.random() * 6
+        sent = [
+            int(size * (1 + 0.5 * math.sin(phase + 6 * n / span.bins)) * chance.uniform(0.85, 1.15))
+            if known
+            else 0
+            for n, known in enumerate(recorded)
+        ]
+        fan = 3 if isinstance(name, str) and "topic" in name else 1
+        made.append(Series(name, sent, [fan * number for number in sent]))
+    return made
+
+
+def _latency(
+    chance: random.Random, span: Span, base: float, recorded: Sequence[bool], lost: Micros
+) -> Latency:
+    bins = []
+    for n, known in enumerate(recorded):
+        slow = 900.0 if n == span.index(lost) else 1 + 0.4 * math.sin(n / 9)
+        p50 = base * (1 + 0.1 * chance.random()) * (1 if slow > 100 else slow)
+        found = Percentiles(
+            100, int(p50), int(p50 * (2.5 + slow / 9)), int(p50 * (6 + slow)), int(p50 * 1200)
+        )
+        bins.append(found if known else Percentiles(0))
+    return Latency(bins, Percentiles(1000, int(base), int(base * 3), int(base * 14), int(base * 1100)))
+
+
+def _outcomes(chance: random.Random, total: int) -> dict[str, int]:
+    shares = {"delivered": 0.08, "returned": 0.004, "nacked": 0.003, "undelivered": 0.012}
+    made = {name: int(total * share * chance.random()) for name, share in shares.items()}
+    return {"acked": total - sum(made.values()), **made, "unconfirmed": chance.choice((0, 0, 2))}
+
+
+def _failovers(lost: Micros, recovered: Micros, length: Micros) -> list[Failover]:
+    first, second, third = BROKERS
+    return [
+        Failover(
+            "main",
+            first,
+            (second, third),
+            lost,
+            recovered,
+            False,
+            37,
+            36,
+            1,
+            2_100_000,
+            4_180_000,
+            128,
+            19,
+            6,
+        ),
+        Failover(
+            "main",
+            second,
+            (third,),
+            lost + length // 4,
+            lost + length // 4 + 30 * SECOND,
+            True,
+            12,
+            12,
+            0,
+            220_000,
+            410_000,
+            9,
+            0,
+            0,
+        ),
+        Failover("main", third, (), lost + length // 2, None, False, 2, 0, 0, None, None, 0, 0, 0),
+    ]
+
+
+def _stuck(begin: Micros, length: Micros) -> list[Stuck]:
+    at = begin + length // 3
+    return [
+        Stuck(
+            "mailer",
+            "mail-1",
+            "/queue/mail.outgoing",
+            BROKERS[2],
+            [(at, begin + length)],
+            begin + length - at,
+            500,
+            True,
+        ),
+        Stuck(
+            "dashboard",
+            "0",
+            "/topic/prices.eu",
+            BROKERS[1],
+            [
+                (begin + length // 9, begin + length // 7),
+                (begin + length // 2, begin + length // 2 + length // 20),
+            ],
+            length // 20,
+            31,
+            False,
+        ),
+        Stuck(
+            "audit-writer", None, "/topic/audit", BROKERS[0], [(at, at + 70 * SECOND)], 70 * SECOND, 4, False
+        ),
+    ]
+
+
+def _ways(chance: random.Random, names: Sequence[str]) -> list[Way]:
+    ways = []
+    for rank, name in enumerate(names[:8]):
+        for producer in chance.sample(PRODUCERS, 2):
+            for consumer in chance.sample(CONSUMERS, 2 if "topic" in name else 1):
+                ways.append(Way(producer, name, consumer, 90_000 // (rank + 1) ** 2))
+    ways.append(Way(Rest.OTHERS, Rest.OTHERS, Rest.OTHERS, 4_000))
+    ways.append(Way(None, names[0], CONSUMERS[0], 9_000))
+    ways.append(Way(PRODUCERS[0], names[0], None, 2_500))
+    return ways
+
+
+def damaged(count: int = 2) -> list[Damage]:
+    """Rows of the quarantine."""
+    return [
+        Damage(
+            f"/var/lib/stomprelay/journal/20261121T0{n}0000-relay-a-5f3c01ab-000{n}17.journal",
+            65_536 * n,
+            812,
+            "checksum",
+        )
+        for n in range(1, count + 1)
+    ]

@@ -1,0 +1,169 @@
+"""`stomprelay-pipeline report`."""
+
+import argparse
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stomprelay.pipeline import launch
+from stomprelay.pipeline import options as shared
+from stomprelay.pipeline.report.command import add_options, check, instant, main, wanted, write
+from stomprelay.pipeline.report.extract import Range
+from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
+from stomprelay.pipeline.store import StoreError
+from tests.pipeline.report.house import build
+from tests.pipeline.report.outline import outline
+from tests.pipeline.report.sample import BEGIN
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def parsed(*arguments: str, tables: str = "tables") -> argparse.Namespace:
+    """What the command line comes to."""
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    shared.add_format(parser)
+    shared.add_spark(parser)
+    return parser.parse_args(["--tables", tables, *arguments])
+
+
+def test_options() -> None:
+    """Each has a sensible value where nobody says otherwise."""
+    usual = {
+        "tables": "tables",
+        "output": Path("report.html"),
+        "since": None,
+        "until": None,
+        "top": 10,
+        "title": "What passed the relay",
+        "local": False,
+    }
+    assert usual.items() <= vars(parsed()).items()
+    given = parsed(
+        "--output", "x.html", "--since", "24h", "--until", "1h", "--top", "3", "--title", "T", "--local"
+    )
+    assert (given.output, given.top, given.title, given.local) == (Path("x.html"), 3, "T", True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--top", "0"), ("--top", "x"), ("--top", "101"), ("--utc", "--local")]
+)
+def test_options_that_cannot_be(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """Are refused by name."""
+    with pytest.raises(SystemExit):
+        parsed(*arguments)
+    assert arguments[-1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "at"),
+    [
+        ("2026-11-21T08:00", BEGIN),
+        ("2026-11-21 08:00:00.5Z", BEGIN + SECOND // 2),
+        ("2026-11-21T09:00+01:00", BEGIN),
+        ("2026-11-21", BEGIN - 8 * HOUR),
+        ("30s", BEGIN - 30 * SECOND),
+        ("90m", BEGIN - 90 * MINUTE),
+        ("1.5h", BEGIN - 90 * MINUTE),
+        ("24h", BEGIN - DAY),
+        ("7d", BEGIN - 7 * DAY),
+    ],
+)
+def test_a_time(said: str, at: int) -> None:
+    """By the calendar, in UTC unless it says otherwise, or counted back from now."""
+    assert instant(said, BEGIN) == at
+
+
+@pytest.mark.parametrize("said", ["", "yesterday", "5", "5 h", "2026-13-01", "-5h"])
+def test_what_is_no_time(said: str) -> None:
+    """Is told with an example."""
+    with pytest.raises(ValueError, match="is no time: say"):
+        instant(said, BEGIN)
+
+
+def test_the_range() -> None:
+    """Has a begin before its end."""
+    assert wanted(None, None, BEGIN) == Range(None, None)
+    assert wanted("2h", "1h", BEGIN) == Range(BEGIN - 2 * HOUR, BEGIN - HOUR)
+    with pytest.raises(ValueError, match="--since is not before --until"):
+        wanted("1h", "2h", BEGIN)
+    with pytest.raises(ValueError, match="--since is not before now"):
+        wanted("2099-01-01", None, BEGIN)
+
+
+def test_what_is_wrong_is_told_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a sentence that names it."""
+    monkeypatch.setattr(launch, "session", lambda *_, **__: pytest.fail("Spark was started"))
+    with pytest.raises(ValueError, match=f"there is no folder {tmp_path}/nowhere"):
+        main(parsed(tables=f"{tmp_path}/nowhere"))
+    with pytest.raises(ValueError, match="'soon' is no time"):
+        main(parsed("--since", "soon"))
+
+
+def test_places(tmp_path: Path) -> None:
+    """A URI may be anywhere; the page's folder has to be there."""
+    check("s3a://bucket/tables", tmp_path / "report.html")
+    check(f"file:{tmp_path}", tmp_path / "report.html")
+    with pytest.raises(ValueError, match="is a folder, not a file"):
+        check(str(tmp_path), tmp_path)
+    with pytest.raises(ValueError, match="cannot write to the folder"):
+        check(str(tmp_path), tmp_path / "nowhere" / "report.html")
+
+
+def test_the_file_is_there_at_once(tmp_path: Path) -> None:
+    """In place of an earlier one, readable as others are, and nothing else is left."""
+    output = tmp_path / "report.html"
+    mask = os.umask(0o027)
+    try:
+        assert write(output, "old") == 3
+        assert write(output, "new µ\ud800") == 12
+    finally:
+        os.umask(mask)
+    assert output.read_bytes() == "new µ\\ud800".encode()
+    assert stat.S_IMODE(output.stat().st_mode) == 0o640
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    """Leaves nothing half-made."""
+    taken = tmp_path / "taken"
+    (taken / "x").mkdir(parents=True)
+    with pytest.raises(OSError, match="taken"):
+        write(taken, "new")
+    assert list(tmp_path.iterdir()) == [taken]
+
+
+@pytest.fixture
+def ours(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> "SparkSession":
+    """The session of the tests, which the command is not to end."""
+    monkeypatch.setattr(launch, "session", lambda *_, **__: spark)
+    monkeypatch.setattr(launch, "stop", lambda _: None)
+    return spark
+
+
+@pytest.mark.spark
+def test_the_page_is_made(ours: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From tables on disk to the file; what is said goes to standard error."""
+    build(ours, tmp_path / "tables", traffic=[{}], messages=[{}])
+    output = tmp_path / "report.html"
+    since = ("--title", "Monday", "--since", "2026-11-21T08:00")
+    assert main(parsed("--output", str(output), *since, tables=f"{tmp_path}/tables")) == 0
+    root = outline(output.read_text(encoding="utf-8"))
+    assert root.one("h1").text == "Monday"
+    assert "/queue/a" in root.one("main").text
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert str(output) in said.err
+
+
+@pytest.mark.spark
+def test_a_format_that_spark_has_not(ours: "SparkSession", tmp_path: Path) -> None:
+    """Is told in a sentence, and no page is made."""
+    given = parsed("--output", f"{tmp_path}/report.html", "--format", "no-such-format", tables=str(tmp_path))
+    with pytest.raises(StoreError, match="no-such-format"):
+        main(given)
+    assert list(tmp_path.iterdir()) == []

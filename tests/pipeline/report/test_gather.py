@@ -1,0 +1,166 @@
+"""The tables, read through Spark."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stomprelay.pipeline.report.extract import Range
+from stomprelay.pipeline.report.findings import Client, Findings, Percentiles, Rest, Series, Way
+from stomprelay.pipeline.report.gather import gather
+from stomprelay.pipeline.report.page import Wishes, page
+from stomprelay.pipeline.report.span import Span
+from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
+from tests.pipeline.report.house import build, later
+from tests.pipeline.report.outline import outline
+from tests.pipeline.report.sample import BEGIN
+from tests.pipeline.rows import START_NS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+NOW = BEGIN + DAY
+
+
+def hour_of_traffic() -> list[dict[str, Any]]:
+    """Minutes of an hour, none in the middle; a busy destination, a slow one and one without a name."""
+    rows: list[dict[str, Any]] = []
+    for minute in (*range(20), *range(40, 60)):
+        at = later(60 * minute)
+        rows += [
+            {"minute": at, "messages": 10, "frames": 11},
+            {"minute": at, "messages": 9, "direction": "to_client", "client": "bob", "upstream": "main"},
+        ]
+    rows += [
+        {"minute": later(0), "destination": "/queue/b", "messages": 3, "errors": 2, "octets": 50},
+        {"minute": later(0), "destination": None, "messages": 0, "client": "carol", "frames": 5},
+    ]
+    return rows
+
+
+def test_an_hour(spark: "SparkSession", tmp_path: Path) -> None:
+    """All of it: sums by minute, destination and client, outcomes and latencies, flow."""
+    store = build(
+        spark,
+        tmp_path,
+        traffic=hour_of_traffic(),
+        messages=[
+            {"at": later(30), "delivery_us": 1000, "receipt_us": 20, "redelivered": 2},
+            {"at": later(31), "delivery_us": 3000, "outcome": "undelivered", "final": False},
+            {"at": later(90), "relay": "r0", "destination": "/queue/b", "outcome": "unconfirmed"},
+            {"at": later(7200), "destination": "/queue/later"},
+        ],
+        latency=[
+            {"minute": later(0), "delivery_p99": 3000},
+            {"minute": later(60), "delivery_p99": 2000},
+            {"minute": later(0), "destination": "/queue/b"},
+        ],
+        flow=[
+            {"producer": "alice", "consumer": "bob", "messages": 5},
+            {"producer": None, "consumer": None, "messages": 1},
+        ],
+    )
+    found = gather(store, Range(BEGIN, BEGIN + HOUR), 10, NOW)
+    assert found.span == Span(BEGIN, BEGIN + HOUR, MINUTE)
+    assert list(found.recorded) == [True] * 20 + [False] * 20 + [True] * 20
+    busy = [10] * 20 + [0] * 20 + [10] * 20
+    assert found.series == [
+        Series("/queue/a", busy, [9 if number else 0 for number in busy]),
+        Series("/queue/b", [3] + [0] * 59, [0] * 60),
+        Series(Rest.OTHERS, [0] * 60, [0] * 60),
+    ]
+    assert found.errors == [2] + [0] * 59
+    assert found.relays == ["r0", "r1"]
+    assert found.outcomes == {"acked": 1, "undelivered": 1, "unconfirmed": 1}
+    assert (found.redelivered, found.unsettled) == (2, 1)
+    assert found.latencies["delivery"].whole == Percentiles(2, 1000, 3000, 3000, 3000)
+    assert found.latencies["delivery"].bins[0].count == 2
+    assert found.latencies["receipt"].bins[0] == Percentiles(1, 20, 20, 20, 20)
+    first, second = found.destinations
+    assert (first.name, first.sent, first.delivered, first.octets) == ("/queue/a", 400, 360, 8000)
+    assert (first.worst_minute, first.worst_minute_p99) == (BEGIN, 3000)
+    assert (first.delivery.p99, dict(first.outcomes)) == (3000, {"acked": 1, "undelivered": 1})
+    assert first.spark == [19] * 20 + [0] * 20 + [19] * 20
+    assert (second.name, second.sent, second.worst_minute) == ("/queue/b", 3, None)
+    assert found.total_destinations == 2
+    assert found.clients == [
+        Client("alice", 403, 0, 4050, 2),
+        Client("bob", 0, 360, 4000, 0),
+        Client("carol", 0, 0, 100, 0),
+    ]
+    assert found.total_clients == 3
+    assert found.octets == 8150
+    assert sorted(found.ways, key=lambda way: way.messages) == [
+        Way(None, "/queue/a", None, 1),
+        Way("alice", "/queue/a", "bob", 5),
+    ]
+    assert found.whole_hours
+    assert not found.failovers
+    assert outline(page(found, Wishes(made=NOW))).one("h1").text
+
+
+def test_a_few_seconds(spark: "SparkSession", tmp_path: Path) -> None:
+    """A short run is shown by the second, from its first record to its last."""
+    frames = [
+        {"at": later(seconds), "ns": START_NS + int(seconds * 1e9), **rest}
+        for seconds, rest in (
+            (10.2, {"command": "CONNECT", "destination": None}),
+            (11.0, {}),
+            (11.9, {"direction": "to_client", "side": "broker", "command": "MESSAGE", "client": "bob"}),
+            (13.0, {"direction": "to_client", "side": "broker", "command": "ERROR", "destination": None}),
+            (14.5, {"kind": "event", "command": None, "event": "disconnected", "direction": None}),
+        )
+    ]
+    store = build(
+        spark,
+        tmp_path,
+        frames=frames,
+        traffic=[{}, {"direction": "to_client"}],
+        messages=[{"at": later(11), "delivery_us": 900_000}],
+        latency=[{"delivery_p99": 900_000}],
+    )
+    found = gather(store, Range(), 10, NOW)
+    assert found.span == Span(BEGIN + 10 * SECOND, BEGIN + 15 * SECOND, SECOND)
+    assert found.series[0] == Series("/queue/a", [0, 1, 0, 0, 0], [0, 1, 0, 0, 0])
+    assert found.recorded == [True, True, False, True, False]
+    assert found.errors == [0, 0, 0, 1, 0]
+    assert found.latencies["delivery"].bins[1].p99 == 900_000
+    assert [(one.name, one.sent, one.delivered, one.worst_minute) for one in found.destinations] == [
+        ("/queue/a", 1, 1, BEGIN)
+    ]
+    assert found.clients == [Client("alice", 1, 0, 300, 1), Client("bob", 0, 1, 100, 0)]
+    assert found.octets == 400
+    assert not found.whole_hours
+
+
+def test_the_top(spark: "SparkSession", tmp_path: Path) -> None:
+    """Of many destinations some have a colour, some a row, and all are in the sums."""
+    many = [{"destination": f"/queue/{n:03}", "messages": 1000 - n, "client": f"c{n}"} for n in range(300)]
+    store = build(
+        spark,
+        tmp_path,
+        traffic=many,
+        flow=[{"producer": f"c{n}", "destination": f"/queue/{n}", "consumer": "x"} for n in range(300)],
+    )
+    found = gather(store, Range(BEGIN, BEGIN + HOUR), 3, NOW)
+    assert [one.name for one in found.destinations] == ["/queue/000", "/queue/001", "/queue/002"]
+    assert [one.name for one in found.clients] == ["c0", "c1", "c2"]
+    assert (found.total_destinations, found.total_clients) == (300, 300)
+    assert [one.name for one in found.series] == [*(f"/queue/{n:03}" for n in range(6)), Rest.OTHERS]
+    assert sum(sum(one.sent) for one in found.series) == sum(1000 - n for n in range(300))
+    assert sum(way.messages for way in found.ways) == 300
+    assert len(found.ways) < 3 * 11
+
+
+def test_nothing(spark: "SparkSession", tmp_path: Path) -> None:
+    """Tables that are not there yet give a page that says so."""
+    found = gather(build(spark, tmp_path), Range(), 10, NOW)
+    assert found.empty
+    assert found.span.until - found.span.since == HOUR
+    assert asdict(found).keys() == asdict(Findings(found.span)).keys()
+    assert "stomprelay-pipeline once" in page(found, Wishes(made=NOW))
+    early = gather(build(spark, tmp_path), Range(since=BEGIN, until=BEGIN + 2 * HOUR), 10, NOW)
+    assert (early.span.since, early.span.until) == (BEGIN, BEGIN + 2 * HOUR)

@@ -1,0 +1,129 @@
+"""Outages of brokers, and consumers that were stuck."""
+
+from dataclasses import replace
+
+from stomprelay.pipeline.report.outages import bands, failovers, stuck
+from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
+from tests.pipeline.report.outline import cells, outline
+from tests.pipeline.report.sample import BEGIN, BROKERS, HOSTILE, sample
+from tests.pipeline.report.test_findings import NOTHING
+
+FINDINGS = sample()
+
+
+def plain(row: list[str]) -> list[str]:
+    """With usual spaces."""
+    return [cell.replace("\u202f", " ") for cell in row]
+
+
+def test_failovers() -> None:
+    """A row for each broker, and each cell of the table."""
+    figure = failovers(FINDINGS)
+    assert str(figure.note).replace("\u202f", " ") == (
+        "3 outages under 51 sessions; 48 went on at another broker; 1 gave up; the longest silence was 4.2 s."
+    )
+    made = outline(figure.body or "")
+    assert [
+        who.one("bdi").text if len(who.all("bdi")) == 1 else who.all("bdi")[0].text
+        for who in made.all("div", "who")
+    ] == list(BROKERS)
+    assert [bar.classes for bar in made.all("div", "bar")] == [
+        {"bar", "outage"},
+        {"bar", "planned"},
+        {"bar", "outage", "open"},
+    ]
+    assert figure.sheet is not None
+    first, _, third = cells(outline(figure.sheet.__html__()))
+    assert plain(first) == [
+        "21 Nov 2026, 10:24:00",
+        "10.0.0.11:61613main",
+        "10.0.0.12:6161310.0.0.13:61613",
+        "4.2 s",
+        *("37", "36", "1", "2.1 s", "4.2 s", "128", "19", "6"),
+    ]
+    assert plain(third)[2:] == ["\u2013", "not over", "2", "0", "0", "\u2013", "\u2013", "0", "0", "0"]
+
+
+def test_outages_of_one_broker_share_a_row() -> None:
+    """In the order of time."""
+    first = FINDINGS.failovers[0]
+    again = replace(first, began=first.began + HOUR, ended=first.began + HOUR + SECOND)
+    made = outline(failovers(replace(FINDINGS, failovers=[again, first])).body or "")
+    (track,) = made.all("div", "track")
+    assert len(track.all("div", "bar")) == 2
+
+
+def test_an_outage_with_names_that_mean_harm() -> None:
+    """Stays text."""
+    first = FINDINGS.failovers[0]
+    several = [replace(first, broker=name, upstream=name, moved_to=(name,)) for name in HOSTILE]
+    figure = failovers(replace(FINDINGS, failovers=several))
+    assert figure.sheet is not None
+    for html in (str(figure.body), figure.sheet.__html__()):
+        assert outline(html).all("script") == []
+
+
+def test_bands() -> None:
+    """Outages that nobody asked for, and gaps, lie behind other charts; one that is not over lasts to the end."""
+    gap, first, last = bands(FINDINGS)
+    assert gap.kind == "gap"
+    assert (first.since, first.until) == (FINDINGS.failovers[0].began, FINDINGS.failovers[0].ended)
+    assert last.until == FINDINGS.span.until
+
+
+def test_no_failovers() -> None:
+    """Is said in a sentence, and so is nobody's being stuck."""
+    assert failovers(NOTHING).body is None
+    assert stuck(NOTHING, []).body is None
+
+
+def test_one_that_nobody_survived() -> None:
+    """Says so."""
+    alone = replace(FINDINGS.failovers[2], given_up=2, ended=None)
+    assert failovers(replace(FINDINGS, failovers=[alone])).note == (
+        "1 outage under 2 sessions; none found another broker; 2 gave up."
+    )
+
+
+def test_stuck() -> None:
+    """A row for each subscription, a bar for each time, and each cell of the table."""
+    figure = stuck(FINDINGS, bands(FINDINGS))
+    assert str(figure.note).replace("\u202f", " ") == (
+        "3 subscriptions left deliveries unanswered, the oldest for 4 h; 1 still did when the journal was last read."
+    )
+    assert [len(track.all("div", "bar")) for track in outline(figure.body or "").all("div", "track")] == [
+        1,
+        2,
+        1,
+    ]
+    assert figure.sheet is not None
+    table = [plain(row) for row in cells(outline(figure.sheet.__html__()))]
+    assert table[0] == [
+        "mailermail-1",
+        "/queue/mail.outgoing",
+        "10.0.0.13:61613",
+        "4 h",
+        "500",
+        "21 Nov 2026, 10:00:00",
+        "still waiting",
+    ]
+    assert table[2] == [
+        "audit-writer",
+        "/topic/audit",
+        "10.0.0.11:61613",
+        "1 min 10 s",
+        "4",
+        "21 Nov 2026, 10:00:00",
+        "21 Nov 2026, 10:01:10",
+    ]
+
+
+def test_more_stuck_than_shown() -> None:
+    """Says how many there are."""
+    one = replace(
+        FINDINGS.stuck[2], times=[(BEGIN, BEGIN + MINUTE)], client=None, destination=None, broker=None
+    )
+    figure = stuck(replace(FINDINGS, stuck=[one], total_stuck=200), [])
+    assert str(figure.note).replace("\u202f", " ") == (
+        "200 subscriptions left deliveries unanswered, the oldest for 1 min 10 s; none still does. Shown: the 1 worst."
+    )

@@ -1,0 +1,258 @@
+"""The page as a whole."""
+
+import base64
+import hashlib
+import itertools
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from stomprelay.pipeline.report.findings import Client, Findings, Trouble
+from stomprelay.pipeline.report.page import Wishes, extent, figures, page
+from stomprelay.pipeline.report.span import Span
+from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
+from tests.pipeline.report.outline import Element, outline
+from tests.pipeline.report.sample import BEGIN, BROKERS, HOSTILE, damaged, sample
+from tests.pipeline.report.test_findings import NOTHING
+
+WISHES = Wishes(made=BEGIN + DAY)
+
+
+def hostile() -> Findings:
+    """Every name that a client chooses means harm."""
+    findings = sample(names=HOSTILE)
+    return replace(
+        findings,
+        relays=HOSTILE,
+        failovers=[
+            replace(findings.failovers[0], broker=name, upstream=name, moved_to=(name,)) for name in HOSTILE
+        ],
+        stuck=[
+            replace(findings.stuck[0], client=name, subscription=name, destination=name, broker=name)
+            for name in HOSTILE
+        ],
+        ways=[
+            replace(way, producer=name, consumer=name)
+            for way, name in zip(findings.ways, HOSTILE, strict=False)
+        ],
+        clients=[Client(name, 1, 1, 1, 1) for name in HOSTILE],
+        troubles=[Trouble(name, "broker", 1, 1, BEGIN, BEGIN) for name in HOSTILE],
+        damages=[replace(damaged()[0], segment=name, reason=name) for name in HOSTILE],
+        total_damages=len(HOSTILE),
+    )
+
+
+KINDS: dict[str, Callable[[], Findings]] = {
+    "usual": sample,
+    "hostile": hostile,
+    "a week": lambda: sample(length=7 * DAY),
+    "a minute": lambda: sample(length=MINUTE),
+    "an instant": lambda: sample(length=1),
+    "thousands": lambda: sample(names=[f"/queue/{n}" for n in range(5000)]),
+    "nothing": lambda: NOTHING,
+    "nothing but damage": lambda: replace(NOTHING, damages=damaged(), total_damages=2),
+    "a failover alone": lambda: replace(NOTHING, failovers=sample().failovers),
+}
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@cache
+def written(kind: str) -> str:
+    """The page."""
+    return page(KINDS[kind](), WISHES)
+
+
+@cache
+def made(kind: str) -> Element:
+    """The page, taken apart."""
+    return outline(written(kind))
+
+
+@kinds
+def test_the_structure(kind: str) -> None:
+    """One heading, headings in their order, a caption for each figure, ids that are there once."""
+    root = made(kind)
+    assert len(root.all("h1")) == 1
+    ranks = [int(element.name[1]) for element in root.all() if re.fullmatch("h[1-6]", element.name)]
+    assert all(following <= rank + 1 for rank, following in itertools.pairwise(ranks))
+    for figure in root.all("figure"):
+        assert figure.children[0].name == "figcaption"
+        assert figure.children[0].one("h2").text
+        assert figure.children[0].one("p").text
+    ids = [element.attributes["id"] for element in root.all() if "id" in element.attributes]
+    assert len(ids) == len(set(ids))
+    for link in root.all("a"):
+        assert link.attributes["href"].removeprefix("#") in ids
+    assert root.one("html").attributes["lang"] == "en"
+
+
+@kinds
+def test_every_chart_has_an_alternative(kind: str) -> None:
+    """A sentence for the drawing and a table with its figures."""
+    for figure in made(kind).all("figure"):
+        drawings = [element for element in figure.all() if element.attributes.get("role") == "img"]
+        assert all(drawing.attributes["aria-label"] for drawing in drawings)
+        assert len(figure.all("table")) == (1 if drawings else len(figure.all("div", "sheet")))
+        for svg in figure.all("svg"):
+            assert {"aria-label", "aria-hidden"} & set(svg.attributes)
+        for table in figure.all("table"):
+            assert table.one("caption").text
+
+
+@kinds
+def test_the_script_finds_its_figures(kind: str) -> None:
+    """A row for each bin, and the columns that it is told."""
+    root = made(kind)
+    for plot in (plot for plot in root.all("div", "plot") if "data-sheet" in plot.attributes):
+        (sheet,) = (one for one in root.all() if one.attributes.get("id") == plot.attributes["data-sheet"])
+        assert len(sheet.one("tbody").all("tr")) == int(plot.attributes["data-bins"])
+        assert max(map(int, plot.attributes["data-columns"].split())) < len(sheet.one("thead").all("th"))
+
+
+@kinds
+def test_nothing_is_fetched(kind: str) -> None:
+    """No address of anything else, and a policy that forbids it."""
+    root = made(kind)
+    for element in root.all():
+        assert {"src", "srcset", "action", "xlink:href"}.isdisjoint(element.attributes)
+        assert not [name for name in element.attributes if name.startswith("on")]
+        if "href" in element.attributes:
+            assert element.attributes["href"].startswith("#") or element.attributes["href"] == "data:,"
+        assert "url(" not in element.attributes.get("style", "")
+    assert "url(" not in root.one("style").text
+    assert "@import" not in root.one("style").text
+    (policy,) = (meta.attributes["content"] for meta in root.all("meta") if "http-equiv" in meta.attributes)
+    digest = base64.b64encode(hashlib.sha256(root.one("script").text.encode()).digest()).decode()
+    assert policy.split("; ") == [
+        "default-src 'none'",
+        "style-src 'unsafe-inline'",
+        f"script-src 'sha256-{digest}'",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+
+
+@kinds
+def test_no_address_of_ours(kind: str) -> None:
+    """The page itself says no URL; a client's name may be one, as text."""
+    said = written(kind)
+    assert kind == "hostile" or not re.search(r"https?:|//[a-z]", said)
+
+
+def test_names_that_mean_harm() -> None:
+    """Are text, everywhere: the page has the same elements as one with plain names."""
+    root = made("hostile")
+    assert (
+        len(root.all("script"))
+        == len(root.all("style"))
+        == len(root.all("title", "")) - len(root.one("body").all("title"))
+    )
+    assert root.all("img") == []
+    for element in root.one("body").all():
+        own = [piece for piece in element.pieces if isinstance(piece, str)]
+        for value in (*own, *element.attributes.values()):
+            assert not set("\u202e\u2066\u200b\x00\x1b") & set(value)
+    assert "<script>alert(1)</script>" in root.one("main").text
+    assert "{{ 7 * 7 }}{% raw %}" in root.one("main").text
+    assert "49" not in {name.text for name in root.all("bdi")}
+    assert all(len(name.text) < 1_000 for name in root.all("bdi"))
+
+
+@pytest.mark.parametrize("title", HOSTILE)
+def test_a_title_that_means_harm(title: str) -> None:
+    """Is text in both of its places."""
+    root = outline(page(NOTHING, Wishes(made=BEGIN, title=title)))
+    assert root.one("head").one("title").text == root.one("h1").text
+
+
+def test_the_size() -> None:
+    """Does not grow with what there is: the top is shown, the rest summed up."""
+    assert len(written("thousands")) < 500_000
+    assert len(written("a week")) < 500_000
+
+
+def test_an_empty_page() -> None:
+    """Says what to do, and shows no empty charts."""
+    root = made("nothing")
+    assert "stomprelay-pipeline once" in root.one("p", "notice").text
+    assert root.all("figure") == root.all("nav") == root.all("dl") == []
+
+
+def test_the_quarantine_is_announced() -> None:
+    """At the top, with a link to what and why."""
+    root = made("nothing but damage")
+    assert [notice.all("a") != [] for notice in root.all("p", "notice")] == [False, True]
+    assert [section.attributes["id"] for section in root.all("section")] == ["quarantine"]
+
+
+def test_the_figures() -> None:
+    """All that the report promises, and each number of the headline leads to one."""
+    keys = [figure.key for figure in figures(sample())]
+    assert keys == [
+        "traffic",
+        "latency",
+        "failovers",
+        "stuck",
+        "outcomes",
+        "flow",
+        "destinations",
+        "clients",
+        "errors",
+    ]
+    root = made("usual")
+    assert [link.attributes["href"] for link in root.one("nav").all("a")] == [f"#{key}" for key in keys]
+    assert len(root.one("dl").all("dt")) == 7
+
+
+def test_one_colour_for_a_destination() -> None:
+    """In legends, charts, the flow graph and the table."""
+    root = made("usual")
+    colours: dict[str, set[str]] = {}
+    for swatch, label in (
+        *((entry.children[0], entry.children[1]) for entry in root.one("main").all("li")),
+        *((entry.children[0], entry.children[1]) for entry in root.all("span", "keyed")),
+        *((entry.children[0], entry.children[1]) for entry in root.all("div", "side1")),
+    ):
+        if label.text.startswith("/"):
+            colours.setdefault(label.text, set()).update(swatch.classes)
+    assert all(len(found) == 2 for found in colours.values())
+    assert colours["/queue/orders"] == {"swatch", "c1"}
+    assert colours["/queue/returns"] == {"swatch", "c0"}
+
+
+def test_times_are_utc_unless_asked() -> None:
+    """The heading says the range and its zone; the script is told what to begin with."""
+    root = made("usual")
+    assert " ".join(root.one("p", "range").text.split()) == "21 Nov 2026, 08:00 \u2013 14:00 UTC 6 h"
+    assert root.one("body").attributes["data-zone"] == "utc"
+    local = outline(page(sample(), Wishes(made=BEGIN, local=True)))
+    assert local.one("body").attributes["data-zone"] == "local"
+    assert len(root.all("time")) > 20
+    for time in root.all("time"):
+        assert re.fullmatch(r"2026-11-2\dT\d\d:\d\d:\d\d\.\d{3}Z", time.attributes["datetime"])
+        assert time.attributes["data-form"] in {"day", "hour", "second", "both", "stamp", "full"}
+
+
+@pytest.mark.parametrize(
+    ("length", "said"),
+    [
+        (6 * HOUR, "21 Nov 2026, 08:00 \u2013 14:00"),
+        (16 * HOUR, "21 Nov 2026, 08:00 \u2013 22 Nov 2026, 00:00"),
+        (7 * DAY, "21 Nov 2026, 08:00 \u2013 28 Nov 2026, 08:00"),
+        (90 * SECOND, "21 Nov 2026, 08:00:00 \u2013 08:01:30"),
+    ],
+)
+def test_the_range(length: int, said: str) -> None:
+    """As short as it can be told."""
+    assert outline(extent(Span.over(BEGIN, BEGIN + length - 1))).text == said
+
+
+def test_the_sample_is_the_same_every_time() -> None:
+    """By its seed."""
+    assert page(sample(), WISHES) == page(sample(), WISHES)
+    assert page(sample(seed=2), WISHES) != page(sample(), WISHES)
+    assert sample().failovers[0].broker == BROKERS[0]

@@ -1,0 +1,228 @@
+"""Numbers, times and names as people read them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.pipeline.report import text
+from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
+from tests.pipeline.report.sample import BEGIN, HOSTILE
+
+
+def plain(said: str) -> str:
+    """With usual spaces."""
+    return said.replace("\u202f", " ")
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (0, "0"),
+        (0.004, "0.004"),
+        (0.00000123, "0.000001"),
+        (0.5, "0.5"),
+        (0.994, "0.99"),
+        (0.999, "1"),
+        (1, "1"),
+        (1.25, "1.2"),
+        (9.94, "9.9"),
+        (9.96, "10"),
+        (34.4, "34"),
+        (567.8, "568"),
+    ],
+)
+def test_digits(number: float, said: str) -> None:
+    """Two that count below a hundred, and never an exponent."""
+    assert text.digits(number) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (0, "0"),
+        (7, "7"),
+        (999, "999"),
+        (999.6, "1 k"),
+        (1000, "1 k"),
+        (1234, "1.2 k"),
+        (12_345, "12 k"),
+        (999_499, "999 k"),
+        (999_500, "1 M"),
+        (1_234_567, "1.2 M"),
+        (5.6e9, "5.6 G"),
+        (7e12, "7 T"),
+        (3e18, "3000 P"),
+    ],
+)
+def test_short(number: float, said: str) -> None:
+    """What would round up to a thousand is said in the next unit."""
+    assert plain(text.short(number)) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (0, "0 B"),
+        (1, "1 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (1_048_575, "1 MiB"),
+        (34 * 1024 * 1024, "34 MiB"),
+        (3 * 1024**3, "3 GiB"),
+        (2 * 1024**4, "2 TiB"),
+    ],
+)
+def test_octets(number: int, said: str) -> None:
+    """In powers of 1024."""
+    assert plain(text.octets(number)) == said
+
+
+@pytest.mark.parametrize(
+    ("micros", "said"),
+    [
+        (0, "0 µs"),
+        (1, "1 µs"),
+        (340, "340 µs"),
+        (999, "999 µs"),
+        (1_000, "1 ms"),
+        (3_440, "3.4 ms"),
+        (999_499, "999 ms"),
+        (999_500, "1 s"),
+        (1_250_000, "1.2 s"),
+        (34 * SECOND, "34 s"),
+        (59_400_000, "59 s"),
+        (59_600_000, "1 min"),
+        (MINUTE, "1 min"),
+        (2 * MINUTE + 5 * SECOND, "2 min 5 s"),
+        (HOUR - 1, "1 h"),
+        (3 * HOUR + 12 * MINUTE, "3 h 12 min"),
+        (DAY - 1, "1 d"),
+        (2 * DAY + 3 * HOUR, "2 d 3 h"),
+        (1_200 * DAY, "1,200 d"),
+        (-4_200_000, "\u22124.2 s"),
+    ],
+)
+def test_duration(micros: int, said: str) -> None:
+    """In the largest unit of which there is one, and the next."""
+    assert plain(text.duration(micros)) == said
+
+
+@given(st.integers(0, 10**16))
+def test_any_duration_can_be_said(micros: int) -> None:
+    """And no part of it is as large as the unit above."""
+    said = plain(text.duration(micros))
+    assert "60 s" not in said
+    assert "60 min" not in said
+    assert "24 h" not in said
+
+
+def test_a_duration_that_is_not_known() -> None:
+    """Is a dash."""
+    assert text.timed(None) == "\u2013"
+    assert plain(text.timed(1500)) == "1.5 ms"
+
+
+@pytest.mark.parametrize(
+    ("micros", "said"), [(100, "100 µs"), (10_000, "10 ms"), (100 * SECOND, "100 s"), (3 * HOUR, "3 h")]
+)
+def test_a_duration_on_an_axis(micros: int, said: str) -> None:
+    """Has one unit."""
+    assert plain(text.ticked(micros)) == said
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [(0, "0/s"), (1234, "1.2 k/s"), (0.1, "0.1/s"), (0.05, "3/min"), (0.001, "3.6/h"), (0.0016, "0.096/min")],
+)
+def test_rate(rate: float, said: str) -> None:
+    """In the unit in which it is easy to grasp."""
+    assert plain(text.rate(rate)) == said
+
+
+def test_rates_of_one_axis_have_one_unit() -> None:
+    """That of the greatest."""
+    assert [plain(text.rate(rate, like=0.08)) for rate in (0.02, 0.08)] == ["1.2/min", "4.8/min"]
+    assert plain(text.rate(0.0, like=0.001)) == "0/h"
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "said"),
+    [
+        (0, 0, "\u2013"),
+        (0, 9, "0 %"),
+        (9, 9, "100 %"),
+        (1, 3, "33.3 %"),
+        (1, 10_000, "<0.1 %"),
+        (9_999, 10_000, ">99.9 %"),
+        (1, 1000, "0.1 %"),
+        (999, 1000, "99.9 %"),
+    ],
+)
+def test_percent(part: int, whole: int, said: str) -> None:
+    """One lost of ten thousand is not none."""
+    assert plain(text.percent(part, whole)) == said
+
+
+def test_count_and_plural() -> None:
+    """Whole numbers with their thousands, and the word that goes with them."""
+    assert text.count(1_234_567) == "1,234,567"
+    assert [text.plural(number, "session") for number in (0, 1, 2000)] == [
+        "0 sessions",
+        "1 session",
+        "2,000 sessions",
+    ]
+    assert text.plural(2, "stretch", "stretches") == "2 stretches"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("/queue/a b", "/queue/a b"),
+        ("", "(empty)"),
+        ("<b>&amp;", "<b>&amp;"),
+        ("a\x00\x1b[31m\n", "a⟨U+0000⟩⟨U+001B⟩[31m⟨U+000A⟩"),
+        ("\u202eevil\u2066\u200b", "⟨U+202E⟩evil⟨U+2066⟩⟨U+200B⟩"),
+        ("\ud800", "⟨U+D800⟩"),
+        ("שלום", "שלום"),
+    ],
+)
+def test_visible(name: str, said: str) -> None:
+    """What hides, or turns the text around it, is shown by its number; letters of any script stay."""
+    assert text.visible(name) == said
+
+
+def test_a_long_name_loses_its_middle() -> None:
+    """Its ends tell most."""
+    said = text.visible("/queue/" + "x" * 10_000 + "/end", 41)
+    assert said == "/queue/" + "x" * 13 + "…" + "x" * 16 + "/end"
+
+
+@given(st.text() | st.sampled_from(HOSTILE))
+def test_a_visible_name_is_printable_and_not_long(name: str) -> None:
+    """Whatever a client sends."""
+    said = text.visible(name, 20)
+    assert said.replace(" ", "").replace("\u3000", "") == "" or said
+    assert len(said) <= 20 * 10
+    said.encode()
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("day", "21 Nov"),
+        ("hour", "08:00"),
+        ("second", "08:00:05"),
+        ("both", "21 Nov 08:00"),
+        ("stamp", "21 Nov 2026, 08:00"),
+        ("full", "21 Nov 2026, 08:00:05"),
+    ],
+)
+def test_clock(form: str, said: str) -> None:
+    """Times in UTC, in each form."""
+    assert text.clock(BEGIN + 5 * SECOND, form) == said
+
+
+def test_iso() -> None:
+    """For machines, the script in the page among them."""
+    assert text.iso(BEGIN + 1_500) == "2026-11-21T08:00:00.001Z"
