@@ -75,11 +75,11 @@ def _relay(ports: Mapping[tuple[str, str], int], brokers: Mapping[str, int], dir
     return _configured(text, directory)
 
 
-def _configured(text: str, directory: Path) -> list[str]:
+def _configured(text: str, directory: Path, name: str = "stomprelay") -> list[str]:
     twistd = Path(sys.executable).with_name("twistd")
     if not twistd.exists():
         raise AbsentError(f"no twistd beside {sys.executable}")
-    config = directory / "stomprelay.toml"
+    config = directory / f"{name}.toml"
     config.write_text(text)
     return [str(twistd), "-n", "--pidfile=", "stomprelay", "-c", str(config)]
 
@@ -126,6 +126,26 @@ def upstreams(settings: Mapping[str, str], directory: Path) -> Iterator[list[Con
     )
     with _listening(RELAY, _configured(text, directory), ports.values(), directory) as child:
         yield [Contender(name, {("1.2", "1.2"): port}, child) for name, port in ports.items()]
+
+
+@contextmanager
+def relays(settings: Mapping[str, str], broker: int, directory: Path) -> Iterator[list[Contender]]:
+    """A relay for each of these, in front of a null broker: the TOML that it has beside its upstream, by its name.
+
+    All are for clients and brokers of 1.2. Raises as `contender` does.
+    """
+    with ExitStack() as stack:
+        running = []
+        for name, setting in settings.items():
+            port = free_port()
+            text = (
+                f'[listener.main]\nendpoint = "tcp:{port}:interface=127.0.0.1"\n'
+                f'[upstream.main]\nuri = "tcp://127.0.0.1:{broker}"\n{setting}\n'
+            )
+            command = _configured(text, directory, name)
+            child = stack.enter_context(_listening(name, command, [port], directory))
+            running.append(Contender(name, {("1.2", "1.2"): port}, child))
+        yield running
 
 
 @contextmanager

@@ -17,6 +17,9 @@ PARSE: Final = Goal(5, 8)
 TRANSLATE: Final = Goal(5, 8)
 """Frames a second over stomp.py's, at 1 KiB."""
 
+JOURNAL: Final = Goal(0.9)
+"""Messages a second of a relay that records heads, over one that records nothing."""
+
 KB_PER_CONNECTION: Final = Goal(5, 3.5, at_most=True)
 SET_UP_RATE: Final = Goal(0.2, 0.3)
 """Connections a second over HAProxy's."""

@@ -33,6 +33,7 @@ class Options(usage.Options):
             None,
             "Endpoint for health, metrics and a status page, e.g. tcp:61680:interface=127.0.0.1",
         ],
+        ["journal", None, None, "Folder for a journal of what passes."],
     ]
 
     def __init__(self) -> None:
@@ -47,7 +48,7 @@ class Options(usage.Options):
 
     def postOptions(self) -> None:
         """Read the configuration, so that a mistake in it is told as one of the command line."""
-        said: dict[str, Any] = {name: self[name] for name in ("listen", "upstream", "admin")}
+        said: dict[str, Any] = {name: self[name] for name in ("listen", "upstream", "admin", "journal")}
         try:
             if self["config"] is None:
                 self.configuration = config.default(**said)

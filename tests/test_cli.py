@@ -112,10 +112,10 @@ def test_check_says_what_would_run(capsys: pytest.CaptureFixture[str], file: Pat
 
 def test_check_with_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The options of `twistd stomprelay` change what would run."""
-    options = ["-l", "tcp:5", "-l", "tcp:6", "-u", "tcp://b", "--admin", "tcp:7"]
+    options = ["-l", "tcp:5", "-l", "tcp:6", "-u", "tcp://b", "--admin", "tcp:7", "--journal", "/j"]
     assert main(["check", "-c", write(tmp_path, ""), *options]) == 0
     out = capsys.readouterr().out
-    for fact in ("tcp:5", "tcp:6", "tcp://b", "tcp:7"):
+    for fact in ("tcp:5", "tcp:6", "tcp://b", "tcp:7", "/j"):
         assert f" {fact}\n" in out
 
 

@@ -12,7 +12,8 @@ from stomprelay.relay.listener import Loss
 from stomprelay.relay.tally import COUNTERS
 from stomprelay.service.metrics import metrics
 from tests.config.reference import settings
-from tests.service.house import House, failover, listener, movable
+from tests.service.diary import Diary
+from tests.service.house import failover, listener, movable
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(ROOT.glob("docs/*.md"))
@@ -115,10 +116,10 @@ def test_every_sample_loads(tmp_path: Path, sample: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_metric_that_is_named_exists(page: Path) -> None:
+def test_every_metric_that_is_named_exists(tmp_path: Path, page: Path) -> None:
     """As the metrics page has it."""
     found = set(re.findall(r"`(stomprelay_\w+)`", page.read_text(encoding="utf-8")))
-    house = House(listener(upstream=movable(failover(1, 2))))
+    house = Diary(tmp_path, listener(upstream=movable(failover(1, 2))))
     served = re.findall(r"^# TYPE (\w+) ", metrics(house.service), re.MULTILINE)
     assert found <= set(served)
     assert found or page.name != "failover.md"

@@ -146,3 +146,12 @@ def test_a_start_that_fails_ends_twistd(tmp_path: Path, daemon: bool) -> None:
     assert f"cannot listen on {place}: Address already in use" in told
     assert "Traceback" not in told
     assert not (tmp_path / "twistd.pid").exists()
+
+
+def test_a_journal(tmp_path: Path) -> None:
+    """In a folder; without one none is kept."""
+    assert made().journal is None
+    service = made("--journal", str(tmp_path / "j"))
+    assert service.journal is not None
+    assert service.journal.directory == tmp_path / "j"
+    assert not (tmp_path / "j").exists()

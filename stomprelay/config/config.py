@@ -10,6 +10,8 @@ from typing import Any, Final, TypeVar
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import endpoint
 from stomprelay.config.address import MEMORY
+from stomprelay.config.journal import directory
+from stomprelay.config.journal import read as read_journal
 from stomprelay.config.listener import read as read_listener
 from stomprelay.config.listener import server as read_server
 from stomprelay.config.location import locate
@@ -20,6 +22,7 @@ from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
 from stomprelay.config.values import count, headers, seconds
+from stomprelay.journal.settings import Settings
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.reconnect import Policy
 from stomprelay.relay.upstream import Upstream
@@ -27,7 +30,7 @@ from stomprelay.relay.upstream import Upstream
 T = TypeVar("T")
 V = TypeVar("V")
 
-KEYS: Final = ("admin", "listener", "upstream", "route", "broker")
+KEYS: Final = ("admin", "listener", "upstream", "route", "broker", "journal")
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
 
@@ -40,13 +43,15 @@ _BOUNDS: Final = {"headers": headers}
 
 @dataclass(frozen=True)
 class Config:
-    """What runs: the listeners (each with its upstream and its routes), the admin endpoint if there is one, and the
-    bounds of the embedded broker. Nothing in it needs checking again but the endpoints and the TLS files.
+    """What runs: the listeners (each with its upstream and its routes), the admin endpoint if there is one, the
+    bounds of the embedded broker, and the journal, which is kept if it has a directory. Nothing in it needs checking
+    again but the endpoints, the TLS files and that directory.
     """
 
     listeners: tuple[Listener, ...]
     admin: str | None = None
     broker: Bounds = field(default=Bounds())
+    journal: Settings = field(default=Settings())
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -83,11 +88,12 @@ def default(
     listen: Sequence[str] = (),
     upstream: str | None = None,
     admin: str | None = None,
+    journal: str | None = None,
 ) -> Config:
     """The configuration without a file, as `overridden` makes it of the command line: the embedded broker on
     port 61613 of the loopback interface, where nothing else is said.
     """
-    return overridden(_read(Table(COMMAND_LINE, "", {})), listen, upstream, admin)
+    return overridden(_read(Table(COMMAND_LINE, "", {})), listen, upstream, admin, journal)
 
 
 def overridden(
@@ -95,12 +101,14 @@ def overridden(
     listen: Sequence[str] = (),
     upstream: str | None = None,
     admin: str | None = None,
+    journal: str | None = None,
 ) -> Config:
     """The configuration with what the command line says, which wins.
 
     With `listen` the relay listens on these endpoints and on no other, each with the settings of the file's first
     listener. With `upstream` every listener goes there, with the other settings of its own upstream; routes to that
-    upstream go there too, routes to others stay. Raises `ConfigError`.
+    upstream go there too, routes to others stay. With `journal` one is kept in this directory, with the settings of
+    the file. Raises `ConfigError`.
     """
     listeners = config.listeners
     if listen:
@@ -112,7 +120,10 @@ def overridden(
     else:
         admin = config.admin
     _apart(COMMAND_LINE, listeners, admin)
-    return replace(config, listeners=listeners, admin=admin)
+    kept = config.journal
+    if journal is not None:
+        kept = replace(kept, directory=os.path.abspath(_said("--journal", directory, journal)))
+    return replace(config, listeners=listeners, admin=admin, journal=kept)
 
 
 def _said(option: str, read: Callable[[V], T], value: V) -> T:
@@ -165,7 +176,7 @@ def _read(table: Table) -> Config:
     listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
     admin = table.get("admin", read_server)
     _apart(table.source, listeners, admin)
-    return Config(listeners, admin, _bounds(table.table("broker")))
+    return Config(listeners, admin, _bounds(table.table("broker")), read_journal(table.table("journal")))
 
 
 def _memory() -> Upstream:

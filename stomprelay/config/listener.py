@@ -22,7 +22,18 @@ from stomprelay.relay.upstream import Upstream
 ENDPOINT: Final = "tcp:61613:interface=127.0.0.1"
 """Where the relay listens when nothing says otherwise."""
 
-KEYS: Final = ("endpoint", "upstream", "versions", *BEATS, "loss", "require_utf8", "linger", "limits", "tls")
+KEYS: Final = (
+    "endpoint",
+    "upstream",
+    "versions",
+    *BEATS,
+    "loss",
+    "require_utf8",
+    "trace",
+    "linger",
+    "limits",
+    "tls",
+)
 LIMIT_KEYS: Final = (*LIMITS, "connect_timeout", "before_connect", "unacknowledged")
 TLS_KEYS: Final = ("certificate", "key", "client_ca", "require_client_certificate")
 
@@ -58,6 +69,7 @@ def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | N
         linger=table.get("linger", seconds_or_none, Listener.linger),
         loss=table.get("loss", choice(_LOSSES), Listener.loss),
         require_utf8=table.get("require_utf8", flag, Listener.require_utf8),
+        trace=table.get("trace", flag, Listener.trace),
         tls=_tls(table, place) if "tls" in table else None,
     )
 

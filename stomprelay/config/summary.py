@@ -8,8 +8,10 @@ from typing import Final
 from stomprelay.config.address import MEMORY
 from stomprelay.config.config import Config
 from stomprelay.config.endpoint import client, server
+from stomprelay.config.journal import spelled
 from stomprelay.config.option import NEVER
 from stomprelay.config.values import shown
+from stomprelay.journal.settings import Full, Settings
 from stomprelay.relay.group import Broker, Group
 from stomprelay.relay.health import Checks
 from stomprelay.relay.listener import Listener
@@ -44,6 +46,8 @@ def summary(config: Config) -> str:
         blocks.append(_block("embedded broker", bounds))
     if config.admin is not None:
         blocks.append(_block("admin", [("endpoint", config.admin)]))
+    if config.journal.directory is not None:
+        blocks.append(_block("journal", [("directory", config.journal.directory), *_journal(config.journal)]))
     return "\n".join(blocks)
 
 
@@ -67,6 +71,7 @@ def _listener(listener: Listener) -> str:
             ("unacknowledged", f"{listener.unacknowledged} deliveries"),
             ("losses", listener.loss.value),
             ("heads", "must be UTF-8" if listener.require_utf8 else "any octets"),
+            ("trace", "each SEND gets one, MESSAGEs lose it" if listener.trace else "no"),
             ("linger", f"{listener.linger:g} s"),
         ],
     )
@@ -183,6 +188,22 @@ def _login(upstream: Upstream) -> str:
     escape = {None: "as the profile says", True: "yes", False: "no"}[upstream.connect_escape]
     secret = "without a passcode" if own.passcode is None else "with a passcode"
     return f"{_text(own.login)}, {secret}; escaped: {escape}"
+
+
+def _journal(journal: Settings) -> Iterator[Fact]:
+    yield "relay", journal.relay or "the name of this machine"
+    yield "segments", f"end with {journal.segment_size} bytes, or after {journal.segment_age:g} s"
+    full = "records are left out, and counted" if journal.when_full is Full.DROP else "nobody is read from"
+    yield "queue", f"{journal.queue} bytes; when it is full {full}"
+    synced = f"every {journal.sync_interval:g} s" if journal.sync_interval else "when a segment ends"
+    yield "written", f"every {journal.flush_interval:g} s, to the disk itself {synced}"
+    for rule in journal.rules:
+        yield "bodies", f"{spelled(rule.bodies)} where the destination is like {shown(rule.destination)}"
+    yield "bodies", f"{spelled(journal.bodies)}{' elsewhere' if journal.rules else ''}"
+    yield "left out", ", ".join(["the client's passcode", *journal.redact])
+    age = None if journal.retain_age is None else f"{journal.retain_age:g} s"
+    size = None if journal.retain_size is None else f"{journal.retain_size} bytes in all"
+    yield "retained", ", ".join(filter(None, [age, size])) or "for ever"
 
 
 def _text(value: bytes) -> str:

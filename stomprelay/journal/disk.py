@@ -40,3 +40,13 @@ def sync_folder(directory: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def sync(file: int) -> None:
+    """Bring a file to the disk, and no more of it stays in memory: it is not read soon, and other files are."""
+    os.fsync(file)
+    if hasattr(os, "posix_fadvise"):
+        try:
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        except OSError:
+            pass  # it was only advice

@@ -63,7 +63,7 @@ class Writer:
     def sync(self) -> None:
         """Bring what was written to the disk itself."""
         if self._unsynced and self._file >= 0:
-            os.fsync(self._file)
+            disk.sync(self._file)
             self._unsynced = False
         if self._new:
             disk.sync_folder(self.directory)
@@ -139,7 +139,7 @@ class Writer:
         whole = self._end > 0
         try:
             if whole:
-                os.fsync(self._file)
+                disk.sync(self._file)
                 path.rename(self.directory / f"{self._name}{CLOSED}")
             else:
                 path.unlink()

@@ -3,7 +3,8 @@
 Nothing here asks who wants to know, nothing here is secret, and whoever reaches it may pause brokers: let it listen on
 the loopback interface, or on a UNIX socket.
 
-    GET /healthz            200 while clients are accepted, 503 while the relay stops
+    GET /healthz            200 while clients are served, 503 while the relay stops, or holds them for a journal that
+                            cannot be written
     GET /metrics            counters and gauges, in the text format of Prometheus
     GET /                   what runs, for people
     GET /brokers            the brokers and how they are, in JSON
@@ -132,6 +133,17 @@ class Quiet(Site):
         """No line to write."""
 
 
+def _health(service: RelayService) -> Answer:
+    """A journal that cannot be written is told; it makes the relay unfit only where nobody is read from for it."""
+    journal = service.journal
+    if service.stopping:
+        return Answer("stopping\n", status=503)
+    if journal is None or not journal.trouble:
+        return Answer("ok\n")
+    told = f"the journal {journal.state}\n"
+    return Answer(f"nobody is read from: {told}", status=503) if journal.stuck else Answer(f"ok, but {told}")
+
+
 def site(service: RelayService, reactor: Any) -> Site:
     """The factory of the HTTP server."""
 
@@ -154,7 +166,7 @@ def site(service: RelayService, reactor: Any) -> Site:
 
     pages: dict[bytes, Page] = {
         b"/": lambda: Answer(status(service), "text/html; charset=utf-8"),
-        b"/healthz": lambda: Answer("stopping\n", status=503) if service.stopping else Answer("ok\n"),
+        b"/healthz": lambda: _health(service),
         b"/metrics": lambda: Answer(metrics(service), "text/plain; version=0.0.4; charset=utf-8"),
         b"/brokers": lambda: Answer(brokers(service), _JSON),
     }

@@ -1,12 +1,15 @@
 """What there is to count, in the text format of Prometheus."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from stomprelay import __version__
 from stomprelay.relay.health import Health
 from stomprelay.relay.tally import COUNTERS
 from stomprelay.service.relayservice import RelayService
+
+if TYPE_CHECKING:
+    from stomprelay.service.journal import Journal
 
 _BROKERS: Final = {
     "up": "whether the broker answered CONNECT when it was asked last; absent while it was not asked yet",
@@ -36,6 +39,8 @@ def _lines(service: RelayService) -> Iterator[str]:
         yield from _head(f"{counter}_total", "counter", meaning)
         for name, reception in receptions:
             yield f'stomprelay_{counter}_total{{listener="{name}"}} {reception.tally[counter]}'
+    if service.journal is not None:
+        yield from _journal(service.journal)
     brokers = _brokers(service)
     for gauge, meaning in _BROKERS.items():
         yield from _head(f"broker_{gauge}", "gauge", meaning)
@@ -43,6 +48,23 @@ def _lines(service: RelayService) -> Iterator[str]:
             value = values[gauge]
             if value is not None:
                 yield f"stomprelay_broker_{gauge}{{{labels}}} {value:d}"
+
+
+def _journal(journal: "Journal") -> Iterator[str]:
+    written, dropped = journal.written, journal.dropped
+    for name, kind, value, meaning in (
+        ("blocks_total", "counter", written.blocks, "blocks that were written to the journal"),
+        ("frames_total", "counter", written.frames, "frames that were written to the journal"),
+        ("bytes_total", "counter", written.octets, "bytes that were written to the journal"),
+        ("dropped_blocks_total", "counter", dropped.blocks, "blocks that were left out of the journal"),
+        ("dropped_frames_total", "counter", dropped.frames, "frames that were left out of the journal"),
+        ("dropped_bytes_total", "counter", dropped.octets, "bytes that were left out of the journal"),
+        ("write_errors_total", "counter", written.errors, "attempts to write the journal that failed"),
+        ("queue_bytes", "gauge", journal.waiting, "bytes that wait to be written to the journal"),
+        ("failing", "gauge", int(bool(journal.trouble)), "whether the journal cannot be written now"),
+    ):
+        yield from _head(f"journal_{name}", kind, meaning)
+        yield f"stomprelay_journal_{name} {value}"
 
 
 def _head(name: str, kind: str, meaning: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ what happened and performs the effects that it answers, in order. A `Stage` is w
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, succeed
@@ -18,6 +18,9 @@ from stomprelay.service.protocol import LegProtocol
 from stomprelay.service.valve import ASKED
 from stomprelay.session.effects import Close, Event, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
+
+if TYPE_CHECKING:
+    from stomprelay.service.journal import Journal
 
 _log: Final = Logger("stomprelay")
 
@@ -40,7 +43,8 @@ class Stage:
     """What the performers of one service share: the connections by leg, the clock, the alarms.
 
     `seconds` is a clock that never goes back. `over` is told of each performer that is over. `sockets` counts
-    the connections that are still open, lingering ones included.
+    the connections that are still open, lingering ones included. `journal` is where the relay's own doings are
+    recorded, if anywhere.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class Stage:
         self.seconds = seconds
         self.over = over
         self.alarms = Alarms(reactor, seconds)
+        self.journal: Journal | None = None
         self.lines: dict[Leg, LegProtocol] = {}
         self.sockets = 0
         self._idle: Deferred[None] | None = None
@@ -177,7 +182,11 @@ class Performer(Sleeper):
 
 
 def log_note(effect: Note, form: str, **fields: str) -> None:
-    """Write a note to the log, in this form, which may use `event` and `text` beside its own fields."""
+    """Write a note to the log, unless it is quiet, in this form, which may use `event` and `text` beside its own
+    fields.
+    """
+    if effect.quiet:
+        return
     level = LogLevel.warn if effect.event in _WARNINGS else LogLevel.info
     _log.emit(level, form, event=effect.event.value, text=effect.text, **fields)
 

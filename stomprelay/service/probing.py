@@ -71,6 +71,8 @@ class Probing(Performer):
 
     def _note(self, effect: Note) -> None:
         log_note(effect, _FORM, upstream=self.place.name)
+        if self.stage.journal is not None:
+            self.stage.journal.noted(effect, self.place.name)
 
     def _open(self, effect: Open) -> None:
         take(self._ways, self, effect)

@@ -4,7 +4,8 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, TimeoutError
@@ -13,6 +14,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from stomprelay.config import Config
+from stomprelay.journal.settings import Settings
 from stomprelay.relay.group import Broker
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.relay import Relay
@@ -29,6 +31,9 @@ from stomprelay.service.rounds import Rounds
 from stomprelay.service.signals import PAUSE, RESUME, Signals
 from stomprelay.service.switchover import Switchover
 from stomprelay.service.ways import Ways
+
+if TYPE_CHECKING:
+    from stomprelay.service.journal import Journal
 
 _log: Final = Logger("stomprelay")
 
@@ -58,7 +63,7 @@ class Reception(Factory):
         if service.stopping:
             return None
         relay = Relay(self.listener, service.next_name(), self.tally, random.random)
-        session = Relaying(service.stage, relay, self._ways)
+        session = service.received(relay, self._ways)
         self.sessions.add(session)
         return LegProtocol(session, relay.client)
 
@@ -67,7 +72,8 @@ class RelayService(MultiService):
     """Listens where the configuration says, and relays.
 
     `receptions` holds what is known of each listener, by its name; `roster` the brokers. SIGUSR1 pauses all of them,
-    SIGUSR2 resumes them; so does `switchover`, each by itself. Raises `BadEndpoint` for what cannot be used.
+    SIGUSR2 resumes them; so does `switchover`, each by itself. `journal` is there if one is kept; `clock` is its time,
+    in nanoseconds since 1970. `received` makes a session for a client. Raises `BadEndpoint` for what cannot be used.
     """
 
     def __init__(
@@ -75,16 +81,20 @@ class RelayService(MultiService):
         config: Config,
         reactor: Any,
         seconds: Callable[[], float] = time.monotonic,
+        clock: Callable[[], int] = time.time_ns,
     ) -> None:
         super().__init__()
         self.stopping = False
         self.receptions: dict[str, Reception] = {}
         self.stage = Stage(reactor, seconds, self._over)
         self._reactor = reactor
-        self._prefix = f"relay-{os.urandom(4).hex()}"
+        run = os.urandom(4).hex()
+        self._prefix = f"relay-{run}"
         self._named = 0
         self.roster = Roster(config.listeners)
-        self.switchover = Switchover(self.everyone)
+        self.switchover = Switchover(self.everyone, self.stage)
+        self.received: Callable[[Relay, Ways], Relaying] = partial(Relaying, self.stage)
+        self.journal = self._add_journal(config.journal, run, clock)
         self.broker: BrokerService | None = None
         if any(entry.broker.endpoint == MEMORY for entry in self.roster):
             self.broker = BrokerService(reactor, config.broker, seconds=seconds)
@@ -126,6 +136,23 @@ class RelayService(MultiService):
         except BadEndpoint as error:
             raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
 
+    def _add_journal(self, settings: Settings, run: str, clock: Callable[[], int]) -> "Journal | None":
+        """Added first, it ends last."""
+        if settings.directory is None:
+            return None
+        from stomprelay.service.journal import Held, Journal
+        from stomprelay.service.journalled import Journalled
+
+        def held() -> Iterator[Held]:
+            return (session for session in self.everyone() if isinstance(session, Journalled))
+
+        journal = Journal(settings, self._reactor, run, held, clock)
+        journal.setServiceParent(self)
+        self.stage.journal = journal
+        upstreams = {entry.broker: entry.upstream.name for entry in self.roster}
+        self.received = lambda relay, ways: Journalled(self.stage, relay, ways, journal, upstreams)
+        return journal
+
     def _add_admin(self, endpoint: str | None) -> None:
         if endpoint is None:
             return
@@ -160,7 +187,10 @@ class RelayService(MultiService):
     def _status(self) -> str:
         sessions, listeners = self.sessions, len(self.receptions)
         state = "stopping, " if self.stopping else ""
-        return f"{state}{sessions} session{'s'[: sessions != 1]}, {listeners} listener{'s'[: listeners != 1]}"
+        trouble = (
+            f", the journal {self.journal.state}" if self.journal is not None and self.journal.trouble else ""
+        )
+        return f"{state}{sessions} session{'s'[: sessions != 1]}, {listeners} listener{'s'[: listeners != 1]}{trouble}"
 
     def startService(self) -> None:
         """All listeners listen, or an exception says which one cannot."""

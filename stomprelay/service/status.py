@@ -32,6 +32,7 @@ def status(service: RelayService) -> str:
             _table(("listener", "endpoint", "broker", "#sessions", "#ever", "#errors"), _listeners(service)),
             "<h2>Brokers</h2>\n",
             _table(("upstream", "group", "broker", "state", "#sessions", "#failures"), _brokers(service)),
+            *_journal(service),
             f"<h2>Sessions: {service.sessions}</h2>\n",
             _table(
                 (
@@ -61,6 +62,28 @@ def _listeners(service: RelayService) -> Iterator[tuple[object, ...]]:
             tally["sessions_opened"],
             tally["errors_sent"] + tally["errors_passed"],
         )
+
+
+def _journal(service: RelayService) -> Iterator[str]:
+    journal = service.journal
+    if journal is None:
+        return
+    written, dropped = journal.written, journal.dropped
+    counts = (written.blocks, written.frames, written.octets, journal.waiting, dropped.frames, written.errors)
+    yield "<h2>Journal</h2>\n"
+    yield _table(
+        (
+            "directory",
+            "state",
+            "#blocks",
+            "#frames",
+            "#bytes",
+            "#bytes waiting",
+            "#frames left out",
+            "#errors",
+        ),
+        iter([(journal.directory, journal.state, *counts)]),
+    )
 
 
 def _brokers(service: RelayService) -> Iterator[tuple[object, ...]]:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 
 from twisted.logger import Logger
 
+from stomprelay.journal.schema import JournalEvent
+from stomprelay.service.perform import Stage
 from stomprelay.service.relaying import Relaying
 from stomprelay.service.roster import Entry
 
@@ -16,10 +18,11 @@ _log = Logger("stomprelay")
 
 
 class Switchover:
-    """Pauses and resumes the brokers of a service, whose sessions `sessions` names."""
+    """Pauses and resumes the brokers of a service, whose sessions `sessions` names; `stage` knows of its journal."""
 
-    def __init__(self, sessions: Callable[[], Iterable[Relaying]]) -> None:
+    def __init__(self, sessions: Callable[[], Iterable[Relaying]], stage: Stage | None = None) -> None:
         self._sessions = sessions
+        self._stage = stage
 
     def pause(self, entries: Iterable[Entry], within: float | None = None) -> None:
         """Take these brokers out of service. Their sessions may take so many seconds to leave, also those that were
@@ -38,6 +41,7 @@ class Switchover:
                     count=entry.broker.health.sessions,
                     what="stay, for it has no other" if entry.group.reconnect is None else "leave it",
                 )
+                self._record(JournalEvent.PAUSED, entry)
         within_by_broker = {entry.broker: _time(entry, within) for entry in entries}
         for session in tuple(self._sessions()):
             leaving = {
@@ -59,9 +63,17 @@ class Switchover:
                     upstream=entry.upstream.name,
                     broker=entry.broker,
                 )
+                self._record(JournalEvent.RESUMED, entry)
         if resumed:
             for session in tuple(self._sessions()):
                 session.reconsider()
+
+    def _record(self, event: JournalEvent, entry: Entry) -> None:
+        journal = None if self._stage is None else self._stage.journal
+        if journal is not None:
+            upstream, broker = entry.upstream.name, str(entry.broker)
+            facts = {"upstream": upstream, "broker": broker}
+            journal.happened(event, f"{event.value}: {broker}", facts, upstream, broker)
 
 
 def _time(entry: Entry, within: float | None) -> float:

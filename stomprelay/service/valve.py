@@ -2,7 +2,7 @@
 
 A leg is not read from while there is a reason against it. One is pressure: what comes from it goes to another leg
 whose transport holds too much already. So a leg's valve is registered as the producer of that transport, which
-shuts it and opens it again. Another is that the core asked for it.
+shuts it and opens it again. Another is that the core asked for it, a third that the journal has no room.
 """
 
 from typing import Any, Final, Protocol
@@ -14,6 +14,8 @@ PRESSURE: Final = 1
 """The other leg cannot be written to fast enough."""
 ASKED: Final = 2
 """The core said `Pause`."""
+JOURNAL: Final = 4
+"""The journal has no room for what would come."""
 
 
 class Source(Protocol):
@@ -46,6 +48,11 @@ class Valve:
         """Whether there is a reason not to read."""
         return self._reasons != 0
 
+    @property
+    def reasons(self) -> int:
+        """Those that there are not to read, added up."""
+        return self._reasons
+
     def hold(self, reason: int) -> None:
         """There is a reason not to read."""
         source = self._source
@@ -53,7 +60,7 @@ class Valve:
             return
         before = self._reasons
         self._reasons = before | reason
-        if reason == PRESSURE and not self._shut:
+        if reason != ASKED and not self._shut:
             self._shut = True
             source.transport.pauseProducing()
         if not before:

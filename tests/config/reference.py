@@ -48,8 +48,9 @@ def everything(pattern: str = "destination") -> str:
     text = re.sub(r"^#(\[|[a-z_0-9]+ = )", r"\1", TEXT, flags=re.MULTILINE)
     text = re.sub(r"^passcode = .*\n", "", text, flags=re.MULTILINE)
     text, route, rest = text.partition("[[route]]")
+    rest, broker, behind = rest.partition("[broker]")
     others = "|".join({"destination", "prefix", "glob"} - {pattern})
-    rest = re.sub(rf"^({others}) = .*\n", "", rest, flags=re.MULTILINE)
+    rest = re.sub(rf"^({others}) = .*\n", "", rest, flags=re.MULTILINE) + broker + behind
     text = text.replace("probe = 0.0", "probe = 5.0")
     text = text.replace('uri = "memory:"', 'uri = "failover:(ssl://broker.example.net)"')
     return text + route + rest

@@ -1,5 +1,6 @@
 """A file, the command line over it, and what runs."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import Config, ConfigError, admin, default, load, overridden
 from stomprelay.config.listener import ENDPOINT
+from stomprelay.journal.settings import Settings
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.upstream import Upstream
 
@@ -96,7 +98,9 @@ def test_the_only_upstream_need_not_be_named(tmp_path: Path) -> None:
             SEVERAL + "[[route]]\nglob = 'a'\nupstream = 'x'\nlistener = 'd'\n",
             'route[1].listener: no listener is called "d"; known are a, b, c',
         ),
-        ("[journal]\n", "journal: unknown key"),
+        ("[diary]\n", "diary: unknown key"),
+        ("[journal]\nwhen_full = 'wait'\n", 'journal.when_full: must be one of drop, block, not "wait"'),
+        ("[[journal.capture]]\nbodies = 1\n", "journal.capture[1].destination: is missing"),
         ("[broker]\nmemory = 0\n", "broker.memory: must be a positive whole number, not 0"),
         ("[broker]\nheaders = 20000\n", "broker.headers: must be a whole number from 1 to 10000"),
         ("[broker]\nmemroy = 5\n", 'broker.memroy: unknown key; did you mean "memory"?'),
@@ -319,3 +323,15 @@ def test_tls_twice_is_refused(tmp_path: Path) -> None:
         ConfigError, match=r"--listen: ssl:1 brings TLS of its own, and listener\.a\.tls does too"
     ):
         overridden(found, listen=["ssl:1"])
+
+
+def test_a_journal_on_the_command_line(tmp_path: Path) -> None:
+    """Its directory wins, relative to where the command is given; the file's other settings stay."""
+    assert default().journal == Settings()
+    found = config(tmp_path, '[journal]\ndirectory = "here"\nbodies = 5\n')
+    assert found.journal == Settings(str(tmp_path / "here"), bodies=5)
+    assert overridden(found).journal is found.journal
+    assert overridden(found, journal="there").journal == Settings(os.path.abspath("there"), bodies=5)
+    assert default(journal="/x").journal == Settings("/x")
+    with pytest.raises(ConfigError, match=r"^command line: --journal: must be a string that is not empty"):
+        default(journal="")

@@ -46,6 +46,7 @@ def test_every_setting_arrives() -> None:
         heart_beat_tolerance=5,
         loss="percent",
         require_utf8=True,
+        trace=True,
         linger=0,
         limits={
             "headers": 1,
@@ -75,6 +76,7 @@ def test_every_setting_arrives() -> None:
         linger=0.0,
         loss=Loss.PERCENT,
         require_utf8=True,
+        trace=True,
         tls=ServerTLS("/etc/relay/c.pem", "/k.pem", "/etc/relay/ca.pem", True),
     )
 

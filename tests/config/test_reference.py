@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.config import Config, ConfigError, default, leg, listener, load, route, upstream
+from stomprelay.config import Config, ConfigError, default, journal, leg, listener, load, route, upstream
 from stomprelay.config import config as whole
+from stomprelay.journal.capture import ALL, Rule
 from tests.config.reference import FILE, ROOT, everything, settings
 
 SCENES = sorted((ROOT / "config").glob("*.toml"))
@@ -18,7 +19,7 @@ SCENES = sorted((ROOT / "config").glob("*.toml"))
 def keys() -> set[str]:
     """Every key that the code takes."""
     tables = {
-        "": [key for key in whole.KEYS if key not in ("listener", "upstream", "route", "broker")],
+        "": [key for key in whole.KEYS if key not in ("listener", "upstream", "route", "broker", "journal")],
         "listener.NAME.": [key for key in listener.KEYS if key not in ("limits", "tls")],
         "listener.NAME.limits.": listener.LIMIT_KEYS,
         "listener.NAME.tls.": listener.TLS_KEYS,
@@ -28,6 +29,8 @@ def keys() -> set[str]:
         "upstream.NAME.tls.": upstream.TLS_KEYS,
         "route[N].": route.KEYS,
         "broker.": [field.name for field in fields(Bounds)],
+        "journal.": [key for key in journal.KEYS if key != "capture"],
+        "journal.capture[N].": journal.CAPTURE_KEYS,
     }
     return {table + key for table, names in tables.items() for key in names}
 
@@ -45,7 +48,7 @@ def told(config: Config) -> list[Any]:
             for broker in each.upstream.brokers
         ]
         listeners.append(facts)
-    return [listeners, config.admin, asdict(config.broker)]
+    return [listeners, config.admin, asdict(config.broker), config.journal]
 
 
 def test_the_file_has_every_setting_once() -> None:
@@ -71,7 +74,11 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     (tmp_path / "broker.passcode").write_bytes(b"x\n")
     file = tmp_path / "stomprelay.toml"
     file.write_text(everything(), encoding="utf-8")
-    [listener] = load(str(file)).listeners
+    found = load(str(file))
+    assert found.journal.directory == str(tmp_path / "journal")
+    assert None not in asdict(found.journal).values()
+    assert found.journal.rules == (Rule("/queue/orders.*", ALL),)
+    [listener] = found.listeners
     assert listener.tls is not None
     assert listener.tls.require_client_certificate
     assert None not in asdict(listener.upstream.tls).values()
@@ -120,6 +127,7 @@ def test_the_readme_has_the_same_settings() -> None:
         "admin": "`--admin`",
         "listener.NAME.endpoint": "`-l`, `--listen`",
         "upstream.NAME.uri": "`-u`, `--upstream`",
+        "journal.directory": "`--journal`",
     }
     assert rows == [
         [

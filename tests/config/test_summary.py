@@ -13,6 +13,7 @@ versions = ["1.2", "1.0"]
 heart_beat = [0, 5000]
 upstream = "main"
 require_utf8 = true
+trace = true
 [listener.public.tls]
 certificate = "/c.pem"
 key = "/k.pem"
@@ -59,6 +60,8 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
         "versions 1.0, 1.2",
         "heart-beats sends none (after 0.5 of it), wants one every 5000 ms (dead after 2 times it)",
         "heads must be UTF-8",
+        "trace each SEND gets one, MESSAGEs lose it",
+        "trace no",
         "listener local",
         "tls no",
         "listener own",
@@ -194,3 +197,42 @@ def test_the_default(tmp_path: Path) -> None:
     assert "memory:" in text
     assert "embedded broker" in text
     assert "admin" not in text
+
+
+JOURNAL = """
+[journal]
+directory = "/var/lib/j"
+relay = "eu-1"
+when_full = "block"
+bodies = 256
+redact = ["token"]
+sync_interval = 0
+retain_age = 60
+retain_size = 1000
+[[journal.capture]]
+destination = "/queue/*"
+bodies = "all"
+"""
+
+
+def test_the_journal(tmp_path: Path) -> None:
+    """Where it is kept, and how; nothing of it where none is."""
+    assert "journal" not in told(tmp_path, "[journal]\nbodies = 5\n")
+    lines = [" ".join(line.split()) for line in told(tmp_path, JOURNAL).splitlines()]
+    assert lines[lines.index("journal") :] == [
+        "journal",
+        "directory /var/lib/j",
+        "relay eu-1",
+        "segments end with 67108864 bytes, or after 60 s",
+        "queue 67108864 bytes; when it is full nobody is read from",
+        "written every 0.2 s, to the disk itself when a segment ends",
+        'bodies all where the destination is like "/queue/*"',
+        "bodies the first 256 bytes elsewhere",
+        "left out the client's passcode, token",
+        "retained 60 s, 1000 bytes in all",
+    ]
+    lines = [" ".join(line.split()) for line in told(tmp_path, "[journal]\ndirectory = '/j'\n").splitlines()]
+    assert "relay the name of this machine" in lines
+    assert "queue 67108864 bytes; when it is full records are left out, and counted" in lines
+    assert "bodies none" in lines
+    assert "retained for ever" in lines

@@ -71,3 +71,26 @@ def test_a_folder_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert len(os.listdir("/proc/self/fd")) == count
     with pytest.raises(FileNotFoundError):
         disk.sync_folder(tmp_path / "absent")
+
+
+def test_what_is_on_the_disk_need_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is synced first; advice that is not taken is no failure, a disk that fails is."""
+    done: list[str] = []
+
+    def advise(*_: int) -> None:
+        done.append("advise")
+        raise OSError(errno.EINVAL, "no")
+
+    def fail(_file: int) -> None:
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(os, "fsync", lambda file: done.append("sync"))
+    monkeypatch.setattr(os, "posix_fadvise", advise, raising=False)
+    monkeypatch.setattr(os, "POSIX_FADV_DONTNEED", 4, raising=False)
+    disk.sync(-1)
+    assert done == ["sync", "advise"]
+    monkeypatch.delattr(os, "posix_fadvise")
+    disk.sync(-1)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="no"):
+        disk.sync(-1)

@@ -1,6 +1,6 @@
 """A relay service on a reactor in memory, and the sockets that a test plays."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from twisted.internet.address import IPv4Address, UNIXAddress
 from twisted.internet.error import ConnectionDone
@@ -112,8 +112,10 @@ def listener(**settings: Any) -> Listener:
 class House:
     """A running relay service, its clients and its brokers. Time passes by `reactor.advance`."""
 
+    reactors: ClassVar[type[MemoryReactorClock]] = MemoryReactorClock
+
     def __init__(self, *listeners: Listener, **settings: Any) -> None:
-        self.reactor = MemoryReactorClock()
+        self.reactor = self.reactors()
         self.config = Config(listeners or (listener(),), **settings)
         self.service = RelayService(self.config, self.reactor, self.reactor.seconds)
         self.service.privilegedStartService()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from twisted.web.test.requesthelper import DummyChannel
 
 from stomprelay.relay.tally import COUNTERS
 from stomprelay.service.admin import site
+from tests.service.diary import Diary
 from tests.service.house import CONNECT, CONNECTED, SEND, House, failover, listener, movable
 
 
@@ -67,6 +69,26 @@ def test_health_while_stopping(house: House) -> None:
     _ = house.service.stopService()
     answer = Answer(house, "/healthz")
     assert (answer.status, answer.text) == (503, "stopping\n")
+
+
+def test_health_of_the_journal(tmp_path: Path) -> None:
+    """A disk that fails is told; the relay is unfit only where nobody is read from because of it."""
+    diary = Diary(tmp_path)
+    assert Answer(diary, "/healthz").text == "ok\n"
+    diary.journal.written.trouble = "No space left on device"
+    answer = Answer(diary, "/healthz")
+    assert (answer.status, answer.text) == (
+        200,
+        "ok, but the journal cannot be written: No space left on device\n",
+    )
+    diary.journal.full = True
+    answer = Answer(diary, "/healthz")
+    assert (answer.status, answer.text) == (
+        503,
+        "nobody is read from: the journal cannot be written: No space left on device\n",
+    )
+    diary.journal.written.trouble = ""
+    assert Answer(diary, "/healthz").status == 200
 
 
 LABEL = r"\w+=\"(?:[^\"\\]|\\.)*\""

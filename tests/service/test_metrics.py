@@ -1,8 +1,12 @@
 """The metrics page, line by line."""
 
+from pathlib import Path
+
 from stomprelay.relay.group import Broker
 from stomprelay.relay.tally import COUNTERS
 from stomprelay.service.metrics import metrics
+from stomprelay.service.spool import Dropped
+from tests.service.diary import Diary
 from tests.service.house import SEND, House, failover, listener, movable
 
 
@@ -73,3 +77,29 @@ def test_labels_are_quoted() -> None:
     text = metrics(house.service)
     assert 'broker="tcp://\\"\\\\:1"' in text
     assert 'stomprelay_sessions{listener="\\"\\\\\\n"} 0\n' in text
+
+
+def test_the_journal(tmp_path: Path) -> None:
+    """What was written, left out, and waits; nothing where none is kept."""
+    assert "journal" not in metrics(House().service)
+    diary = Diary(tmp_path)
+    written = diary.journal.written
+    written.blocks, written.frames, written.octets, written.errors = 1, 2, 3, 4
+    written.lost = Dropped(1, 1, 1)
+    diary.journal._spool.dropped = Dropped(5, 6, 7)
+    written.trouble = "full"
+    waiting = diary.journal.waiting
+    found = [
+        line for line in metrics(diary.service).splitlines() if "journal" in line and not line.startswith("#")
+    ]
+    assert found == [
+        "stomprelay_journal_blocks_total 1",
+        "stomprelay_journal_frames_total 2",
+        "stomprelay_journal_bytes_total 3",
+        "stomprelay_journal_dropped_blocks_total 6",
+        "stomprelay_journal_dropped_frames_total 7",
+        "stomprelay_journal_dropped_bytes_total 8",
+        "stomprelay_journal_write_errors_total 4",
+        f"stomprelay_journal_queue_bytes {waiting}",
+        "stomprelay_journal_failing 1",
+    ]

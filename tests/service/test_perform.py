@@ -113,6 +113,13 @@ def test_a_note_in_the_log(event: Event, level: object) -> None:
     assert said["log_level"] is level
 
 
+def test_a_quiet_note_is_not_logged() -> None:
+    """It is for the journal alone."""
+    with capturedLogs() as events:
+        log_note(Note(Event.ANSWERED, "hello", quiet=True), "{event}: {text}")
+    assert events == []
+
+
 @pytest.mark.parametrize(
     ("address", "text"),
     [

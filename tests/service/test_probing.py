@@ -1,6 +1,7 @@
 """Performing for a probe: a broker that is asked, and what becomes of the connection."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from stomprelay.relay.probe import Probe
 from stomprelay.service.endpoints import way
 from stomprelay.service.perform import Stage
 from stomprelay.service.probing import LINGER, Probing
+from tests.service.diary import Diary
 from tests.service.house import CONNECTED, Wire, movable
 
 
@@ -138,3 +140,15 @@ def test_a_stop(there: bool) -> None:
     asking.reactor.advance(0)
     assert asking.ended()
     assert asking.broker.health.up is None
+
+
+def test_the_journal_has_what_was_learnt(tmp_path: Path) -> None:
+    """As something of the relay's own, with the upstream."""
+    asking = Asking()
+    diary = Diary(tmp_path)
+    asking.stage.journal = diary.journal
+    asking.refused()
+    (lost,) = diary.read()
+    assert (lost.event, lost.context.upstream, lost.context.session) == ("lost", "main", "")
+    assert lost.facts["upstream"] == "main"
+    assert "192.0.2.1" in lost.text

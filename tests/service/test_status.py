@@ -1,10 +1,12 @@
 """The status page."""
 
 import re
+from pathlib import Path
 
 from twisted.internet.error import ConnectionLost
 
 from stomprelay.service.status import status
+from tests.service.diary import Diary
 from tests.service.house import CONNECT, CONNECTED, SEND, House, failover, listener, movable
 
 
@@ -64,3 +66,19 @@ def test_everything_is_escaped() -> None:
     assert "<i>" not in status(house.service)
     assert "<b>" not in status(house.service)
     assert "&lt;b&gt;" in status(house.service)
+
+
+def test_the_journal(tmp_path: Path) -> None:
+    """Where it is, how it is and how much; a failing disk shows, in the line for systemd, too."""
+    assert "Journal" not in status(House().service)
+    diary = Diary(tmp_path)
+    waiting = str(diary.journal.waiting)
+    assert (str(tmp_path), "is written", "0", "0", "0", waiting, "0", "0") in rows(diary)
+    assert diary.service._status() == "0 sessions, 1 listener"
+    diary.journal.written.trouble = "No space left on device"
+    diary.journal.written.errors = 3
+    found = (str(tmp_path), "cannot be written: No space left on device", "0", "0", "0", waiting, "0", "3")
+    assert found in rows(diary)
+    assert diary.service._status() == (
+        "0 sessions, 1 listener, the journal cannot be written: No space left on device"
+    )

@@ -1,11 +1,13 @@
 """Pausing and resuming: what becomes of brokers, and what sessions are told."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stomprelay.service.roster import ALL, Roster
 from stomprelay.service.switchover import Switchover
+from tests.service.diary import Diary
 from tests.service.house import failover, listener, movable, upstream
 from tests.service.understudy import Branch, Rehearsal
 
@@ -117,3 +119,18 @@ def test_sessions_that_end_by_being_told(stand: Stand) -> None:
     sessions.update(play.session for play in stand.plays)
     switchover.pause(stand.roster.named(ALL))
     assert sessions == set()
+
+
+def test_the_journal_has_it(tmp_path: Path) -> None:
+    """Each broker once, when it changes."""
+    diary = Diary(tmp_path, listener(upstream=movable(failover(1, 2))))
+    entries = diary.service.roster.named("192.0.2.1:61613")
+    for _ in range(2):
+        diary.service.switchover.pause(entries)
+    for _ in range(2):
+        diary.service.switchover.resume(entries)
+    paused, resumed = diary.read()
+    facts = {"upstream": "main", "broker": "tcp://192.0.2.1:61613"}
+    assert (paused.event, paused.facts) == ("broker paused", facts)
+    assert (resumed.event, resumed.facts) == ("broker resumed", facts)
+    assert (paused.context.upstream, paused.context.broker) == ("main", "tcp://192.0.2.1:61613")

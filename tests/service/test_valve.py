@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.service.valve import ASKED, PRESSURE, Valve
+from stomprelay.service.valve import ASKED, JOURNAL, PRESSURE, Valve
 from tests.service.house import Wire
 
 
@@ -112,3 +112,18 @@ def test_a_valve_may_outlive_its_transport(source: Source) -> None:
     valve.hold(PRESSURE)
     source.transport = None
     valve.retire()
+
+
+def test_a_journal_without_room_stops_the_reading_at_once(source: Source) -> None:
+    """As pressure does; and each reason has to go."""
+    valve = Valve(source)
+    valve.hold(JOURNAL)
+    assert not source.transport.reading
+    assert valve.reasons == JOURNAL
+    valve.hold(PRESSURE)
+    assert valve.reasons == JOURNAL | PRESSURE
+    valve.release(JOURNAL)
+    assert not source.transport.reading
+    valve.release(PRESSURE)
+    assert source.transport.reading
+    assert source.told == [False, True]

@@ -1,0 +1,83 @@
+"""`[journal]`: where the relay writes what passes, and how much of it."""
+
+from typing import Final
+
+from stomprelay.config.table import Table
+from stomprelay.config.values import choice, count, seconds, seconds_or_none, shown, text
+from stomprelay.journal.capture import ALL, NOTHING, Rule
+from stomprelay.journal.settings import Full, Settings
+
+KEYS: Final = (
+    "directory",
+    "relay",
+    "segment_size",
+    "segment_age",
+    "queue",
+    "when_full",
+    "flush_interval",
+    "sync_interval",
+    "bodies",
+    "redact",
+    "retain_age",
+    "retain_size",
+    "capture",
+)
+CAPTURE_KEYS: Final = ("destination", "bodies")
+
+_FULL: Final = {full.value: full for full in Full}
+_BODIES: Final = {"none": NOTHING, "all": ALL}
+
+
+def directory(value: object) -> str:
+    """A folder."""
+    return text(value)
+
+
+def bodies(value: object) -> int:
+    """How much of a body is kept, in octets."""
+    if isinstance(value, str) and value in _BODIES:
+        return _BODIES[value]
+    try:
+        return count(value)
+    except ValueError:
+        raise ValueError(f'must be "none", "all" or a number of bytes, not {shown(value)}') from None
+
+
+def spelled(octets: int) -> str:
+    """As `bodies` reads it."""
+    return next((word for word, number in _BODIES.items() if number == octets), f"the first {octets} bytes")
+
+
+def names(value: object) -> tuple[str, ...]:
+    """Names of headers."""
+    if not isinstance(value, list):
+        raise ValueError(f"must be a list of names of headers, not {shown(value)}")
+    for each in value:
+        if not isinstance(each, str) or not each or any(octet in each for octet in "\n\r\0"):
+            raise ValueError(f"must be names of headers, and {shown(each)} is none")
+    return tuple(value)
+
+
+def read(table: Table) -> Settings:
+    """The journal's settings."""
+    table.only(KEYS)
+    return Settings(
+        table.path("directory", directory),
+        table.get("relay", text),
+        table.get("segment_size", count, Settings.segment_size),
+        table.get("segment_age", seconds, Settings.segment_age),
+        table.get("queue", count, Settings.queue),
+        table.get("when_full", choice(_FULL), Settings.when_full),
+        table.get("flush_interval", seconds_or_none, Settings.flush_interval),
+        table.get("sync_interval", seconds_or_none, Settings.sync_interval),
+        table.get("bodies", bodies, Settings.bodies),
+        table.get("redact", names, Settings.redact),
+        table.get("retain_age", seconds),
+        table.get("retain_size", count),
+        tuple(map(_rule, table.array("capture"))),
+    )
+
+
+def _rule(table: Table) -> Rule:
+    table.only(CAPTURE_KEYS)
+    return Rule(table.required("destination", text), table.required("bodies", bodies))

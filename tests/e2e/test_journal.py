@@ -1,0 +1,468 @@
+"""The journal of a relay that runs: what clients said is in it, whatever is done to the relay or to its disk."""
+
+import contextlib
+import json
+import random
+import re
+import resource
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from stomprelay.journal.block import Block, Damage, Kind
+from stomprelay.journal.folder import Folder
+from stomprelay.journal.schema import Context, Header
+from stomprelay.journal.segment import read
+from tests.e2e.child import PATIENCE, Child
+from tests.e2e.clients.client import Client
+from tests.e2e.facts import NET_STOMP, PHP_STOMP, STOMP_GEM, STOMP_PY, STOMPEST, LibraryFacts
+from tests.e2e.ports import free_port
+from tests.e2e.raw import Connection
+from tests.e2e.relay import check, start
+from tests.e2e.rig import CONNECT
+
+pytestmark = pytest.mark.e2e
+
+SEED = random.randrange(10**6)
+
+
+class Entry(NamedTuple):
+    """A frame of the journal (`event` is empty), or an event."""
+
+    context: Context
+    head: bytes
+    kept: bytes
+    size: int
+    event: str
+    facts: Any
+
+    @property
+    def command(self) -> str:
+        return self.head.partition(b"\n")[0].strip().decode()
+
+
+class Journal:
+    """A folder's segments, read: nothing in them may be damaged, and each leg's frames must be counted through."""
+
+    def __init__(self, directory: Path, *, gaps: bool = False) -> None:
+        self.entries: list[Entry] = []
+        self._next: Counter[tuple[str, ...]] = Counter()
+        for segment in Folder(directory).segments():
+            header: Header | None = None
+            for found in read(segment.path):
+                assert not isinstance(found, Damage), (segment, found)
+                if isinstance(found, Header):
+                    header = found
+                else:
+                    assert header is not None
+                    self._take(header.contexts(found.context), found, gaps)
+
+    def _take(self, context: Context, block: Block, gaps: bool) -> None:
+        if block.kind is Kind.EVENT:
+            told = json.loads(block.payload)
+            self.entries.append(Entry(context, b"", b"", 0, told["event"], told["facts"]))
+            return
+        leg = (context.session, context.side, context.upstream, context.broker)
+        assert block.number >= self._next[leg] if gaps else block.number == self._next[leg], (context, block)
+        frames = list(block.frames)
+        self._next[leg] = block.number + len(frames)
+        self.entries += [Entry(context, *each, "", None) for each in frames]
+
+    def frames(self, command: str, side: str) -> list[Entry]:
+        """Those of a kind, in the order in which they came."""
+        return [each for each in self.entries if each.context.side == side and each.command == command]
+
+    def events(self, name: str) -> list[Entry]:
+        """Those of a name."""
+        return [each for each in self.entries if each.event == name]
+
+
+@dataclass
+class Running:
+    """A relay with a journal, in front of the embedded broker."""
+
+    child: Child
+    port: int
+    admin: str
+    directory: Path
+
+    def get(self, path: str) -> tuple[int, str]:
+        """A page of its administration: status and text."""
+        try:
+            with urllib.request.urlopen(self.admin + path, timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def metric(self, name: str) -> int:
+        """What its metrics say of the journal."""
+        found = re.search(rf"^stomprelay_journal_{name} (\d+)$", self.get("/metrics")[1], re.MULTILINE)
+        assert found, name
+        return int(found[1])
+
+    def until(self, reached: Callable[[], object]) -> None:
+        """Ask again and again until it is so."""
+        deadline = time.monotonic() + PATIENCE
+        while not reached():
+            assert not self.child.exited(within=0.02), self.child.last_words
+            assert time.monotonic() < deadline, self.child.last_words
+
+    def limit(self, octets: int) -> None:
+        """No file of it may grow beyond this: a disk that takes no more."""
+        hard = resource.prlimit(self.child.pid, resource.RLIMIT_FSIZE)[1]
+        resource.prlimit(self.child.pid, resource.RLIMIT_FSIZE, (octets, hard))
+
+
+@contextlib.contextmanager
+def running(directory: Path, *settings: str, capture: str = "") -> Iterator[Running]:
+    """Run a relay with these settings of its journal. It may be ended in any way meanwhile."""
+    port, admin = free_port(), free_port()
+    file = directory / "relay.toml"
+    lines = "\n".join(("flush_interval = 0.05", *settings))
+    file.write_text(
+        f'admin = "tcp:{admin}:interface=127.0.0.1"\n[listener.main]\n'
+        f'endpoint = "tcp:{port}:interface=127.0.0.1"\n[journal]\n{lines}\n{capture}'
+    )
+    place = directory / "journal"
+    child = start(directory, ["stomprelay", "-c", str(file), "--journal", str(place)])
+    try:
+        for each in (port, admin):
+            child.wait_for_output(rf" starting on {each}$")
+        yield Running(child, port, f"http://127.0.0.1:{admin}", place)
+    finally:
+        child.stop()
+    check(child)
+
+
+LINES = [
+    (STOMP_PY, "1.2", STOMPEST, "1.2"),
+    (STOMPEST, "1.1", STOMP_PY, "1.0"),
+    (STOMP_GEM, "1.2", NET_STOMP, "1.0"),
+    (NET_STOMP, "1.0", PHP_STOMP, "1.0"),
+]
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line[0].name}-{line[2].name}")
+def test_every_frame_of_foreign_clients(
+    line: tuple[LibraryFacts, str, LibraryFacts, str],
+    tmp_path: Path,
+    client: Callable[[LibraryFacts], Client],
+    queue: str,
+) -> None:
+    """After SIGTERM all is there, in closed segments: what they sent and got, by whom, in which version."""
+    source, source_version, sink, sink_version = line
+    bodies = [f"{number} ".encode() + b"x" * (number % 50) for number in range(200)]
+    with running(tmp_path, 'bodies = "all"') as relay:
+        producer, consumer = client(source), client(sink)
+        producer.connect(relay.port, source_version, "producer", "geheim")
+        consumer.connect(relay.port, sink_version, "consumer", "geheim")
+        consumer.subscribe(queue, {"id": "1", "ack": "auto"})
+        for body in bodies:
+            producer.send(queue, body, {})
+        assert [consumer.receive().body for _ in bodies] == bodies
+        producer.disconnect()
+        consumer.disconnect()
+    assert all(segment.closed for segment in Folder(relay.directory).segments())
+    journal = Journal(relay.directory)
+    sends, messages = journal.frames("SEND", "client"), journal.frames("MESSAGE", "broker")
+    for entries, name, version in (
+        (sends, "producer", source_version),
+        (messages, "consumer", sink_version),
+    ):
+        assert [each.kept for each in entries] == bodies
+        assert [each.size for each in entries] == list(map(len, bodies))
+        assert {each.context.client for each in entries} == {name}
+        assert entries[0].context.listener == "main"
+        assert {each.context.version for each in journal.frames("SEND", "client")} == {source_version}
+        assert version in {each.context.version for each in journal.entries}
+    assert len(journal.events("connected")) == 2
+    assert (journal.entries[0].event, journal.entries[-1].event) == ("journal begun", "journal ended")
+    assert not any(b"geheim" in path.read_bytes() for path in relay.directory.iterdir())
+
+
+class Flood(threading.Thread):
+    """A client that sends numbered messages as fast as it is let, until its connection is gone or it is told."""
+
+    def __init__(self, port: int, name: str) -> None:
+        super().__init__(daemon=True)
+        self.connection = Connection.to(port)
+        self.connection.connect(login=name)
+        self.sender = name
+        self.sent = 0
+        self.stopping = False
+
+    def run(self) -> None:
+        try:
+            while not self.stopping:
+                self.connection.write(
+                    b"".join(
+                        b"SEND\ndestination:/topic/%b\nnumber:%d\n\n%d\0"
+                        % (self.sender.encode(), number, number)
+                        for number in range(self.sent, self.sent + 20)
+                    )
+                )
+                self.sent += 20
+        except OSError:
+            pass
+
+
+def numbers(journal: Journal, name: str) -> list[int]:
+    """The numbers of a flood's messages, as the journal has them."""
+    return [
+        int(re.findall(rb"\nnumber:(\d+)\n", each.head)[0])
+        for each in journal.frames("SEND", "client")
+        if each.context.client == name
+    ]
+
+
+@pytest.mark.parametrize("round_", range(6))
+def test_a_relay_that_is_killed(tmp_path: Path, round_: int) -> None:
+    """Frames flow, SIGKILL comes at any moment: nothing that was written before it is missing, nothing is damaged."""
+    chance = random.Random(f"{SEED} {round_}")
+    print(f"seed {SEED}")
+    with (
+        running(tmp_path, "segment_size = 200000", "segment_age = 1") as relay,
+        contextlib.ExitStack() as end,
+    ):
+        floods = [Flood(relay.port, f"flood-{number}") for number in range(3)]
+        for flood in floods:
+            end.callback(flood.connection.close)
+            flood.start()
+        relay.until(lambda: relay.metric("frames_total") > 1000)
+        time.sleep(chance.uniform(0, 0.7))  # any moment will do
+        written, octets = relay.metric("frames_total"), relay.metric("bytes_total")
+        relay.child.send(signal.SIGKILL)
+        assert relay.child.exited(within=PATIENCE)
+        for flood in floods:
+            flood.join(PATIENCE)
+    before = Folder(relay.directory).segments()
+    assert [each.closed for each in before].count(False) <= 1
+    recovered = Folder(relay.directory).recover(time.time_ns())
+    assert not any(each.failure for each in recovered)
+    journal = Journal(relay.directory)
+    found = [each for each in journal.entries if each.head]
+    print(
+        f"{written} frames ({octets} bytes) written before, {len(found)} found, "
+        f"{sum(flood.sent for flood in floods)} sent; cut: {[each.cut for each in recovered]}"
+    )
+    assert len(found) >= written
+    for flood in floods:
+        assert numbers(journal, flood.sender) == list(range(len(numbers(journal, flood.sender))))
+        assert len(numbers(journal, flood.sender)) <= flood.sent + 20
+
+
+def test_only_the_last_interval_is_lost(tmp_path: Path) -> None:
+    """What was said a while before SIGKILL is there to the last frame; the next run writes on beside it."""
+    with running(tmp_path) as relay, Connection.to(relay.port) as client:
+        client.connect(login="me")
+        for number in range(100):
+            client.write(b"SEND\ndestination:/topic/a\nnumber:%d\nreceipt:%d\n\n\0" % (number, number))
+            client.frame()
+        relay.until(lambda: relay.metric("frames_total") == 202)
+        relay.child.send(signal.SIGKILL)
+        assert relay.child.exited(within=PATIENCE)
+    with running(tmp_path) as relay:
+        relay.child.wait_for_output("of a relay that died is ended")
+    journal = Journal(relay.directory)
+    assert numbers(journal, "me") == list(range(100))
+    assert len(journal.events("journal begun")) == 2
+    assert len(journal.events("journal ended")) == 1
+    assert all(segment.closed for segment in Folder(relay.directory).segments())
+
+
+def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    """`twistd` ends at once and names it."""
+    (tmp_path / "file").write_text("")
+    port = free_port()
+    arguments = ["-l", f"tcp:{port}:interface=127.0.0.1", "--journal", str(tmp_path / "file")]
+    child = start(tmp_path, ["stomprelay", *arguments])
+    try:
+        assert child.exited(within=PATIENCE), child.last_words
+    finally:
+        status = child.stop()
+    assert status != 0
+    assert "Traceback" not in child.output
+    assert f"journal: {tmp_path / 'file'} cannot be used: " in child.output
+
+
+def test_a_full_disk_and_records_that_are_dropped(tmp_path: Path) -> None:
+    """The relay goes on; it shows, is counted, and a record says how much is missing."""
+    with running(tmp_path, "queue = 20000") as relay, Connection.to(relay.port) as client:
+        client.connect(login="me")
+        relay.until(lambda: relay.metric("frames_total") == 2)
+        relay.limit(0)
+        for number in range(500):
+            client.write(b"SEND\ndestination:/topic/a\nnumber:%d\nreceipt:%d\n\n\0" % (number, number))
+            client.frame()
+        relay.until(lambda: relay.metric("failing"))
+        status, text = relay.get("/healthz")
+        assert (status, text.partition(": ")[0]) == (200, "ok, but the journal cannot be written")
+        assert "File too large" in text
+        assert "cannot be written" in relay.get("/")[1]
+        assert relay.metric("write_errors_total") > 0
+        assert relay.metric("dropped_frames_total") > 0
+        assert relay.metric("queue_bytes") >= 20_000
+        relay.limit(resource.RLIM_INFINITY)
+        relay.until(lambda: not relay.metric("failing") and not relay.metric("queue_bytes"))
+        client.write(b"SEND\ndestination:/topic/a\nnumber:500\nreceipt:500\n\n\0")
+        client.frame()
+        relay.until(lambda: not relay.metric("queue_bytes"))
+        dropped = relay.metric("dropped_frames_total")
+        assert relay.get("/healthz") == (200, "ok\n")
+    journal = Journal(relay.directory, gaps=True)
+    told = [each.facts for each in journal.events("journal dropped")]
+    assert sum(each["frames"] for each in told) == dropped
+    frames = [each for each in journal.entries if each.head]
+    assert len(frames) + dropped >= 2 + 2 * 501
+    found = numbers(journal, "me")
+    assert found[-1] == 500
+    assert len(found) < 501
+
+
+def test_a_full_disk_and_clients_that_wait(tmp_path: Path) -> None:
+    """Nobody is read from until there is room, heart-beats go on, and then nothing is missing."""
+    settings = ("queue = 20000", 'when_full = "block"')
+    with running(tmp_path, *settings) as relay, contextlib.ExitStack() as end:
+        beating = end.enter_context(Connection.to(relay.port))
+        beating.write(CONNECT.replace(b"\n\n", b"\nheart-beat:0,100\n\n"))
+        beating.frame()
+        relay.until(lambda: not relay.metric("queue_bytes"))
+        relay.limit(0)
+        flood = Flood(relay.port, "flood")
+        end.callback(flood.connection.close)
+        flood.start()
+        relay.child.wait_for_output("the journal's queue is full; nobody is read from")
+        relay.until(lambda: relay.metric("failing"))
+        status, text = relay.get("/healthz")
+        assert (status, text.partition(": ")[0]) == (503, "nobody is read from")
+        held = _still(flood)
+        assert [beating.socket.recv(1) for _ in range(10)] == [b"\n"] * 10
+        assert flood.sent == held
+        late = end.enter_context(Connection.to(relay.port))
+        assert late.connect(login="late").startswith(b"CONNECTED\n")
+        relay.limit(resource.RLIM_INFINITY)
+        relay.until(lambda: flood.sent > held)
+        flood.stopping = True
+        flood.join(PATIENCE)
+        flood.connection.write(b"SEND\ndestination:/topic/a\nnumber:%d\nreceipt:r\n\n\0" % flood.sent)
+        flood.connection.frame()
+        assert relay.metric("dropped_blocks_total") == 0
+    journal = Journal(relay.directory)
+    assert numbers(journal, "flood") == list(range(flood.sent + 1))
+    whole = [each for each in journal.entries if not each.context.session]
+    assert {"back-pressure on", "back-pressure off"} <= {each.event for each in whole}
+
+
+def _still(flood: Flood) -> int:
+    """Wait until a client is not let any more, and how much it had sent then."""
+    before = -1
+    while flood.sent != before:
+        before = flood.sent
+        time.sleep(0.5)  # a client that is let sends thousands in that time
+    return before
+
+
+def test_a_disk_that_fails_to_the_end(tmp_path: Path) -> None:
+    """SIGTERM ends the relay all the same; the log says what is lost."""
+    with running(tmp_path) as relay, Connection.to(relay.port) as client:
+        client.connect()
+        relay.until(lambda: not relay.metric("queue_bytes"))
+        relay.limit(0)
+        client.write(b"SEND\ndestination:/topic/a\nreceipt:1\n\n\0")
+        client.frame()
+    assert re.search(r"\d+ blocks of the journal are lost", relay.child.output)
+    Folder(relay.directory).recover(time.time_ns())
+    Journal(relay.directory)
+
+
+SECRETS: Sequence[bytes] = [
+    b"CONNECT\naccept-version:1.2\nhost:/\nlogin:me\npasscode:geheim\n\n\0",
+    b"STOMP\naccept-version:1.1,1.2\nhost:/\nlogin:me\npasscode:geheim\ntoken:geheim\n\n\0",
+    b"CONNECT\r\naccept-version:1.2\r\nhost:/\r\nlogin:me\r\npasscode:geheim\r\ntoken:geheim\r\n\r\n\0",
+    b"CONNECT\nlogin: me\npasscode: geheim\ntoken: geheim\n\n\0",
+    b"CONNECT\nlogin:me\n passcode :  geheim \nToken : geheim\n\n\0",
+    b"CONNECT\nlogin:me\nPasscode:geheim\npasscode:geheim\nTOKEN:geheim\n\n\0",
+]
+SENDS: Sequence[bytes] = [
+    b"SEND\ndestination:/topic/a\ntoken:geheim\n\nbody\0",
+    b"SEND\r\ndestination:/topic/a\r\ntoken:geheim\r\ntoken:geheim\r\n\r\nbody\0",
+    b"SEND\ndestination:/topic/a\nToken: geheim\n\nbody\0",
+    b"SEND\ndestination:/topic/a\ntoken:geheim\\cgeheim\n\nbody\0",
+]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_secrets_in_every_form(tmp_path: Path, size: int) -> None:
+    """Neither the passcode nor a header that is to be left out is in any file, however it came; the rest is."""
+    with running(tmp_path, 'redact = ["token"]', 'bodies = "all"') as relay:
+        for connect in SECRETS:
+            with Connection.to(relay.port) as client:
+                client.socket.setsockopt(6, 1, 1)
+                _write(client, connect, size)
+                answer = client.frame()
+                assert answer.startswith(b"CONNECTED\n"), answer
+                client.write(b"SUBSCRIBE\nid:1\ndestination:/topic/a\n\n\0")
+                old = b"version:1.2" not in answer
+                sends = [each for each in SENDS if not old or (b"\\" not in each and b"\r" not in each)]
+                for send in sends:
+                    _write(client, send, size)
+                    assert client.frame().startswith(b"MESSAGE\n")
+                # What is no STOMP ends in an ERROR, which must not tell either.
+                client.write(b"SEND\npasscode:geheim\ntoken:geheim\n\0\n\n\0")
+                client.rest()
+    octets = b"".join(path.read_bytes() for path in relay.directory.iterdir())
+    assert b"geheim" not in octets
+    assert octets.count(b"passcode:***") >= 4
+    journal = Journal(relay.directory)
+    assert len(journal.frames("CONNECT", "client")) + len(journal.frames("STOMP", "client")) == len(SECRETS)
+    assert {each.kept for each in journal.frames("SEND", "client")} == {b"body"}
+    assert {each.context.client for each in journal.frames("SEND", "client")} == {"me"}
+    assert b"***" in journal.frames("MESSAGE", "broker")[0].head
+
+
+def _write(client: Connection, data: bytes, size: int) -> None:
+    """In pieces."""
+    for at in range(0, len(data), size):
+        client.write(data[at : at + size])
+
+
+def test_bodies_by_destination_and_old_segments(tmp_path: Path) -> None:
+    """None, some octets, all; and no more than is to be retained."""
+    capture = '[[journal.capture]]\ndestination = "/topic/all.*"\nbodies = "all"\n'
+    capture += '[[journal.capture]]\ndestination = "/topic/none"\nbodies = "none"\n'
+    limits = ("segment_size = 20000", "retain_size = 100000")
+    with (
+        running(tmp_path, "bodies = 3", *limits, capture=capture) as relay,
+        Connection.to(relay.port) as client,
+    ):
+        client.connect()
+        for destination in ("all.1", "none", "some"):
+            client.write(f"SEND\ndestination:/topic/{destination}\n\nhello\0".encode())
+        relay.until(lambda: relay.metric("frames_total") >= 4)
+        first = Folder(relay.directory).segments()[0]
+        found = [
+            each.kept
+            for block in read(first.path)
+            if isinstance(block, Block) and block.kind is Kind.FRAMES
+            for each in block.frames
+            if each.head.startswith(b"SEND")
+        ]
+        assert found == [b"hello", b"", b"hel"]
+        for number in range(300):
+            send = b"SEND\ndestination:/topic/all.1\nreceipt:%d\n\n%b\0"
+            client.write(send % (number, b"x" * 2000))
+            client.frame()
+        relay.until(lambda: not first.path.with_suffix("").exists() and not first.path.exists())
+    segments = Folder(relay.directory).segments()
+    assert sum(each.size for each in segments) < 200_000
+    Journal(relay.directory, gaps=True)

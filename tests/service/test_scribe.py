@@ -1,0 +1,297 @@
+"""From the queue to the disk: order, retries, what is told of losses, and what is removed."""
+
+import errno
+import itertools
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stomprelay.journal.block import Block, Damage, Kind, decode
+from stomprelay.journal.folder import Entry, Folder, Recovery
+from stomprelay.journal.schema import Header
+from stomprelay.journal.segment import read
+from stomprelay.journal.settings import Settings
+from stomprelay.journal.writer import Writer
+from stomprelay.service import scribe as module
+from stomprelay.service.scribe import Scribe
+from stomprelay.service.spool import Spool
+from tests.service.diary import told
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/j/x")
+
+
+class Pen:
+    """Keeps what is written, and does not when it is told so."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.synced = self.rolled = self.closed = self.number = 0
+        self.failure: Exception | None = None
+
+    def _may(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def write(self, data: bytes, now: int) -> None:
+        self._may()
+        self.written += data
+
+    def sync(self) -> None:
+        self._may()
+        self.synced += 1
+
+    def roll(self, now: int) -> bool:
+        self._may()
+        self.rolled += 1
+        return False
+
+    def close(self, now: int) -> None:
+        self._may()
+        self.closed += 1
+
+    def blocks(self) -> list[Block]:
+        """What was written, read."""
+        return [each for each in decode(self.written) if isinstance(each, Block)]
+
+
+class Shelf:
+    """Keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.found: list[Recovery] = []
+        self.old: list[Entry] = []
+        self.asked: list[tuple[float | None, int | None]] = []
+        self.failure: OSError | None = None
+
+    def recover(self, now: int) -> list[Recovery]:
+        if self.failure is not None:
+            raise self.failure
+        return self.found
+
+    def expire(self, now: int, age: float | None, size: int | None) -> list[Entry]:
+        self.asked.append((age, size))
+        if self.failure is not None:
+            raise self.failure
+        return self.old
+
+
+class Log:
+    """The lines of the log."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def info(self, form: str, **fields: object) -> None:
+        self.lines.append("info: " + form.format(**fields))
+
+    def warn(self, form: str, **fields: object) -> None:
+        self.lines.append("warn: " + form.format(**fields))
+
+
+class Desk:
+    """A scribe, all that is around it, and a clock that the test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int = 10**7, **settings: Any) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(module, "time", self)
+        self.spool = Spool(room, itertools.count(1).__next__)
+        self.pen, self.shelf, self.log = Pen(), Shelf(), Log()
+        self.scribe = Scribe(
+            Settings("/j", **settings), self.spool, self.pen, self.shelf, lambda: 42, self.log
+        )
+
+    def monotonic(self) -> float:
+        """In place of that of the module `time`."""
+        return self.now
+
+    def put(self, *payloads: bytes) -> None:
+        """Records of one frame each."""
+        for payload in payloads:
+            self.spool.put(b'["l"]', 0, (len(payload), 0, 0), payload)
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """With the default settings."""
+    return Desk(monkeypatch)
+
+
+def test_what_waits_is_written(desk: Desk) -> None:
+    """All of it, in its order, and counted."""
+    desk.put(*[b"a\n\n", b"b\n\n"] * 10_000)
+    desk.scribe.turn()
+    assert [each.payload for each in desk.pen.blocks()] == [b"a\n\n", b"b\n\n"] * 10_000
+    assert (desk.scribe.blocks, desk.scribe.frames) == (20_000, 20_000)
+    assert desk.scribe.octets == len(desk.pen.written)
+    assert desk.spool.octets == 0
+    assert desk.pen.rolled == 1
+
+
+def test_it_is_brought_to_the_disk_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `sync_interval`; with 0 only by the end of a segment."""
+    desk = Desk(monkeypatch, sync_interval=2.0)
+    for now in range(7):
+        desk.now = now
+        desk.scribe.turn()
+    assert desk.pen.synced == 4
+    desk = Desk(monkeypatch, sync_interval=0.0)
+    desk.scribe.turn()
+    assert desk.pen.synced == 0
+
+
+@pytest.mark.parametrize("failure", [FULL, OSError("odd"), ValueError("a mistake of ours")])
+def test_a_disk_that_fails(desk: Desk, failure: Exception) -> None:
+    """It is tried again, with what was not written and all that came; the log is told once, and when it is over."""
+    desk.put(b"a")
+    desk.pen.failure = failure
+    desk.scribe.turn()
+    desk.put(b"b")
+    desk.scribe.turn()
+    assert desk.scribe.errors == 2
+    assert desk.scribe.trouble
+    assert desk.spool.octets > 0
+    assert [line.partition(": ")[0] for line in desk.log.lines] == ["warn"]
+    desk.pen.failure = None
+    desk.scribe.turn()
+    assert desk.scribe.trouble == ""
+    assert desk.log.lines[1:] == ["info: the journal is written again"]
+    assert [each.payload for each in desk.pen.blocks()] == [b"a", b"b"]
+    assert desk.spool.octets == 0
+
+
+def test_the_reason_is_told(desk: Desk) -> None:
+    """With the file that it is about."""
+    desk.put(b"a")
+    desk.pen.failure = FULL
+    desk.scribe.turn()
+    assert desk.scribe.trouble == "/j/x: No space left on device"
+    assert desk.log.lines == ["warn: the journal cannot be written: /j/x: No space left on device"]
+
+
+def test_what_was_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a record with the counts, behind what was there before; not more often than once a second."""
+    desk = Desk(monkeypatch, room=100)
+    desk.put(b"x" * 100, b"y", b"z")
+    desk.now = 10
+    desk.scribe.turn()
+    first, second = map(told, desk.pen.blocks())
+    assert first.frames == (b"x" * 100,)
+    assert (second.event, second.context.session) == ("journal dropped", "")
+    assert second.facts == {"blocks": 2, "frames": 2, "octets": 2 * (36 + 5 + 12 + 1)}
+    for _ in range(10):
+        desk.put(b"x" * 100, b"y")
+        desk.scribe.turn()
+    assert [told(each).event for each in desk.pen.blocks()].count("journal dropped") == 1
+    desk.now = 11
+    desk.scribe.turn()
+    assert told(desk.pen.blocks()[-1]).facts["blocks"] == 10
+
+
+def test_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits is written, and what was left out, and the segment ends."""
+    desk = Desk(monkeypatch, room=100)
+    desk.put(b"x" * 100, b"y")
+    desk.scribe.turn()
+    desk.put(b"x" * 100, b"y")
+    desk.scribe.stop(lambda: None)
+    desk.scribe.end()
+    assert [told(each).event for each in desk.pen.blocks()] == ["", "journal dropped", "", "journal dropped"]
+    assert desk.pen.closed == 1
+    assert desk.scribe.lost.blocks == 0
+
+
+def test_an_end_without_a_disk(desk: Desk) -> None:
+    """What cannot be written is lost; that is counted and told."""
+    desk.put(*[b"a"] * 10_000)
+    desk.pen.failure = FULL
+    desk.scribe.turn()
+    desk.scribe.stop(lambda: None)
+    desk.scribe.end()
+    assert desk.scribe.lost.blocks == desk.scribe.lost.frames == 10_000
+    assert desk.spool.octets == 0
+    assert "warn: 10000 blocks of the journal are lost" in desk.log.lines
+
+
+def test_relays_that_died(desk: Desk) -> None:
+    """What was done with what they left is told; a folder that cannot be looked through is no reason to stop."""
+    desk.shelf.found = [
+        Recovery(Path("/j/a.open"), Path("/j/a"), 7),
+        Recovery(Path("/j/b.open"), None, 3),
+        Recovery(Path("/j/c.open"), None, 0, "no"),
+    ]
+    desk.scribe.begin()
+    assert desk.log.lines == [
+        "info: segment /j/a of a relay that died is ended; 7 octets at its end were torn",
+        "info: segment /j/b.open of a relay that died is ended; 3 octets at its end were torn",
+        "warn: segment /j/c.open of a relay that died cannot be ended: no",
+    ]
+    desk.shelf.failure = FULL
+    desk.scribe.begin()
+    assert (
+        desk.log.lines[-1]
+        == "warn: the journal's folder cannot be looked through: /j/x: No space left on device"
+    )
+
+
+def test_old_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are removed with each that begins, and once a minute; without a bound nobody looks."""
+    desk = Desk(monkeypatch, retain_age=5.0, retain_size=7)
+    for now in (0, 1, 59):
+        desk.now = now
+        desk.scribe.turn()
+    assert desk.shelf.asked == [(5.0, 7)]
+    desk.now = 61
+    desk.shelf.old = [Entry(Path("/j/a"), "a", 0, "r", "0", 1, 5, 0, True)]
+    desk.scribe.turn()
+    desk.pen.number = 1
+    desk.scribe.turn()
+    assert len(desk.shelf.asked) == 3
+    assert desk.log.lines == ["info: 1 old segments were removed"] * 2
+    desk.shelf.failure = FULL
+    desk.pen.number = 2
+    desk.scribe.turn()
+    assert desk.scribe.trouble == ""
+    assert desk.log.lines[-1] == "warn: old segments cannot be removed: /j/x: No space left on device"
+    desk = Desk(monkeypatch)
+    desk.pen.number = 1
+    desk.scribe.turn()
+    assert desk.shelf.asked == []
+
+
+def test_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for it is told once half of what is there is written, and not while the disk fails."""
+    desk = Desk(monkeypatch, room=1000)
+    calls: list[int] = []
+    desk.scribe.roomy = lambda: calls.append(desk.spool.octets)
+    desk.put(b"x" * 1000)
+    desk.pen.failure = FULL
+    desk.scribe.turn()
+    assert calls == []
+    desk.pen.failure = None
+    desk.scribe.turn()
+    assert calls == [0]
+
+
+def test_in_a_thread_of_its_own(tmp_path: Path) -> None:
+    """With real files: all is there when it says that it ended."""
+    settings = Settings(str(tmp_path), flush_interval=0.01, segment_size=5000)
+    spool = Spool(10**6, itertools.count(1).__next__)
+    writer = Writer(tmp_path, "r", "0" * 8, size=5000, age=60.0, software="tests")
+    log = Log()
+    scribe = Scribe(settings, spool, writer, Folder(tmp_path), itertools.count(1).__next__, log)
+    scribe.start()
+    for number in range(1000):
+        spool.put(b'["l"]', number, (3, 0, 0), b"a\n\n")
+    ended = threading.Event()
+    scribe.stop(ended.set)
+    assert ended.wait(60)
+    found = [each for path in sorted(tmp_path.iterdir()) for each in read(path)]
+    assert not [each for each in found if isinstance(each, Damage)]
+    assert [each.number for each in found if isinstance(each, Block)] == list(range(1000))
+    assert sum(isinstance(each, Header) for each in found) > 1
+    assert all(path.suffix == ".journal" for path in tmp_path.iterdir())
+    assert log.lines == []
+    assert {each.kind for each in found if isinstance(each, Block)} == {Kind.FRAMES}
