@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import decoder, latency, memory, outage, survival, throughput
+from bench import decoder, journal, latency, memory, outage, pipeline, survival, throughput
 from bench.contenders import contenders
-from bench.load import Load, LoadError, loaded
+from bench.load import RABBITMQ, Load, LoadError, loaded
 from bench.machine import AbsentError, describe, raise_descriptor_limit
 from bench.rounds import Group, Outcome, measure
 
 RELAYED = (*throughput.MODES, latency.MODE)
-NAMES = (*RELAYED, survival.NAME, outage.NAME, decoder.NAME, memory.NAME)
+ALONE = (decoder.NAME, pipeline.NAME)
+NAMES = (*RELAYED, survival.NAME, journal.NAME, outage.NAME, memory.NAME, *ALONE)
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -60,7 +61,7 @@ class Bench:
     def run(self) -> None:
         """All of it, in the order of NAMES."""
         wanted = [name for name in NAMES if name in self.asked.only]
-        if wanted != [decoder.NAME]:
+        if not set(wanted) <= set(ALONE):
             try:
                 with loaded(self.directory) as load:
                     self.load(load, wanted)
@@ -73,6 +74,8 @@ class Bench:
             rates = decoder.measure(self.asked.bodies, self.asked.rounds, 0.03 if self.asked.quick else 0.15)
             self.found[decoder.NAME] = [asdict(rate) for rate in rates]
             print(decoder.report(rates), flush=True)
+        if pipeline.NAME in wanted:
+            self.pipeline()
 
     def load(self, load: Load, wanted: Sequence[str]) -> None:
         """All that needs connections."""
@@ -81,6 +84,8 @@ class Bench:
             self.relay(load, relayed)
         if survival.NAME in wanted:
             self.survival(load)
+        if journal.NAME in wanted:
+            self.journal(load)
         if outage.NAME in wanted:
             self.outage(load)
         if memory.NAME in wanted:
@@ -126,6 +131,18 @@ class Bench:
         ]
         print(survival.report(found), flush=True)
 
+    def journal(self, load: Load) -> None:
+        """The cost of writing down what passes."""
+        try:
+            with journal.running(load.ports[RABBITMQ], self.directory) as relays:
+                found = journal.outcomes(load, relays, self.asked.rounds, self.seconds)
+        except (AbsentError, RuntimeError) as error:
+            self.note(f"journal: the relay is left out: {error}")
+            return
+        self.failed |= any(one.failure for outcome in found for one in outcome.series)
+        self.found[journal.NAME] = [_plain(outcome) for outcome in found]
+        print(journal.report(found), flush=True)
+
     def outage(self, load: Load) -> None:
         """Brokers killed."""
         steps = outage.steps(quick=self.asked.quick)
@@ -137,6 +154,20 @@ class Bench:
             return
         self.found[outage.NAME] = [asdict(one) for one in found]
         print(outage.report(found), flush=True)
+
+    def pipeline(self) -> None:
+        """From journals to tables."""
+        if pipeline.missing():
+            self.note(f"pipeline: left out, it needs the package {pipeline.missing()}")
+            return
+        try:
+            found = pipeline.measure(self.directory, pipeline.steps(quick=self.asked.quick), self.note)
+        except pipeline.PipelineError as error:
+            self.note(f"FAILED pipeline: {error}")
+            self.failed = True
+            return
+        self.found[pipeline.NAME] = [asdict(one) for one in found]
+        print(pipeline.report(found), flush=True)
 
     def memory(self, load: Load) -> None:
         """Idle connections."""

@@ -1,5 +1,7 @@
 """The tables in words: what `docs/tables.md` says, and `stomprelay-pipeline tables` prints."""
 
+import argparse
+import sys
 from collections.abc import Iterator
 
 from stomprelay.pipeline.table import Table
@@ -12,6 +14,16 @@ What `stomprelay-pipeline` makes of a journal. [pipeline.md](pipeline.md) says h
 Every table is a folder of Parquet files. All times are UTC, and the relay's: when it had dealt with the chunk of octets
 in which the frame came. `hour` is a text such as `2026-11-21-08`, the hour of the table's own time.
 """
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """There are none."""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print the catalogue. Answers the exit status."""
+    sys.stdout.write(catalogue())
+    return 0
 
 
 def catalogue() -> str:

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import pytest
+
 from stomprelay.pipeline.catalogue import catalogue
+from stomprelay.pipeline.cli import main
 from stomprelay.pipeline.tables import TABLES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -20,3 +23,9 @@ def test_every_column_is_there_with_its_type() -> None:
         part = text.partition(f"## {table.name}\n")[2].partition("\n## ")[0]
         for column in table.columns:
             assert f"| `{column.name}` | `{column.kind}` |" in part
+
+
+def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """`stomprelay-pipeline tables` needs neither Spark nor Java."""
+    assert main(["tables"]) == 0
+    assert capsys.readouterr().out == catalogue()

@@ -1,0 +1,273 @@
+"""From journal to tables: how fast, how that grows, what it takes; and DuckDB on the same tables."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import rmtree
+from typing import Final
+
+from bench import journals
+from bench.aggregates import Answer
+from bench.machine import PATIENCE, ROOT, memory_kb
+from bench.report import figure, median, table
+
+NAME: Final = "pipeline"
+
+RECORDS: Final = (1_000_000, 5_000_000, 20_000_000)
+QUICK: Final = (200_000,)
+_SAMPLE: Final = 0.25
+"""Seconds between two looks at the memory."""
+_ROUNDS: Final = 3
+
+HEADER: Final = (
+    "records",
+    "journal MiB",
+    "tables MiB",
+    "seconds",
+    "records/s",
+    "cost/before",
+    "CPU us/record",
+    "driver MiB",
+    "workers MiB",
+    "nothing new s",
+)
+ANSWERS: Final = ("question", "records", "rows", "cells", "Spark s", "DuckDB s", "Spark/DuckDB")
+
+
+class PipelineError(Exception):
+    """The pipeline failed, or its tables are not what is in the journal. The text says how."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most memory in MiB: of the driver (Java and the Python that started it), and of Python's workers."""
+
+    driver: float = 0.0
+    workers: float = 0.0
+
+    def with_(self, driver: float, workers: float) -> "Peak":
+        """The larger of each."""
+        return Peak(max(self.driver, driver), max(self.workers, workers))
+
+
+@dataclass(frozen=True)
+class Once:
+    """One run of `stomprelay-pipeline once`: seconds, and CPU seconds of all its processes."""
+
+    seconds: float
+    cpu: float
+    peak: Peak
+
+
+@dataclass(frozen=True)
+class Step:
+    """A journal of so many records made tables, that once more with nothing new, and questions to the tables. Sizes
+    are octets.
+    """
+
+    records: int
+    journal: int
+    tables: int
+    first: Once
+    again: Once
+    answers: tuple[Answer, ...]
+
+    @property
+    def rate(self) -> float:
+        """Records a second, the start of Spark included."""
+        return self.records / self.first.seconds
+
+    @property
+    def cost(self) -> float:
+        """Seconds a record, without what a run takes that finds nothing."""
+        return max(self.first.seconds - self.again.seconds, 0.0) / self.records
+
+
+def missing() -> str | None:
+    """A package that is needed and not installed."""
+    return next((name for name in ("pyspark", "pyarrow") if find_spec(name) is None), None)
+
+
+def steps(*, quick: bool) -> Sequence[int]:
+    """How many records."""
+    return QUICK if quick else RECORDS
+
+
+def measure(directory: Path, wanted: Sequence[int], note: Callable[[str], None]) -> list[Step]:
+    """Each size in a folder of its own, which is removed again. Raises `PipelineError`."""
+    found = []
+    for records in wanted:
+        place = directory / f"pipeline-{records}"
+        try:
+            found.append(_step(place, records, note))
+        finally:
+            rmtree(place, ignore_errors=True)
+    return found
+
+
+def _step(place: Path, records: int, note: Callable[[str], None]) -> Step:
+    journal, tables = place / "journal", place / "tables"
+    journal.mkdir(parents=True)
+    truth = journals.write(journal, journals.Load(records))
+    first = _once(journal, tables)
+    _verify(tables, {"frames": truth.records, "messages": truth.commands["SEND"]})
+    again = _once(journal, tables)
+    answers = _answers(tables)
+    if not all(answer.duckdb for answer in answers):
+        note("pipeline: DuckDB is left out: it is not installed (PyPI package duckdb)")
+    return Step(truth.records, _size(journal), _size(tables), first, again, answers)
+
+
+def _once(journal: Path, tables: Path) -> Once:
+    command = ["from stomprelay.pipeline.cli import main; raise SystemExit(main())", "once"]
+    given = ["--journal", str(journal), "--tables", str(tables)]
+    log = tables.with_name("once.log")
+    began = time.perf_counter()
+    with _started([sys.executable, "-c", *command, *given], log, log) as process:
+        peak = Peak()
+        while True:
+            peak = peak.with_(*_memory(process.pid))
+            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if ended:
+                break
+            time.sleep(_SAMPLE)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise PipelineError(f"once ended with {process.returncode}:\n{_tail(log)}")
+    return Once(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, peak)
+
+
+def _answers(tables: Path) -> tuple[Answer, ...]:
+    told, log = tables.with_name("answers.json"), tables.with_name("answers.log")
+    command = [sys.executable, "-m", "bench.aggregates", str(tables), str(_ROUNDS)]
+    with _started(command, told, log) as process:
+        if process.wait():
+            raise PipelineError(f"the tables do not answer:\n{_tail(log)}")
+    answers = [json.loads(line) for line in told.read_text().splitlines()]
+    return tuple(
+        Answer(**{**one, "spark": tuple(one["spark"]), "duckdb": tuple(one["duckdb"])}) for one in answers
+    )
+
+
+@contextmanager
+def _started(command: Sequence[str], out: Path, log: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A child process, ended with us in any case: Spark's Java goes when the Python that started it has gone."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with out.open("ab") as output, log.open("ab") as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    try:
+        yield process
+    finally:
+        if process.returncode is None and process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _memory(pid: int) -> tuple[float, float]:
+    """MiB of the driver and of its workers, as they are now. Java's own children are Python's workers."""
+    family: dict[int, list[tuple[int, str]]] = {}
+    for child, parent, name in _processes():
+        family.setdefault(parent, []).append((child, name))
+    kinds = {pid: True}
+    waiting = [pid]
+    while waiting:
+        parent = waiting.pop()
+        for child, name in family.get(parent, ()):
+            kinds[child] = kinds[parent] and name == "java"
+            waiting.append(child)
+    driver = workers = 0.0
+    for child, is_driver in kinds.items():
+        with suppress(OSError, StopIteration):  # it has ended meanwhile
+            size = memory_kb(child) / 1024
+            driver, workers = (driver + size, workers) if is_driver else (driver, workers + size)
+    return driver, workers
+
+
+def _processes() -> Iterator[tuple[int, int, str]]:
+    """Id, parent's id and name of all processes."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                name, _, rest = (entry / "stat").read_text().partition("(")[2].rpartition(")")
+                yield int(entry.name), int(rest.split()[1]), name
+
+
+def _verify(tables: Path, wanted: dict[str, int]) -> None:
+    """Raise `PipelineError` where a table has not as many rows as it must."""
+    from pyarrow import parquet
+
+    for name, count in wanted.items():
+        files = (tables / name).glob("hour=*/batch=*/*.parquet")
+        found = sum(parquet.read_metadata(file).num_rows for file in files)
+        if found != count:
+            raise PipelineError(f"{name} has {found:,} rows, not {count:,}")
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+
+
+def report(found: Sequence[Step]) -> str:
+    """What it costs and how that grows, and the same questions to Spark and to DuckDB."""
+    rows = []
+    for before, step in zip([None, *found], found, strict=False):
+        growth = step.cost / before.cost if before is not None and before.cost else None
+        rows.append(
+            [
+                f"{step.records:,}",
+                figure(step.journal / 2**20),
+                figure(step.tables / 2**20),
+                figure(step.first.seconds),
+                figure(step.rate),
+                figure(growth),
+                figure(step.first.cpu / step.records * 1e6),
+                figure(step.first.peak.driver),
+                figure(step.first.peak.workers),
+                figure(step.again.seconds),
+            ]
+        )
+    answers = [
+        [
+            answer.name,
+            f"{step.records:,}",
+            f"{answer.rows:,}",
+            f"{answer.cells:,}",
+            figure(min(answer.spark)),
+            figure(min(answer.duckdb, default=None)),
+            figure(_ratio(answer)),
+        ]
+        for step in found
+        for answer in step.answers
+    ]
+    return "\n".join(
+        [
+            table("pipeline: from journal to tables, `once`", HEADER, rows),
+            table("pipeline: the same questions to the same Parquet files", ANSWERS, answers),
+        ]
+    )
+
+
+def _ratio(answer: Answer) -> float | None:
+    """The median of the rounds' ratios."""
+    return median([one / other for one, other in zip(answer.spark, answer.duckdb, strict=False) if other])

@@ -1,0 +1,123 @@
+"""`stomprelay-pipeline`: tables from a relay's journal, and what can be done with them."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, NamedTuple
+
+import stomprelay
+from stomprelay.pipeline import options as shared
+from stomprelay.pipeline.java import MissingJava
+from stomprelay.pipeline.launch import MissingSpark
+from stomprelay.pipeline.query import sentence
+from stomprelay.pipeline.store import StoreError
+
+
+class Command(NamedTuple):
+    """One command: the module that does it, with `add_options` and `main`, and what it is for."""
+
+    module: str
+    about: str
+    spark: bool = True
+    """It starts Spark, and takes the options for that."""
+    format: bool = True
+    """Its `--format` is that of the tables."""
+
+
+COMMANDS: Final = {
+    "once": Command("run", "bring the tables up to date with what the journal has, and end"),
+    "run": Command("run", "keep the tables up to date while the relay runs, until SIGINT or SIGTERM"),
+    "report": Command("report.command", "one HTML file with charts of what the tables say"),
+    "query": Command("query", "answer a question in SQL over the tables", format=False),
+    "replay": Command("replay.command", "send messages from the tables again, through the relay"),
+    "tables": Command("catalogue", "say which tables there are, with their columns", False, False),
+}
+_COMPANIONS: Final = frozenset({"pyspark", "pyarrow", "pandas", "jinja2", "py4j", "numpy"})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; answers the exit status: 0, or 1 with the reason on standard error. Wrong usage ends in
+    `SystemExit`, as argparse does.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    options = _parsed(given)
+    if isinstance(options, int):
+        return options
+    try:
+        status: int = options.main(options)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.
+        sys.stdout = None
+        return 0
+    except Exception as error:
+        told = _told(error)
+        if told is None or getattr(options, "spark_log", "off") != "off":
+            raise
+        return _fail(told)
+
+
+def _parsed(given: Sequence[str]) -> argparse.Namespace | int:
+    """The options, or the exit status where their command lacks a package."""
+    try:
+        return _parser(given).parse_args(given)
+    except ImportError as error:
+        told = _told(error)
+        if told is None:
+            raise
+        return _fail(told)
+
+
+def _told(error: Exception) -> str | None:
+    """What the user is told of an error; None for a defect of ours, whose trace is needed."""
+    if isinstance(error, ImportError):
+        package = (error.name or "").partition(".")[0]
+        if package in _COMPANIONS:
+            return f"the pipeline needs the package {package}: pip install 'stomprelay[pipeline]'"
+        return None
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    if isinstance(error, MissingJava | MissingSpark | StoreError | ValueError):
+        return str(error)
+    if any(kind.__name__ == "PySparkException" for kind in type(error).__mro__):
+        return f"{sentence(str(error))} (--spark-log error says more)"
+    return None
+
+
+def _fail(text: str) -> int:
+    print(f"stomprelay-pipeline: {text}", file=sys.stderr)
+    return 1
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """For these arguments: only the module of their command is imported, as others may need what is not there."""
+    parser = argparse.ArgumentParser(
+        prog="stomprelay-pipeline",
+        description="Tables from a relay's journal, by Spark, and what can be done with them.",
+    )
+    parser.add_argument("--version", action="version", version=f"stomprelay {stomprelay.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    wanted = next((each for each in arguments if not each.startswith("-")), None)
+    for name, command in COMMANDS.items():
+        says = f"{command.about[0].upper()}{command.about[1:]}."
+        sub = commands.add_parser(name, help=command.about, description=says)
+        sub.set_defaults(command=name)
+        if name == wanted:
+            module = import_module(f"stomprelay.pipeline.{command.module}")
+            sub.set_defaults(main=module.main)
+            module.add_options(sub)
+            if command.format:
+                shared.add_format(sub)
+            if command.spark:
+                shared.add_spark(sub)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

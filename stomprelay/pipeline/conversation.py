@@ -1,0 +1,317 @@
+"""One session's frames and events in order, and what they say of messages, outages and unanswered deliveries.
+
+What the journal does not tell stays open: a delivery whose SUBSCRIBE was not seen has no mode, and an ACK that names
+nothing known answers nothing.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from stomprelay.journal.schema import JournalEvent
+from stomprelay.pipeline import record as r
+from stomprelay.pipeline import sighting as s
+from stomprelay.pipeline.awaited import Awaited
+from stomprelay.pipeline.brokers import Brokers
+from stomprelay.pipeline.consumption import Consumption
+from stomprelay.pipeline.terms import Terms
+from stomprelay.pipeline.transactions import REFUSED, Transactions
+from stomprelay.session.effects import Event
+
+_GOES_ON: Final = "still delivered"
+"""What the text of `vanished` says where the session goes on without its client."""
+_SENT: Final = int(s.Kind.SENT)
+_DELIVERED: Final = int(s.Kind.DELIVERED)
+_NOTHING: Final = (None,) * len(s.FIELDS)
+_AFTER_SENT: Final = _NOTHING[s.RECEIPT_NS :]
+_BEFORE_DELIVERED: Final = _NOTHING[s.RECEIPT : s.SUBSCRIPTION]
+_AFTER_DELIVERED: Final = _NOTHING[s.SETTLED_NS :]
+
+
+class Conversation:
+    """Tell it each record in order with `take`. `out` are the sightings so far: copy them, `flush`, and go on. At the
+    end of a batch it is put into a text with `dump`, from which the next batch goes on.
+
+    A clock that is set back stands still here, so that nothing ends before it began.
+    """
+
+    __slots__ = (
+        "_awaited",
+        "_brokers",
+        "_client",
+        "_clock",
+        "_consumption",
+        "_ended",
+        "_gone",
+        "_legs",
+        "_terms",
+        "_transactions",
+        "_whole",
+        "name",
+        "out",
+        "relay",
+    )
+
+    def __init__(self, relay: str, name: str, terms: Terms) -> None:
+        self.relay = relay
+        self.name = name
+        self.out: list[s.Sighting] = []
+        self._terms = terms
+        self._client: str | None = None
+        self._clock = 0
+        self._ended: int | None = None
+        self._gone = False
+        self._whole = False
+        self._legs: dict[str, int] = {}
+        self._brokers = Brokers()
+        self._consumption = Consumption(self._tell)
+        self._awaited = Awaited(terms.give_up, terms.linger)
+        self._transactions = Transactions(self._tell)
+
+    # What comes
+
+    def take(self, record: r.Record) -> None:
+        """A frame or an event, the next one."""
+        ns = record[r.NS]
+        if ns < self._clock:
+            ns = self._clock
+        else:
+            self._clock = ns
+        if record[r.CLIENT]:
+            self._client = record[r.CLIENT]
+        said = _FRAMES.get(record[r.COMMAND])
+        if said is not None:
+            leg, number = record[r.BROKER] or "", record[r.NUMBER]
+            if number and self._legs.get(leg) != number:
+                self._whole = False
+            self._legs[leg] = number + 1
+            said(self, record, ns)
+        elif record[r.EVENT] in _EVENTS:
+            facts: dict[str, str] = json.loads(record[r.FACTS]) if record[r.FACTS] else {}
+            _EVENTS[record[r.EVENT]](self, facts, record[r.TEXT] or "", ns)
+
+    def _tell(self, sighting: s.Sighting) -> None:
+        """Something is to be told of a sighting, in a piece of its own where it went out already."""
+        if sighting[s.KIND] >= s.LATER:
+            sighting[s.KIND] -= s.LATER
+            self.out.append(sighting)
+
+    # What brokers say
+
+    def _message(self, record: r.Record, ns: int) -> None:
+        if self._gone:
+            return
+        destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
+        sighting: s.Sighting = [
+            s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST]),
+            ns,
+            *record[r.SEGMENT : r.NUMBER + 1],
+            _DELIVERED,
+            self.relay,
+            self.name,
+            self._client,
+            destination,
+            size,
+            *_BEFORE_DELIVERED,
+            record[r.SUBSCRIPTION],
+            None,
+            record[r.UPSTREAM],
+            record[r.BROKER],
+            record[r.MESSAGE_ID],
+            None,
+            record[r.COPY],
+            record[r.REDELIVERED] == "true",
+            *_AFTER_DELIVERED,
+        ]
+        self.out.append(sighting)
+        self._consumption.delivered(record, sighting, self._brokers, whole=self._whole)
+
+    def _receipt(self, record: r.Record, ns: int) -> None:
+        self._given(record[r.RECEIPT], record[r.BROKER], ns, len(self._brokers.live))
+
+    def _given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> None:
+        given = self._awaited.given(receipt, broker, ns, brokers)
+        if given is not None:
+            self._tell(given)
+
+    def _error(self, record: r.Record, ns: int) -> None:
+        if record[r.RECEIPT] is not None:
+            self._awaited.refused(record[r.RECEIPT])
+
+    def _connected(self, record: r.Record, ns: int) -> None:
+        self._brokers.connected(record[r.BROKER] or "")
+
+    # What clients say
+
+    def _send(self, record: r.Record, ns: int) -> None:
+        receipt, transaction = record[r.RECEIPT], record[r.TRANSACTION]
+        destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
+        sighting: s.Sighting = [
+            s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST]),
+            ns,
+            *record[r.SEGMENT : r.NUMBER + 1],
+            _SENT,
+            self.relay,
+            self.name,
+            self._client,
+            destination,
+            size,
+            receipt,
+            transaction,
+            *_AFTER_SENT,
+        ]
+        self.out.append(sighting)
+        if transaction is not None:
+            self._transactions.sent(transaction, sighting)
+        if receipt is not None:
+            self._awaited.ask(receipt, ns, sighting)
+
+    def _asks(self, record: r.Record, ns: int) -> None:
+        """Whether it asks for a receipt."""
+        if record[r.RECEIPT] is not None:
+            self._awaited.ask(record[r.RECEIPT], ns, None)
+
+    def _connect(self, record: r.Record, ns: int) -> None:
+        self._whole = True
+
+    def _subscribe(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        self._consumption.subscribe(record, ns)
+
+    def _unsubscribe(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        self._consumption.unsubscribe(record)
+
+    def _answer(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        self._consumption.answered(record, ns, self._brokers, self._transactions, whole=self._whole)
+
+    def _begin(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        self._transactions.begin(record[r.TRANSACTION] or "")
+
+    def _commit(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        name = record[r.TRANSACTION] or ""
+        if self._transactions.commit(name, ns):
+            self._consumption.committed(name, ns)
+        else:
+            self._consumption.aborted(name)
+
+    def _abort(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        self._transactions.abort(record[r.TRANSACTION] or "", ns)
+        self._consumption.aborted(record[r.TRANSACTION] or "")
+
+    # What happens
+
+    def _lost(self, facts: dict[str, str], _text: str, ns: int, *, planned: bool = False) -> None:
+        if "broker" in facts:
+            loss = self._brokers.left(facts["broker"], facts, self._client, ns, planned=planned)
+            self._consumption.lost(loss, ns, self._transactions)
+
+    def _recovered(self, facts: dict[str, str], _text: str, ns: int) -> None:
+        if "lost" in facts:
+            # What still came while it was left is lost, too.
+            loss = self._brokers.recovered(facts["lost"], facts, self._client, ns)
+            self._consumption.lost(loss, ns, self._transactions)
+
+    def _gave(self, facts: dict[str, str], _text: str, ns: int) -> None:
+        """The relay gave a receipt in a broker's place."""
+        self._given(facts.get("receipt", ""), None, ns, 1)
+
+    def _erred(self, facts: dict[str, str], _text: str, ns: int) -> None:
+        if facts.get("message", "").startswith(REFUSED):
+            self._transactions.refused(ns)
+
+    def _vanished(self, _facts: dict[str, str], text: str, ns: int) -> None:
+        """The client is gone; perhaps the relay still delivers what it said."""
+        self._gone = True
+        self._consumption.ended(ns)
+        if _GOES_ON not in text:
+            self._brokers.ended()
+            self._transactions.ended(ns)
+            self._ended = ns
+
+    def _dropped(self, _facts: dict[str, str], _text: str, _ns: int) -> None:
+        self._whole = False
+
+    # What is told, and what is kept
+
+    def flush(self) -> None:
+        """`out` was copied. What is still to come of it will be told in further pieces."""
+        self.out = []
+        for sightings in (self._awaited, self._transactions, self._consumption):
+            for sighting in sightings:
+                if sighting[s.KIND] < s.LATER:
+                    sighting[s.KIND] = (sighting[s.KIND] | 1) + s.LATER
+
+    def outages(self) -> Iterator[list[Any]]:
+        """Rows of `OUTAGE` that are new or changed since the last time."""
+        return self._brokers.told(self.relay, self.name)
+
+    def outstanding(self, now: int) -> Iterator[list[Any]]:
+        """Rows of `OUTSTANDING`."""
+        return self._consumption.outstanding(now, self.relay, self.name, self._client)
+
+    def over(self, now: int) -> bool:
+        """Whether nothing can come any more that matters; `now` is the newest time of its relay."""
+        if self._ended is None:
+            return False
+        return now > self._ended + self._terms.patience or not self._awaited
+
+    def dump(self, now: int) -> str:
+        """As the next batch needs it."""
+        self._awaited.forget(now)
+        consumption = self._consumption.dump(self._brokers, now - self._terms.give_up)
+        values = [
+            *(self.relay, self._client, self._clock, self._ended, self._gone, self._whole, self._legs),
+            *(self._brokers.dump(), consumption, self._awaited.dump()),
+            self._transactions.dump(now - self._terms.linger),
+        ]
+        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def load(cls, name: str, text: str, terms: Terms) -> "Conversation":
+        """Of what `dump` made."""
+        values = json.loads(text)
+        self = cls(values[0], name, terms)
+        _, self._client, self._clock, self._ended, self._gone, self._whole, self._legs, *rest = values
+        brokers, consumption, awaited, transactions = rest
+        self._brokers = Brokers.load(brokers)
+        self._consumption.load(consumption, self._brokers)
+        self._awaited.load(awaited)
+        self._transactions.load(transactions, {tuple(each[: s.KIND]): each for each in self._awaited})
+        return self
+
+
+_FRAMES: Final[dict[str | None, Callable[[Conversation, r.Record, int], None]]] = {
+    "MESSAGE": Conversation._message,
+    "RECEIPT": Conversation._receipt,
+    "ERROR": Conversation._error,
+    "CONNECTED": Conversation._connected,
+    "SEND": Conversation._send,
+    "ACK": Conversation._answer,
+    "NACK": Conversation._answer,
+    "CONNECT": Conversation._connect,
+    "STOMP": Conversation._connect,
+    "SUBSCRIBE": Conversation._subscribe,
+    "UNSUBSCRIBE": Conversation._unsubscribe,
+    "BEGIN": Conversation._begin,
+    "COMMIT": Conversation._commit,
+    "ABORT": Conversation._abort,
+    "DISCONNECT": Conversation._asks,
+}
+_EVENTS: Final[dict[str | None, Callable[[Conversation, dict[str, str], str, int], None]]] = {
+    Event.LOST.value: Conversation._lost,
+    Event.MOVED.value: partial(Conversation._lost, planned=True),
+    Event.RECOVERED.value: Conversation._recovered,
+    Event.ANSWERED.value: Conversation._gave,
+    Event.ERROR.value: Conversation._erred,
+    Event.VANISHED.value: Conversation._vanished,
+    Event.DISCONNECTED.value: Conversation._vanished,
+    JournalEvent.DROPPED.value: Conversation._dropped,
+}
+EVENTS: Final = frozenset(event for event in _EVENTS if event is not None)
+"""What matters here of what may happen."""

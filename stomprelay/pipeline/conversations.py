@@ -1,0 +1,119 @@
+"""Conversations side by side: what runs in Spark's Python processes, on records sorted by session."""
+
+import gc
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import pyarrow as pa
+
+from stomprelay.pipeline import arrows
+from stomprelay.pipeline import record as r
+from stomprelay.pipeline import sighting as s
+from stomprelay.pipeline.conversation import Conversation
+from stomprelay.pipeline.outage import OUTAGE
+from stomprelay.pipeline.outstanding import OUTSTANDING
+from stomprelay.pipeline.runs import run_of
+from stomprelay.pipeline.terms import Terms
+
+_SCHEMA: Final = arrows.schema(s.FIELDS)
+
+
+class Said(IntEnum):
+    """What a row is that is no sighting; its `text` says it, as JSON, and its `key` is the session."""
+
+    STATE = 20
+    """The conversation, for the next batch."""
+    OUTAGE = 21
+    OUTSTANDING = 22
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """Call it with the records of some sessions, each with the state that the last batch left of it in front. It yields
+    rows of `sighting.FIELDS`: sightings, and what `Said` names.
+
+    `newest`: up to when each run has been read; sessions of others are forgotten. `present`: the runs that still say
+    something; what sessions of others owe is not known.
+    """
+
+    terms: Terms
+    newest: dict[str, int]
+    present: frozenset[str]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Arrow in, Arrow out."""
+        collecting = gc.isenabled()
+        gc.disable()  # nothing here refers to itself
+        try:
+            yield from self._followed(arrows.rows(batches))
+        finally:
+            if collecting:
+                gc.enable()
+
+    def _followed(self, records: Iterator[r.Record]) -> Iterator[pa.RecordBatch]:
+        rows: list[Any] = []
+        talk: _Talk | None = None
+        for record in records:
+            if talk is None or talk.name != record[r.SESSION]:
+                if talk is not None:
+                    rows += self._ended(talk)
+                    if len(rows) >= arrows.ROWS:
+                        yield arrows.batch(rows, _SCHEMA)
+                        rows = []
+                talk = _Talk(record, self.terms)
+                if talk.text is not None:
+                    continue
+            talk.taken += 1
+            conversation = talk.conversation
+            conversation.take(record)
+            if len(conversation.out) >= arrows.ROWS:
+                yield arrows.batch([*rows, *conversation.out], _SCHEMA)
+                rows = []
+                conversation.flush()
+        if talk is not None:
+            rows += self._ended(talk)
+        if rows:
+            yield arrows.batch(rows, _SCHEMA)
+
+    def _ended(self, talk: "_Talk") -> Iterator[s.Sighting]:
+        """There are no more records of a session in this batch."""
+        conversation, run = talk.conversation, talk.run
+        yield from conversation.out
+        for row in conversation.outages():
+            yield _said(Said.OUTAGE, talk.name, json.dumps(dict(zip(OUTAGE.names, row, strict=True))))
+        now = self.newest.get(run)
+        if now is None or conversation.over(now):
+            return
+        if run in self.present:
+            for row in conversation.outstanding(now):
+                text = json.dumps(dict(zip(OUTSTANDING.names, row, strict=True)))
+                yield _said(Said.OUTSTANDING, talk.name, text)
+        text = talk.text if talk.text is not None and not talk.taken else None
+        yield _said(Said.STATE, talk.name, text or f"{run}\n{conversation.dump(now)}")
+
+
+class _Talk:
+    """A conversation in this batch: `text` is what the last one left of it, `taken` counts the records since."""
+
+    __slots__ = ("conversation", "name", "run", "taken", "text")
+
+    def __init__(self, first: r.Record, terms: Terms) -> None:
+        self.name: str = first[r.SESSION]
+        self.taken = 0
+        self.text: str | None = None
+        if first[r.TURN] != r.SAID:
+            self.run = run_of(first[r.SEGMENT])
+            self.conversation = Conversation(first[r.RELAY], self.name, terms)
+        else:
+            self.text = text = str(first[r.TEXT])
+            self.run, _, state = text.partition("\n")
+            self.conversation = Conversation.load(self.name, state, terms)
+
+
+def _said(what: Said, session: str, text: str) -> s.Sighting:
+    row: s.Sighting = [None] * len(s.FIELDS)
+    row[s.KEY], row[s.KIND], row[s.TEXT] = session, int(what), text
+    return row

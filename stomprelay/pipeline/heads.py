@@ -1,0 +1,85 @@
+"""A recorded head's command and headers, and which of these are columns."""
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from stomprelay.wire.dialect import DIALECTS, V1_0, V1_2, Dialect
+from stomprelay.wire.names import (
+    ACK,
+    ACK_HEADER,
+    DESTINATION,
+    ERROR,
+    ID,
+    MESSAGE,
+    MESSAGE_ID,
+    NACK,
+    RECEIPT,
+    RECEIPT_HEADER,
+    RECEIPT_ID,
+    SUBSCRIBE,
+    SUBSCRIPTION,
+    TRANSACTION,
+    UNESCAPED,
+    UNSUBSCRIBE,
+)
+
+_ABSENT: Final = b"\n"
+"""A name that no header has."""
+
+Named = tuple[bytes, bytes, bytes, bytes, bytes, bytes]
+"""Which headers are the columns destination, subscription, message_id, ack, receipt and transaction."""
+
+Head = tuple[bytes, dict[bytes, bytes]]
+"""A command, and its headers by name; of repeated ones the first."""
+
+
+def _named(subscription: bytes = _ABSENT, ack: bytes = _ABSENT, receipt: bytes = RECEIPT_HEADER) -> Named:
+    return DESTINATION, subscription, MESSAGE_ID, ack, receipt, TRANSACTION
+
+
+USUAL: Final = _named()
+NAMED: Final = {
+    MESSAGE: _named(SUBSCRIPTION, ACK_HEADER),
+    SUBSCRIBE: _named(ID, ACK_HEADER),
+    UNSUBSCRIBE: _named(ID),
+    ACK: _named(SUBSCRIPTION, ID),
+    NACK: _named(SUBSCRIPTION, ID),
+    RECEIPT: _named(receipt=RECEIPT_ID),
+    ERROR: _named(receipt=RECEIPT_ID),
+}
+"""By command; `USUAL` for all others."""
+
+
+@lru_cache
+def dialect(version: str) -> Dialect:
+    """How to read what was spoken on a leg. The relay has judged it: whatever can be read is.
+
+    A leg without a version has not got beyond CONNECT, which means the same in all.
+    """
+    return replace(DIALECTS.get(version.encode(), V1_2 if version else V1_0), strict=False)
+
+
+def read(head: bytes, spoken: Dialect) -> Head:
+    """Take a head apart, from the command to the blank line; never raises."""
+    if not spoken.padded and b"\\" not in head and b"\r" not in head:
+        command, *lines = head.split(b"\n")
+        del lines[-2:]
+        try:
+            headers = dict([line.split(b":", 1) for line in lines])
+        except ValueError:  # a line without a colon
+            return _with_care(head, spoken)
+        return (command, headers) if len(headers) == len(lines) else _with_care(head, spoken)
+    return _with_care(head, spoken)
+
+
+def _with_care(head: bytes, spoken: Dialect) -> Head:
+    line, _, rest = head.partition(b"\n")
+    command = line.removesuffix(b"\r")
+    crlf = command != line
+    rest = rest.removesuffix(b"\n")
+    rest = rest.removesuffix(b"\r") if rest.endswith(b"\n\r") or rest == b"\r" else rest
+    headers: dict[bytes, bytes] = {}
+    for name, value in spoken.read(rest, crlf=crlf, escaped=command not in UNESCAPED):
+        headers.setdefault(name, value)
+    return command, headers

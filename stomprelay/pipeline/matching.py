@@ -1,0 +1,266 @@
+"""Sightings of one key, and the messages that they are of.
+
+Time is the journal's. A message counts as long as signs of it come in time (`Message.until`), whenever they are read:
+so it does not matter how the journal was cut into batches. What was seen after `until`, up to which all relays have
+been read, is only a foretaste and done again in the next batch.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+from stomprelay.pipeline.lineup import Lineup
+from stomprelay.pipeline.message import TOPICS, Message
+from stomprelay.pipeline.sighting import (
+    ABORTED,
+    BROKER,
+    BY_ID,
+    BY_TRACE,
+    DESTINATION,
+    ENDED_NS,
+    KIND,
+    KNOWN_NS,
+    NS,
+    OFFSET,
+    OUTCOME,
+    RECEIPT_NS,
+    SESSION,
+    SETTLED_NS,
+    TEXT,
+    TRANSACTION,
+    Kind,
+    Sighting,
+)
+from stomprelay.pipeline.terms import Terms
+
+METHODS: Final = {BY_TRACE: "trace", BY_ID: "id"}
+
+_SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
+"""What can happen, in the order of things that happen at the same time."""
+
+_Happening = tuple[int, int, str, int, int, Any]
+"""When, what, the place of the SEND or MESSAGE, and what belongs to it."""
+
+
+class Matching:
+    """Tell it with `saw` all rows of its key, those that it kept first; then `go`. Then ask for its `finals`, for what
+    it has `kept` and at last for those that are still `open`. `repeats`: for each delivery that was repeated its
+    session, broker and time, and the time of the repetition.
+    """
+
+    __slots__ = (
+        "_deliveries",
+        "_happenings",
+        "_kept",
+        "_key",
+        "_lineup",
+        "_messages",
+        "_method",
+        "_reached",
+        "_sent",
+        "_terms",
+        "finals",
+        "repeats",
+    )
+
+    def __init__(self, key: str, terms: Terms) -> None:
+        self._key = key
+        self._terms = terms
+        self._method = METHODS.get(key[0], "order")
+        self._lineup = None if key[0] == BY_TRACE else Lineup(terms, by_id=key[0] == BY_ID)
+        self._messages: list[Message] = []
+        self._sent: dict[tuple[str, int, int], Message] = {}
+        self._deliveries: dict[tuple[str, int, int], tuple[Message, Sighting]] = {}
+        self._happenings: list[_Happening] = []
+        self._reached: list[Any] = []
+        self._kept: list[str] = []
+        self.finals: list[list[Any]] = []
+        self.repeats: list[tuple[str, str | None, int, int]] = []
+
+    # What is seen
+
+    def saw(self, row: Sighting) -> None:
+        """A row; it is this object's from now on."""
+        kind = row[KIND]
+        if kind == Kind.KEPT:
+            self._keep(row[TEXT])
+            return
+        _, ns, *place = row[:KIND]
+        happenings = self._happenings
+        if kind <= Kind.SENT_MORE:
+            receipt, ended = row[RECEIPT_NS], row[ENDED_NS]
+            if kind == Kind.SENT:
+                row[RECEIPT_NS] = row[ENDED_NS] = None
+                happenings.append((ns, _SENT, *place, row))
+            if ended is not None:
+                happenings.append((ended, _ENDED, *place, bool(row[ABORTED])))
+            if receipt is not None:
+                happenings.append((receipt, _CONFIRMED, *place, None))
+            return
+        known, settled, outcome = row[KNOWN_NS], row[SETTLED_NS], row[OUTCOME]
+        if kind == Kind.DELIVERED:
+            if known == ns:
+                happenings.append((ns, _DELIVERED, *place, row))
+                return
+            row[KNOWN_NS] = row[SETTLED_NS] = row[OUTCOME] = None
+            happenings.append((ns, _DELIVERED, *place, row))
+        if known is not None:
+            happenings.append((known, _SETTLED, *place, (settled, outcome)))
+
+    def _keep(self, text: str) -> None:
+        what, value = json.loads(text)
+        if what == "message":
+            self._known(Message.load(self._key, value))
+        elif what == "reached":
+            self._reached = value
+        else:
+            ns, happened, segment, offset, number, rest = value
+            self._happenings.append((ns, happened, segment, offset, number, rest))
+
+    def _known(self, message: Message) -> None:
+        self._messages.append(message)
+        if message.sent is not None:
+            self._sent[_place(message.sent)] = message
+        for delivery in message.deliveries:
+            self._deliveries[_place(delivery)] = message, delivery
+
+    # What follows
+
+    def go(self, until: int) -> None:
+        """All rows were seen. What happened up to `until` is for good."""
+        if self._lineup is not None and (self._messages or self._reached):
+            self._lineup.load(self._reached, self._messages)
+        happenings = self._happenings
+        if len(happenings) > 1:
+            happenings.sort(key=_order)
+        at = 0
+        for happening in happenings:
+            if happening[0] > until:
+                break
+            self._happened(happening)
+            at += 1
+        ahead = happenings[at:]
+        self._sweep(until)
+        self._dump(ahead)
+        repeats, self.repeats = self.repeats, []
+        for happening in ahead:
+            self._happened(happening)
+        self.repeats = repeats
+
+    def _sweep(self, until: int) -> None:
+        """Messages of which no sign can come in time any more are final."""
+        left = []
+        for message in self._messages:
+            if until > message.until(self._terms):
+                self.finals.append(message.row(self._key, self._method, final=True))
+                if message.sent is not None:
+                    del self._sent[_place(message.sent)]
+                for delivery in message.deliveries:
+                    del self._deliveries[_place(delivery)]
+            else:
+                left.append(message)
+        if self._lineup is not None and len(left) < len(self._messages):
+            self._lineup.swept(left)
+        self._messages = left
+
+    def _dump(self, ahead: list[_Happening]) -> None:
+        kept = [["message", each.dump()] for each in self._messages]
+        if self._lineup is not None:
+            reached = self._lineup.dump()
+            if reached:
+                kept.append(["reached", reached])
+        kept += [["ahead", happening] for happening in ahead]
+        self._kept = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in kept]
+
+    def kept(self) -> list[str]:
+        """What the next batch needs, in order."""
+        return self._kept
+
+    def open(self) -> Iterator[list[Any]]:
+        """Rows of messages that are not final."""
+        for message in self._messages:
+            yield message.row(self._key, self._method, final=False)
+
+    # What happened
+
+    def _happened(self, happening: _Happening) -> None:
+        ns, what, segment, offset, number, rest = happening
+        place = (segment, offset, number)
+        if what == _SENT:
+            self._was_sent(ns, place, rest)
+        elif what == _DELIVERED:
+            self._was_delivered(ns, place, rest)
+        elif what == _SETTLED:
+            found = self._deliveries.get(place)
+            if found is not None and ns <= found[0].until(self._terms):
+                found[0].was_settled(found[1], ns, *rest)
+                if self._lineup is not None:
+                    self._lineup.settled(found[0])
+        else:
+            message = self._sent.get(place)
+            if message is None or ns > message.until(self._terms):
+                return
+            if what == _CONFIRMED:
+                message.was_confirmed(ns)
+            elif rest:
+                message.was_aborted(ns)
+            else:
+                self._is_available(message, ns)
+
+    def _was_sent(self, ns: int, place: tuple[str, int, int], sighting: Sighting) -> None:
+        message = self._adopted(ns, sighting)
+        if message is None:
+            message = Message(ns, topic=_topic(sighting))
+            self._messages.append(message)
+        message.was_sent(sighting, ns)
+        self._sent[place] = message
+        if sighting[TRANSACTION] is None:
+            self._is_available(message, ns)
+
+    def _adopted(self, ns: int, sighting: Sighting) -> Message | None:
+        if self._lineup is not None:
+            return self._lineup.adopted(sighting, ns)
+        for message in self._messages:
+            if message.sent is None and ns <= message.until(self._terms):
+                return message
+        return None
+
+    def _is_available(self, message: Message, ns: int) -> None:
+        message.available = ns
+        message.last = max(message.last, ns)
+        if self._lineup is not None:
+            self._lineup.available(message)
+
+    def _was_delivered(self, ns: int, place: tuple[str, int, int], sighting: Sighting) -> None:
+        topic = _topic(sighting)
+        message = self._next(ns, sighting, topic=topic)
+        if message is None:
+            message = Message(ns, topic=topic)
+            self._messages.append(message)
+        before = message.was_delivered(sighting, ns)
+        self._deliveries[place] = message, sighting
+        if self._lineup is not None:
+            self._lineup.delivered(message, sighting)
+        if before is not None:
+            self.repeats.append((before[SESSION], before[BROKER], before[NS], ns))
+
+    def _next(self, ns: int, sighting: Sighting, *, topic: bool) -> Message | None:
+        if self._lineup is not None:
+            return self._lineup.next(sighting, ns, topic=topic)
+        for message in reversed(self._messages):
+            if ns <= message.until(self._terms):
+                return message
+        return None
+
+
+def _topic(sighting: Sighting) -> bool:
+    return (sighting[DESTINATION] or "").startswith(TOPICS)
+
+
+def _place(sighting: Sighting) -> tuple[str, int, int]:
+    segment, offset, number = sighting[OFFSET - 1 : KIND]
+    return segment, offset, number
+
+
+def _order(happening: _Happening) -> tuple[int, int, str, int, int]:
+    return happening[:5]

@@ -1,0 +1,160 @@
+"""Options that the commands share, and what they stand for."""
+
+import argparse
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from stomprelay.pipeline import launch
+from stomprelay.pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
+
+
+def duration(text: str) -> float:
+    """Seconds of `90`, `90s`, `15m`, `12h`, `30d`, `4w`."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no duration: a number and s, m, h, d or w, such as 12h"
+        )
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+def setting(text: str) -> tuple[str, str]:
+    """A setting of Spark's, `K=V`."""
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no setting of Spark's: K=V, as with spark-submit --conf"
+        )
+    return name.strip(), value.strip()
+
+
+def add_spark(parser: argparse.ArgumentParser) -> None:
+    """What every command that starts Spark takes."""
+    spark = parser.add_argument_group("Spark")
+    spark.add_argument(
+        "--master",
+        metavar="URL",
+        help=f"where Spark runs: {launch.MASTER} is this machine (the default), spark://… or another a cluster",
+    )
+    spark.add_argument(
+        "--conf",
+        metavar="K=V",
+        type=setting,
+        action="append",
+        default=[],
+        help="a setting of Spark's, as with spark-submit; may be given more than once",
+    )
+    spark.add_argument(
+        "--spark-log",
+        choices=launch.LEVELS,
+        default=launch.LEVELS[0],
+        help="how much of Spark's own log is written to standard error (default: %(default)s)",
+    )
+
+
+def add_tables(parser: argparse.ArgumentParser) -> None:
+    """Where the tables are."""
+    parser.add_argument("--tables", metavar="DIR", required=True, help="the folder of the tables, or its URI")
+
+
+def add_format(parser: argparse.ArgumentParser, name: str = "--format") -> None:
+    """In which format the tables are."""
+    parser.add_argument(
+        name,
+        metavar="FORMAT",
+        default=Settings.format,
+        help="the tables' format as Spark calls it (default: %(default)s); delta and others need jars, by --conf",
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """What a run can be told; see `settings.Settings`."""
+    parser.add_argument(
+        "--journal", metavar="DIR", required=True, help="the folder of the segments, or its URI"
+    )
+    add_tables(parser)
+    parser.add_argument(
+        "--checkpoint",
+        metavar="DIR",
+        default="",
+        help="what was read (default: _checkpoint beside the tables)",
+    )
+    parser.add_argument(
+        "--files-per-batch",
+        metavar="N",
+        type=int,
+        default=Settings.files_per_batch,
+        help="segments read at a time, at most (default: %(default)s)",
+    )
+    for name, about in (
+        ("patience", "how long a missing segment, or the other half of a message, is waited for"),
+        ("linger", "how long after a message's last sign its row becomes final"),
+        ("give-up", "when the row of a message that is not settled becomes final"),
+        ("stuck-after", "how long a delivery may wait for its answer before its subscription is stuck"),
+    ):
+        default = getattr(Settings, name.replace("-", "_"))
+        parser.add_argument(
+            f"--{name}",
+            metavar="TIME",
+            type=duration,
+            default=default,
+            help=f"{about} (default: {default:g}s, of the journal's time)",
+        )
+    parser.add_argument(
+        "--id-header",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a header by which publishers name their messages and which brokers carry, such as correlation-id; "
+        "may be given more than once, the first that is there counts",
+    )
+    parser.add_argument(
+        "--retain",
+        metavar="TIME",
+        type=duration,
+        help="how long hours are kept in the tables, such as 90d (default: for ever)",
+    )
+
+
+def settings(options: argparse.Namespace) -> Settings:
+    """What was asked for. Raises `ValueError` for what cannot be."""
+    return Settings(
+        journal=options.journal,
+        tables=options.tables,
+        checkpoint=options.checkpoint,
+        format=options.format,
+        files_per_batch=options.files_per_batch,
+        patience=options.patience,
+        linger=options.linger,
+        give_up=options.give_up,
+        stuck_after=options.stuck_after,
+        id_headers=tuple(options.id_header),
+        interval=getattr(options, "interval", Settings.interval),
+        retain=options.retain,
+    )
+
+
+def session(
+    options: argparse.Namespace,
+    name: str,
+    *,
+    brief: bool = False,
+    say: Callable[[str], None] | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """A session as the options of `add_spark` ask for; what the user says goes before `conf`. As `launch.session`."""
+    return launch.session(
+        f"stomprelay-pipeline {name}",
+        master=options.master,
+        conf={**(conf or {}), **dict(options.conf)},
+        brief=brief,
+        log=options.spark_log,
+        say=say,
+    )

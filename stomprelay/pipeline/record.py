@@ -1,0 +1,79 @@
+"""What a `Conversation` reads of each frame and event: columns of `frames`, and some headers that matter."""
+
+from typing import Any, Final
+
+Record = tuple[Any, ...]
+"""A frame or event of one session: the values of `FIELDS`, in their order."""
+
+FIELDS: Final = (
+    ("session", "string"),
+    ("turn", "int"),
+    ("segment", "string"),
+    ("offset", "bigint"),
+    ("number", "bigint"),
+    ("ns", "bigint"),
+    ("relay", "string"),
+    ("client", "string"),
+    ("command", "string"),
+    ("upstream", "string"),
+    ("broker", "string"),
+    ("version", "string"),
+    ("destination", "string"),
+    ("subscription", "string"),
+    ("message_id", "string"),
+    ("ack", "string"),
+    ("receipt", "string"),
+    ("transaction", "string"),
+    ("body_size", "bigint"),
+    ("digest", "bigint"),
+    ("trace", "string"),
+    ("own", "string"),
+    ("copy", "string"),
+    ("redelivered", "string"),
+    ("event", "string"),
+    ("text", "string"),
+    ("facts", "string"),
+)
+"""Name and type of each value: `turn` is the number of the segment; `digest` of what was kept of the body; `trace`,
+`copy` and `redelivered` are the headers `relay-trace`, `relay-copy` and `redelivered`, `own` is the publisher's id;
+`facts` as JSON. The rest is as in `frames`.
+"""
+
+SORTED: Final = ("session", "turn", "offset", "number")
+"""The order in which a conversation went."""
+
+SAID: Final = -1
+"""The `turn` of a row that is none of these: a conversation as it was at the end of the last batch, in `text`."""
+
+(
+    SESSION,
+    TURN,
+    SEGMENT,
+    OFFSET,
+    NUMBER,
+    NS,
+    RELAY,
+    CLIENT,
+    COMMAND,
+    UPSTREAM,
+    BROKER,
+    VERSION,
+    DESTINATION,
+    SUBSCRIPTION,
+    MESSAGE_ID,
+    ACK,
+    RECEIPT,
+    TRANSACTION,
+    BODY_SIZE,
+    DIGEST,
+    TRACE,
+    OWN,
+    COPY,
+    REDELIVERED,
+    EVENT,
+    TEXT,
+    FACTS,
+) = range(len(FIELDS))
+
+NAMES: Final = tuple(name for name, _ in FIELDS)
+DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS)

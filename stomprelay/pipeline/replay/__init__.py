@@ -1,0 +1,1 @@
+"""`stomprelay-pipeline replay`: messages of the tables, sent once more through the relay."""

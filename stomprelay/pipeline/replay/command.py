@@ -1,0 +1,247 @@
+"""`stomprelay-pipeline replay`: send messages of the tables again, through the relay."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from stomprelay.pipeline import launch, options
+from stomprelay.pipeline.replay.request import SECOND, asked, ours_of, parts, selection, sink_of
+from stomprelay.pipeline.replay.selection import FATES, INCOMPLETE, Selection, selected
+from stomprelay.pipeline.replay.state import Frozen, State
+from stomprelay.pipeline.replay.watch import Watch
+from stomprelay.pipeline.stomp.options import Sink
+from stomprelay.pipeline.stomp.progress import Progress, ProgressError
+from stomprelay.pipeline.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from stomprelay.pipeline.replay.preview import Preview
+
+WINDOW: Final = 1000
+KEY_HEADER: Final = "relay-key"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What the command takes, but for `--format` and how to start Spark, which all commands take."""
+    options.add_tables(parser)
+    parser.add_argument(
+        "--where",
+        metavar="SQL",
+        help="which messages: a condition of Spark SQL over the columns of `frames`, and outcome, deliveries, "
+        "redelivered, key, matched, receipt_us, delivery_us, ack_us and final of `messages`; such as "
+        "\"destination = '/queue/orders' AND headers['kind'] = 'new'\"",
+    )
+    parser.add_argument(
+        "--since", metavar="TIME", help="sent since: 2026-11-21T08:00 (UTC, or with an offset), or 24h ago"
+    )
+    parser.add_argument("--until", metavar="TIME", help="and before, in the same form")
+    parser.add_argument(
+        "--to",
+        metavar="URI",
+        help="where to: the relay, or a broker, as in the relay's configuration: tcp://relay:61613, ssl://…, "
+        "failover:(…)",
+    )
+    parser.add_argument(
+        "--state",
+        metavar="DIR",
+        type=Path,
+        help="the folder of this replay, in which it keeps the messages and how far it is; with it the same command "
+        "goes on after whatever stopped it",
+    )
+    target = parser.add_mutually_exclusive_group()
+    target.add_argument("--destination", metavar="NAME", help="send everything there")
+    target.add_argument(
+        "--rename",
+        nargs=2,
+        metavar=("FROM", "TO"),
+        action="append",
+        default=[],
+        help="send what went to a destination that begins with FROM to one that begins with TO instead; may be given "
+        "more than once, the longest that fits counts",
+    )
+    parser.add_argument("--rate", metavar="N", type=_positive, help="messages a second, at most")
+    parser.add_argument(
+        "--window",
+        metavar="N",
+        type=_count,
+        default=WINDOW,
+        help="messages of a connection that may be unconfirmed at a time: so many are sent twice after a crash, "
+        "at most (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--connections",
+        metavar="N",
+        type=_count,
+        help="how many, each for some of the destinations (default: one for each of Spark's processors)",
+    )
+    parser.add_argument(
+        "--key-header",
+        metavar="NAME",
+        default=KEY_HEADER,
+        help="the header with a message's key, the same whenever it is sent again (default: %(default)s)",
+    )
+    parser.add_argument("--login", metavar="NAME", help="who we are")
+    parser.add_argument("--passcode-file", metavar="FILE", help="the file that holds the passcode")
+    parser.add_argument("--host", metavar="NAME", help="the virtual host (default: /)")
+    parser.add_argument(
+        "--stomp",
+        metavar="K=V",
+        type=options.setting,
+        action="append",
+        default=[],
+        help='a further option of format("stomp"), such as tls.ca=ca.pem; may be given more than once',
+    )
+    parser.add_argument(
+        "--skip-incomplete",
+        action="store_true",
+        help="leave out messages whose bodies the journal does not have as a whole",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be sent, by destination, and send nothing"
+    )
+
+
+def _positive(said: str) -> float:
+    try:
+        number = float(said)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{said!r} is not a number above 0")
+    return number
+
+
+def _count(said: str) -> int:
+    if not (said.isascii() and said.isdigit() and 0 < int(said) < 1_000_000):
+        raise argparse.ArgumentTypeError(f"{said!r} is not a whole number from 1")
+    return int(said)
+
+
+def main(given: argparse.Namespace) -> int:
+    """Do it; answers the exit status. Raises `ValueError` and `StoreError`."""
+    wanted = selection(given, round(time.time() * SECOND))
+    if given.dry_run:
+        return _rehearse(given, wanted)
+    if given.to is None or given.state is None:
+        raise ValueError("--to and --state must be given, unless it is a --dry-run")
+    with State(given.state) as state:
+        sink = sink_of(given, state)
+        try:
+            return _replay(given, wanted, state, sink)
+        except ProgressError as error:
+            raise ValueError(str(error)) from None
+
+
+def _rehearse(given: argparse.Namespace, wanted: Selection) -> int:
+    from stomprelay.pipeline.replay.preview import preview
+
+    spark = options.session(given, "replay", brief=True, say=_say)
+    try:
+        found = preview(selected(_store(spark, given), wanted))
+    finally:
+        launch.stop(spark)
+    if found.lines:
+        found.show(sys.stdout)
+        sys.stdout.flush()
+    _judge(given, found)
+    _say(f"{_many(found.messages, 'message')} to {_many(len(found.lines), 'destination')} would be sent")
+    return 0
+
+
+def _replay(given: argparse.Namespace, wanted: Selection, state: State, sink: Sink) -> int:
+    frozen = state.frozen(asked(given))
+    if frozen is not None:
+        before = state.confirmed(frozen)
+        if before >= frozen.messages:
+            _say(f"this replay is finished: all {frozen.messages:,} messages are confirmed; nothing is sent")
+            return 0
+        _say(f"going on: {before:,} of {frozen.messages:,} messages are confirmed")
+    spark = options.session(given, "replay", brief=frozen is not None, say=_say)
+    try:
+        if frozen is None:
+            frozen = _freeze(given, _store(spark, given), wanted, state)
+        _send(spark, state, frozen, sink, given.window)
+    finally:
+        launch.stop(spark)
+    return 0
+
+
+def _store(spark: "SparkSession", given: argparse.Namespace) -> Store:
+    store = Store(spark, given.tables, given.format)
+    store.check()
+    return store
+
+
+def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: State) -> Frozen:
+    from stomprelay.pipeline.replay.freezing import write
+    from stomprelay.pipeline.replay.preview import preview
+
+    _say("selecting messages")
+    # Both passes read the same files, whatever comes to the tables meanwhile.
+    rows = selected(store, wanted)
+    found = preview(rows)
+    _judge(given, found)
+    connections = given.connections or store.spark.sparkContext.defaultParallelism
+    files = write(rows, state.place(), min(connections, len(found.lines)))
+    frozen = state.freeze(asked(given), files)
+    _say(
+        f"{_many(frozen.messages, 'message')} to {_many(len(found.lines), 'destination')}, "
+        f"over {_many(len(files), 'connection')}"
+    )
+    return frozen
+
+
+def _judge(given: argparse.Namespace, found: "Preview") -> None:
+    """Say what is left out. Raises `ValueError` where that must not be, or nothing is left."""
+    messages, left_out = found.messages, found.left_out
+    incomplete = left_out.get(INCOMPLETE, 0)
+    if incomplete and not given.skip_incomplete:
+        raise ValueError(
+            f"of {_many(messages + incomplete, 'message')} {incomplete:,} have bodies that were not recorded as a "
+            "whole: set bodies in the relay's [journal] to have them in future, or leave these out with "
+            "--skip-incomplete"
+        )
+    for fate, count in left_out.items():
+        _say(f"left out: {_many(count, 'message')} {FATES[fate]}")
+    if not messages:
+        raise ValueError("no message was selected" + (" but those that are left out" if left_out else ""))
+    if found.blanked:
+        _say(f"the journal has no values of these headers, so they are not sent: {', '.join(found.blanked)}")
+
+
+def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, window: int) -> None:
+    from stomprelay.pipeline.replay.selection import failing
+    from stomprelay.pipeline.replay.task import DDL, sender
+
+    shares = state.shares(frozen)
+    id = Progress(state.progress).identity(None)
+    before = state.confirmed(frozen)
+    tasks = spark.range(0, len(shares), 1, len(shares)).mapInArrow(
+        sender(sink, shares, id, parts(window)[1]), DDL
+    )
+    again = "say the same again to go on"
+    try:
+        watch = Watch(sys.stderr, frozen.messages, before, lambda: state.confirmed(frozen))
+        with failing():
+            rows = watch.follow(tasks.collect)
+    except KeyboardInterrupt:
+        _say(f"stopped: {state.confirmed(frozen):,} of {frozen.messages:,} messages are confirmed; {again}")
+        raise
+    failures = sorted({ours_of(row.error) for row in rows if row.error is not None})
+    confirmed = state.confirmed(frozen)
+    if failures or confirmed < frozen.messages:
+        text = "; ".join(failures) or "the brokers did not confirm all"
+        raise ValueError(f"{text}; {confirmed:,} of {frozen.messages:,} messages are confirmed, {again}")
+    _say(f"done: {frozen.messages:,} messages are confirmed, {confirmed - before:,} of them now")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,110 @@
+"""What a replay was asked for on the command line, and what that means to the tables and to the sink."""
+
+import argparse
+import re
+from typing import Any, Final
+
+from stomprelay.journal import moment
+from stomprelay.pipeline import launch, options
+from stomprelay.pipeline.replay.selection import Selection
+from stomprelay.pipeline.replay.state import State
+from stomprelay.pipeline.stomp.options import Sink
+from stomprelay.pipeline.stomp.words import OptionError
+from stomprelay.pipeline.volume import absolute
+
+SECOND: Final = 1_000_000
+_AGO: Final = re.compile(r"\d.*[smhdw]")
+_SINKS: Final = {
+    "uri": "--to",
+    "path": "--to",
+    "destination": "--destination",
+    "rate": "--rate",
+    "window": "--window",
+    "keyheader": "--key-header",
+    "login": "--login",
+    "passcode": "--passcode-file",
+    "passcodefile": "--passcode-file",
+    "host": "--host",
+    "progress": "--state",
+    "id": "--state",
+}
+"""The sink's options, in small letters, that have one of ours."""
+_SAID: Final = re.compile(r'format "stomp", option ([^:]+): (.*)', re.DOTALL)
+
+
+def selection(given: argparse.Namespace, now: int) -> Selection:
+    """The messages that the options ask for. Raises `ValueError`."""
+    since, until = _time(given.since, "since", now), _time(given.until, "until", now)
+    if since is not None and since >= (now if until is None else until):
+        raise ValueError("--since is not before " + ("now" if until is None else "--until"))
+    renames = tuple((old, new) for old, new in given.rename)
+    if len({old for old, _ in renames}) != len(renames):
+        raise ValueError("--rename: the same FROM is given twice")
+    return Selection(given.where, since, until, given.destination, renames)
+
+
+def _time(said: str | None, name: str, now: int) -> int | None:
+    if said is None:
+        return None
+    try:
+        if _AGO.fullmatch(said):
+            return now - round(options.duration(said) * SECOND)
+        return moment.read(said) // 1000
+    except (ValueError, argparse.ArgumentTypeError):
+        raise ValueError(f"--{name}: {said!r} is no time: say 2026-11-21, 2026-11-21T08:00 or 24h") from None
+
+
+def asked(given: argparse.Namespace) -> dict[str, Any]:
+    """What makes this replay another one than others: it must be said again to go on with it."""
+    return {
+        "tables": absolute(given.tables),
+        "where": given.where,
+        "since": given.since,
+        "until": given.until,
+        "to": given.to,
+        "destination": given.destination,
+        "rename": [list(each) for each in given.rename],
+        "key_header": given.key_header,
+        "skip_incomplete": given.skip_incomplete,
+    }
+
+
+def sink_of(given: argparse.Namespace, state: State) -> Sink:
+    """How to send. Raises `ValueError` with our own names for the sink's options."""
+    further = dict(given.stomp)
+    for name in further:
+        if (ours := _SINKS.get(name.lower())) is not None:
+            raise ValueError(f"--stomp {name}: say {ours}")
+    said: dict[str, str | None] = {
+        "uri": given.to,
+        "login": given.login,
+        "passcodeFile": given.passcode_file,
+        "host": given.host,
+        "rate": None if given.rate is None else repr(given.rate),
+        "window": str(parts(given.window)[0]),
+        "keyHeader": given.key_header,
+        "progress": str(state.progress),
+        "persistent": "false",  # messages keep their own header
+        **further,
+    }
+    try:
+        sink = Sink.read({name: value for name, value in said.items() if value is not None})
+        if launch.is_local(given.master or launch.MASTER):
+            sink.connection.upstream()  # its passcode's file, which on a cluster is elsewhere
+    except OptionError as error:
+        raise ValueError(ours_of(str(error))) from None
+    return sink
+
+
+def ours_of(said: str) -> str:
+    """What the sink says of one of its options, as our user knows it."""
+    found = _SAID.fullmatch(said)
+    if found is None:
+        return said
+    return f"{_SINKS.get(found[1].lower(), f'--stomp {found[1]}')}: {found[2]}"
+
+
+def parts(window: int) -> tuple[int, int]:
+    """How many of a window may be unconfirmed, and how many confirmed but not noted."""
+    slack = max(1, window // 5)
+    return max(1, window - slack), slack

@@ -1,0 +1,216 @@
+"""Which messages are sent again: from the tables to rows of `COLUMNS`, with what keeps others from being sent.
+
+A message is a SEND of a client. Of a transaction it counts only if that was committed, and when.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import gmtime, strftime
+from typing import TYPE_CHECKING, Final
+
+from stomprelay.journal.capture import MASK
+from stomprelay.pipeline.outcome import ABORTED
+from stomprelay.pipeline.query import sentence
+from stomprelay.pipeline.store import Store, StoreError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+PLACE: Final = ("segment", "offset", "number")
+"""Columns that name a frame of the journal."""
+COLUMNS: Final = ("destination", "headers", "body", "content_length", "at", *PLACE)
+"""What is kept of a message: where it goes now, its headers but for blanked ones, its body, whether its SEND had a
+content-length (ActiveMQ takes those for octets and others for text), when it was sent and where that stands."""
+TURN: Final = ("turn_ns", *PLACE)
+"""The order of messages: since when a broker could have them, which in a transaction is its COMMIT."""
+FURTHER: Final = (
+    "outcome",
+    "deliveries",
+    "redelivered",
+    "key",
+    "matched",
+    "receipt_us",
+    "delivery_us",
+    "ack_us",
+    "final",
+)
+"""Columns of `messages` that a condition may use beside all of `frames`."""
+
+UNCOMMITTED: Final = "uncommitted"
+NOWHERE: Final = "nowhere"
+INCOMPLETE: Final = "incomplete"
+FATES: Final = {
+    ABORTED: "of aborted transactions",
+    UNCOMMITTED: "of transactions without a COMMIT",
+    NOWHERE: "without a destination that is known",
+    INCOMPLETE: "whose bodies were not recorded as a whole",
+}
+"""Why messages are not sent, in words that follow their number."""
+
+_LAST: Final = 0x7FFFFFFF
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Messages by a condition of Spark SQL over the columns of `frames` and `FURTHER`, sent from `since` on and before
+    `until` (microseconds since 1970). They go to `destination`, or where they went with prefixes in `renames` replaced,
+    of which the longest that fits counts.
+    """
+
+    where: str | None = None
+    since: int | None = None
+    until: int | None = None
+    destination: str | None = None
+    renames: tuple[tuple[str, str], ...] = ()
+
+    def hours(self, there: Iterable[str]) -> list[str]:
+        """Those that can have such messages."""
+        first = "" if self.since is None else _hour(self.since)
+        last = "~" if self.until is None else _hour(self.until)
+        return [hour for hour in there if first <= hour <= last]
+
+
+def _hour(microseconds: int) -> str:
+    return strftime("%Y-%m-%d-%H", gmtime(microseconds // 1_000_000))
+
+
+def selected(store: Store, selection: Selection) -> "DataFrame":
+    """Messages by the condition: `COLUMNS`, `turn_ns`, `fate`, which is null for those that can be sent, and `blanked`,
+    the names of headers that are left out. Raises `StoreError` where there are no tables and `ValueError` for a
+    condition that means nothing.
+    """
+    from pyspark.sql import functions as f
+
+    there = [] if not store.volume.exists(store.root) else store.hours("frames")
+    if not there:
+        raise StoreError(
+            f"there is no table `frames` in {store.root} yet: `stomprelay-pipeline once` makes it from a journal"
+        )
+    hours = selection.hours(there)
+    frames = _client(store, hours).where(f.col("command") == "SEND")
+    if selection.since is not None:
+        frames = frames.where(f.col("ns") >= selection.since * 1000)
+    if selection.until is not None:
+        frames = frames.where(f.col("ns") < selection.until * 1000)
+    chosen = _chosen(frames, store.read("messages", hours), selection.where)
+    later = [hour for hour in there if hours and hour >= hours[0]]
+    ended = chosen.join(_ends(chosen, _client(store, later)), ["session", "number"], "left")
+    return _rows(ended, selection)
+
+
+def _client(store: Store, hours: Iterable[str]) -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    return store.read("frames", hours).where((f.col("side") == "client") & (f.col("kind") == "frame"))
+
+
+def _chosen(frames: "DataFrame", messages: "DataFrame", where: str | None) -> "DataFrame":
+    """Frames with what became of their messages. What no condition asks for is only looked up for transactions."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as f
+
+    sent = messages.where(f.col("sent_at").isNotNull())
+    if where is None or _sufficient(frames, where):
+        sent = sent.where(f.col("transaction").isNotNull())
+    # While a batch is at work a row may be there twice, as one that may change and as the final one.
+    known = sent.groupBy(*PLACE).agg(f.max_by(f.struct(*FURTHER), "final").alias("known"))
+    joined = frames.join(known.select(*PLACE, "known.*"), list(PLACE), "left")
+    if where is None:
+        return joined
+    try:
+        return joined.where(where)
+    except AnalysisException as error:
+        raise ValueError(f"--where: {sentence(str(error))}") from None
+
+
+def _sufficient(frames: "DataFrame", where: str) -> bool:
+    from pyspark.errors import AnalysisException
+
+    try:
+        frames.where(where)
+    except AnalysisException:
+        return False
+    return True
+
+
+def _ends(chosen: "DataFrame", frames: "DataFrame") -> "DataFrame":
+    """How, and when, the transactions of these messages ended: by session and number. A leg's numbers are in its order,
+    and the name of a transaction may be used again.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    names = ("session", "transaction", "number")
+    inside = chosen.where(f.col("transaction").isNotNull()).select(
+        *names, f.lit(None).cast("struct<ended: string, ended_ns: bigint>").alias("end")
+    )
+    ends = frames.where(f.col("command").isin("COMMIT", "ABORT") & f.col("transaction").isNotNull()).select(
+        *names, f.struct(f.col("command").alias("ended"), f.col("ns").alias("ended_ns")).alias("end")
+    )
+    later = (
+        Window.partitionBy("session", "transaction")
+        .orderBy("number")
+        .rowsBetween(1, Window.unboundedFollowing)
+    )
+    both = inside.unionByName(ends).withColumn("next", f.first("end", ignorenulls=True).over(later))
+    return both.where(f.col("end").isNull()).select("session", "number", "next.*")
+
+
+def _rows(chosen: "DataFrame", selection: Selection) -> "DataFrame":
+    from pyspark.sql import functions as f
+
+    mask = MASK.decode()
+    headers = f.col("headers")
+    inside = f.col("transaction").isNotNull()
+    aborted = (f.col("ended") == "ABORT") | f.col("outcome").eqNullSafe(ABORTED)
+    kept = f.coalesce(f.length("body"), f.lit(0))
+    destination = _destination(selection)
+    fate = (
+        f.when(inside & aborted, ABORTED)
+        .when(inside & f.col("ended").isNull(), UNCOMMITTED)
+        .when(destination.isNull() | (destination == ""), NOWHERE)
+        .when(f.coalesce(f.col("body_size"), f.lit(0)) != kept, INCOMPLETE)
+    )
+    made = {
+        "destination": destination,
+        "headers": f.map_filter(headers, lambda _, value: value != mask),
+        "content_length": f.coalesce(f.map_contains_key(headers, "content-length"), f.lit(False)),
+    }
+    return chosen.select(
+        *(made.get(name, f.col(name)).alias(name) for name in COLUMNS),
+        f.coalesce("ended_ns", "ns").alias("turn_ns"),
+        fate.alias("fate"),
+        f.map_keys(f.map_filter(headers, lambda _, value: value == mask)).alias("blanked"),
+    )
+
+
+def _destination(selection: Selection) -> "Column":
+    from pyspark.sql import functions as f
+
+    if selection.destination is not None:
+        return f.lit(selection.destination)
+    said = f.col("destination")
+    known = f.when(said != MASK.decode(), said)
+    found = known
+    for old, new in sorted(selection.renames, key=lambda each: len(each[0])):
+        rest = f.substring(known, len(old) + 1, _LAST)
+        found = f.when(known.startswith(old), f.concat(f.lit(new), rest)).otherwise(found)
+    return found
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """What Spark says when a query fails in the middle becomes a `ValueError` with a sentence."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise ValueError(sentence(str(error))) from None
+    except Py4JJavaError as error:
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        raise ValueError(sentence(cause.getMessage() or cause.toString())) from None

@@ -1,0 +1,171 @@
+"""The folder of one replay: what was selected, frozen, and how far it has been sent.
+
+    lock                    held by the run that is at work
+    replay.json             what was asked for and the files below; written last, so a selection is whole or not there
+    selection-<run>/        the messages, Parquet; a file for each connection, in the order in which they are sent
+    progress/               how many messages of each file are confirmed; see `stomp.progress`
+
+All of it is readable by its owner alone, for there are messages in it.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple
+
+from stomprelay.pipeline.stomp.progress import Progress
+
+VERSION: Final = 1
+BATCH: Final = "0"
+"""What the sink calls a batch: a replay is one."""
+
+_LOCK: Final = "lock"
+_RECORD: Final = "replay.json"
+_SELECTION: Final = "selection-"
+_PROGRESS: Final = "progress"
+
+
+class StateError(ValueError):
+    """A folder that cannot be used for this replay. The text is for the user."""
+
+
+class Share(NamedTuple):
+    """What one connection sends: its number from 0, a file, and the messages in it."""
+
+    number: int
+    path: Path
+    messages: int
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A selection that does not change any more. `asked`: the options that made it, as they were said. `files`: names
+    within the folder, with their messages.
+    """
+
+    asked: Mapping[str, Any]
+    files: Sequence[tuple[str, int]]
+
+    @property
+    def messages(self) -> int:
+        """How many there are."""
+        return sum(count for _, count in self.files)
+
+
+class State(AbstractContextManager["State"]):
+    """Enter it to have the folder for oneself. Raises `StateError`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self._lock: IO[bytes] | None = None
+
+    def __enter__(self) -> "State":
+        try:
+            self._claim()
+        except OSError as error:
+            raise self._error(f"cannot be used: {error.strerror}") from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def _claim(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(self.folder.iterdir()) and not (self.folder / _LOCK).exists():
+            raise self._error("is not empty, and no replay's: name a folder of its own")
+        self._lock = (self.folder / _LOCK).open("ab")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise self._error("is in use: another replay is at work on it") from None
+        except OSError:
+            pass  # a file system without locks
+
+    @property
+    def progress(self) -> Path:
+        """The folder in which the confirmed messages are counted."""
+        return self.folder / _PROGRESS
+
+    def frozen(self, asked: Mapping[str, Any]) -> Frozen | None:
+        """The selection, if there is one; raises `StateError` for one that was asked for with other options."""
+        path = self.folder / _RECORD
+        try:
+            said = json.loads(path.read_text(encoding="utf-8"))
+            version = said.pop("version")
+            if version != VERSION:
+                raise self._error(f"is of another version of this software (format {version})")
+            known = Frozen(said["asked"], [(str(name), int(count)) for name, count in said["files"]])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StateError(f"{path} cannot be read: {error}") from None
+        for name in {**known.asked, **asked}:
+            before, now = known.asked.get(name), asked.get(name)
+            if before != now:
+                raise self._error(
+                    f"is of a replay with {_option(name, before)}, this one has {_option(name, now)}: "
+                    "say the same again to go on with that one, or name another folder"
+                )
+        for file, _ in known.files:
+            if not (self.folder / file).is_file():
+                raise self._error(f"lacks the file {file}, so that replay cannot go on")
+        return known
+
+    def place(self) -> Path:
+        """Where the messages of a new selection are to be written: a folder that nobody else knows, not made yet. What
+        an earlier run did not finish is removed.
+        """
+        for path in self.folder.glob(f"{_SELECTION}*"):
+            shutil.rmtree(path, ignore_errors=True)
+        shutil.rmtree(self.progress, ignore_errors=True)
+        return self.folder / f"{_SELECTION}{uuid.uuid4().hex[:8]}"
+
+    def freeze(self, asked: Mapping[str, Any], files: Sequence[tuple[Path, int]]) -> Frozen:
+        """These files, written by now, are the selection; they are brought to the disk first."""
+        frozen = Frozen(asked, [(path.relative_to(self.folder).as_posix(), count) for path, count in files])
+        for path, _ in files:
+            _sync(path)
+        for folder in {path.parent for path, _ in files}:
+            _sync(folder)
+        partial = self.folder / f".{_RECORD}"
+        partial.write_text(json.dumps({"version": VERSION, **asdict(frozen)}, indent=1), encoding="utf-8")
+        _sync(partial)
+        partial.replace(self.folder / _RECORD)
+        _sync(self.folder)
+        return frozen
+
+    def shares(self, frozen: Frozen) -> list[Share]:
+        """What each connection has to send."""
+        return [Share(number, self.folder / name, count) for number, (name, count) in enumerate(frozen.files)]
+
+    def confirmed(self, frozen: Frozen) -> int:
+        """How many messages a broker has confirmed."""
+        progress = Progress(self.progress)
+        return sum(progress.position(BATCH, number) for number in range(len(frozen.files)))
+
+    def _error(self, text: str) -> StateError:
+        return StateError(f"--state {self.folder} {text}")
+
+
+def _option(name: str, value: Any) -> str:
+    option = f"--{name.replace('_', '-')}"
+    if value in (None, False, []):
+        return f"no {option}"
+    return option if value is True else f"{option} {value!r}"
+
+
+def _sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,137 @@
+"""The runs of relays: which of their segments can be read on, and up to when all of them have been read."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from stomprelay.journal.name import CLOSED, read
+from stomprelay.pipeline.terms import SECOND, Terms
+
+_DAY: Final = 24 * 3600 * SECOND
+"""A run of which nothing was heard for so long, and for longer than messages are open, is forgotten."""
+
+
+class Segment(NamedTuple):
+    """A segment that a batch read: the times of its first and its newest record, and whether the run ended with it.
+    Times are None where nothing of it could be read.
+    """
+
+    name: str
+    batch: int
+    first_ns: int | None
+    newest_ns: int | None
+    ended: bool
+
+
+def run_of(segment: str) -> str:
+    """The run that a segment belongs to, by its name: relay and run."""
+    return segment.partition("-")[2].rpartition("-")[0]
+
+
+def number_of(segment: str) -> int:
+    """The number of a segment in its run; 0 for a name that is none."""
+    found = read(segment + CLOSED)
+    return 0 if found is None else found[0].number
+
+
+@dataclass
+class _Run:
+    """`due` is the number of the segment that is read next, `waiting` are those behind a gap."""
+
+    due: int = 1
+    newest_ns: int = 0
+    ended: bool = False
+    waiting: dict[int, Segment] = field(default_factory=dict)
+
+
+class Runs:
+    """Tell it what a batch brought with `arrived`; it answers which segments can be read on now, those of earlier
+    batches included. `newest` are the times up to which each run has been read, of runs that may still be there.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._runs: dict[str, _Run] = {}
+        self._until = 0
+
+    def arrived(self, segments: Iterable[Segment]) -> list[Segment]:
+        """Segments were read, in any order. Answers those whose turn has come."""
+        for segment in segments:
+            run = self._runs.setdefault(run_of(segment.name), _Run())
+            run.waiting[number_of(segment.name)] = segment
+        horizon = self.horizon
+        ready = [segment for run in self._runs.values() for segment in self._ready(run, horizon)]
+        keep = max(_DAY, self._terms.give_up)
+        self._runs = {
+            name: run for name, run in self._runs.items() if run.waiting or run.newest_ns + keep >= horizon
+        }
+        self._until = self._read(horizon)
+        return sorted(ready, key=lambda segment: (run_of(segment.name), number_of(segment.name)))
+
+    def _ready(self, run: _Run, horizon: int) -> Iterator[Segment]:
+        """Of one run: up to the first gap; one that was waited for in vain is no gap any more. What comes later than
+        that is read as well, too late as it is.
+        """
+        while run.waiting:
+            number = min(run.waiting)
+            segment = run.waiting[number]
+            since = horizon if segment.first_ns is None else segment.first_ns
+            if number > run.due and horizon <= since + self._terms.patience:
+                return
+            del run.waiting[number]
+            run.due = max(run.due, number + 1)
+            run.newest_ns = max(run.newest_ns, segment.newest_ns or 0)
+            run.ended = run.ended or segment.ended
+            yield segment
+
+    @property
+    def horizon(self) -> int:
+        """The time of the newest record that arrived."""
+        waiting = [each.newest_ns or 0 for run in self._runs.values() for each in run.waiting.values()]
+        return max([*(run.newest_ns for run in self._runs.values()), *waiting], default=0)
+
+    @property
+    def until(self) -> int:
+        """The time up to which all runs have been read, but for those that ended or are more than `patience` behind."""
+        return self._until
+
+    def _read(self, horizon: int) -> int:
+        earliest = horizon - self._terms.patience
+        read = [_progress(run) for run in self._runs.values() if not run.ended or run.waiting]
+        return max(self._until, min((each for each in read if each >= earliest), default=horizon))
+
+    @property
+    def newest(self) -> dict[str, int]:
+        """Of each run the time up to which it has been read."""
+        return {name: run.newest_ns for name, run in self._runs.items()}
+
+    @property
+    def present(self) -> frozenset[str]:
+        """The runs of which something was heard within `patience`."""
+        earliest = self.horizon - self._terms.patience
+        return frozenset(name for name, run in self._runs.items() if run.newest_ns >= earliest)
+
+    def dump(self) -> str:
+        """As the next batch needs it."""
+        runs = {
+            name: [run.due, run.newest_ns, run.ended, [*run.waiting.values()]]
+            for name, run in self._runs.items()
+        }
+        return json.dumps([self._until, runs])
+
+    @classmethod
+    def load(cls, text: str, terms: Terms) -> "Runs":
+        """Of what `dump` made."""
+        self = cls(terms)
+        self._until, runs = json.loads(text)
+        for name, (due, newest_ns, ended, waiting) in runs.items():
+            segments = [Segment(*each) for each in waiting]
+            self._runs[name] = _Run(due, newest_ns, ended, {number_of(each.name): each for each in segments})
+        return self
+
+
+def _progress(run: _Run) -> int:
+    """Up to when a run has been read; where that is nothing yet, up to when there is nothing to read."""
+    begins = [each.first_ns for each in run.waiting.values() if each.first_ns is not None]
+    return run.newest_ns or min(begins, default=0)

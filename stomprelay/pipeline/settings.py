@@ -1,0 +1,56 @@
+"""What the pipeline can be told, apart from Spark's own settings."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+CHECKPOINT: Final = "_checkpoint"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Of one pipeline. Folders are paths, or URIs that Spark understands. Durations are seconds of the journal's
+    time, unless they say otherwise.
+
+    Raises `ValueError` for what cannot be, with a sentence for the user.
+    """
+
+    journal: str
+    """The folder of the segments."""
+    tables: str
+    """The folder of the tables, and of what is remembered between runs."""
+    checkpoint: str = ""
+    """Which segments were read; by default `_checkpoint` beside the tables. It belongs to the tables: remove both or
+    neither."""
+    format: str = "parquet"
+    """The tables', as Spark calls it. Other than Parquet needs jars: `--conf spark.jars.packages=…`."""
+    files_per_batch: int = 64
+    """Segments read at a time, at most."""
+    patience: float = 600.0
+    """How long a missing segment, or the other half of a message, is waited for."""
+    linger: float = 10.0
+    """How long after a message's last sign its row becomes final."""
+    give_up: float = 3600.0
+    """When the row of a message that is not settled becomes final."""
+    stuck_after: float = 60.0
+    """A subscription is stuck when a delivery has waited for its answer for longer."""
+    id_headers: tuple[str, ...] = field(default=())
+    """Headers by which publishers name their messages and which brokers carry, such as `correlation-id`; the first
+    that is there counts."""
+    interval: float = 10.0
+    """Between two looks for new segments, when running continuously; seconds of the clock."""
+    retain: float | None = None
+    """How long an hour of the tables is kept after it ended, seconds of the clock; None for ever."""
+
+    def __post_init__(self) -> None:
+        for name in ("journal", "tables", "format"):
+            if not getattr(self, name):
+                raise ValueError(f"{name} is missing")
+        if self.files_per_batch < 1:
+            raise ValueError("files_per_batch must be at least 1")
+        for name in ("patience", "linger", "give_up", "stuck_after", "interval"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must not be negative")
+        if self.retain is not None and not self.retain > 0:
+            raise ValueError("retain must be more than 0")
+        if not self.checkpoint:
+            object.__setattr__(self, "checkpoint", f"{self.tables.rstrip('/')}/{CHECKPOINT}")

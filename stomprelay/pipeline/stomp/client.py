@@ -1,0 +1,172 @@
+"""A STOMP 1.2 client over a `Pump`: it connects, subscribes, sends and is told frames, whatever its broker speaks."""
+
+import os
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Final, Self
+
+from stomprelay.pipeline.stomp.dial import dial
+from stomprelay.pipeline.stomp.pump import Pump
+from stomprelay.relay.listener import Listener
+from stomprelay.relay.upstream import Upstream
+from stomprelay.session.heartbeat import Terms
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import Frame, compose_raw
+from stomprelay.wire.names import (
+    ACCEPT_VERSION,
+    ACK,
+    BROKER_COMMANDS,
+    CONNECT,
+    CONNECTED,
+    DISCONNECT,
+    ERROR,
+    HEART_BEAT,
+    HOST,
+    MESSAGE_HEADER,
+    RECEIPT,
+    RECEIPT_HEADER,
+    RECEIPT_ID,
+    SUBSCRIBE,
+)
+
+Headers = Mapping[bytes, bytes]
+
+BYE: Final = b"bye"
+"""The receipt of DISCONNECT."""
+
+
+class Lost(Exception):
+    """The session has ended, or cannot be had; the text says why, and holds no secret."""
+
+
+class Client:
+    """One session. `unacknowledged`: deliveries that may wait for their ACK before no more are read.
+
+    Raises `dial.Unreachable` for an address that leads nowhere from here. Say `connect` first. Every wait ends with
+    `Lost` when the session does. Close it in the end, or use it in a `with`.
+    """
+
+    def __init__(
+        self, upstream: Upstream, role: str, *, client_id: str | None = None, unacknowledged: int = 1 << 20
+    ) -> None:
+        self.name = f"{role}-{os.urandom(4).hex()}"
+        self._upstream = upstream
+        self.client_id = client_id
+        listener = Listener(
+            "spark",
+            "",
+            upstream,
+            versions=frozenset({V1_2.version}),
+            heart_beat=Terms(0, 0),
+            limits=upstream.limits,
+            unacknowledged=unacknowledged,
+        )
+        self._pump = Pump(listener, self.name, {each: dial(each, upstream.tls) for each in upstream.brokers})
+        self._decoder = Decoder(V1_2, frozenset({CONNECTED, ERROR}), upstream.limits)
+        self._chunks: deque[bytes] = deque()
+        self._started = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def there(self) -> bool:
+        """Whether there is a broker, and not the search for one."""
+        return self._pump.there
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether a RECEIPT for a SEND vouches for all SENDs before it, at the brokers that it has now."""
+        return self._pump.cumulative
+
+    def connect(self, within: float) -> None:
+        """Say CONNECT and wait for CONNECTED, from whatever broker is the first that can be had."""
+        headers = [(ACCEPT_VERSION, V1_2.version), (HOST, b"/"), (HEART_BEAT, b"0,0")]
+        if self.client_id is not None:
+            headers.append((b"client-id", self.client_id.encode()))
+        self._started = True
+        self._pump.start()
+        self._pump.feed(compose_raw(CONNECT, headers, end=b"\0"))
+        deadline = time.monotonic() + within
+        while (left := deadline - time.monotonic()) > 0:
+            for _ in self.frames(left):
+                self._decoder.expect(V1_2, BROKER_COMMANDS)
+                return
+        raise self._lost(f"no broker within {within:g} s")
+
+    def say(self, data: bytes) -> None:
+        """Whole frames, as 1.2 spells them. Waits while too much is on its way already."""
+        self._pump.feed(data)
+
+    def subscribe(self, number: bytes, destination: bytes, headers: Headers) -> None:
+        """A subscription whose deliveries wait for an ACK, which is cumulative."""
+        said = [(b"id", number), (b"destination", destination), (b"ack", b"client"), *headers.items()]
+        self.say(b"%b\n%b\n\0" % (SUBSCRIBE, V1_2.write(said)))
+
+    def acknowledge(self, acks: Mapping[bytes, bytes]) -> None:
+        """All deliveries up to these; the raw `ack` value of a delivery, by subscription."""
+        if acks:
+            self.say(b"".join([b"%b\nid:%b\n\n\0" % (ACK, ack) for ack in acks.values()]))
+
+    def frames(self, timeout: float) -> Iterator[Frame]:
+        """What the client is told; nothing when nothing came in time. Use each frame before the next one."""
+        waiting = self._chunks
+        waiting.extend(self._pump.take(0.0 if waiting else timeout))
+        if not waiting and self._pump.over:
+            raise self._lost("")
+        try:
+            while True:
+                for frame in self._decoder.frames():
+                    if frame.command is ERROR:
+                        raise self._lost(_told(frame))
+                    yield frame
+                if not waiting:
+                    return
+                self._decoder.feed(waiting.popleft())
+        except StompError as error:
+            raise self._lost(f"{error.message} ({error.detail})") from None
+
+    def disconnect(self, within: float) -> list[bytes]:
+        """Say DISCONNECT and wait until the broker confirms it, and with it all that was said before. Answers the
+        receipts that came meanwhile; messages that still come are no more ours.
+        """
+        self.say(b"%b\nreceipt:%b\n\n\0" % (DISCONNECT, BYE))
+        receipts: list[bytes] = []
+        deadline = time.monotonic() + within
+        while (left := deadline - time.monotonic()) > 0:
+            for frame in self.frames(left):
+                if frame.command is not RECEIPT:
+                    continue
+                receipt = frame.header(RECEIPT_ID, V1_2) or b""
+                if receipt == BYE:
+                    return receipts
+                receipts.append(receipt)
+        raise self._lost(f"DISCONNECT was not confirmed within {within:g} s")
+
+    def close(self) -> None:
+        """End it, wherever it is."""
+        if self._started:
+            self._pump.hang_up()
+            if not self._pump.join(0.5):
+                self._pump.abort()
+                self._pump.join(5.0)
+
+    def _lost(self, what: str) -> Lost:
+        brokers = ", ".join(map(str, self._upstream.brokers))
+        said = "; ".join(dict.fromkeys(filter(None, [what, self._pump.why])))
+        return Lost(f"STOMP session with {brokers}: {said}")
+
+
+def _told(error: Frame) -> str:
+    """What an ERROR says, for people."""
+    message = (error.header(MESSAGE_HEADER, V1_2) or b"ERROR").decode("utf-8", "replace")
+    receipt = error.header(RECEIPT_ID, V1_2)
+    body = " ".join(error.payload[:500].decode("utf-8", "replace").split())
+    about = f", about {RECEIPT_HEADER.decode()} {receipt.decode('utf-8', 'replace')}" if receipt else ""
+    return f"{message}{f': {body}' if body and body != message else ''}{about}"

@@ -1,0 +1,165 @@
+"""The rows of the source: what a message becomes.
+
+receiver int
+    Which of the `receivers` got it, from 0.
+sequence bigint
+    Its number in that receiver's spool, from 0 without gaps: the offset of the query.
+destination string
+    Header `destination`; the one subscribed to where the broker says none.
+message_id string, may be null
+    Header `message-id`, as the broker named it.
+subscription string
+    The destination that was subscribed to, perhaps a pattern.
+content_type string, may be null
+    Header `content-type`.
+headers map<string,string>
+    All other headers, the first of each name; the column is not there with `includeHeaders=false`.
+body binary
+    The body, opaque.
+redelivered boolean
+    Whether the broker said `redelivered:true`.
+received timestamp
+    When it came, by the clock of the driver's machine, in microseconds.
+
+Not among `headers` are `ack`, `content-length` and the `subscription` header, which belong to the delivery. Header
+octets that are not UTF-8 become `\\xNN`.
+"""
+
+from typing import Any, Final
+
+import pyarrow as pa
+
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.frame import Frame
+
+_STAMP: Final = pa.timestamp("us", tz="UTC")
+_MAP: Final = pa.map_(pa.string(), pa.string())
+
+STORED: Final = pa.schema(
+    [
+        pa.field("destination", pa.string(), nullable=False),
+        pa.field("message_id", pa.string()),
+        pa.field("subscription", pa.string(), nullable=False),
+        pa.field("content_type", pa.string()),
+        pa.field("headers", _MAP, nullable=False),
+        pa.field("body", pa.binary(), nullable=False),
+        pa.field("redelivered", pa.bool_(), nullable=False),
+        pa.field("received", _STAMP, nullable=False),
+    ]
+)
+"""What stands in the spool; a row's sequence is its place there."""
+
+DDL: Final = (
+    "receiver int NOT NULL, sequence bigint NOT NULL, destination string NOT NULL, message_id string,"
+    " subscription string NOT NULL, content_type string, headers map<string,string> NOT NULL,"
+    " body binary NOT NULL, redelivered boolean NOT NULL, received timestamp NOT NULL"
+)
+"""The schema, as Spark reads it."""
+DDL_WITHOUT_HEADERS: Final = DDL.replace(" headers map<string,string> NOT NULL,", "")
+
+_OWN: Final = frozenset(
+    {
+        b"destination",
+        b"message-id",
+        b"subscription",
+        b"content-type",
+        b"content-length",
+        b"redelivered",
+        b"ack",
+    }
+)
+
+
+class Columns:
+    """Messages as they come, by column. `add` each; `batch` answers those since the last time, for the spool.
+
+    `subscribed` are the destinations by the number of their subscription.
+    """
+
+    def __init__(self, subscribed: list[str], *, headers: bool) -> None:
+        self._subscribed = [name.encode() for name in subscribed]
+        self._numbers = {b"%d" % number: name for number, name in enumerate(self._subscribed)}
+        self._headers = headers
+        self._clear()
+
+    def _clear(self) -> None:
+        self._destination: list[bytes] = []
+        self._message_id: list[bytes | None] = []
+        self._subscription: list[bytes] = []
+        self._content_type: list[bytes | None] = []
+        self._names: list[bytes] = []
+        self._values: list[bytes] = []
+        self._ends: list[int] = [0]
+        self._body: list[bytes] = []
+        self._redelivered: list[bool] = []
+        self._received: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._body)
+
+    def add(self, frame: Frame, now: int) -> None:
+        """A MESSAGE that came `now`, in microseconds since 1970."""
+        said = frame.headers(V1_2)
+        named = dict(said)
+        if len(named) != len(
+            said
+        ):  # of repeated headers the first counts (STOMP 1.2, "Repeated Header Entries")
+            named = dict(reversed(said))
+        get = named.get
+        subscription = self._numbers.get(get(b"subscription", b"0"), self._subscribed[0])
+        self._subscription.append(subscription)
+        self._destination.append(get(b"destination", subscription))
+        self._message_id.append(get(b"message-id"))
+        self._content_type.append(get(b"content-type"))
+        self._redelivered.append(get(b"redelivered") == b"true")
+        self._body.append(frame.payload)
+        self._received.append(now)
+        if self._headers:
+            for name, value in named.items():
+                if name not in _OWN:
+                    self._names.append(name)
+                    self._values.append(value)
+        self._ends.append(len(self._names))
+
+    def batch(self) -> Any:
+        """A record batch of what was added, in the schema STORED."""
+        arrays = [
+            _text(self._destination),
+            _text(self._message_id),
+            _text(self._subscription),
+            _text(self._content_type),
+            pa.MapArray.from_arrays(
+                pa.array(self._ends, pa.int32()), _text(self._names), _text(self._values)
+            ),
+            pa.array(self._body, pa.binary()),
+            pa.array(self._redelivered, pa.bool_()),
+            pa.array(self._received, pa.int64()).cast(_STAMP),
+        ]
+        self._clear()
+        return pa.RecordBatch.from_arrays(arrays, schema=STORED)
+
+
+def _text(values: list[Any]) -> Any:
+    try:
+        return pa.array(values, pa.string())
+    except pa.ArrowInvalid:  # not UTF-8
+        told = [None if each is None else each.decode("utf-8", "backslashreplace") for each in values]
+        return pa.array(told, pa.string())
+
+
+def rows(batch: Any, receiver: int, first: int, schema: Any) -> Any:
+    """A piece of the spool as rows of the source: `schema` is the Arrow form of what Spark was told."""
+    made = {
+        "receiver": lambda: pa.repeat(pa.scalar(receiver, pa.int32()), batch.num_rows),
+        "sequence": lambda: pa.array(range(first, first + batch.num_rows), pa.int64()),
+    }
+    stored = set(batch.schema.names)
+    arrays = []
+    for field in schema:
+        if field.name in made:
+            arrays.append(made[field.name]())
+        elif field.name in stored:
+            arrays.append(batch.column(field.name))
+        else:  # an older spool
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,200 @@
+"""What can be said to `format("stomp")`, beside what `connection` has.
+
+To read:
+
+destination
+    What to subscribe to: one, or several between commas or as a JSON array. Must be given.
+header.NAME, headers
+    Further headers of SUBSCRIBE. Spark makes NAME small, save brokers' own that `words` knows; `headers` is a JSON
+    object, in which case counts.
+selector
+    The header `selector`.
+spool
+    The folder where received messages stay until Spark has committed them; driver and executors share it, and each
+    source needs its own. Spark tells no source where its checkpoint is: give either this, or the query's
+    checkpointLocation to the reader too, to have it in there as `stomp-spool`.
+ack (spool)
+    When the broker is told: `spool`, once a message is on the spool's disk; `commit`, once Spark has committed its
+    batch: for spools on disks that may be lost, and brokers that keep a message's id when they deliver it again.
+prefetch (10000)
+    Messages that the broker may have under way to one receiver, as RabbitMQ's `prefetch-count` and ActiveMQ's
+    `activemq.prefetchSize`. With `ack=commit` no batch is larger.
+receivers (1)
+    Connections, each with a spool of its own; not for topics, of which each would get every message.
+groupSize (2000), groupMs (100)
+    Messages are written, synced and acknowledged together: so many, or when the first is so old.
+backlog (5000000)
+    Messages that one spool may hold uncommitted, before no more are received.
+maxMessagesPerTrigger, or Kafka's name for it, maxOffsetsPerTrigger
+    Of one micro-batch; without it a batch is all there is.
+minPartitions
+    Into how many tasks a batch is cut, at least, where it has the rows; the driver's processors.
+idleMs (2000)
+    `availableNow` and batch reads end when nothing has come for so long from brokers that are there;
+drainMs
+    at the latest after so long, for queues that never fall silent.
+startingOffsets (`earliest`; in batch `latest`)
+    `earliest`: with what the spool holds of before. `latest`: what comes from now on. A query with a checkpoint goes
+    on where it was.
+failOnDataLoss (true)
+    Fail where the spool lacks what the query goes on from; `false`: log it and go on.
+includeHeaders (true)
+    Whether there is a column `headers`.
+retain (604800)
+    In batch: seconds for which the spool keeps what was read, should the job fail; 0 is for good.
+
+To write:
+
+destination
+    Where every row goes, whatever its column says.
+header.NAME, headers
+    Further headers of every SEND.
+persistent (true)
+    Whether every SEND has `persistent:true`.
+window (2000)
+    Messages of a task that may be unconfirmed at a time.
+rate
+    Messages a second, all tasks on a machine together; those that share `progress` together.
+keyHeader (relay-key)
+    The header with a message's key, the same whenever a task or a job says it again.
+id (the query's id; in batch a random one, kept in `progress`)
+    The first part of the keys that are made here.
+progress
+    A folder in which a job finds how far it was when it failed; see `progress`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from stomprelay.pipeline.stomp.connection import Connection
+from stomprelay.pipeline.stomp.words import Words, choice, flag, listed, number, positive, text, wrong
+
+SPOOL: Final = "stomp-spool"
+"""The spool's folder within a checkpoint."""
+RESEND: Final = 64 * 1024 * 1024
+"""Octets that a writer's session may have unconfirmed."""
+WEEK: Final = 7 * 24 * 3600
+
+_EARLIEST: Final = "earliest"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The options of a reader. Times in seconds. `late`: ACK only what Spark has committed. `earliest`: None where
+    nothing was said. `strict`: fail on data loss.
+    """
+
+    connection: Connection
+    destinations: tuple[str, ...]
+    headers: Mapping[bytes, bytes]
+    spool: Path
+    late: bool
+    prefetch: int
+    receivers: int
+    group_size: int
+    group_age: float
+    backlog: int
+    most: int | None
+    partitions: int | None
+    idle: float
+    drain: float | None
+    earliest: bool | None
+    strict: bool
+    include_headers: bool
+    retain: float
+
+    @classmethod
+    def read(cls, options: Mapping[str, str]) -> "Source":
+        """From Spark's. Raises `OptionError`."""
+        words = Words(options)
+        connection = Connection.read(words, {})
+        destinations = words.get("destination", listed)
+        if destinations is None:
+            raise wrong("destination", "is missing: what to subscribe to, such as /queue/orders")
+        receivers = words.get("receivers", number(1), 1)
+        if receivers > 1 and any(each.startswith("/topic/") for each in destinations):
+            raise wrong("receivers", "must be 1 for a topic: each receiver would get every message")
+        prefetch = words.get("prefetch", number(1), 10000)
+        headers = {b"prefetch-count": b"%d" % prefetch, b"activemq.prefetchSize": b"%d" % prefetch}
+        if (selector := words.get("selector", text)) is not None:
+            headers[b"selector"] = selector.encode()
+        start = words.get("startingOffsets", choice(_EARLIEST, "latest"))
+        drain = words.get("drainMs", number(1))
+        most = words.get("maxMessagesPerTrigger", number(1))
+        kafka = words.get("maxOffsetsPerTrigger", number(1))
+        made = cls(
+            connection=connection,
+            destinations=destinations,
+            headers=headers | words.headers(),
+            spool=_spool(words),
+            late=words.get("ack", choice("spool", "commit"), "spool") == "commit",
+            prefetch=prefetch,
+            receivers=receivers,
+            group_size=words.get("groupSize", number(1), 2000),
+            group_age=words.get("groupMs", number(0), 100) / 1000,
+            backlog=words.get("backlog", number(1), 5_000_000),
+            most=most or kafka,
+            partitions=words.get("minPartitions", number(1)),
+            idle=words.get("idleMs", number(1), 2000) / 1000,
+            drain=None if drain is None else drain / 1000,
+            earliest=None if start is None else start == _EARLIEST,
+            strict=words.get("failOnDataLoss", flag, True),
+            include_headers=words.get("includeHeaders", flag, True),
+            retain=words.get("retain", number(0), WEEK),
+        )
+        words.rest()
+        return made
+
+
+def _spool(words: Words) -> Path:
+    spool, checkpoint = words.get("spool", text), words.get("checkpointLocation", text)
+    if spool is None and checkpoint is None:
+        raise wrong(
+            "spool",
+            "is missing: a folder, shared by driver and executors, for messages that the broker has let go and Spark"
+            " has not committed yet. Spark tells no source where its checkpoint is; say the query's"
+            f" checkpointLocation to the reader too, to have it in there as {SPOOL}",
+        )
+    name, place = ("spool", spool) if spool is not None else ("checkpointLocation", f"{checkpoint}/{SPOOL}")
+    assert place is not None
+    if place.startswith("file:"):
+        place = "/" + place.removeprefix("file:").lstrip("/")
+    if "://" in place:
+        raise wrong(name, "must be a folder of a file system; give the spool one of its own")
+    return Path(place).absolute()
+
+
+@dataclass(frozen=True)
+class Sink:
+    """The options of a writer. Times in seconds."""
+
+    connection: Connection
+    destination: str | None
+    headers: Mapping[bytes, bytes]
+    window: int
+    rate: float | None
+    key_header: str
+    id: str | None
+    progress: Path | None
+
+    @classmethod
+    def read(cls, options: Mapping[str, str]) -> "Sink":
+        """From Spark's. Raises `OptionError`."""
+        words = Words(options)
+        connection = Connection.read(words, {"confirm": True, "resend_buffer": RESEND})
+        persistent = {b"persistent": b"true"} if words.get("persistent", flag, True) else {}
+        progress = words.get("progress", text)
+        made = cls(
+            connection=connection,
+            destination=words.get("destination", text),
+            headers=persistent | words.headers(),
+            window=words.get("window", number(1), 2000),
+            rate=words.get("rate", positive),
+            key_header=words.get("keyHeader", text, "relay-key"),
+            id=words.get("id", text),
+            progress=None if progress is None else Path(progress).absolute(),
+        )
+        words.rest(("checkpointLocation",))
+        return made

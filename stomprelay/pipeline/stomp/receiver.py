@@ -1,0 +1,204 @@
+"""One connection to the broker, a thread that reads it, and the spool to which it writes."""
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from stomprelay.pipeline.stomp.client import Client, Lost
+from stomprelay.pipeline.stomp.columns import Columns
+from stomprelay.pipeline.stomp.debts import Debts, Owed
+from stomprelay.pipeline.stomp.options import Source
+from stomprelay.pipeline.stomp.spool import Spool, SpoolError, read
+from stomprelay.pipeline.stomp.words import OptionError
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
+
+_log: Final = logging.getLogger("stomprelay.stomp")
+
+POLL: Final = 0.05
+"""Seconds after which a receiver that hears nothing looks at what else is to do."""
+
+
+class Receiver:
+    """Messages of all destinations from one connection, in one spool. Raises `SpoolError` for a spool that cannot be
+    had.
+
+    `start` it; then its spool grows up to `end`, until it has a `failure`. Tell it with `commit` how far Spark has
+    come. Stop it with `stop`, and close it in the end. One that is not started only has what is in its spool.
+    """
+
+    def __init__(self, source: Source, number: int, folder: Path, *, first: int = 0) -> None:
+        self.number = number
+        self.failure: str | None = None
+        self._source = source
+        self._spool = Spool(folder, first=first)
+        self._columns = Columns(list(source.destinations), headers=source.include_headers)
+        self._debts = Debts(2 * source.prefetch) if source.late else None
+        self._acks: dict[bytes, bytes] = {}
+        self._committed = self._spool.begin
+        self._settled = self._spool.begin
+        self._began: float | None = None
+        self._heard = 0.0
+        self._busy = False
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=f"stomp receiver {number}", daemon=True)
+
+    # From any thread
+
+    @property
+    def begin(self) -> int:
+        """The first sequence that the spool has."""
+        return self._spool.begin
+
+    @property
+    def end(self) -> int:
+        """The sequence behind the last that is on disk."""
+        return self._spool.end
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and has not ended."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Connect and receive."""
+        self._thread.start()
+
+    def skip(self, first: int) -> None:
+        """Go on at a later sequence, before `start`."""
+        self._spool.skip(first)
+
+    def commit(self, sequence: int) -> None:
+        """Spark has committed all below this sequence: they are acknowledged, if they were not, and go."""
+        if sequence == self._committed:
+            return
+        self._committed = sequence
+        kept = 2 * self._source.prefetch if self._source.late else 0
+        self._spool.drop_below(sequence - kept)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that Spark has committed is acknowledged."""
+        return self._debts is None or self._settled >= self._committed
+
+    @property
+    def held(self) -> bool:
+        """Whether there may be more at the broker that does not come before Spark has committed something, of what is
+        on disk.
+        """
+        owes = self._debts is not None and len(self._debts) >= self._source.prefetch
+        return not self._busy and (self._full or owes)
+
+    @property
+    def _full(self) -> bool:
+        return self._spool.end - self._committed >= self._source.backlog
+
+    def quiet(self, seconds: float) -> bool:
+        """Whether nothing has come for so long, although there was a broker, and all that came is on disk."""
+        if not self.running:
+            return True
+        return self._began is not None and not self._busy and time.monotonic() - self._heard >= seconds
+
+    def drop_older(self, seconds: float) -> None:
+        """Remove from the spool what was written so long ago."""
+        self._spool.drop_older(seconds)
+
+    def stop(self) -> None:
+        """Write what came, acknowledge it, and say goodbye; then `close`."""
+        self._stopping = True
+
+    def close(self) -> None:
+        """Wait until it has stopped, and let go of the spool."""
+        if self._thread.ident is not None:
+            self._thread.join(self._source.connection.timeout + 10)
+        self._spool.close()
+
+    # The thread
+
+    def _run(self) -> None:
+        source = self._source
+        try:
+            self._recall()
+            with source.connection.client(f"spark-source-{self.number}", self.number) as client:
+                client.connect(source.connection.timeout)
+                for number, destination in enumerate(source.destinations):
+                    client.subscribe(b"%d" % number, destination.encode(), source.headers)
+                self._began = self._heard = time.monotonic()
+                while not self._stopping:
+                    self._receive(client)
+                self._flush(client)
+                client.disconnect(source.connection.timeout)
+        except (Lost, SpoolError, OptionError) as error:
+            self.failure = str(error)
+        except Exception as error:
+            _log.exception("receiver %d failed", self.number)
+            self.failure = f"{type(error).__name__}: {error}"
+
+    def _recall(self) -> None:
+        """Remember which messages the spool has already, for those that come again."""
+        if self._debts is None:
+            return
+        for group in read(self._spool.folder, self._spool.begin, self._spool.end):
+            named = zip(group.batch.column("message_id"), group.batch.column("body"), strict=True)
+            for sequence, (message_id, body) in enumerate(named, group.first):
+                if message_id.is_valid:
+                    self._debts.remember(sequence, str(message_id).encode(), body.as_py())
+
+    def _receive(self, client: Client) -> None:
+        """One round: what has come, and what is due."""
+        source, columns = self._source, self._columns
+        if self._full:
+            time.sleep(POLL)
+        else:
+            waits = self._heard + source.group_age - time.monotonic() if columns else POLL
+            for frame in client.frames(max(0.0, min(waits, POLL))):
+                if frame.command is MESSAGE:
+                    self._take(frame)
+                    if len(columns) >= source.group_size:
+                        self._flush(client)
+        if columns and time.monotonic() - self._heard >= source.group_age:
+            self._flush(client)
+        if not client.there:
+            self._heard = time.monotonic()
+        if self._debts is not None:
+            committed = self._committed
+            client.acknowledge(self._debts.due(committed))
+            self._settled = committed
+
+    def _take(self, frame: Frame) -> None:
+        if not self._busy:
+            self._busy = True
+            self._heard = time.monotonic()
+        subscription = frame.raw(SUBSCRIPTION) or b"0"
+        ack = frame.raw(ACK_HEADER) or b""
+        if self._debts is None:
+            self._acks[subscription] = ack
+        else:
+            message_id, body = frame.header(MESSAGE_ID, V1_2) or b"", frame.payload
+            known = self._debts.known(message_id, body)
+            if known is not None:
+                self._debts.owe(subscription, Owed(known, ack))
+                self._settle_down()
+                return
+            sequence = self._spool.end + len(self._columns)
+            self._debts.remember(sequence, message_id, body)
+            self._debts.owe(subscription, Owed(sequence, ack))
+        self._columns.add(frame, time.time_ns() // 1000)
+
+    def _flush(self, client: Client) -> None:
+        """To disk, and then, unless that has to wait, the ACK."""
+        if self._columns:
+            self._spool.append(self._columns.batch())
+            if self._debts is None:
+                client.acknowledge(self._acks)
+                self._acks.clear()
+        self._heard = time.monotonic()
+        self._busy = False
+
+    def _settle_down(self) -> None:
+        if not self._columns:
+            self._heard = time.monotonic()
+            self._busy = False

@@ -1,0 +1,315 @@
+"""Messages on disk between a broker and Spark, so that a batch can be read again after they were acknowledged.
+
+A spool is a folder of segments, each an Arrow IPC stream named by the sequence of its first row. A group of messages
+is one record batch of the stream; its metadata say which sequence it begins with and what the checksum of its body is.
+What `append` has answered is on disk for good. What a crash left half written at the end is cut off by `recover`:
+it was never acknowledged. So any tool that reads Arrow streams reads a segment:
+
+    pyarrow.ipc.open_stream("00000000000000000000.arrows").read_all()
+"""
+
+import fcntl
+import os
+import re
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+
+from stomprelay.pipeline.stomp.columns import STORED
+
+SEGMENT: Final = 64 * 1024 * 1024
+"""Octets after which a segment is full."""
+SUFFIX: Final = ".arrows"
+LOCK: Final = "lock"
+_NAME: Final = re.compile(r"(\d{20})\.arrows")
+_FIRST: Final = b"first"
+_CHECK: Final = b"crc32"
+
+
+class SpoolError(Exception):
+    """A spool that cannot be used, or does not hold what it should; the text names the folder and says why."""
+
+
+class Group(NamedTuple):
+    """One record batch of a segment: the sequence of its first row, and the rows."""
+
+    first: int
+    batch: Any
+
+    @property
+    def end(self) -> int:
+        """The sequence behind its last row."""
+        return int(self.first + self.batch.num_rows)
+
+
+def segments(folder: Path) -> list[tuple[int, Path]]:
+    """The segments of a spool and the sequence that each begins with, in order."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    found = [(int(match[1]), folder / name) for name in names if (match := _NAME.fullmatch(name))]
+    return sorted(found)
+
+
+class Spool:
+    """The writer's side of one spool; a folder has one at a time. `begin` and `end` are the sequences that it holds,
+    `end` excluded.
+
+    Raises `SpoolError`, also for what the disk says. `first` is the sequence to begin with where there is no segment.
+    """
+
+    def __init__(
+        self, folder: Path, *, first: int = 0, patience: float = 30.0, segment: int = SEGMENT
+    ) -> None:
+        self.folder = folder
+        self.begin = self.end = first
+        self._segment = segment
+        self._size = 0
+        self._file: int | None = None
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock: int | None = _locked(folder, patience)
+        except OSError as error:
+            raise SpoolError(f"spool {folder}: {error.strerror}") from None
+        try:
+            self._recover(first)
+        except OSError as error:
+            self.close()
+            raise SpoolError(f"spool {folder}: {error.strerror}") from None
+
+    def _recover(self, first: int) -> None:
+        """Cut off what a crash left, and go on behind what is whole."""
+        found = segments(self.folder)
+        while found:
+            begin, path = found.pop()
+            whole, end = _examined(path, begin)
+            if whole:
+                self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+                if os.fstat(self._file).st_size > whole:
+                    os.ftruncate(self._file, whole)
+                    os.fsync(self._file)
+                self._size = whole
+                self.begin = found[0][0] if found else begin
+                self.end = end
+                return
+            if not found:
+                path.unlink()
+                first = begin  # its name says how far the spool had come
+                self.begin = self.end = first
+                self._roll()
+                return
+            path.unlink()
+        self.begin = self.end = first
+        self._roll()
+
+    def _roll(self) -> None:
+        """Begin a segment."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        path = self.folder / f"{self.end:020d}{SUFFIX}"
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        _write(self._file, STORED.serialize())
+        self._size = STORED.serialize().size
+        os.fsync(self._file)
+        _sync_folder(self.folder)
+
+    def append(self, batch: Any) -> int:
+        """Keep a group for good. Answers the sequence behind it."""
+        try:
+            if self._size >= self._segment or self._file is None:
+                self._roll()
+            assert self._file is not None
+            written = _write(self._file, _message(batch, self.end))
+            os.fdatasync(self._file)
+        except OSError as error:
+            raise SpoolError(f"spool {self.folder}: {error.strerror}") from None
+        self._size += written
+        self.end += batch.num_rows
+        return self.end
+
+    def skip(self, first: int) -> None:
+        """Go on at a later sequence: what is missing before it is lost."""
+        self.end = first
+        try:
+            self._roll()
+        except OSError as error:
+            raise SpoolError(f"spool {self.folder}: {error.strerror}") from None
+
+    def drop_below(self, sequence: int) -> None:
+        """Remove segments in which nothing from this sequence on is, but never the one that is written."""
+        found = segments(self.folder)
+        for (_, path), (after, _) in pairwise(found):
+            if after > sequence:
+                break
+            try:
+                path.unlink()
+            except OSError as error:
+                raise SpoolError(f"spool {self.folder}: {error.strerror}") from None
+            self.begin = after
+
+    def drop_older(self, seconds: float) -> None:
+        """Remove full segments that were last written so long ago."""
+        found, now = segments(self.folder), time.time()
+        for (_, path), (after, _) in pairwise(found):
+            if now - path.stat().st_mtime < seconds:
+                break
+            self.drop_below(after)
+
+    def close(self) -> None:
+        """Let go of it."""
+        for file in (self._file, self._lock):
+            if file is not None:
+                os.close(file)
+        self._file = self._lock = None
+
+
+def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator[Group]:
+    """Rows from `first` up to `end`, excluded, in order, mapped into memory. Raises `SpoolError` unless all of them
+    are there; where that is not `strict`, those that are.
+    """
+    found = segments(folder)
+    begins = [begin for begin, _ in found]
+    at = first
+    for number, (_, path) in enumerate(found):
+        behind = begins[number + 1] if number + 1 < len(begins) else None
+        if at >= end:
+            return
+        if behind is not None and behind <= at:
+            continue
+        for group in _groups(path):
+            if group.end <= at:
+                continue
+            if group.first > at and strict:
+                break
+            at = max(at, group.first)
+            if at >= end:
+                return
+            upto = min(group.end, end)
+            yield Group(at, group.batch.slice(at - group.first, upto - at))
+            at = upto
+            if at >= end:
+                return
+    if at < end and strict:
+        holds = f"{begins[0]} on" if begins else "nothing"
+        raise SpoolError(
+            f"spool {folder} does not hold messages {at} to {end - 1} any more (it holds {holds}): was it emptied,"
+            " or is it another folder than before?"
+        )
+
+
+def covered(folder: Path, first: int, end: int) -> list[tuple[int, int]]:
+    """The ranges of these rows by segment. Raises `SpoolError` unless they begin within the spool."""
+    found = segments(folder)
+    begins = [begin for begin, _ in found if begin < end]
+    if first < end and (not begins or begins[0] > first):
+        for _ in read(folder, first, end):  # says what is missing
+            pass
+    edges = [max(begin, first) for begin in begins] + [end]
+    return [(low, high) for low, high in pairwise(edges) if low < high]
+
+
+# One segment
+
+
+def _message(batch: Any, first: int) -> Any:
+    """A group as it stands in a stream, behind the schema."""
+    body = pa.ipc.read_message(batch.serialize()).body
+    told = {_FIRST: b"%d" % first, _CHECK: b"%08x" % crc32(body)}
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch, custom_metadata=told)
+        start = batch.schema.serialize().size
+        end = sink.tell()
+    return sink.getvalue().slice(start, end - start)
+
+
+def _groups(path: Path) -> Iterator[Group]:
+    """The groups of a segment up to the first that is not whole."""
+    for group, _ in _walk(path, checked=False):
+        yield group
+
+
+def _examined(path: Path, begin: int) -> tuple[int, int]:
+    """How many octets of a segment are whole, 0 where not even its schema is, and the sequence behind them."""
+    if path.stat().st_size < STORED.serialize().size:
+        return 0, begin
+    whole, end = 0, begin
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source):
+            whole = source.tell()
+    except (pa.ArrowInvalid, OSError):
+        return 0, begin
+    for group, upto in _walk(path, checked=True):
+        whole, end = upto, group.end
+    return whole, end
+
+
+def _walk(path: Path, *, checked: bool) -> Iterator[tuple[Group, int]]:
+    """Each whole group of a segment, and where it ends."""
+    try:
+        source = pa.memory_map(str(path))
+        stream = pa.ipc.open_stream(source)
+    except (pa.ArrowInvalid, OSError):
+        return
+    while True:
+        at = source.tell()
+        try:
+            batch, told = stream.read_next_batch_with_custom_metadata()
+            upto = source.tell()
+            if told is None or (checked and not _checked(path, at, told)):
+                return
+            first = int(told[_FIRST])
+        except (StopIteration, KeyError, ValueError, OSError, pa.ArrowException):
+            return
+        yield Group(first, batch), upto
+
+
+def _checked(path: Path, at: int, told: Any) -> bool:
+    with pa.memory_map(str(path)) as source:
+        source.seek(at)
+        message = pa.ipc.read_message(source)
+        return bool(b"%08x" % crc32(message.body) == told[_CHECK])
+
+
+def _write(file: int, data: Any) -> int:
+    left = memoryview(data)
+    size = len(left)
+    while left:
+        left = left[os.write(file, left) :]
+    return size
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _locked(folder: Path, patience: float) -> int:
+    """Hold the folder's lock. A reader that was just killed may take a moment to let go of it."""
+    file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                owner = os.pread(file, 64, 0).decode("ascii", "replace").strip()
+                os.close(file)
+                raise SpoolError(
+                    f"spool {folder} is in use by process {owner}: each source needs a spool of its own"
+                ) from None
+            time.sleep(0.05)
+        else:
+            os.ftruncate(file, 0)
+            os.pwrite(file, b"%d\n" % os.getpid(), 0)
+            return file

@@ -1,0 +1,239 @@
+"""The tables on disk: what a batch adds, what it writes anew, and what it leaves for the next.
+
+    <root>/<table>/hour=H/batch=N/     rows that stay, one folder for each batch
+    <root>/<table>/hour=H/             tables that are written anew, hour by hour
+    <root>/_deltas/<name>/hour=H/batch=N/   what a batch adds to an hour that is folded from such
+    <root>/_state/<name>/batch=N/      what a batch leaves for the next
+
+Whatever is written for a batch takes the place of what was written for the same batch before, so a batch that was cut
+short is simply done again. Readers skip names that begin with an underscore.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from stomprelay.pipeline.table import Table
+from stomprelay.pipeline.tables import TABLES
+from stomprelay.pipeline.volume import Volume, absolute, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OPEN: Final = "open"
+"""In place of a batch's number: rows that the next batch replaces."""
+FILES: Final = frozenset({"parquet", "orc", "json", "avro"})
+"""Formats that are nothing but files in folders; others keep a log of their own."""
+_STATE: Final = "parquet"
+_DROPPED: Final = "_dropped"
+
+
+class StoreError(Exception):
+    """The tables cannot be used as they are. The text is for the user."""
+
+
+def batch_name(batch: int) -> str:
+    """As it stands in the name of a folder, so that folders sort."""
+    return f"{batch:09d}"
+
+
+class Store:
+    """The tables under one root, a path or a URI that Spark understands."""
+
+    def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
+        self.spark = spark
+        self.volume = Volume(spark)
+        self.root = absolute(root).rstrip("/") or "/"
+        self.format = format
+
+    # ------------------------------------------------------------------ tables
+
+    def append(self, table: str, batch: int, rows: "DataFrame", **options: str) -> None:
+        """Write the rows of a batch. They have the table's columns and, unless it has no hours, `hour`. `options`:
+        the format's.
+        """
+        self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)), **options)
+
+    def replace(self, table: str, rows: "DataFrame") -> None:
+        """Write anew the hours that there are rows for. Other hours stay."""
+        self._write(TABLES[table], self._named(TABLES[table], rows, None))
+
+    def replace_open(self, rows: "DataFrame", table: str = "messages") -> None:
+        """Write the rows that may still change in place of all such rows before, whatever their hour."""
+        named = self._named(TABLES[table], rows, OPEN)
+        if self.format not in FILES:
+            self._write(TABLES[table], named, replaceWhere=f"batch = '{OPEN}'")
+            return
+        before = self._files_of_open(table)
+        self._write(TABLES[table], named)
+        for folder, files in self._files_of_open(table).items():
+            if before.get(folder) == files:
+                self.volume.remove(folder)
+
+    def read(self, table: str, hours: Iterable[str] | None = None, batch: int | None = None) -> "DataFrame":
+        """The rows of a table, of these hours and this batch: its columns, `hour`, and `batch` where it has batches.
+        None where there are none yet.
+        """
+        known = TABLES[table]
+        partitions = self._partitions(known)
+        return self._read(self.format, f"{self.root}/{table}", known.ddl, partitions, hours, batch)
+
+    def drop(self, table: str, hours: Iterable[str]) -> None:
+        """Remove these hours, those of them that are there; each is gone at once for who lists the table."""
+        for hour in hours:
+            if self.format in FILES:
+                self._vanish(f"{self.root}/{table}/hour={hour}")
+            else:
+                nothing = self._named(TABLES[table], self.read(table).limit(0), None)
+                self._write(TABLES[table], nothing, replaceWhere=f"hour = '{hour}'")
+
+    def hours(self, table: str) -> list[str]:
+        """The hours that a table has, in order."""
+        return sorted(path.rpartition("hour=")[2] for path in self._find(f"{table}/hour=*"))
+
+    def expire(self, table: str, before: str) -> list[str]:
+        """Remove the hours before this one; answers which."""
+        old = [hour for hour in self.hours(table) if hour < before]
+        self.drop(table, old)
+        return old
+
+    def expire_deltas(self, before: str) -> None:
+        """Remove what batches added to the hours before this one."""
+        for path in self._find("_deltas/*/hour=*"):
+            if path.rpartition("hour=")[2] < before:
+                self._vanish(path)
+
+    # ------------------------------------------------------------------ deltas and state
+
+    def delta(self, name: str, batch: int, rows: "DataFrame") -> None:
+        """Write what a batch adds to the hours of a folded table. The rows have `hour`."""
+        from pyspark.sql import functions
+
+        named = rows.withColumn("batch", functions.lit(batch_name(batch)))
+        self._save(named, _STATE, f"{self.root}/_deltas/{name}", ("hour", "batch"))
+
+    def deltas(self, name: str, schema: str, hours: Iterable[str] | None = None) -> "DataFrame":
+        """All that batches added to these hours; `schema` is that of the rows without `hour`. The answer has `hour`
+        and `batch`, too.
+        """
+        return self._read(_STATE, f"{self.root}/_deltas/{name}", schema, ("hour", "batch"), hours, batch=None)
+
+    def save(self, name: str, batch: int, rows: "DataFrame") -> None:
+        """Leave rows for the next batch, or for other tables in this one."""
+        rows.write.format(_STATE).mode("overwrite").save(self._state(name, batch))
+
+    def saved(self, name: str, batch: int, schema: str) -> "DataFrame":
+        """What a batch left; nothing before the first. Raises `StoreError` where it is gone."""
+        path = self._state(name, batch)
+        if not self.volume.exists(path):
+            if batch >= 0 and self._find(f"_state/{name}/batch=*"):
+                raise StoreError(
+                    f"{path} is missing, so this run cannot go on from the one before: the tables in {self.root} and "
+                    "their checkpoint do not belong together. Remove both to begin again"
+                )
+            return self.spark.createDataFrame([], schema)
+        return self.spark.read.schema(schema).format(_STATE).load(path)
+
+    def forget(self, name: str, below: int) -> None:
+        """Remove what batches before this one left."""
+        for path in self._find(f"_state/{name}/batch=*"):
+            number = path.rpartition("batch=")[2]
+            if number.isdigit() and int(number) < below:
+                self.volume.remove(path)
+
+    # ------------------------------------------------------------------ before a run
+
+    def check(self) -> None:
+        """Raise `StoreError` where Spark has not the format."""
+        from py4j.protocol import Py4JError
+
+        jvm: Any = self.spark._jvm
+        found = jvm.org.apache.spark.sql.execution.datasources.DataSource
+        try:
+            found.lookupDataSource(self.format, self.spark._jsparkSession.sessionState().conf())
+        except Py4JError:
+            raise StoreError(
+                f"this Spark has no format {self.format!r}: name its package, as in "
+                f"--conf spark.jars.packages=GROUP:ARTIFACT:VERSION, or use --format parquet"
+            ) from None
+
+    def sweep(self) -> None:
+        """Remove what runs that were cut short left half-written. No other run may be at work."""
+        self.volume.remove(f"{self.root}/{_DROPPED}")
+        for place in ("*", "_deltas/*"):
+            for path in self._find(f"{place}/.spark-staging-*"):
+                self.volume.remove(path)
+            for path in self._find(f"{place}/_temporary"):
+                self.volume.remove(path)
+
+    # ------------------------------------------------------------------ how
+
+    @staticmethod
+    def _partitions(table: Table) -> tuple[str, ...]:
+        return (*table.partitions, "batch") if table.incremental else table.partitions
+
+    def _named(self, table: Table, rows: "DataFrame", batch: str | None) -> "DataFrame":
+        from pyspark.sql import functions
+
+        named = rows.select(*table.names, *table.partitions)
+        return named if batch is None else named.withColumn("batch", functions.lit(batch))
+
+    def _write(self, table: Table, rows: "DataFrame", **options: str) -> None:
+        self._save(rows, self.format, f"{self.root}/{table.name}", self._partitions(table), **options)
+
+    @staticmethod
+    def _save(rows: "DataFrame", form: str, path: str, partitions: Sequence[str], **options: str) -> None:
+        how = options if "replaceWhere" in options else {"partitionOverwriteMode": "dynamic", **options}
+        rows.write.format(form).mode("overwrite").options(**how).partitionBy(*partitions).save(path)
+
+    def _read(
+        self,
+        form: str,
+        path: str,
+        schema: str,
+        partitions: Sequence[str],
+        hours: Iterable[str] | None,
+        batch: int | None,
+    ) -> "DataFrame":
+        whole = ", ".join([schema, *(f"{name} string" for name in partitions)])
+        wanted = None if hours is None else sorted(set(hours))
+        which = "*" if batch is None else batch_name(batch)
+        if form in FILES:
+            folders = [path] if self.volume.exists(path) else []
+            if "hour" in partitions and (wanted is not None or batch is not None):
+                ending = f"/batch={which}" if batch is not None else ""
+                folders = [
+                    found
+                    for hour in (["*"] if wanted is None else wanted)
+                    for found in self.volume.find(path, f"hour={hour}{ending}")
+                ]
+            elif batch is not None:
+                folders = self.volume.find(path, f"batch={which}")
+            if not folders:
+                return self.spark.createDataFrame([], whole)
+            reader = self.spark.read.format(form).schema(whole).option("basePath", path)
+            return reader.load([literal(folder) for folder in folders])
+        if not self.volume.exists(path):
+            return self.spark.createDataFrame([], whole)
+        rows = self.spark.read.format(form).load(path)
+        if wanted is not None:
+            rows = rows.where(rows["hour"].isin(wanted))
+        return rows if batch is None else rows.where(rows["batch"] == which)
+
+    def _vanish(self, path: str) -> None:
+        """Remove a folder that others may be listing: it is gone in one step, and then its files are removed."""
+        aside = f"{self.root}/{_DROPPED}/{uuid4().hex}"
+        self.volume.rename(path, aside)
+        self.volume.remove(aside)
+
+    def _find(self, pattern: str) -> list[str]:
+        return self.volume.find(self.root, pattern)
+
+    def _state(self, name: str, batch: int) -> str:
+        return f"{self.root}/_state/{name}/batch={batch_name(batch)}"
+
+    def _files_of_open(self, table: str) -> dict[str, frozenset[str]]:
+        found: dict[str, frozenset[str]] = {}
+        for folder in self._find(f"{table}/hour=*/batch={OPEN}"):
+            found[folder] = frozenset(self.volume.find(folder, "part-*"))
+        return found

@@ -1,0 +1,27 @@
+"""One Spark session for all tests that need one."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stomprelay.pipeline import java, launch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """A small session, the only one of the run; nothing of it is left afterwards."""
+    try:
+        session = launch.session(
+            "tests",
+            master="local[2]",
+            conf={"spark.sql.shuffle.partitions": "1", "spark.sql.streaming.minBatchesToRetain": "3"},
+            brief=True,
+        )
+    except (java.MissingJava, launch.MissingSpark) as error:
+        pytest.skip(str(error))
+    yield session
+    launch.stop(session)

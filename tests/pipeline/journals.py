@@ -1,0 +1,182 @@
+"""Journals made by hand, and the pipeline without Spark: rows from segment to table in plain Python."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+import pyarrow as pa
+
+from stomprelay.journal.block import Kind, encode
+from stomprelay.journal.name import CLOSED, Name
+from stomprelay.journal.schema import VERSION, Context, Happening, Header, JournalEvent
+from stomprelay.pipeline import arrows, record, segments, sighting
+from stomprelay.pipeline.conversation import EVENTS
+from stomprelay.pipeline.conversations import Conversations, Said
+from stomprelay.pipeline.matchings import Found, Matchings
+from stomprelay.pipeline.outage import OUTAGE
+from stomprelay.pipeline.outages import Outages
+from stomprelay.pipeline.outstanding import OUTSTANDING
+from stomprelay.pipeline.runs import Runs, Segment
+from stomprelay.pipeline.tables import MESSAGES
+from stomprelay.pipeline.terms import SECOND, Terms
+
+BEGUN: Final = 1_795_000_000 * SECOND
+"""When tests begin: a time in 2026."""
+
+
+@dataclass
+class Run:
+    """What one run of a relay wrote: blocks, each with its time."""
+
+    relay: str = "relay"
+    run: str = "0000aaaa"
+    blocks: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def frames(self, ns: int, context: Context, number: int, sizes: Sequence[int], payload: bytes) -> None:
+        """The frames of one chunk."""
+        self._add(Kind.FRAMES, ns, number, context.encode(), sizes, payload)
+
+    def happened(self, ns: int, context: Context, event: str, text: str, facts: dict[str, Any]) -> None:
+        """An event."""
+        self._add(Kind.EVENT, ns, 0, context.encode(), [], Happening(event, text, facts).encode())
+
+    def ends(self, ns: int) -> None:
+        """The relay stopped."""
+        self.happened(ns, Context(), JournalEvent.ENDED.value, "it stopped", {})
+
+    def _add(
+        self, kind: Kind, ns: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
+    ) -> None:
+        self.blocks.append((ns, b"".join(encode(kind, ns, number, context, sizes, payload))))
+
+    def write(self, folder: Path, cuts: Iterable[int] = ()) -> list[Path]:
+        """As segments, which end before the blocks of these numbers."""
+        ends = sorted({each for each in cuts if 0 < each < len(self.blocks)})
+        paths = []
+        for number, (first, last) in enumerate(
+            zip([0, *ends], [*ends, len(self.blocks)], strict=True), start=1
+        ):
+            part = self.blocks[first:last]
+            created = part[0][0]
+            header = Header(VERSION, self.relay, self.run, number, created, 60.0, "tests")
+            path = folder / f"{Name(created, self.relay, self.run, number)}{CLOSED}"
+            first_block = b"".join(encode(Kind.HEADER, created, 0, b"", [], header.encode()))
+            path.write_bytes(first_block + b"".join(data for _, data in part))
+            paths.append(path)
+        return paths
+
+
+def records(path: Path, id_headers: tuple[str, ...] = ()) -> tuple[list[record.Record], Segment]:
+    """The records of a segment, and what the pipeline needs to know of it. What Spark does in `messages.records`."""
+    found: list[record.Record] = []
+    times = []
+    ended = False
+    name = path.name.removesuffix(CLOSED)
+    for batch in segments.rows(str(path)):
+        for row in batch.to_pylist():
+            assert row["reason"] is None, row
+            times.append(row["ns"])
+            ended = ended or row["event"] == JournalEvent.ENDED.value
+            if row["session"] is None or (row["command"] is None and row["event"] not in EVENTS):
+                continue
+            headers = dict(row["headers"] or ())
+            values = {
+                **row,
+                "turn": int(name.rpartition("-")[2]),
+                "digest": None if row["body"] is None else crc32(row["body"]),
+                "trace": headers.get("relay-trace"),
+                "own": next((headers[each] for each in id_headers if each in headers), None),
+                "copy": headers.get("relay-copy"),
+                "redelivered": headers.get("redelivered"),
+                "facts": json.dumps(dict(row["facts"])) if row["facts"] is not None else None,
+            }
+            found.append(tuple(values[name] for name in record.NAMES))
+    return found, Segment(name, 0, min(times), max(times), ended)
+
+
+class Tables:
+    """What `messages.advance` does, batch by batch, but in one process. The rest is the same code."""
+
+    def __init__(self, terms: Terms, id_headers: tuple[str, ...] = ()) -> None:
+        self.terms = terms
+        self.id_headers = id_headers
+        self.final: list[dict[str, Any]] = []
+        self.open: list[dict[str, Any]] = []
+        self.outages: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self.outstanding: list[dict[str, Any]] = []
+        self.states: list[tuple[str, str]] = []
+        self.kept: list[tuple[str, int, str]] = []
+        self._losses: list[list[Any]] = []
+        self._runs = Runs(terms).dump()
+        self._waiting: dict[str, list[record.Record]] = {}
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Of `messages`, all of them."""
+        return [*self.final, *self.open]
+
+    def advance(self, paths: Iterable[Path]) -> None:
+        """One batch."""
+        runs = Runs.load(self._runs, self.terms)
+        arrived = []
+        for path in paths:
+            self._waiting[path.name.removesuffix(CLOSED)], segment = records(path, self.id_headers)
+            arrived.append(segment)
+        ready = runs.arrived(arrived)
+        self._runs = runs.dump()
+        rows = [row for segment in ready for row in self._waiting.pop(segment.name)]
+        said = self._converse(rows, Conversations(self.terms, runs.newest, runs.present))
+        found = self._match(said, Matchings(self.terms, runs.until))
+        self._lose(said, found, runs)
+
+    def _converse(self, rows: list[record.Record], conversations: Conversations) -> list[Any]:
+        state = [
+            tuple({"session": name, "turn": record.SAID, "text": text}.get(each) for each in record.NAMES)
+            for name, text in self.states
+        ]
+        places = [record.NAMES.index(name) for name in record.SORTED]
+        both = sorted([*rows, *state], key=lambda row: [row[at] or 0 if at else row[at] for at in places])
+        said = list(arrows.rows(conversations(_batches(both, arrows.schema(record.FIELDS)))))
+        self.states = [(row[0], row[-1]) for row in said if row[sighting.KIND] == Said.STATE]
+        owed = [json.loads(row[-1]) for row in said if row[sighting.KIND] == Said.OUTSTANDING]
+        self.outstanding = [{name: row[name] for name in OUTSTANDING.names} for row in owed]
+        return said
+
+    def _match(self, said: list[Any], matching: Matchings) -> list[dict[str, Any]]:
+        rows = [row for row in said if row[sighting.KIND] < Said.STATE]
+        for key, number, text in self.kept:
+            row: list[Any] = [None] * len(sighting.FIELDS)
+            row[sighting.KEY], row[sighting.NS], row[sighting.TEXT] = key, number, text
+            row[sighting.KIND] = int(sighting.Kind.KEPT)
+            rows.append(tuple(row))
+        rows.sort(key=lambda row: (row[0], row[1]))
+        batches = matching(_batches(rows, arrows.schema(sighting.FIELDS)))
+        found = [row for batch in batches for row in batch.to_pylist()]
+        self.kept = [(row["key"], row["number"], row["text"]) for row in found if row["what"] == Found.KEPT]
+        self.final += [_message(row) for row in found if row["what"] == Found.FINAL]
+        self.open = [_message(row) for row in found if row["what"] == Found.OPEN]
+        return found
+
+    def _lose(self, said: list[Any], found: list[dict[str, Any]], runs: Runs) -> None:
+        outages = Outages(self._losses)
+        told = [json.loads(row[-1]) for row in said if row[sighting.KIND] == Said.OUTAGE]
+        outages.told([[row[name] for name in OUTAGE.names] for row in told])
+        repeats = [json.loads(row["text"]) for row in found if row["what"] == Found.REPEAT]
+        outages.repeated([(each[0], each[1], each[2], each[3]) for each in sorted(repeats)])
+        for row in outages.changed:
+            named = dict(zip(OUTAGE.names, row, strict=True))
+            self.outages[named["session"], named["broker"], named["lost_ns"]] = named
+        self._losses = outages.kept(runs.horizon - self.terms.give_up)
+
+
+def _batches(rows: list[Any], schema: pa.Schema, most: int = 7) -> Iterator[pa.RecordBatch]:
+    """Small ones, so that everything goes over their borders."""
+    for at in range(0, len(rows), most):
+        yield arrows.batch(rows[at : at + most], schema)
+
+
+def _message(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in MESSAGES.names}

@@ -1,0 +1,258 @@
+"""What a task sends."""
+
+import fcntl
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stomprelay.pipeline.replay.state import BATCH, Share
+from stomprelay.pipeline.replay.task import DDL, SCHEMA, Replaying, Sends, alone, run, sender
+from stomprelay.pipeline.stomp.pace import Pace
+from stomprelay.pipeline.stomp.progress import Progress, ProgressError
+from stomprelay.pipeline.stomp.sending import Job
+from tests.e2e.raw import Connection, ScriptedBroker, close_all, headers
+from tests.pipeline.stomp import scene
+
+FIELDS = pa.schema(
+    [
+        ("destination", pa.string()),
+        ("headers", pa.map_(pa.string(), pa.string())),
+        ("body", pa.binary()),
+        ("content_length", pa.bool_()),
+    ]
+)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close what a failed test has left open."""
+    yield
+    close_all()
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    """Give a broker that the test plays."""
+    with ScriptedBroker() as made:
+        yield made
+
+
+def batch(*rows: tuple[str, dict[str, str], bytes | None, bool]) -> pa.RecordBatch:
+    """Make a batch of messages."""
+    return pa.RecordBatch.from_pylist(
+        [dict(zip(FIELDS.names, (to, list(said.items()), *rest), strict=True)) for to, said, *rest in rows],
+        schema=FIELDS,
+    )
+
+
+def share(folder: Path, count: int) -> Share:
+    """A file with so many messages to /queue/a, whose bodies are their numbers."""
+    path = folder / "part-0"
+    rows = [("/queue/a", {"content-length": "1"}, b"%d" % number, True) for number in range(count)]
+    pq.write_table(pa.Table.from_batches([batch(*rows)]), path)
+    return Share(0, path, count)
+
+
+class Running:
+    """A task in a thread."""
+
+    def __init__(self, broker: ScriptedBroker, folder: Path, what: Share, slack: int, **options: Any) -> None:
+        sink = scene.sink(f"tcp://127.0.0.1:{broker.port}", progress=folder / "progress", **options)
+        Progress(folder / "progress").identity("job")
+        self.progress = Progress(folder / "progress")
+        self.answer: tuple[int, str | None] | None = None
+        self._thread = threading.Thread(target=self._run, args=(sink, what, slack))
+        self._thread.start()
+
+    def _run(self, *arguments: Any) -> None:
+        sink, what, slack = arguments
+        self.answer = run(sink, what, "job", slack)
+
+    def ended(self) -> tuple[int, str | None] | None:
+        self._thread.join(60)
+        return self.answer
+
+
+def receipt(frame: bytes) -> bytes:
+    """The answer to a frame."""
+    return b"RECEIPT\nreceipt-id:%b\n\n\0" % headers(frame)[b"receipt"]
+
+
+def serve(peer: Connection) -> list[bytes]:
+    """Confirm everything up to DISCONNECT; answers the SENDs."""
+    found: list[bytes] = []
+    while True:
+        frame = peer.frame()
+        if b"receipt" in headers(frame):
+            peer.write(receipt(frame))
+        if frame.startswith(b"DISCONNECT"):
+            return found
+        found.append(frame)
+
+
+def test_content_length_stands_where_it_stood() -> None:
+    """ActiveMQ takes a message with it for octets, without it for text."""
+    sends = Sends(scene.sink(persistent="false"), "job/0/0")
+    rows = batch(
+        ("/queue/a", {"content-length": "2", "kind": "x"}, b"ab", True),
+        ("/queue/a", {"kind": "content-length:2\n", "xcontent-length": "2"}, b"ab", False),
+        ("/queue/content-length:0", {}, None, False),
+        ("/queue/a", {}, b"\0", False),
+    )
+    assert list(sends.of(rows, 7)) == [
+        (b"destination:/queue/a\nkind:x\ncontent-length:2\nrelay-key:job/0/0/7\n", b"ab"),
+        (
+            b"destination:/queue/a\nkind:content-length\\c2\\n\nxcontent-length:2\nrelay-key:job/0/0/8\n",
+            b"ab",
+        ),
+        (b"destination:/queue/content-length\\c0\nrelay-key:job/0/0/9\n", b""),
+        (b"destination:/queue/a\ncontent-length:1\nrelay-key:job/0/0/10\n", b"\0"),
+    ]
+
+
+def test_headers_that_must_not_be() -> None:
+    """What belongs to the first SEND alone, to the relay or to another replay is not said again."""
+    said = dict.fromkeys(
+        ["receipt", "transaction", "relay-trace", "relay-resent", "relay-copy", "relay-key", "destination"],
+        "old",
+    )
+    ((head, _),) = Sends(scene.sink(persistent="false"), "p").of(
+        batch(("/queue/a", {**said, "n": "1"}, b"", True)), 0
+    )
+    assert head == b"destination:/queue/a\nn:1\ncontent-length:0\nrelay-key:p/0\n"
+
+
+def test_a_share_is_sent_and_noted(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """In its order, each message with its key and confirmed; and not again."""
+    what = share(tmp_path, 5)
+    running = Running(broker, tmp_path, what, 1)
+    found = serve(scene.accept(broker))
+    assert running.ended() == (5, None)
+    assert [frame.partition(b"\n\n")[2] for frame in found] == [b"%d\0" % number for number in range(5)]
+    assert [headers(frame)[b"relay-key"] for frame in found] == [
+        b"job/0/0/%d" % number for number in range(5)
+    ]
+    assert running.progress.position(BATCH, 0) == 5
+    assert Running(broker, tmp_path, what, 1).ended() == (0, None)
+    assert not broker.waiting()
+
+
+def test_what_is_confirmed_is_not_said_again(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """A run that was cut short goes on behind it, with the keys that it would have had."""
+    what = share(tmp_path, 6)
+    Progress(tmp_path / "progress").identity("job")
+    Progress(tmp_path / "progress").advance(BATCH, 0, 4)
+    running = Running(broker, tmp_path, what, 1)
+    found = serve(scene.accept(broker))
+    assert running.ended() == (2, None)
+    assert [headers(frame)[b"relay-key"] for frame in found] == [b"job/0/0/4", b"job/0/0/5"]
+
+
+def test_no_more_than_a_window_is_in_doubt(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """Whenever something is sent, all but a window before it is noted on the disk."""
+    window, slack, count = 8, 2, 60
+    what = share(tmp_path, count)
+    running = Running(broker, tmp_path, what, slack, window=window)
+    peer = scene.accept(broker)
+    for number in range(count):
+        frame = peer.frame()
+        assert headers(frame)[b"relay-key"] == b"job/0/0/%d" % number
+        assert number < running.progress.position(BATCH, 0) + window + slack
+        peer.write(receipt(frame))
+    serve(peer)
+    assert running.ended() == (count, None)
+
+
+def test_a_broker_that_goes(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """The reason is answered, in a line; what it confirmed is noted."""
+    running = Running(broker, tmp_path, share(tmp_path, 5), 1, window=2)
+    peer = scene.accept(broker)
+    peer.write(receipt(peer.frame()))
+    scene.until(lambda: running.progress.position(BATCH, 0) == 1)
+    peer.close()
+    answer = running.ended()
+    assert answer is not None
+    assert answer[0] == 0
+    assert "STOMP session with tcp://127.0.0.1" in str(answer[1])
+    assert "\n" not in str(answer[1])
+
+
+def test_the_answer_to_spark(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """A row for each share, of which it is told by number."""
+    what = share(tmp_path, 1)
+    sink = scene.sink("tcp://127.0.0.1:1", progress=tmp_path / "progress")
+    Progress(tmp_path / "progress").identity("job")
+    numbers = pa.RecordBatch.from_pydict({"id": [0]})
+    (answer,) = sender(sink, [what], "job", 1)(iter([numbers]))
+    assert answer.schema == SCHEMA
+    assert SCHEMA.names == [field.split()[0] for field in DDL.split(", ")]
+    (row,) = answer.to_pylist()
+    assert (row["number"], row["sent"]) == (0, 0)
+    assert "refused" in row["error"]
+
+
+def test_all_tasks_keep_one_pace(
+    broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turns are taken from one file, and between two of them is what the rate asks for."""
+    turns: list[tuple[Path, int, float]] = []
+    take = Pace.take
+
+    def noted(pace: Pace, count: int) -> float:
+        turn = take(pace, count)
+        turns.append((pace._path, count, turn))
+        return turn
+
+    monkeypatch.setattr(Pace, "take", noted)
+    rate = 400.0
+    running = Running(broker, tmp_path, share(tmp_path, 60), 1, rate=rate)
+    serve(scene.accept(broker))
+    assert running.ended() == (60, None)
+    assert {path for path, *_ in turns} == {tmp_path / "progress" / ".pace"}
+    for (_, count, turn), (_, _, following) in pairwise(turns):
+        assert following >= turn + count / rate - 1e-3
+    assert sum(count for _, count, _ in turns) >= 59
+
+
+def test_a_task_that_is_still_alive_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that send the same would spoil the order."""
+    path = tmp_path / ".0"
+    with path.open("ab") as other:
+        monkeypatch.setattr(time, "sleep", lambda _: other.close())
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with alone(path):
+            assert other.closed
+        with alone(path):
+            pass
+
+
+def test_a_task_that_does_not_end(tmp_path: Path) -> None:
+    """It is told, and nothing sent."""
+    path = tmp_path / ".0"
+    with path.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(ProgressError, match="another process has been sending for 0 s"), alone(path, 0.0):
+            pass
+
+
+def test_a_message_that_cannot_be_sent(broker: ScriptedBroker, tmp_path: Path) -> None:
+    """The error is an answer, too."""
+    path = tmp_path / "part-0"
+    pq.write_table(pa.Table.from_batches([batch(("", {}, b"", True))]), path)
+    running = Running(broker, tmp_path, Share(0, path, 1), 1)
+    answer = running.ended()
+    assert answer == (0, 'format("stomp"): row 0 of job/0/0 has no destination')
+
+
+def test_it_is_the_sinks_own_code(tmp_path: Path) -> None:
+    """Only heads and notes differ; what is skipped comes from the same folder."""
+    Progress(tmp_path).identity("job")
+    Progress(tmp_path).advance(BATCH, 3, 17)
+    assert Replaying(scene.sink(progress=tmp_path), Job("job", BATCH, 3), None, 5).skipped == 17

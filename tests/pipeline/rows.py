@@ -1,0 +1,97 @@
+"""Rows of the pipeline's tables in few words, and what a frame of them says, without Python's time zones."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import TimestampType
+
+from stomprelay.pipeline.table import Table
+
+START: Final = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+SECOND: Final = 1_000_000_000
+START_NS: Final = int(START.timestamp()) * SECOND
+
+Values = Mapping[str, Any]
+
+FRAME: Final[Values] = {
+    "at": START,
+    "ns": START_NS,
+    "relay": "r1",
+    "session": "s1",
+    "client": "alice",
+    "side": "client",
+    "direction": "to_broker",
+    "kind": "frame",
+    "command": "SEND",
+    "destination": "/queue/a",
+    "size": 100,
+    "body_size": 10,
+    "segment": "20261121T080000-r1-00000001-000001",
+    "offset": 0,
+    "number": 0,
+}
+MESSAGE: Final[Values] = {
+    "at": START,
+    "relay": "r1",
+    "destination": "/queue/a",
+    "producer": "alice",
+    "sent_at": START,
+    "size": 10,
+    "outcome": "acked",
+    "deliveries": [],
+    "redelivered": 0,
+    "final": True,
+    "segment": "20261121T080000-r1-00000001-000001",
+    "offset": 0,
+    "number": 0,
+}
+OUTAGE_ROW: Final[Values] = {
+    "relay": "r1",
+    "session": "s1",
+    "client": "alice",
+    "upstream": "main",
+    "broker": "a:61613",
+    "lost_ns": START_NS,
+    "planned": False,
+    "given_up": False,
+    "resent": 0,
+    "stale_acks": 0,
+    "duplicates": 0,
+}
+
+
+def rows(
+    spark: SparkSession, table: Table, usual: Values, many: Iterable[Values], also: str = ""
+) -> DataFrame:
+    """A frame with a table's schema; each row is the usual one but for what is said. `also`: the DDL of columns that
+    the table has not.
+    """
+    names = [*table.names, *(column.split()[0] for column in also.split(",") if column)]
+    told = [{**usual, **one} for one in many]
+    unknown = {name for one in told for name in one} - set(names)
+    assert not unknown, unknown
+    return spark.createDataFrame(
+        [tuple(one.get(name) for name in names) for one in told],
+        ", ".join([table.ddl, *([also] if also else [])]),
+    )
+
+
+def delivery(client: str | None, at: datetime, session: str = "c1") -> tuple[Any, ...]:
+    """One of a message's deliveries."""
+    return (at, client, session, "1", "main", "a:61613", "m1", "client", None, "acked")
+
+
+def told(frame: DataFrame, columns: Sequence[str] = ()) -> list[tuple[Any, ...]]:
+    """The rows, sorted; timestamps as text in UTC."""
+    wanted = columns or frame.columns
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    shown = frame.select(
+        *(
+            F.col(name).cast("string") if isinstance(kinds[name], TimestampType) else F.col(name)
+            for name in wanted
+        )
+    )
+    return sorted((tuple(row) for row in shown.collect()), key=repr)

@@ -1,0 +1,183 @@
+"""A STOMP 1.2 client over the relay's core."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from stomprelay.pipeline.stomp.client import Client, Lost
+from stomprelay.pipeline.stomp.connection import Connection
+from stomprelay.pipeline.stomp.words import Words
+from tests.e2e.raw import Connection as Peer
+from tests.e2e.raw import ScriptedBroker, close_all
+from tests.pipeline.stomp.scene import accept, message, told, until
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close what a failed test has left open."""
+    yield
+    close_all()
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    """Give a broker that the test plays."""
+    with ScriptedBroker() as made:
+        yield made
+
+
+def client(uri: str, **options: str) -> Client:
+    """Make a client that was told this."""
+    return Connection.read(Words({"uri": uri, **options}), {}).client("test")
+
+
+def connected(
+    broker: ScriptedBroker, version: str = "1.2", uri: str = "failover:({})"
+) -> tuple[Client, Peer]:
+    """Connect a client to the broker, which speaks this version."""
+    made = client(uri.format(f"tcp://127.0.0.1:{broker.port}"))
+    found: list[Peer] = []
+    said = f"CONNECTED\nversion:{version}\nserver:scripted\n\n\0".encode()
+    thread = threading.Thread(target=lambda: found.append(accept(broker, said)))
+    thread.start()
+    made.connect(30)
+    thread.join(30)
+    return made, found[0]
+
+
+def test_it_says_who_it_is(broker: ScriptedBroker) -> None:
+    """Credentials, virtual host, client id: all that CONNECT has."""
+    made = client(
+        f"tcp://127.0.0.1:{broker.port}", login="guest", password="s3cret", host="/v", clientId="me"
+    )
+    with made:
+        threading.Thread(target=made.connect, args=(30,)).start()
+        peer = broker.accept()
+        lines = peer.connected().split(b"\n")
+        for line in (b"login:guest", b"passcode:s3cret", b"host:/v", b"client-id:me"):
+            assert line in lines
+        until(lambda: made.there)
+    assert "s3cret" not in repr(made)
+
+
+def test_messages_are_acknowledged_together(broker: ScriptedBroker) -> None:
+    """A subscription has its headers, and an ACK the last delivery's name."""
+    made, peer = connected(broker)
+    with made:
+        made.subscribe(b"0", "/queue/ä:1".encode(), {b"selector": b"a = 'x\n'"})
+        frame = peer.frame()
+        assert "destination:/queue/ä\\c1\n".encode() in frame
+        assert b"selector:a = 'x\\n'\n" in frame
+        assert b"ack:client\n" in frame
+        peer.write(message(1) + message(2))
+        assert told(made, 2) == [(b"MESSAGE", b"hello")] * 2
+        made.acknowledge({b"0": b"a2"})
+        assert peer.frame() == b"ACK\nid:a2\n\n\0"
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_older_brokers_are_spoken_to_in_their_own_way(broker: ScriptedBroker, version: str) -> None:
+    """The core bridges: whoever uses the client knows 1.2 alone."""
+    made, peer = connected(broker, version)
+    with made:
+        made.subscribe(b"0", b"/queue/a", {})
+        peer.frame()
+        peer.write(b"MESSAGE\nsubscription:0\nmessage-id:m1\ndestination:/queue/a\n\nhello\0")
+        acks = []
+        for _ in range(300):
+            acks += [frame.raw(b"ack") for frame in made.frames(0.1)]
+            if acks:
+                break
+        assert acks[0]
+        made.acknowledge({b"0": acks[0]})
+        assert b"message-id:m1\n" in peer.frame()
+
+
+def test_a_goodbye_is_confirmed(broker: ScriptedBroker) -> None:
+    """With the receipts that came on the way to it."""
+    made, peer = connected(broker)
+    with made:
+        made.say(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
+
+        def answer() -> None:
+            for receipt in (b"1", b"bye"):
+                peer.frame()
+                peer.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
+
+        answers = threading.Thread(target=answer)
+        answers.start()
+        assert made.disconnect(30) == [b"1"]
+        answers.join(30)
+
+
+def test_an_error_of_the_broker_is_the_end(broker: ScriptedBroker) -> None:
+    """In the broker's words."""
+    made, peer = connected(broker)
+    with made:
+        made.say(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
+        peer.frame()
+        peer.write(b"ERROR\nmessage:not allowed\nreceipt-id:1\n\nno access to /queue/a\0")
+        with pytest.raises(Lost, match="not allowed: no access to /queue/a, about receipt 1"):
+            told(made, 1)
+
+
+def test_a_refused_login_is_told_without_the_passcode(broker: ScriptedBroker) -> None:
+    """It names the broker and what it said."""
+    made = client(f"failover:(tcp://127.0.0.1:{broker.port})", login="guest", password="s3cret")
+    answer = threading.Thread(
+        target=lambda: accept(broker, b"ERROR\nmessage:Bad CONNECT\n\nAccess refused\0").close()
+    )
+    answer.start()
+    with (
+        made,
+        pytest.raises(Lost, match=rf"tcp://127.0.0.1:{broker.port}: Bad CONNECT: Access ref") as caught,
+    ):
+        made.connect(30)
+    answer.join(30)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_nobody_there_is_told_in_time() -> None:
+    """A list is searched without end, and the patience of whoever waits has one."""
+    with (
+        client("failover:(tcp://127.0.0.1:1)") as made,
+        pytest.raises(Lost, match=r"no broker within 0\.3 s.*refused"),
+    ):
+        made.connect(0.3)
+    with client("tcp://127.0.0.1:1") as made, pytest.raises(Lost, match=r"broker not available.*refused"):
+        made.connect(30)
+
+
+def test_a_plain_address_ends_with_its_broker(broker: ScriptedBroker) -> None:
+    """And says what to have for more."""
+    made, peer = connected(broker, uri="{}")
+    with made:
+        peer.reset()
+        with pytest.raises(Lost, match="connection to the broker was lost"):
+            until(lambda: bool(list(made.frames(0.1))))
+
+
+def test_what_came_with_connected_is_heard_too(broker: ScriptedBroker) -> None:
+    """A broker that accepts and goes at once has its say."""
+    made = client(f"tcp://127.0.0.1:{broker.port}")
+    said = b"CONNECTED\nversion:1.2\n\n\0ERROR\nmessage:not today\n\n\0"
+    answer = threading.Thread(target=lambda: accept(broker, said).close())
+    answer.start()
+    with made:
+        made.connect(30)
+        with pytest.raises(Lost, match="not today"):
+            until(lambda: bool(list(made.frames(0.1))))
+    answer.join(30)
+
+
+def test_a_goodbye_that_nobody_answers_has_its_time(broker: ScriptedBroker) -> None:
+    """Whoever waits is told."""
+    made, _ = connected(broker)
+    with made, pytest.raises(Lost, match=r"DISCONNECT was not confirmed within 0\.2 s"):
+        made.disconnect(0.2)
+
+
+def test_one_that_was_never_connected_is_closed_easily() -> None:
+    """Nothing was opened for it."""
+    client("tcp://127.0.0.1:1").close()

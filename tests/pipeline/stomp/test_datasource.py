@@ -1,0 +1,272 @@
+"""`format("stomp")` in Spark, on the embedded broker."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import pyspark_stomp
+from stomprelay.pipeline.stomp.client import Client
+from stomprelay.pipeline.stomp.connection import Connection
+from stomprelay.pipeline.stomp.datasource import StompDataSource
+from stomprelay.pipeline.stomp.words import Words
+from tests.e2e.brokers import Broker
+from tests.e2e.ports import free_port
+from tests.e2e.relay import relay
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
+
+SECRET = "s3cr3t-passcode"
+
+
+def client(uri: str) -> Client:
+    """Connect to a broker."""
+    made = Connection.read(Words({"uri": uri, "login": "guest", "password": "guest"}), {}).client("test")
+    made.connect(60)
+    return made
+
+
+def fill(uri: str, queue: str, first: int, end: int) -> None:
+    """Send messages whose bodies are numbers."""
+    with client(uri) as made:
+        for number in range(first, end):
+            head = b"SEND\ndestination:%b\nn:%d\npersistent:true\n" % (queue.encode(), number)
+            made.say(b"%b\n%d\0" % (head, number))
+        made.disconnect(60)
+
+
+def drain(uri: str, queue: str, count: int) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    """Take so many messages: body and headers."""
+    from stomprelay.wire.dialect import V1_2
+
+    found: list[tuple[bytes, dict[bytes, bytes]]] = []
+    with client(uri) as made:
+        made.subscribe(b"0", queue.encode(), {})
+        for _ in range(600):
+            last = None
+            for frame in made.frames(0.1):
+                found.append((frame.payload, dict(frame.headers(V1_2))))
+                last = frame.raw(b"ack")
+            if last is not None:
+                made.acknowledge({b"0": last})
+            if len(found) >= count:
+                break
+        made.disconnect(60)
+    return found
+
+
+def reading(spark: "SparkSession", uri: str, queue: str, folder: Path, **options: Any) -> "DataFrame":
+    """Read a queue as a stream."""
+    reader = spark.readStream.format("stomp").option("destination", queue).option("idleMs", 700)
+    reader = reader.option("login", "guest").option("password", "guest")
+    return reader.options(**{"spool": folder / "spool", **options}).load(uri)
+
+
+def written(rows: "DataFrame", folder: Path) -> list[tuple[int, int]]:
+    """Run a query over what there is now, into a table; return its new rows: number and sequence."""
+    spark = rows.sparkSession
+    query = (
+        rows.selectExpr("cast(cast(body as string) as int) as n", "sequence", "receiver")
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "table"))
+    )
+    query.awaitTermination()
+    table = spark.read.schema("n int, sequence bigint, receiver int").parquet(str(folder / "table"))
+    return sorted((row.n, row.sequence) for row in table.collect())
+
+
+@pytest.fixture
+def uri(memory: Broker) -> str:
+    """Name the embedded broker."""
+    return f"failover:(tcp://127.0.0.1:{memory.port})"
+
+
+def test_spark_finds_it_by_the_name_of_its_package() -> None:
+    """Nobody has to register it."""
+    assert pyspark_stomp.DefaultSource is StompDataSource
+    assert StompDataSource.name() == "stomp"
+
+
+def test_a_stream_has_each_message_once_and_goes_on(
+    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+) -> None:
+    """Run after run on one checkpoint, in batches of a limited size; headers and all."""
+    fill(uri, queue, 0, 25)
+    rows = reading(spark, uri, queue, tmp_path, maxMessagesPerTrigger=10)
+    assert written(rows, tmp_path) == [(number, number) for number in range(25)]
+    fill(uri, queue, 25, 30)
+    assert written(rows, tmp_path) == [(number, number) for number in range(30)]
+    assert written(rows, tmp_path) == [(number, number) for number in range(30)]
+    kept = reading(spark, uri, queue, tmp_path / "other", spool=tmp_path / "spool2")
+    assert kept.columns == [
+        *("receiver", "sequence", "destination", "message_id", "subscription", "content_type", "headers"),
+        *("body", "redelivered", "received"),
+    ]
+
+
+def test_a_batch_reads_what_is_there_once(
+    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+) -> None:
+    """However often its rows are asked for; the next read has what came since, and the old rows if they are wanted."""
+    fill(uri, queue, 0, 12)
+
+    def read(**options: Any) -> "DataFrame":
+        reader = spark.read.format("stomp").option("destination", queue).option("idleMs", 700)
+        return reader.options(spool=str(tmp_path / "spool"), includeHeaders="false", **options).load(uri)
+
+    first = read()
+    assert "headers" not in first.columns
+    assert first.count() == 12
+    assert {bytes(row.body) for row in first.collect()} == {b"%d" % number for number in range(12)}
+    fill(uri, queue, 12, 15)
+    assert read().count() == 3
+    assert read(startingOffsets="earliest").count() == 15
+    assert read().count() == 0
+
+
+def test_rows_are_written_and_keyed(spark: "SparkSession", uri: str, queue: str) -> None:
+    """All arrive, each with a key of its own."""
+    rows = spark.range(0, 50, 1, 3).selectExpr(
+        "cast(id as string) as body", "map('n', cast(id as string)) as headers"
+    )
+    rows.write.format("stomp").option("destination", queue).option("id", "job").mode("append").save(uri)
+    found = drain(uri, queue, 50)
+    assert {body for body, _ in found} == {b"%d" % number for number in range(50)}
+    assert all(said[b"n"] == body and said[b"persistent"] == b"true" for body, said in found)
+    assert {said[b"relay-key"].rpartition(b"/")[0] for _, said in found} == {
+        b"job/0/%d" % part for part in range(3)
+    }
+    assert len({said[b"relay-key"] for _, said in found}) == 50
+
+
+def test_a_stream_is_written_and_its_batches_keep_their_keys(
+    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+) -> None:
+    """From one queue to another, under the query's own id."""
+    fill(uri, queue, 0, 8)
+    rows = reading(spark, uri, queue, tmp_path, maxMessagesPerTrigger=5)
+    query = (
+        rows.writeStream.format("stomp")
+        .option("destination", f"{queue}-out")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(uri)
+    )
+    query.awaitTermination()
+    found = drain(uri, f"{queue}-out", 8)
+    assert sorted(int(body) for body, _ in found) == list(range(8))
+    keys = {said[b"relay-key"].decode() for _, said in found}
+    assert len(keys) == 8
+    assert {tuple(key.split("/")[:2]) for key in keys} == {(query.id, "0"), (query.id, "1")}
+    assert all(said[b"n"] == body for body, said in found)
+
+
+def test_a_secret_is_in_nothing_that_spark_shows(
+    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+) -> None:
+    """Plans, what its status store keeps of executions, checkpoints, progress, errors."""
+    fill(uri, queue, 0, 2)
+    rows = reading(spark, uri, queue, tmp_path, password=SECRET)
+    shown = [rows._jdf.queryExecution().toString(), repr(rows)]
+    assert "password=*" in shown[0]  # so this is where options are
+    query = rows.writeStream.format("stomp").option("destination", queue).option("login", "guest")
+    query = query.option("password", SECRET).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    started = query.trigger(availableNow=True).start(uri)
+    started.awaitTermination()
+    jvm: Any = started._jsq
+    shown += [str(started.lastProgress), jvm.explainInternal(True)]
+    sending = spark.range(1).selectExpr("'x' as body").write.format("stomp").mode("append")
+    sending = sending.options(destination=queue, login="guest", password=SECRET)
+    sending.save(uri)
+    with pytest.raises(Exception, match="refused") as caught:
+        sending.save("tcp://127.0.0.1:1")
+    shown.append(str(caught.value))
+    with pytest.raises(Exception, match="unknown option") as caught:
+        sending.option("oops", "1").save(uri)
+    shown.append(str(caught.value))
+    store = spark._jsparkSession.sharedState().statusStore()
+    executions = store.executionsList()
+    plans = [executions.apply(index).physicalPlanDescription() for index in range(executions.size())]
+    assert plans
+    shown += plans
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            shown.append(path.read_bytes().decode("latin-1"))
+    assert not [each[:500] for each in shown if SECRET in each]
+
+
+def test_a_dead_receiver_fails_the_query_and_says_why(
+    spark: "SparkSession", queue: str, tmp_path: Path
+) -> None:
+    """In the exception that whoever waits for the query gets."""
+    rows = reading(spark, "tcp://127.0.0.1:1", queue, tmp_path)
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
+    with pytest.raises(Exception, match="receiver 0 has ended: STOMP session with tcp://127") as caught:
+        query.awaitTermination(60)
+    assert "connection refused" in str(caught.value)
+
+
+def test_a_job_that_is_written_again_says_nothing_twice(
+    spark: "SparkSession", uri: str, queue: str, tmp_path: Path
+) -> None:
+    """With its progress kept; a rate is kept, too."""
+    rows = spark.range(0, 40, 1, 2).selectExpr("cast(id as string) as body")
+    for _ in range(2):
+        sending = rows.write.format("stomp").option("destination", queue).option("rate", 1000)
+        sending.option("progress", str(tmp_path)).mode("append").save(uri)
+    assert len(drain(uri, queue, 40)) == 40
+    with client(uri) as made:
+        made.subscribe(b"0", queue.encode(), {})
+        assert not list(made.frames(0.3))
+
+
+@pytest.fixture(params=["rabbitmq", "activemq"])
+def through(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Any]:
+    """Run a relay in front of a real broker; give what enters its context and names it."""
+    broker: Broker = request.getfixturevalue(request.param)
+
+    def enter() -> Any:
+        import contextlib
+
+        @contextlib.contextmanager
+        def running() -> Any:
+            port = free_port()
+            config = f"""
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+upstream = "main"
+[upstream.main]
+uri = "tcp://127.0.0.1:{broker.port}"
+"""
+            with relay(tmp_path, config, [port]):
+                yield f"failover:(tcp://127.0.0.1:{port})"
+
+        return running()
+
+    return enter
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("ack", ["spool", "commit"])
+def test_through_a_relay_to_a_real_broker_and_back(
+    spark: "SparkSession", through: Callable[[], Any], queue: str, tmp_path: Path, ack: str
+) -> None:
+    """RabbitMQ and ActiveMQ: what Spark writes Spark reads, each row once, and the queue is empty in the end."""
+    with through() as uri:
+        rows = spark.range(0, 300, 1, 2).selectExpr("cast(id as string) as body")
+        sending = rows.write.format("stomp").options(destination=queue, login="guest", password="guest")
+        sending.mode("append").save(uri)
+        stream = reading(
+            spark, uri, queue, tmp_path, ack=ack, maxMessagesPerTrigger=120, prefetch=100, idleMs=1500
+        )
+        found = written(stream, tmp_path)
+        assert sorted(number for number, _ in found) == list(range(300))
+        assert sorted(sequence for _, sequence in found) == list(range(300))
+        again = reading(spark, uri, queue, tmp_path / "again", idleMs=1500)
+        assert written(again, tmp_path / "again") == []

@@ -1,0 +1,62 @@
+"""What passes between the thread of a pump and its user."""
+
+import threading
+
+from stomprelay.pipeline.stomp.mailbox import ROOM, Mailbox
+
+
+def test_what_goes_in_comes_out_in_order() -> None:
+    """Each way has its own order."""
+    box = Mailbox()
+    box.feed(b"a")
+    box.feed(b"")
+    box.feed(b"b")
+    assert (box.heard(), box.heard(), box.heard()) == (b"a", b"b", b"")
+    assert not box.tell(b"c")
+    box.tell(b"d")
+    assert box.take(0) == ([b"c", b"d"], False)
+    assert box.take(0) == ([], False)
+
+
+def test_a_full_box_says_so() -> None:
+    """Whoever tells learns that there is no room, and whoever takes that there was none."""
+    box = Mailbox()
+    assert box.tell(b"x" * ROOM)
+    assert box.take(0) == ([b"x" * ROOM], True)
+    assert not box.tell(b"x")
+
+
+def test_feeding_waits_for_room() -> None:
+    """What cannot be held is not taken yet."""
+    box = Mailbox()
+    box.feed(b"x" * ROOM)
+    feeding = threading.Thread(target=box.feed, args=(b"y",))
+    feeding.start()
+    feeding.join(0.05)
+    assert feeding.is_alive()
+    assert box.heard()
+    feeding.join(30)
+    assert box.heard() == b"y"
+
+
+def test_taking_waits_for_news() -> None:
+    """Whoever waits wakes up when something is told."""
+    box = Mailbox()
+    found: list[tuple[list[bytes], bool]] = []
+    taking = threading.Thread(target=lambda: found.append(box.take(30)))
+    taking.start()
+    box.tell(b"a")
+    taking.join(30)
+    assert found == [([b"a"], False)]
+
+
+def test_a_closed_box_takes_nothing_and_gives_what_it_has() -> None:
+    """Nobody waits for it any more."""
+    box = Mailbox()
+    box.tell(b"last")
+    box.feed(b"x" * ROOM)
+    box.close()
+    box.feed(b"y")
+    assert box.heard() == b""
+    assert box.take(30) == ([b"last"], False)
+    assert box.take(30) == ([], False)

@@ -1,0 +1,206 @@
+"""The relay's core as a client, on real sockets."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from stomprelay.config.location import locate
+from stomprelay.pipeline.stomp.dial import dial
+from stomprelay.pipeline.stomp.mailbox import ROOM
+from stomprelay.pipeline.stomp.pump import Pump
+from stomprelay.relay.listener import Listener
+from stomprelay.relay.profile import ACTIVEMQ
+from stomprelay.relay.reconnect import Policy
+from stomprelay.relay.upstream import Upstream
+from stomprelay.session.heartbeat import Terms
+from tests.e2e.raw import Closed, Connection, ScriptedBroker, close_all
+from tests.pipeline.stomp.scene import accept, message, until
+
+CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close what a failed test has left open."""
+    yield
+    close_all()
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    """Give a broker that the test plays."""
+    with ScriptedBroker() as made:
+        yield made
+
+
+def pump(uri: str, heart_beat: Terms = Terms(0, 0)) -> Pump:
+    """Make a pump to this place."""
+    place = locate(uri)
+    upstream = Upstream(
+        "test",
+        place.groups("test", Policy.FAILOVER),
+        quorum=place.quorum,
+        heart_beat=heart_beat,
+        connect_timeout=5,
+    )
+    listener = Listener("test", "", upstream, heart_beat=Terms(0, 0))
+    return Pump(listener, "test", {each: dial(each, upstream.tls) for each in upstream.brokers})
+
+
+def heard(made: Pump, wanted: bytes) -> bytes:
+    """Take what the client is told until something is in it."""
+    found = b""
+    for _ in range(300):
+        found += b"".join(made.take(0.1))
+        if wanted in found:
+            return found
+    raise AssertionError(found)
+
+
+def ended(made: Pump) -> None:
+    """Abort it and see that its thread has ended."""
+    made.abort()
+    assert made.join(30)
+
+
+def connected(broker: ScriptedBroker, options: str = "") -> tuple[Pump, Connection]:
+    """Begin a session that survives its broker."""
+    made = pump(f"failover:(tcp://127.0.0.1:{broker.port}){options}")
+    made.start()
+    made.feed(CONNECT)
+    peer = accept(broker)
+    heard(made, b"CONNECTED\n")
+    return made, peer
+
+
+def test_frames_pass_both_ways(broker: ScriptedBroker) -> None:
+    """From its user to the broker, and back."""
+    made, peer = connected(broker)
+    assert made.there
+    made.feed(b"SEND\ndestination:/queue/a\nreceipt:7\n\nhello\0")
+    assert peer.frame() == b"SEND\ndestination:/queue/a\nreceipt:7\n\nhello\0"
+    peer.write(b"RECEIPT\nreceipt-id:7\n\n\0")
+    assert b"receipt-id:7" in heard(made, b"RECEIPT")
+    ended(made)
+
+
+def test_another_broker_is_told_all_again(broker: ScriptedBroker) -> None:
+    """The core's failover, with nothing to be done by whoever uses it; meanwhile there is no broker."""
+    made, peer = connected(broker)
+    made.feed(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
+    assert peer.frame().startswith(b"SUBSCRIBE\n")
+    peer.reset()
+    until(lambda: not made.there)
+    again = accept(broker)
+    assert again.frame().startswith(b"SUBSCRIBE\n")
+    until(lambda: made.there)
+    ended(made)
+
+
+def test_beats_go_on_while_nobody_asks(broker: ScriptedBroker) -> None:
+    """The thread keeps the session alive, however long its user is busy."""
+    made = pump(f"tcp://127.0.0.1:{broker.port}", Terms(20, 0))
+    made.start()
+    made.feed(CONNECT)
+    peer = accept(broker, b"CONNECTED\nversion:1.2\nheart-beat:0,20\n\n\0")
+    heard(made, b"CONNECTED\n")
+    assert [peer.socket.recv(1) for _ in range(3)] == [b"\n"] * 3
+    ended(made)
+
+
+def test_who_does_not_take_is_not_told_more(broker: ScriptedBroker) -> None:
+    """The broker is not read from when too much waits, and again when it was taken: nothing is lost."""
+    made, peer = connected(broker)
+    made.feed(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
+    peer.frame()
+    body = b"x" * 100_000
+    count = 4 * ROOM // len(body)
+    peer.socket.setblocking(False)
+    data = b"".join(message(number, body=body) for number in range(count))
+    sent = 0
+    stuck = 0
+    while stuck < 300:  # 3 seconds without progress
+        try:
+            sent += peer.socket.send(data[sent : sent + 1_000_000])
+            stuck = 0
+        except BlockingIOError:
+            stuck += 1
+            made._thread.join(0.01)
+    assert sent < len(data) - ROOM
+    got = 0
+    peer.socket.setblocking(True)
+    for _ in range(10_000):
+        got += sum(chunk.count(b"MESSAGE\n") for chunk in made.take(0.02))
+        if sent < len(data):
+            sent += peer.socket.send(data[sent : sent + 100_000])
+        if got == count:
+            break
+    assert got == count
+    ended(made)
+
+
+def test_where_there_is_nobody_it_says_why(broker: ScriptedBroker) -> None:
+    """The end comes with the reason."""
+    port = broker.port
+    broker.__exit__(None, None, None)
+    made = pump(f"tcp://127.0.0.1:{port}")
+    made.start()
+    made.feed(CONNECT)
+    assert b"ERROR\n" in heard(made, b"broker not available")
+    assert made.join(30)
+    assert made.over
+    assert f"broker tcp://127.0.0.1:{port} did not connect: connection refused" in made.why
+    assert made.take(30) == []
+    made.feed(b"x")
+    made.hang_up()
+
+
+def test_what_was_said_before_hanging_up_is_delivered(broker: ScriptedBroker) -> None:
+    """As for any client of the relay."""
+    made, peer = connected(broker)
+    made.feed(b"SEND\ndestination:/queue/a\nreceipt:1\n\nhello\0")
+    made.hang_up()
+    assert peer.frame().startswith(b"SEND\n")
+    peer.write(b"RECEIPT\nreceipt-id:1\n\n\0")
+    with pytest.raises(Closed):
+        peer.frame()
+    peer.close()
+    assert made.join(30)
+
+
+def test_receipts_mean_what_the_broker_is(broker: ScriptedBroker) -> None:
+    """ActiveMQ vouches with one for all before it; of others it is not known."""
+    made = pump(f"tcp://127.0.0.1:{broker.port}")
+    made.start()
+    made.feed(CONNECT)
+    accept(broker, b"CONNECTED\nversion:1.2\nserver:ActiveMQ/5.17.2\n\n\0")
+    heard(made, b"CONNECTED\n")
+    assert ACTIVEMQ.cumulative
+    assert made.cumulative
+    ended(made)
+    other, _ = connected(broker)
+    assert not other.cumulative
+    ended(other)
+
+
+def test_a_fan_out_goes_to_all(broker: ScriptedBroker) -> None:
+    """Several brokers at a time, as the core does it."""
+    with ScriptedBroker() as second:
+        made = pump(f"fanout:(tcp://127.0.0.1:{broker.port},tcp://127.0.0.1:{second.port})?minAckCount=2")
+        made.start()
+        made.feed(CONNECT)
+        peers = [accept(broker), accept(second)]
+        heard(made, b"CONNECTED\n")
+        made.feed(b"SEND\ndestination:/queue/a\n\nhello\0")
+        assert all(peer.frame().endswith(b"\n\nhello\0") for peer in peers)
+        until(lambda: made.there)
+        ended(made)
+
+
+def test_aborted_while_it_connects_it_ends(broker: ScriptedBroker) -> None:
+    """Nothing is waited for."""
+    made = pump(f"tcp://127.0.0.1:{broker.port}")
+    made.start()
+    made.feed(CONNECT)
+    ended(made)
+    assert made.over

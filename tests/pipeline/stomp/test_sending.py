@@ -1,0 +1,127 @@
+"""The rows of one task on their way to the broker."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from stomprelay.pipeline.stomp.client import Lost
+from stomprelay.pipeline.stomp.pace import Pace
+from stomprelay.pipeline.stomp.progress import Progress
+from stomprelay.pipeline.stomp.sending import Job, Sending
+from tests.e2e.raw import body, headers
+from tests.pipeline.stomp.scene import Confirming, sink
+
+
+@pytest.fixture
+def broker() -> Iterator[Confirming]:
+    """Give a broker that confirms."""
+    made = Confirming()
+    yield made
+    made.close()
+
+
+def rows(first: int, end: int) -> Any:
+    """Make rows whose bodies are their numbers."""
+    return pa.RecordBatch.from_pydict({"body": [str(number) for number in range(first, end)]})
+
+
+def sending(broker: Confirming, partition: int = 1, pace: Pace | None = None, **options: object) -> Sending:
+    """Make the sending of a task."""
+    uri = f"failover:(tcp://127.0.0.1:{broker.port})"
+    made = sink(uri, destination="/queue/a", timeoutMs=5000, **options)
+    return Sending(made, Job("job", "0", partition), pace)
+
+
+def test_all_rows_are_sent_in_order_and_confirmed(broker: Confirming) -> None:
+    """Each with its key, and a receipt for each where the broker confirms them one by one."""
+    assert sending(broker, window=10).run(iter([rows(0, 30), rows(30, 100)])) == 100
+    assert [body(frame) for frame in broker.sends] == [b"%d" % number for number in range(100)]
+    keys = [headers(frame)[b"relay-key"] for frame in broker.sends]
+    assert keys == [b"job/0/1/%d" % number for number in range(100)]
+    assert broker.frames[-1].startswith(b"DISCONNECT\n")
+    assert broker.asked == 101
+
+
+def test_fewer_receipts_do_where_they_vouch_for_more() -> None:
+    """ActiveMQ confirms all before it: a quarter of the window at a time."""
+    broker = Confirming(b"ActiveMQ/5.17.2")
+    assert sending(broker, window=40).run(iter([rows(0, 100)])) == 100
+    assert len(broker.sends) == 100
+    # Ten of ours, a few by which the relay's core closes its batches, and that of DISCONNECT.
+    assert broker.asked < 30
+    broker.close()
+
+
+def test_without_rows_there_is_no_connection(broker: Confirming) -> None:
+    """Nobody to say nothing to."""
+    assert sending(broker).run(iter([])) == 0
+    assert sending(broker).run(iter([rows(0, 0)])) == 0
+    assert broker.frames == []
+
+
+def test_a_broker_that_confirms_nothing_fails_the_task(broker: Confirming) -> None:
+    """After its time; what is confirmed is said."""
+    broker.silent = True
+    made = Sending(
+        sink(f"tcp://127.0.0.1:{broker.port}", destination="/queue/a", timeoutMs=300, window=5),
+        Job("job", "0", 0),
+        None,
+    )
+    with pytest.raises(Lost, match=r"no receipt came within 0\.3 s; 0 rows are confirmed"):
+        made.run(iter([rows(0, 100)]))
+
+
+def test_nobody_there_fails_the_task() -> None:
+    """With what was tried."""
+    made = Sending(sink("tcp://127.0.0.1:1", destination="/queue/a"), Job("job", "0", 0), None)
+    with pytest.raises(Lost, match="refused"):
+        made.run(iter([rows(0, 1)]))
+
+
+def test_a_job_goes_on_where_it_was(broker: Confirming, tmp_path: Path) -> None:
+    """Rows that are confirmed are not said again, the others have the keys that they had."""
+    progress = Progress(tmp_path)
+    progress.advance("0", 1, 45)
+    made = sending(broker, progress=tmp_path)
+    assert made.skipped == 45
+    assert made.run(iter([rows(0, 30), rows(30, 60)])) == 15
+    assert headers(broker.sends[0])[b"relay-key"] == b"job/0/1/45"
+    assert body(broker.sends[0]) == b"45"
+    assert progress.position("0", 1) == 60
+    assert sending(broker, progress=tmp_path).run(iter([rows(0, 60)])) == 0
+    assert len(broker.sends) == 15
+
+
+def test_progress_is_noted_on_the_way(
+    broker: Confirming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a crash costs little."""
+    monkeypatch.setattr("stomprelay.pipeline.stomp.sending.OFTEN", 0.0)
+    noted = []
+
+    def batches() -> Iterator[Any]:
+        for first in range(0, 1000, 250):
+            noted.append(Progress(tmp_path).position("0", 1))
+            yield rows(first, first + 250)
+
+    sending(broker, window=100, progress=tmp_path).run(batches())
+    assert noted[0] == 0
+    assert 0 < noted[-1] <= 750
+
+
+def test_a_rate_is_asked_for_turns(broker: Confirming, tmp_path: Path) -> None:
+    """As many as are sent."""
+    pace = Pace(tmp_path / "pace", 1e6)
+    asked: list[int] = []
+    take = pace.take
+
+    def counted(count: int) -> float:
+        asked.append(count)
+        return take(count)
+
+    pace.take = counted  # type: ignore[method-assign]
+    sending(broker, pace=pace).run(iter([rows(0, 600)]))
+    assert sum(asked) == 600

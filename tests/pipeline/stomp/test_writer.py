@@ -1,0 +1,83 @@
+"""Writing, as Spark calls it."""
+
+import logging
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from stomprelay.pipeline.stomp.progress import Progress, ProgressError
+from stomprelay.pipeline.stomp.sends import SchemaError
+from stomprelay.pipeline.stomp.writer import BatchWriter, Sent, StreamWriter
+from tests.e2e.raw import headers
+from tests.pipeline.stomp.scene import Confirming, schema, sink
+
+ROWS = "destination string, body string"
+
+
+@pytest.fixture
+def broker() -> Iterator[Confirming]:
+    """Give a broker that confirms."""
+    made = Confirming()
+    yield made
+    made.close()
+
+
+def rows(count: int) -> pa.RecordBatch:
+    """Make rows for a queue."""
+    return pa.RecordBatch.from_pydict({"destination": ["/queue/a"] * count, "body": ["x"] * count})
+
+
+def test_what_cannot_be_sent_is_refused_on_the_driver() -> None:
+    """Before there is any task."""
+    with pytest.raises(SchemaError, match="needs a column body"):
+        BatchWriter(sink(), schema("destination string"))
+
+
+def test_a_task_has_the_keys_of_its_job(broker: Confirming) -> None:
+    """Another attempt of it, by another copy of the writer, says the same; another job has others."""
+    uri = f"tcp://127.0.0.1:{broker.port}"
+    writer = BatchWriter(sink(uri), schema(ROWS))
+    for _ in range(2):
+        copy = pickle.loads(pickle.dumps(writer))
+        assert copy.write(iter([rows(2)])) == Sent(2, 0)
+    StreamWriter(sink(uri), schema(ROWS)).write(iter([rows(1)]))
+    keys = [headers(frame)[b"relay-key"] for frame in broker.sends]
+    assert keys[:2] == keys[2:4]
+    assert len(set(keys)) == 3
+    assert keys[0].endswith(b"/0/0/0")
+
+
+def test_a_job_may_have_a_name(broker: Confirming, tmp_path: Path) -> None:
+    """Said, or kept with its progress, so that the next run has it too."""
+    uri = f"tcp://127.0.0.1:{broker.port}"
+    BatchWriter(sink(uri, id="mine"), schema(ROWS)).write(iter([rows(1)]))
+    assert headers(broker.sends[0])[b"relay-key"] == b"mine/0/0/0"
+    BatchWriter(sink(uri, progress=tmp_path), schema(ROWS)).write(iter([rows(3)]))
+    again = BatchWriter(sink(uri, progress=tmp_path), schema(ROWS)).write(iter([rows(5)]))
+    assert again == Sent(2, 3)
+    assert len({headers(frame)[b"relay-key"].split(b"/")[0] for frame in broker.sends[1:]}) == 1
+    assert Progress(tmp_path).position("0", 0) == 5
+    with pytest.raises(ProgressError, match="is of the job"):
+        BatchWriter(sink(uri, progress=tmp_path, id="other"), schema(ROWS))
+
+
+def test_what_was_done_is_told(broker: Confirming, caplog: pytest.LogCaptureFixture) -> None:
+    """And what belongs to the rate alone goes."""
+    writer = BatchWriter(sink(f"tcp://127.0.0.1:{broker.port}", rate=1e6), schema(ROWS))
+    sent = writer.write(iter([rows(2)]))
+    pace = writer._pace()
+    assert pace is not None
+    assert pace._path.exists()
+    with caplog.at_level(logging.INFO, "stomprelay.stomp"):
+        writer.commit([sent, None])
+    assert "written: 2 rows sent, 0 had been sent before" in caplog.text
+    assert not pace._path.exists()
+    with caplog.at_level(logging.INFO, "stomprelay.stomp"):
+        StreamWriter(sink(), schema(ROWS)).abort([], 7)
+        StreamWriter(sink(), schema(ROWS)).commit([], 8)
+        BatchWriter(sink(), schema(ROWS)).abort([])
+    assert "batch 7 not written to the end: 0 rows sent" in caplog.text
+    assert "batch 8 written" in caplog.text

@@ -1,0 +1,86 @@
+"""Receipts that are awaited."""
+
+from stomprelay.pipeline import sighting as s
+from stomprelay.pipeline.awaited import Awaited
+
+
+def _sent(number: int) -> s.Sighting:
+    row: s.Sighting = [None] * len(s.FIELDS)
+    row[: s.KIND + 1] = ["k", number, "segment", 0, number, 0]
+    return row
+
+
+def test_the_first_that_asked_is_the_first_that_is_answered() -> None:
+    """Frames that are no SEND count, and answer nothing."""
+    awaited = Awaited(1000, 100)
+    first, second = _sent(1), _sent(2)
+    awaited.ask("r", 1, first)
+    awaited.ask("r", 2, None)
+    awaited.ask("r", 3, second)
+    assert awaited.given("r", "a", 4, 1) is first
+    assert awaited.given("r", "a", 5, 1) is None
+    assert awaited.given("r", "a", 6, 1) is second
+    assert (first[s.RECEIPT_NS], second[s.RECEIPT_NS]) == (4, 6)
+    assert awaited.given("r", "a", 7, 1) is None
+    assert not awaited
+
+
+def test_each_of_several_brokers_answers_each() -> None:
+    """The first answer counts; it is over when all have answered, or when the others took too long."""
+    awaited = Awaited(1000, 100)
+    first, second = _sent(1), _sent(2)
+    awaited.ask("r", 1, first)
+    awaited.ask("r", 1, second)
+    assert awaited.given("r", "a", 2, 2) is first
+    assert awaited.given("r", "a", 3, 2) is second
+    assert awaited.given("r", "b", 4, 2) is None
+    assert awaited.given("r", "b", 5, 2) is None
+    assert not awaited
+    awaited.ask("r", 1, _sent(3))
+    awaited.given("r", "a", 2, 2)
+    assert awaited
+    awaited.forget(103)
+    assert not awaited
+
+
+def test_a_refusal() -> None:
+    """What asked first is answered for good."""
+    awaited = Awaited(1000, 100)
+    second = _sent(2)
+    awaited.ask("r", 1, _sent(1))
+    awaited.ask("r", 1, second)
+    awaited.refused("r")
+    awaited.refused("other")
+    assert awaited.given("r", "a", 2, 1) is second
+    awaited.ask("r", 1, second)
+    awaited.refused("r")
+    assert not awaited
+
+
+def test_nobody_waits_for_ever() -> None:
+    """After `give_up` a RECEIPT is for the next that asked, or for nobody."""
+    awaited = Awaited(1000, 100)
+    second = _sent(2)
+    awaited.ask("r", 1, _sent(1))
+    awaited.ask("r", 500, second)
+    assert awaited.given("r", "a", 1002, 1) is second
+    awaited.ask("r", 1, _sent(1))
+    awaited.forget(1001)
+    assert awaited
+    awaited.forget(1002)
+    assert not awaited
+
+
+def test_it_goes_on_in_the_next_batch() -> None:
+    """Who was told, too."""
+    awaited, after = Awaited(1000, 100), Awaited(1000, 100)
+    awaited.ask("r", 1, _sent(1))
+    awaited.ask("q", 1, None)
+    awaited.given("r", "a", 2, 2)
+    after.load(awaited.dump())
+    assert after.dump() == [
+        ["r", 1, ["a"], 2, ["k", 1, "segment", 0, 1, 1 + s.LATER]],
+        ["q", 1, [], None, None],
+    ]
+    assert after.given("r", "a", 3, 2) is None
+    assert [each[s.NS] for each in after] == [1]

@@ -1,0 +1,506 @@
+"""One session after the other, as scripts."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.pipeline.script import MS, Script
+
+VERSIONS = ("1.0", "1.1", "1.2")
+
+
+def _answers(script: Script, name: str, *, command: str = "ACK", **headers: Any) -> None:
+    """An ACK as a client of its version says it of a MESSAGE that keeps its broker's name."""
+    named = {
+        "1.2": {"ack": name},
+        "1.1": {"message_id": name, "subscription": "1"},
+        "1.0": {"message_id": name},
+    }
+    script.says(command, **{**named[script.version], **headers})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_message_from_send_to_ack(version: str) -> None:
+    """SEND, RECEIPT, MESSAGE and ACK are one row, with all three durations."""
+    script = Script(version, version)
+    script.subscribes()
+    script.sends("t", receipt="r")
+    script.hears("RECEIPT", receipt="r")
+    script.gets("t")
+    _answers(script, "t")
+    row = script.row()
+    assert (row["outcome"], row["matched"], row["key"]) == ("acked", "trace", "t")
+    assert (row["receipt_us"], row["delivery_us"], row["ack_us"]) == (1000, 2000, 1000)
+    assert row["producer"] == "client of s1"
+    assert row["deliveries"][0][3] == "1"
+
+
+def test_in_mode_auto_a_delivery_is_settled_at_once() -> None:
+    """Nobody answers, and no duration is made up."""
+    script = Script()
+    script.subscribes("auto")
+    script.sends("t")
+    script.gets("t")
+    row = script.row()
+    assert (row["outcome"], row["ack_us"], row["deliveries"][0][7]) == ("acked", None, "auto")
+
+
+def test_cumulative_answers() -> None:
+    """In mode client an ACK is about all that came before it on its subscription, and about no others."""
+    script = Script()
+    script.subscribes("client")
+    script.subscribes("client", id="2")
+    script.gets("t1")
+    script.gets("t2", subscription="2")
+    script.gets("t3")
+    script.gets("t4")
+    script.says("ACK", ack="t3")
+    assert script.outcomes() == ["acked", "delivered", "acked", "delivered"]
+    script.says("NACK", ack="t4")
+    assert script.outcomes() == ["acked", "delivered", "acked", "nacked"]
+
+
+def test_individual_answers() -> None:
+    """In mode client-individual an ACK is about one delivery."""
+    script = Script()
+    script.subscribes()
+    script.gets("t1")
+    script.gets("t2")
+    script.says("ACK", ack="t2")
+    assert script.outcomes() == ["delivered", "acked"]
+
+
+def test_answers_in_a_transaction_count_with_its_commit() -> None:
+    """The ACK's own time is the consumer's; until COMMIT there is no answer."""
+    script = Script()
+    script.subscribes()
+    script.gets("t1")
+    script.says("BEGIN", transaction="x")
+    script.says("ACK", ack="t1", transaction="x")
+    assert script.outcomes() == ["delivered"]
+    script.says("COMMIT", transaction="x")
+    assert script.row()["ack_us"] == 2000
+    assert script.outcomes() == ["acked"]
+
+
+def test_answers_in_a_transaction_that_is_aborted() -> None:
+    """They come back in the old order, and wait for another answer."""
+    script = Script()
+    script.subscribes("client")
+    for name in ("t1", "t2", "t3"):
+        script.gets(name)
+    script.says("BEGIN", transaction="x")
+    script.says("ACK", ack="t2", transaction="x")
+    script.says("ABORT", transaction="x")
+    assert script.outcomes() == ["delivered"] * 3
+    script.says("ACK", ack="t2")
+    assert script.outcomes() == ["acked", "acked", "delivered"]
+
+
+def test_sends_in_transactions() -> None:
+    """What was aborted was not sent; what was committed was; the end of the session aborts the rest."""
+    script = Script()
+    for name in ("x", "y", "z"):
+        script.says("BEGIN", transaction=name)
+        script.sends(name, transaction=name)
+    script.says("COMMIT", transaction="x")
+    script.says("ABORT", transaction="y")
+    assert [row["outcome"] for row in script.rows()] == ["undelivered", "aborted", "undelivered"]
+    script.happens("disconnected", end="client")
+    assert [row["outcome"] for row in script.rows()] == ["undelivered", "aborted", "aborted"]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_commit_that_the_relay_refuses(before: bool) -> None:
+    """Its SENDs were not sent, whether the journal has the ERROR before or after the COMMIT of the same chunk."""
+    script = Script()
+    script.says("BEGIN", transaction="x")
+    script.sends("t", transaction="x")
+
+    def refuses() -> None:
+        script.happens("error", side="client", message="the transaction cannot be committed")
+
+    if before:
+        refuses()
+    script.ns -= MS * before
+    script.says("COMMIT", transaction="x")
+    if not before:
+        refuses()
+    assert script.row()["outcome"] == "aborted"
+
+
+def test_the_nth_receipt_is_for_the_nth_send() -> None:
+    """Ids may come again; other frames ask for receipts, too; a refusal answers; the relay answers in its place."""
+    script = Script()
+    script.sends("t1", receipt="r")
+    script.says("BEGIN", transaction="x", receipt="r")
+    script.sends("t2", receipt="r")
+    script.sends("t3", receipt="r")
+    script.sends("t4", receipt="r")
+    script.hears("RECEIPT", receipt="r")
+    script.hears("RECEIPT", receipt="r")
+    script.hears("ERROR", receipt="r")
+    script.hears("RECEIPT", receipt="r")
+    script.happens("answered", receipt="r")
+    assert [row["receipt_us"] for row in script.rows()] == [5000, None, 5000, 5000]
+
+
+def test_of_several_brokers_the_first_receipt_counts() -> None:
+    """With fan-out each broker answers each SEND."""
+    script = Script()
+    script.finds("b")
+    script.sends("t1", receipt="r")
+    script.sends("t2", receipt="r")
+    for broker in ("b", "b", "a", "a"):
+        script.hears("RECEIPT", at=broker, receipt="r")
+    assert [row["receipt_us"] for row in script.rows()] == [2000, 2000]
+
+
+@pytest.mark.parametrize(("client", "broker"), [("1.2", "1.1"), ("1.2", "1.0")])
+def test_tokens_between_versions(client: str, broker: str) -> None:
+    """A 1.2 client knows deliveries of other versions by the relay's tokens, which number them."""
+    script = Script(client, broker)
+    script.subscribes("auto", id="auto")
+    script.subscribes()
+    script.gets("t1", subscription="auto")
+    script.gets("t2")
+    script.gets("t3")
+    script.says("ACK", ack="relay-ack-2")
+    assert script.outcomes() == ["acked", "delivered", "acked"]
+
+
+@pytest.mark.parametrize("client", ["1.0", "1.1"])
+def test_an_older_client_in_front_of_a_newer_broker(client: str) -> None:
+    """It says message-id, whatever `ack` the broker gave."""
+    script = Script(client, "1.2")
+    script.subscribes()
+    script.gets("t1", ack="other")
+    _answers(script, "t1")
+    assert script.outcomes() == ["acked"]
+
+
+def test_a_client_of_1_2_that_speaks_as_on_1_1() -> None:
+    """Some do: without an `id`, message-id and subscription count."""
+    script = Script()
+    script.subscribes()
+    script.gets("t1", ack="other")
+    script.says("ACK", message_id="t1", subscription="1")
+    assert script.outcomes() == ["acked"]
+
+
+def test_subscriptions_without_a_name() -> None:
+    """A 1.0 client's are named by the relay toward newer brokers; what is shown is the destination."""
+    script = Script("1.0", "1.1")
+    script.subscribes(id=None)
+    script.subscribes(id=None, to="/queue/b")
+    script.gets("t1", subscription="relay-2", destination="/queue/b")
+    script.says("ACK", message_id="t1")
+    assert script.outcomes() == ["acked"]
+    assert script.row()["deliveries"][0][3] == "/queue/b"
+
+
+@pytest.mark.parametrize("name", [None, "Q_/queue/a"])
+def test_brokers_of_1_0_name_no_subscription_or_one_of_their_own(name: str | None) -> None:
+    """The destination tells which one is meant."""
+    script = Script("1.0", "1.0")
+    script.subscribes("client", id=None)
+    script.subscribes("auto", id=None, to="/queue/b")
+    script.gets("t1", subscription=name)
+    assert script.row()["deliveries"][0][7] == "client"
+    script.says("ACK", message_id="t1")
+    assert script.outcomes() == ["acked"]
+
+
+def test_answers_after_unsubscribe() -> None:
+    """They still count."""
+    script = Script()
+    script.subscribes()
+    script.gets("t1")
+    script.says("UNSUBSCRIBE", subscription="1")
+    script.gets("t2")
+    script.says("ACK", ack="t1")
+    script.says("ACK", ack="t2")
+    assert script.outcomes() == ["acked", "acked"]
+
+
+@pytest.mark.parametrize("event", ["disconnected", "vanished"])
+def test_the_end_of_a_session(event: str) -> None:
+    """What was not answered goes back, and what comes later is for nobody."""
+    script = Script()
+    script.subscribes()
+    script.gets("t1")
+    script.gets("t2")
+    script.says("ACK", ack="t1")
+    script.happens(event, end="client")
+    script.gets("t3")
+    assert script.outcomes() == ["acked", "returned"]
+    assert script.conversation.over(script.ns)
+
+
+def test_a_client_that_is_gone_is_still_spoken_for() -> None:
+    """What it said is delivered: its COMMIT and its receipt count."""
+    script = Script()
+    script.says("BEGIN", transaction="x")
+    script.sends("t", transaction="x", receipt="r")
+    script.happens("vanished", "client left; what it said is still delivered", end="client")
+    script.says("COMMIT", transaction="x")
+    script.hears("RECEIPT", receipt="r")
+    script.happens("disconnected", end="client")
+    row = script.row()
+    assert (row["outcome"], row["receipt_us"]) == ("undelivered", 3000)
+
+
+def _outages(script: Script) -> list[dict[str, Any]]:
+    names = [
+        *("relay", "session", "client", "upstream", "broker", "moved_to", "lost_ns", "recovered_ns"),
+        *("planned", "given_up", "resent", "stale_acks", "duplicates"),
+    ]
+    rows = [*script.outages, *script.conversation.outages()]
+    script.outages = []
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def test_a_lost_broker() -> None:
+    """Its deliveries go back, the same names may come again from the next one, and late answers are stale."""
+    script = Script()
+    script.subscribes()
+    script.gets("t1")
+    script.gets("t2")
+    script.loses("a")
+    lost = script.ns
+    assert script.outcomes() == ["returned", "returned"]
+    assert [each["recovered_ns"] for each in _outages(script)] == [None]
+    script.recovers("a", "b", resent=3)
+    recovered = script.ns
+    script.gets("t1", at="b")
+    script.says("ACK", ack="t1")  # the old one: the client was given another name for the new one
+    assert script.outcomes() == ["returned", "returned", "delivered"]
+    script.says("ACK", ack="relay-ack-3")
+    assert script.outcomes() == ["returned", "returned", "acked"]
+    (outage,) = _outages(script)
+    assert (outage["broker"], outage["moved_to"], outage["planned"]) == ("a", "b", False)
+    assert (outage["lost_ns"], outage["recovered_ns"]) == (lost, recovered)
+    assert (outage["resent"], outage["stale_acks"], outage["given_up"]) == (3, 1, False)
+    assert _outages(script) == []
+
+
+def test_answers_while_there_is_no_broker() -> None:
+    """The journal has them before it has the next broker. They are stale, and what they name is settled."""
+    script = Script()
+    script.subscribes()
+    script.gets("t1")
+    script.loses("a")
+    script.says("ACK", ack="t1")
+    script.recovers("a", "b")
+    script.gets("t1", at="b")
+    script.says("ACK", ack="t1")
+    assert script.outcomes() == ["returned", "acked"]
+    assert [each["stale_acks"] for each in _outages(script)] == [1]
+
+
+def test_an_acknowledgement_of_a_lost_delivery_dooms_its_transaction() -> None:
+    """The relay will not commit it: what was sent in it was not, what was answered in it was not."""
+    script = Script()
+    script.subscribes()
+    script.gets("t1")
+    script.says("BEGIN", transaction="x")
+    script.says("ACK", ack="t1", transaction="x")
+    script.loses("a")
+    script.recovers("a", "b")
+    script.gets("t2", at="b")
+    script.says("ACK", ack="t2", transaction="x")
+    script.sends("t3", transaction="x")
+    script.says("COMMIT", transaction="x")
+    assert [row["outcome"] for row in script.rows()] == ["returned", "delivered", "aborted"]
+
+
+def test_a_planned_move() -> None:
+    """What still comes from the broker that is left will not be answered."""
+    script = Script()
+    script.subscribes()
+    script.happens("moved", broker="a", upstream="main")
+    script.gets("t1")
+    assert script.outcomes() == ["returned"]
+    script.recovers("a", "b")
+    assert [(each["planned"], each["moved_to"]) for each in _outages(script)] == [(True, "b")]
+
+
+def test_a_move_when_the_time_is_over() -> None:
+    """Then the journal tells of it only when the next broker is there."""
+    script = Script()
+    script.subscribes()
+    script.gets("t1")
+    script.recovers("a", "b")
+    assert [(each["planned"], each["broker"]) for each in _outages(script)] == [(True, "a")]
+    assert script.outcomes() == ["returned"]
+
+
+@pytest.mark.parametrize("end", ["disconnected", "given up"])
+def test_an_outage_without_a_recovery(end: str) -> None:
+    """The session ends, or its group is given up."""
+    script = Script()
+    if end == "given up":
+        script.happens("lost", broker="a", upstream="main", group="main", given_up="1")
+    else:
+        script.loses("a")
+        script.happens(end, end="broker")
+    assert [each["given_up"] for each in _outages(script)] == [True]
+
+
+def test_notes_about_nobody_s_broker() -> None:
+    """A client that fell silent, or a group that misses messages, is no outage."""
+    script = Script()
+    script.happens("lost", side="client", beats="1")
+    assert _outages(script) == []
+
+
+def test_outstanding() -> None:
+    """By subscription and broker, what waits for an answer; not what is answered in an open transaction."""
+    script = Script()
+    script.subscribes()
+    script.subscribes("client", id="2", to="/queue/b")
+    for name in ("t1", "t2", "t3"):
+        script.gets(name)
+    oldest = script.ns - MS
+    script.gets("t4", subscription="2", destination="/queue/b")
+    script.says("ACK", ack="t1")
+    script.says("BEGIN", transaction="x")
+    script.says("ACK", ack="t4", transaction="x")
+    now = script.ns
+    assert list(script.conversation.outstanding(now)) == [
+        [now, "relay", "s1", "client of s1", "1", "/queue/a", "a", oldest, 2]
+    ]
+
+
+def test_a_message_that_nobody_asked_for() -> None:
+    """Replies to temporary queues come without a SUBSCRIBE; they are settled, in no mode."""
+    script = Script()
+    script.gets("t1", subscription="/temp-queue/x", destination="/reply-queue/1", ack=None)
+    assert script.outcomes() == ["acked"]
+    assert script.row()["deliveries"][0][7] is None
+
+
+def test_a_session_whose_beginning_was_not_seen() -> None:
+    """What may have a SUBSCRIBE that was not seen has no mode, and waits if its MESSAGE can be answered."""
+    script = Script(begun=False)
+    script.brokers["a"] = "1.2"
+    script.gets("t1")
+    script.gets("t2", ack=None)
+    script.says("ACK", ack="t1")
+    assert script.outcomes() == ["acked", "delivered"]
+    assert [row["deliveries"][0][7] for row in script.rows()] == [None, None]
+
+
+@pytest.mark.parametrize("how", ["gap", "dropped"])
+def test_a_session_with_a_gap(how: str) -> None:
+    """After that, it is not known what was not said."""
+    script = Script()
+    if how == "gap":
+        script._numbers["a"] += 3
+    else:
+        script.happens("journal dropped", frames="3")
+    script.gets("t1")
+    assert script.outcomes() == ["delivered"]
+
+
+def test_a_clock_that_is_set_back() -> None:
+    """Nothing ends before it began."""
+    script = Script()
+    script.subscribes()
+    script.sends("t")
+    script.passes(-60)
+    script.gets("t")
+    script.says("ACK", ack="t")
+    row = script.row()
+    assert (row["delivery_us"], row["ack_us"]) == (0, 0)
+
+
+def test_what_is_not_awaited_any_more_is_forgotten() -> None:
+    """A RECEIPT after `give_up` is nobody's; losses and what they took are kept as long."""
+    script = Script()
+    script.subscribes()
+    script.sends("t", receipt="r")
+    script.gets("t1")
+    script.loses("a")
+    script.recovers("a", "b")
+    _outages(script)
+    script.passes(4000)
+    script.breaks()
+    script.hears("RECEIPT", at="b", receipt="r")
+    script.says("ACK", ack="t1")
+    assert _outages(script) == []
+    assert [row["receipt_us"] for row in script.rows()] == [None, None]
+
+
+def test_a_loss_is_told_when_it_changes() -> None:
+    """And not again in the next batch."""
+    script = Script()
+    script.loses("a")
+    assert len(_outages(script)) == 1
+    script.breaks()
+    assert _outages(script) == []
+    script.recovers("a", "b")
+    assert [each["moved_to"] for each in _outages(script)] == ["b"]
+
+
+def _plays(script: Script) -> None:
+    script.subscribes("client")
+    script.subscribes("auto", id="2")
+    script.sends("t1", receipt="r")
+    script.says("BEGIN", transaction="x")
+    script.sends("t2", transaction="x", receipt="r")
+    script.gets("t1")
+    script.gets("t3")
+    script.gets("t4", subscription="2")
+    script.hears("RECEIPT", receipt="r")
+    script.says("ACK", ack="t1", transaction="x")
+    script.says("COMMIT", transaction="x")
+    script.says("UNSUBSCRIBE", subscription="2")
+    script.loses("a")
+    script.says("ACK", ack="t3")
+    script.recovers("a", "b")
+    script.gets("t3", at="b")
+    script.gets("t4", at="b")
+    script.hears("RECEIPT", at="b", receipt="r")
+    script.says("BEGIN", transaction="y")
+    script.says("ACK", ack="t4", transaction="y")
+    script.says("ABORT", transaction="y")
+    script.says("ACK", ack="t3")
+    script.finds("c")
+    script.sends("t5", receipt="r2")
+    script.hears("RECEIPT", at="c", receipt="r2")
+    script.happens("vanished", end="client")
+
+
+@given(cuts=st.sets(st.integers(1, 30)))
+def test_batches_may_end_anywhere(cuts: set[int]) -> None:
+    """What is seen is the same, however often the conversation is put into a text and taken up again."""
+    whole, cut = Script(), Script()
+    _plays(whole)
+    _plays(cut)
+    broken = Script(begun=False)
+    for at, each in enumerate(whole.records):
+        if at in cuts:
+            broken.breaks()
+        broken.conversation.take(each)
+    broken.ns = whole.ns
+    assert broken.rows() == whole.rows()
+    assert _outages(broken)[-1:] == _outages(whole)[-1:]
+
+
+def test_what_was_copied_goes_on_in_pieces() -> None:
+    """Within a batch, too: rows that went out are not told again."""
+    script = Script()
+    script.subscribes()
+    script.sends("t", receipt="r")
+    script.gets("t")
+    script.told = [[*each] for each in script.conversation.out]
+    script.conversation.flush()
+    assert script.conversation.out == []
+    script.hears("RECEIPT", receipt="r")
+    script.says("ACK", ack="t")
+    assert len(script.conversation.out) == 2
+    row = script.row()
+    assert (row["outcome"], row["receipt_us"]) == ("acked", 2000)

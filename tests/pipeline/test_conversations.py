@@ -1,0 +1,103 @@
+"""Conversations side by side, over the borders of Arrow batches."""
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from stomprelay.pipeline import arrows, record
+from stomprelay.pipeline import sighting as s
+from stomprelay.pipeline.conversations import Conversations, Said
+from stomprelay.pipeline.terms import SECOND, Terms
+from tests.pipeline.script import Script
+
+
+def _batches(rows: list[record.Record], most: int) -> Iterator[pa.RecordBatch]:
+    for at in range(0, len(rows), most):
+        yield arrows.batch(rows[at : at + most], arrows.schema(record.FIELDS))
+
+
+def _run(script: Script) -> str:
+    return script._segment[16:-7]
+
+
+def _said(
+    rows: list[record.Record], *scripts: Script, most: int = 3, present: bool = True, later: float = 0.0
+) -> list[s.Sighting]:
+    newest = {_run(each): each.ns + round(later * SECOND) for each in scripts}
+    what = Conversations(Terms(), newest, frozenset(newest) if present else frozenset())
+    return [list(row) for row in arrows.rows(what(_batches(rows, most)))]
+
+
+def _talk(name: str) -> Script:
+    script = Script(name=name)
+    script.subscribes()
+    script.sends("t")
+    script.gets("t")
+    return script
+
+
+def _of(rows: list[s.Sighting], what: int) -> list[s.Sighting]:
+    return [row for row in rows if row[s.KIND] == what]
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_sessions_one_behind_the_other(most: int) -> None:
+    """Each is told of, and goes on in the next batch."""
+    one, two = _talk("one"), _talk("two")
+    rows = _said([*one.records, *two.records], one, two, most=most)
+    assert [row[s.SESSION] for row in _of(rows, s.Kind.DELIVERED)] == ["one", "two"]
+    assert [json.loads(row[s.TEXT])["outstanding"] for row in _of(rows, Said.OUTSTANDING)] == [1, 1]
+    states = [
+        tuple({"session": row[0], "turn": record.SAID, "text": row[-1]}.get(name) for name in record.NAMES)
+        for row in _of(rows, Said.STATE)
+    ]
+    before = len(one.records)
+    one.says("ACK", ack="t")
+    rows = _said([states[0], *one.records[before:], states[1]], one, two, most=most)
+    assert [row[s.OUTCOME] for row in _of(rows, s.Kind.DELIVERED_MORE)] == ["acked"]
+    assert [row[0] for row in _of(rows, Said.OUTSTANDING)] == ["two"]
+    assert [row[0] for row in _of(rows, Said.STATE)] == ["one", "two"]
+    assert _of(rows, Said.STATE)[1][-1] == states[1][record.TEXT]
+
+
+def test_outages() -> None:
+    """They are rows, too."""
+    script = _talk("one")
+    script.loses("a")
+    (row,) = _of(_said(script.records, script), Said.OUTAGE)
+    assert (json.loads(row[s.TEXT])["broker"], row[s.KEY]) == ("a", "one")
+
+
+def test_a_session_that_is_over() -> None:
+    """Nothing of it is left, unless a receipt is still awaited."""
+    script = _talk("one")
+    script.happens("disconnected", end="client")
+    assert _of(_said(script.records, script), Said.STATE) == []
+    script = _talk("two")
+    script.sends("u", receipt="r")
+    script.happens("disconnected", end="client")
+    assert len(_of(_said(script.records, script), Said.STATE)) == 1
+    assert _of(_said(script.records, script, later=601), Said.STATE) == []
+
+
+def test_a_relay_that_is_silent() -> None:
+    """What its sessions owe is not known; when it is forgotten, so are they."""
+    script = _talk("one")
+    rows = _said(script.records, script, present=False)
+    assert (_of(rows, Said.OUTSTANDING), len(_of(rows, Said.STATE))) == ([], 1)
+    assert [row for row in _said(script.records) if row[s.KIND] >= Said.STATE] == []
+
+
+def test_a_session_that_says_much() -> None:
+    """It is told of in parts."""
+    script = Script()
+    script.subscribes()
+    for at in range(arrows.ROWS):
+        script.sends(f"t{at}")
+    script.gets("t1")
+    script.says("ACK", ack="t1")
+    rows = _said(script.records, script, most=5000)
+    assert len(_of(rows, s.Kind.SENT)) == arrows.ROWS
+    assert [row[s.OUTCOME] for row in rows if row[s.OUTCOME]] == ["acked"]

@@ -1,0 +1,142 @@
+"""Percentiles from buckets, beside exact ones."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from stomprelay.pipeline.latency import MEASURES, PERCENTILES, WIDTH, bucketed, folded
+from stomprelay.pipeline.tables import LATENCY, MESSAGES
+from tests.pipeline.rows import MESSAGE, START, rows, told
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+Measured = tuple[int, str, int | None, int | None, int | None]
+"""Minute, destination, and the three durations."""
+
+# Of all sizes alike: from parts of a millisecond to years, and clocks that were set back.
+DURATION = st.one_of(
+    st.none(),
+    st.integers(-60, 60),
+    st.integers(0, 50).flatmap(lambda size: st.integers(-(2**size), 2**size)),
+    st.integers(0, 2000).map(lambda step: round(WIDTH**step) if step < 1800 else step),
+)
+MEASURED = st.tuples(st.integers(58, 61), st.sampled_from("abc"), DURATION, DURATION, DURATION)
+
+
+def messages(spark: "SparkSession", many: Sequence[Measured]) -> "DataFrame":
+    """Rows of `messages`."""
+    return rows(
+        spark,
+        MESSAGES,
+        MESSAGE,
+        [
+            {
+                "at": START + timedelta(minutes=minute, seconds=30),
+                "destination": destination,
+                **{f"{name}_us": took for name, took in zip(MEASURES, all_took, strict=True)},
+            }
+            for minute, destination, *all_took in many
+        ],
+    )
+
+
+def cells(table: "DataFrame") -> dict[tuple[str, str], dict[str, Any]]:
+    """By minute and destination."""
+    names = ["hour", *LATENCY.names]
+    named = [dict(zip(names, row, strict=True)) for row in told(table, names)]
+    found = {(row["minute"], row["destination"]): row for row in named}
+    assert len(found) == len(named)
+    return found
+
+
+def test_small_figures_are_exact(spark: "SparkSession") -> None:
+    """Below 46 µs each value has its own bucket: nearest ranks, cell by cell."""
+    table = folded(bucketed(messages(spark, [(0, "a", us, None, 45 - us) for us in range(1, 21)])))
+    (row,) = cells(table).values()
+    assert row == {
+        "hour": "2026-11-21-08",
+        "minute": "2026-11-21 08:00:00",
+        "destination": "a",
+        "receipt_count": 20,
+        "receipt_p50": 10,
+        "receipt_p95": 19,
+        "receipt_p99": 20,
+        "receipt_max": 20,
+        "delivery_count": 0,
+        "delivery_p50": None,
+        "delivery_p95": None,
+        "delivery_p99": None,
+        "delivery_max": None,
+        "ack_count": 20,
+        "ack_p50": 34,
+        "ack_p95": 43,
+        "ack_p99": 44,
+        "ack_max": 44,
+    }
+
+
+def test_no_time_and_less_than_none(spark: "SparkSession") -> None:
+    """0 is a duration, and a clock that was set back makes negative ones, which sort below it."""
+    table = folded(
+        bucketed(messages(spark, [(0, "a", us, None, None) for us in (-1000, -1000, -7, 0, 0, 9)]))
+    )
+    (row,) = cells(table).values()
+    assert [row[f"receipt_{name}"] for name in ("count", "p50", "p95", "p99", "max")] == [6, -7, 9, 9, 9]
+
+
+def test_a_message_without_any_duration_makes_no_row(spark: "SparkSession") -> None:
+    """A minute in which nothing was measured is not there."""
+    assert told(folded(bucketed(messages(spark, [(0, "a", None, None, None)])))) == []
+
+
+def test_the_columns_are_the_tables(spark: "SparkSession") -> None:
+    """By name and type, whatever there is."""
+    table = folded(bucketed(messages(spark, [])))
+    assert table.columns == ["hour", *LATENCY.names]
+    wanted = spark.createDataFrame([], LATENCY.ddl).schema
+    assert [field.dataType for field in table.schema.fields[1:]] == [field.dataType for field in wanted]
+
+
+@given(st.lists(MEASURED, max_size=120), st.integers(0, 120), st.integers(0, 120))
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+def test_percentiles(spark: "SparkSession", many: list[Measured], one: int, other: int) -> None:
+    """Each cell beside the exact one: count and maximum the same, a percentile at most 2.2 % above, however the rows
+    were cut into batches.
+    """
+    low, high = sorted((one, other))
+    parts = [bucketed(messages(spark, part)) for part in (many[:low], many[low:high], many[high:])]
+    found = cells(folded(parts[0].unionByName(parts[1]).unionByName(parts[2])))
+    exact: defaultdict[tuple[str, str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for minute, destination, *all_took in many:
+        for name, took in zip(MEASURES, all_took, strict=True):
+            if took is not None:
+                at = f"2026-11-21 {8 + minute // 60:02}:{minute % 60:02}:00"
+                exact[at, destination][name].append(took)
+    assert found.keys() == exact.keys()
+    for cell, row in found.items():
+        assert row["hour"] == cell[0][:13].replace(" ", "-")
+        for name in MEASURES:
+            values = sorted(exact[cell][name])
+            assert row[f"{name}_count"] == len(values)
+            assert row[f"{name}_max"] == max(values, default=None)
+            for part in PERCENTILES:
+                _hold(row[f"{name}_p{part}"], values, part)
+
+
+def _hold(value: int | None, values: list[int], part: int) -> None:
+    if not values:
+        assert value is None
+        return
+    nearest = values[ceil(part * len(values) / 100) - 1]
+    assert value is not None
+    assert value in values
+    assert nearest <= value <= nearest + (WIDTH - 1) * abs(nearest) * (1 + 1e-6)

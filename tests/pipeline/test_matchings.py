@@ -1,0 +1,79 @@
+"""Matchings side by side, over the borders of Arrow batches."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from stomprelay.pipeline import arrows
+from stomprelay.pipeline import sighting as s
+from stomprelay.pipeline.matchings import Found, Matchings
+from stomprelay.pipeline.terms import SECOND, Terms
+from tests.pipeline.script import Script
+
+
+def _batches(rows: list[s.Sighting], most: int) -> Iterator[pa.RecordBatch]:
+    for at in range(0, len(rows), most):
+        yield arrows.batch(rows[at : at + most], arrows.schema(s.FIELDS))
+
+
+def _script() -> Script:
+    script = Script()
+    script.subscribes()
+    for name in ("t1", "t2", "t3"):
+        script.sends(name)
+    script.gets("t2")
+    script.gets("t3")
+    script.gets("t3")
+    script.says("ACK", ack="t2")
+    return script
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_keys_one_behind_the_other(most: int) -> None:
+    """Some are final, the others are open and kept."""
+    script = _script()
+    rows = sorted(script.sightings, key=lambda row: (row[s.KEY], row[s.NS]))
+    found = [
+        row
+        for batch in Matchings(Terms(), script.ns + 11 * SECOND)(_batches(rows, most))
+        for row in batch.to_pylist()
+    ]
+    final = [row for row in found if row["what"] == Found.FINAL]
+    assert [(row["key"], row["outcome"], row["final"]) for row in final] == [("t2", "acked", True)]
+    assert final[0]["hour"] == "2026-11-18-11"
+    assert final[0]["at"] == datetime(2026, 11, 18, 11, 6, 40, 5000, UTC)
+    assert final[0]["deliveries"][0]["settled_at"] == datetime(2026, 11, 18, 11, 6, 40, 10000, UTC)
+    assert [(row["key"], row["outcome"]) for row in found if row["what"] == Found.OPEN] == [
+        ("t1", "undelivered"),
+        ("t3", "delivered"),
+    ]
+    kept = [row for row in found if row["what"] == Found.KEPT]
+    assert [(row["key"], row["number"]) for row in kept] == [("tt1", 0), ("tt3", 0)]
+    assert len([row for row in found if row["what"] == Found.REPEAT]) == 1
+    again = []
+    for row in kept:
+        state: s.Sighting = [None] * len(s.FIELDS)
+        state[s.KEY], state[s.NS], state[s.TEXT] = row["key"], row["number"], row["text"]
+        state[s.KIND] = int(s.Kind.KEPT)
+        again.append(state)
+    later = Matchings(Terms(), script.ns + 3601 * SECOND)(_batches(again, most))
+    rest = [row for batch in later for row in batch.to_pylist()]
+    assert [(row["what"], row["key"]) for row in rest] == [(Found.FINAL, "t1"), (Found.FINAL, "t3")]
+
+
+def test_many() -> None:
+    """More than an Arrow batch has room for."""
+    script = Script()
+    for at in range(arrows.ROWS + 1):
+        script.sends(str(at))
+    rows = sorted(script.sightings, key=lambda row: str(row[s.KEY]))
+    batches = list(Matchings(Terms(), script.ns + 3601 * SECOND)(_batches(rows, 5000)))
+    assert sum(batch.num_rows for batch in batches) == arrows.ROWS + 1
+    assert max(batch.num_rows for batch in batches) == arrows.ROWS
+
+
+def test_nothing() -> None:
+    """Is nothing."""
+    assert list(Matchings(Terms(), 0)(iter(()))) == []

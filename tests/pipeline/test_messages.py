@@ -1,0 +1,257 @@
+"""The table `messages`, from segments on, in Spark and without: equal to what clients and brokers saw."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stomprelay.journal.schema import Context, Side
+from stomprelay.pipeline import frames, messages
+from stomprelay.pipeline.batch import Batch
+from stomprelay.pipeline.outage import OUTAGE
+from stomprelay.pipeline.outstanding import OUTSTANDING
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.tables import MESSAGES
+from stomprelay.pipeline.terms import SECOND, Terms
+from tests.pipeline.journals import BEGUN, Run, Tables
+from tests.pipeline.witness import Stage, Witness, told
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENT = Terms(600 * SECOND, 3600 * SECOND, 7200 * SECOND)
+"""Nothing is final before the end, so that time plays no role."""
+
+
+def _stage(seed: int, breaths: int = 40) -> Stage:
+    """A quarter of them without faults and without traces, with bodies or with ids of the publishers' own."""
+    plain = seed % 4 == 0
+    stage = Stage(seed, faults=not plain, trace=not plain, bodies=seed % 8 == 0, own=seed % 8 == 4)
+    stage.plays(breaths)
+    return stage
+
+
+def _late(stage: Stage) -> Run:
+    """Another relay's record of much later, by which all is final."""
+    run = Run("later", "ffffffff")
+    run.happened(stage.ns + 10**6 * SECOND, Context(), "journal begun", "", {})
+    return run
+
+
+def _told(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return _sorted(map(told, rows))
+
+
+def _sorted(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: str(sorted(row.items())))
+
+
+def _losses(stage: Stage) -> list[tuple[Any, ...]]:
+    """Of each session the outages, as its relay noted them."""
+    return sorted(
+        (
+            caller.name.decode(),
+            *(each["broker"], each["lost_ns"], each["recovered_ns"], each["moved_to"], each["planned"]),
+        )
+        for caller in stage.callers
+        if isinstance(caller, Witness)
+        for each in caller.losses_seen
+    )
+
+
+def _outages(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("session", "broker", "lost_ns", "recovered_ns", "moved_to", "planned")
+    return sorted(tuple(row[name] for name in names) for row in rows)
+
+
+def _owed(stage: Stage) -> list[tuple[Any, ...]]:
+    """What each subscription owes in the end."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for caller in stage.callers:
+        if isinstance(caller, Witness) and not (caller.closed or caller.gone):
+            for seen in caller.seen_all:
+                if seen.outcome is None and not any(seen is each for each in caller.held):
+                    name = (seen.order.id or seen.order.destination).decode()
+                    found.setdefault((caller.name.decode(), name), []).append(seen.ns)
+    return sorted((*who, len(times), min(times)) for who, times in found.items())
+
+
+def _outstanding(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("session", "subscription", "outstanding", "oldest_ns")
+    return sorted(tuple(row[name] for name in names) for row in rows)
+
+
+@given(seed=st.integers(0, 1 << 30), cuts=st.lists(st.integers(1, 200), max_size=4), at_once=st.booleans())
+@settings(max_examples=40)
+def test_random_conversations(
+    seed: int, cuts: list[int], at_once: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What clients and brokers saw is what the tables say: counts, outcomes, times; outages; what is owed."""
+    stage = _stage(seed)
+    paths = stage.run.write(tmp_path_factory.mktemp("journal"), cuts)
+    tables = Tables(PATIENT, ("correlation-id",) if stage.own else ())
+    for part in [paths] if at_once else [[path] for path in paths]:
+        tables.advance(part)
+    assert _told(tables.rows) == _sorted(stage.expected().values())
+    assert _outages(tables.outages.values()) == _losses(stage)
+    assert _outstanding(tables.outstanding) == _owed(stage)
+    stale = sum(caller.tally["acks_stale"] for caller in stage.callers)
+    assert sum(row["stale_acks"] for row in tables.outages.values()) == stale
+    resent = sum(caller.resent for caller in stage.callers)
+    assert sum(row["resent"] for row in tables.outages.values()) == resent
+    methods = {row["matched"] for row in tables.rows if row["matched"]}
+    assert methods <= {"id" if stage.own else "order" if seed % 4 == 0 else "trace"}
+
+
+@given(
+    seed=st.integers(0, 1 << 30),
+    linger=st.sampled_from([0.05, 0.5]),
+    give_up=st.sampled_from([0.5, 1.0]),
+    cuts=st.lists(st.integers(1, 200), min_size=1, max_size=12),
+    data=st.data(),
+)
+@settings(max_examples=30)
+def test_any_segments_in_any_batches(
+    seed: int,
+    linger: float,
+    give_up: float,
+    cuts: list[int],
+    data: st.DataObject,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The final rows are the same, though much of what happens comes too late to count."""
+    stage = Stage(seed, faults=seed % 3 > 0, trace=seed % 2 > 0)
+    stage.plays(30)
+    terms = Terms.of(100.0, linger, give_up)
+    folder = tmp_path_factory.mktemp("journal")
+    (late,) = _late(stage).write(folder)
+    found = []
+    for at, ends in enumerate(([], cuts)):
+        (folder / str(at)).mkdir()
+        paths = stage.run.write(folder / str(at), ends)
+        tables = Tables(terms)
+        while paths:
+            count = data.draw(st.integers(1, len(paths)))
+            part, paths = paths[:count], paths[count:]
+            tables.advance(data.draw(st.permutations(part)))
+        tables.advance([late])
+        assert tables.open == []
+        rows = [
+            {name: row[name] for name in row if name not in ("segment", "offset")} for row in tables.final
+        ]
+        found.append((sorted(rows, key=str), tables.outages))
+    assert found[0] == found[1]
+
+
+def test_a_segment_that_comes_late(tmp_path: Path) -> None:
+    """What is behind it waits; then all is as if it had not been late."""
+    stage = _stage(5)
+    paths = stage.run.write(tmp_path, [20, 40, 60])
+    want, late = Tables(PATIENT), Tables(PATIENT)
+    want.advance(paths)
+    late.advance([paths[0], paths[2]])
+    before = len(late.rows)
+    late.advance([paths[3]])
+    assert len(late.rows) == before
+    late.advance([paths[1]])
+    assert _told(late.rows) == _told(want.rows)
+
+
+def test_two_relays(tmp_path: Path) -> None:
+    """One that is behind holds nobody up, but nothing is final before it had its say."""
+    first, second = Run("one", "11111111"), Run("two", "22222222")
+    sent = Context(session="p", side=Side.CLIENT.value, version="1.2", client="producer")
+    came = Context(session="c", side=Side.BROKER.value, version="1.2", client="consumer", broker="b")
+    head = b"destination:/queue/a\nrelay-trace:t\n\n"
+    first.frames(BEGUN, sent, 0, [len(b"SEND\n" + head), 0, 5], b"SEND\n" + head)
+    first.happened(BEGUN + 100 * SECOND, sent, "connected", "", {})
+    second.happened(BEGUN + SECOND, came, "connected", "", {})
+    second.frames(BEGUN + 2 * SECOND, came, 0, [len(b"MESSAGE\n" + head), 0, 5], b"MESSAGE\n" + head)
+    second.happened(BEGUN + 700 * SECOND, came, "connected", "", {})
+    (one,), (two, three, _) = first.write(tmp_path), second.write(tmp_path, [1, 2])
+    terms = Terms(600 * SECOND, 10 * SECOND, 90 * SECOND)
+    tables = Tables(terms)
+    tables.advance([one, two])
+    assert [(row["outcome"], row["final"]) for row in tables.rows] == [("undelivered", False)]
+    tables.advance([three])
+    (row,) = tables.rows
+    assert (row["producer"], row["delivery_us"], row["final"]) == ("producer", 2_000_000, False)
+
+
+# In Spark
+
+
+def _utc(row: dict[str, Any]) -> dict[str, Any]:
+    """With times as PyArrow has them."""
+    return {
+        name: value.astimezone(UTC)
+        if isinstance(value, datetime)
+        else [_utc(each) for each in value]
+        if isinstance(value, list)
+        else value
+        for name, value in row.items()
+    }
+
+
+def _rows(frame: Any) -> list[dict[str, Any]]:
+    return [_utc(row.asDict(recursive=True)) for row in frame.collect()]
+
+
+@pytest.mark.spark
+def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path) -> None:
+    """Many relays write to one folder, segments come in any order, and a batch is cut short and done again."""
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    random = Random(1)
+    stages = [_stage(seed) for seed in range(1, 25)]
+    paths = []
+    for stage in stages:
+        paths += stage.run.write(journal, [random.randrange(1, 100) for _ in range(3)])
+    random.shuffle(paths)
+    parts = [paths[:40], paths[40:]]
+    store = Store(spark, str(tmp_path / "tables"))
+    known = Settings(
+        journal=str(journal), tables=store.root, linger=3600.0, give_up=7200.0, id_headers=("correlation-id",)
+    )
+    for number, part in enumerate([*parts[:1], *parts]):
+        batch = Batch(spark, store, max(number - 1, 0), known)
+        _advance(batch, part)
+
+    rows = _rows(store.read("messages"))
+    want = [each for stage in stages for each in stage.expected().values()]
+    assert _told(rows) == _sorted(want)
+    assert {row["batch"] for row in rows} == {"open"}
+    assert {row["matched"] for row in rows} == {"trace", "order", "id", None}
+    still = _rows(store.saved("open", 1, MESSAGES.ddl))
+    assert _told(still) == _told(rows)
+    outages = {
+        (row["session"], row["broker"], row["lost_ns"]): row
+        for number in (0, 1)
+        for row in _rows(store.saved("outages", number, OUTAGE.ddl))
+    }
+    assert _outages(outages.values()) == sorted(each for stage in stages for each in _losses(stage))
+    owed = _rows(store.saved("outstanding", 1, OUTSTANDING.ddl))
+    assert _outstanding(owed) == sorted(each for stage in stages for each in _owed(stage))
+
+    later = Run("later", "ffffffff")
+    later.happened(max(stage.ns for stage in stages) + 10**6 * SECOND, Context(), "journal begun", "", {})
+    _advance(Batch(spark, store, 2, known), later.write(journal))
+    final = _rows(store.read("messages"))
+    assert _told(final) == _told(rows)
+    assert {(row["final"], row["batch"]) for row in final} == {(True, "000000002")}
+    assert {row["hour"] for row in final} == {f"{row['at']:%Y-%m-%d-%H}" for row in final}
+    assert _told(_rows(store.saved("settled", 2, MESSAGES.ddl))) == _told(rows)
+    assert store.saved("open", 2, MESSAGES.ddl).count() == 0
+    for name in ("conversations", "matchings"):
+        assert store.saved(name, 2, "text string").count() == 0
+
+
+def _advance(batch: Batch, paths: Sequence[Path]) -> None:
+    frames.advance(batch, [frames.Arrival(str(path), path.stat().st_size) for path in paths])
+    messages.advance(batch)

@@ -1,0 +1,14 @@
+"""Outages as sessions saw them."""
+
+from stomprelay.pipeline.loss import Loss
+from stomprelay.pipeline.outage import OUTAGE
+
+
+def test_its_columns() -> None:
+    """A loss fills them, each once."""
+    assert (
+        len(set(OUTAGE.names))
+        == len(OUTAGE.names)
+        == len(Loss(None, None, "a", 1, planned=False).row("r", "s"))
+    )
+    assert OUTAGE.ddl.startswith("`relay` string NOT NULL")

@@ -1,0 +1,217 @@
+"""Batch after batch: what is kept, what is made anew, and that neither a repetition nor another cut matters."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stomprelay.pipeline import failovers, flow, latency, stuck, traffic
+from stomprelay.pipeline.batch import Batch
+from stomprelay.pipeline.outage import OUTAGE
+from stomprelay.pipeline.outstanding import OUTSTANDING
+from stomprelay.pipeline.rollup import hour_of, hours_of
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.tables import FRAMES, MESSAGES
+from tests.pipeline.rows import FRAME, MESSAGE, OUTAGE_ROW, SECOND, START, START_NS, delivery, rows, told
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+Rows = Sequence[dict[str, Any]]
+
+
+class Ground:
+    """Batches that are said instead of read, in a folder of their own."""
+
+    def __init__(self, spark: "SparkSession", root: Path) -> None:
+        self.spark = spark
+        self.settings = Settings(journal="/nowhere", tables=str(root))
+        self.store = Store(spark, str(root))
+
+    def batch(self, number: int) -> Batch:
+        return Batch(self.spark, self.store, number, self.settings)
+
+    def messages(self, number: int, settled: Rows, passing: Rows = ()) -> Batch:
+        """As `messages` leaves them."""
+        self.store.save("settled", number, rows(self.spark, MESSAGES, MESSAGE, settled))
+        self.store.save("open", number, rows(self.spark, MESSAGES, {**MESSAGE, "final": False}, passing))
+        return self.batch(number)
+
+    def frames(self, number: int, many: Rows) -> Batch:
+        """As `frames` writes them."""
+        frames = rows(self.spark, FRAMES, FRAME, many)
+        self.store.append("frames", number, frames.withColumn("hour", hour_of(frames["at"])))
+        return self.batch(number)
+
+    def outages(self, number: int, many: Rows) -> Batch:
+        """As `messages` leaves them, too."""
+        self.store.save("outages", number, rows(self.spark, OUTAGE, OUTAGE_ROW, many))
+        return self.batch(number)
+
+    def table(self, name: str) -> list[tuple[Any, ...]]:
+        return told(self.store.read(name))
+
+
+@pytest.fixture
+def ground(spark: "SparkSession", tmp_path: Path) -> Callable[[str], Ground]:
+    """One place for tables for each name."""
+    return lambda name: Ground(spark, tmp_path / name)
+
+
+def message(minute: int, us: int, client: str = "bob", **further: Any) -> dict[str, Any]:
+    """One that was sent in this minute and took so long."""
+    at = START + timedelta(minutes=minute)
+    took = timedelta(microseconds=us)
+    return {
+        "at": at,
+        "sent_at": at,
+        "delivery_us": us,
+        "deliveries": [delivery(client, at + took)],
+        **further,
+    }
+
+
+def test_hours(spark: "SparkSession") -> None:
+    """As the folders are named, in UTC, each once."""
+    frames = rows(spark, FRAMES, FRAME, [{}, {}, {"at": START + timedelta(hours=17)}])
+    assert hours_of(frames.withColumn("hour", hour_of(frames["at"]))) == {"2026-11-21-08", "2026-11-22-01"}
+
+
+def test_frames_add_up(ground: Callable[[str], Ground]) -> None:
+    """However the journal is cut into batches, `traffic` is the same; an empty batch changes nothing."""
+    many = [{"at": START + timedelta(minutes=n * 5), "size": n, "client": "ab"[n % 2]} for n in range(30)]
+    one, several = ground("one"), ground("several")
+    traffic.advance(one.frames(0, many))
+    for number, part in enumerate((many[:20:2], [], many[1:20:2], many[20:])):
+        traffic.advance(several.frames(number, part))
+    assert several.table("traffic") == one.table("traffic")
+    assert sum(row[-5] for row in one.table("traffic")) == 30
+
+
+def test_a_batch_that_is_done_again_changes_nothing(
+    ground: Callable[[str], Ground], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was cut short before its hours were made anew, or was complete."""
+    place = ground("one")
+    traffic.advance(place.frames(0, [{"size": 1}]))
+    latency.advance(place.messages(0, [message(0, 5)]))
+    before = place.table("traffic"), place.table("latency")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    place.frames(1, [{"size": 2}])
+    place.messages(1, [message(0, 7)], [message(1, 9)])
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "replace", killed)
+        for module in (traffic, latency):
+            with pytest.raises(KeyboardInterrupt):
+                module.advance(place.batch(1))
+    assert (place.table("traffic"), place.table("latency")) == before
+    found = []
+    for _ in range(2):
+        traffic.advance(place.batch(1))
+        latency.advance(place.batch(1))
+        found.append((place.table("traffic"), place.table("latency")))
+    assert found[0] == found[1] != before
+    assert told(place.store.read("traffic"), ["frames", "octets"]) == [(2, 3)]
+
+
+@pytest.mark.parametrize("module", [latency, flow], ids=["latency", "flow"])
+def test_messages_add_up(ground: Callable[[str], Ground], module: Any) -> None:
+    """Open rows count while they are open, once; in the end the cut does not matter."""
+    many = [message(n * 4, n * 100, "bcd"[n % 3]) for n in range(24)]
+    one, several = ground("one"), ground("several")
+    module.advance(one.messages(0, many))
+    whole = one.table(module.__name__.rpartition(".")[2])
+    for number, (settled, passing) in enumerate(
+        [(many[:5], many[5:]), (many[5:6], many[6:]), (many[6:], [])]
+    ):
+        module.advance(several.messages(number, settled, passing))
+        assert several.table(module.__name__.rpartition(".")[2]) == whole
+
+
+def test_an_open_row_that_moves_to_another_hour(ground: Callable[[str], Ground]) -> None:
+    """Its SEND, in a segment that came late, lies an hour before: nothing of it is left where it was."""
+    place = ground("one")
+    late = message(65, 5, producer=None, sent_at=None, delivery_us=None, ack_us=70)
+    latency.advance(place.messages(0, [], [late]))
+    flow.advance(place.batch(0))
+    assert place.store.hours("latency") == place.store.hours("flow") == ["2026-11-21-09"]
+    latency.advance(place.messages(1, [], [message(5, 5, ack_us=70)]))
+    flow.advance(place.batch(1))
+    assert place.store.hours("latency") == place.store.hours("flow") == ["2026-11-21-08"]
+
+
+def test_stuck_is_a_snapshot(ground: Callable[[str], Ground]) -> None:
+    """Each batch adds who is stuck then; done again, it adds nothing more."""
+    place = ground("one")
+    owes = {"relay": "r1", "session": "s1", "oldest_ns": START_NS, "outstanding": 1}
+    for number, age in enumerate((30, 90, 90, 4000)):
+        as_of = START_NS + age * SECOND
+        place.store.save("outstanding", number, rows(place.spark, OUTSTANDING, owes, [{"as_of_ns": as_of}]))
+        stuck.advance(place.batch(number))
+        stuck.advance(place.batch(number))
+    found = told(place.store.read("stuck"), ["hour", "batch", "age_us"])
+    assert found == [
+        ("2026-11-21-08", "000000001", 90_000_000),
+        ("2026-11-21-08", "000000002", 90_000_000),
+        ("2026-11-21-09", "000000003", 4_000_000_000),
+    ]
+
+
+def lost(session: str, at: int, recovered: int | None = None, **further: Any) -> dict[str, Any]:
+    """A session's outage; times are seconds after the start."""
+    ended = None if recovered is None else START_NS + recovered * SECOND
+    return {"session": session, "lost_ns": START_NS + at * SECOND, "recovered_ns": ended, **further}
+
+
+def test_an_outage_grows(ground: Callable[[str], Ground]) -> None:
+    """One that is open comes again, and its sessions join it, in one row; repetitions add nothing."""
+    place = ground("one")
+    columns = ["began_at", "ended_at", "sessions", "recovered"]
+    steps: list[tuple[Rows, list[Any]]] = [
+        ([lost("s1", 0)], [("2026-11-21 08:00:00", None, 1, 0)]),
+        ([], [("2026-11-21 08:00:00", None, 1, 0)]),
+        ([lost("s1", 0), lost("s2", 40, 41)], [("2026-11-21 08:00:00", None, 2, 1)]),
+        ([lost("s1", 0, 60)], [("2026-11-21 08:00:00", "2026-11-21 08:01:00", 2, 2)]),
+    ]
+    for number, (many, wanted) in enumerate(steps):
+        for _ in range(2 if number == 2 else 1):
+            failovers.advance(place.outages(number, many))
+            assert told(place.store.read("failovers"), columns) == wanted
+
+
+def test_outages_come_apart_and_together_over_hours(ground: Callable[[str], Ground]) -> None:
+    """What was held open by a session whose recovery is told later comes apart; what a late segment tells joins two.
+    Hours that have nothing any more are empty, others are not touched.
+    """
+    place = ground("one")
+    columns = ["hour", "broker", "sessions"]
+    other = lost("t1", -3600, -3590, broker="b")
+    failovers.advance(
+        place.outages(0, [other, lost("s1", 3590), lost("s2", 3610, 3620), lost("s3", 7300, 7301)])
+    )
+    split = [
+        ("2026-11-21-07", "b", 1),
+        ("2026-11-21-08", "a:61613", 2),
+        ("2026-11-21-10", "a:61613", 1),
+    ]
+    assert told(place.store.read("failovers"), columns) == split
+    failovers.advance(place.outages(1, [lost("s1", 3590, 3591)]))
+    apart = [
+        ("2026-11-21-07", "b", 1),
+        ("2026-11-21-08", "a:61613", 1),
+        ("2026-11-21-09", "a:61613", 1),
+        ("2026-11-21-10", "a:61613", 1),
+    ]
+    assert told(place.store.read("failovers"), columns) == apart
+    failovers.advance(place.outages(2, [lost("s4", 3600, 7300)]))
+    joined = [("2026-11-21-07", "b", 1), ("2026-11-21-08", "a:61613", 4)]
+    assert told(place.store.read("failovers"), columns) == joined
+    assert place.store.hours("failovers") == ["2026-11-21-07", "2026-11-21-08"]

@@ -1,0 +1,115 @@
+"""The commands `run` and `once`."""
+
+import argparse
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stomprelay.pipeline import launch, options, run, stream
+from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store import StoreError
+
+
+class Pretended:
+    """A stream that does what a test says in place of Spark."""
+
+    does: Callable[["Pretended"], None]
+    seen: list[Any]
+
+    def __init__(self, spark: object, settings: Settings, progress: Progress) -> None:
+        self.seen.append((spark, settings))
+        self.stopped = 0
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+    def once(self) -> None:
+        self.seen.append("once")
+        type(self).does(self)
+
+    def endless(self) -> None:
+        self.seen.append("endless")
+        type(self).does(self)
+
+
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> type[Pretended]:
+    """With a session that is none; the last thing seen is its end."""
+    Pretended.seen = []
+    Pretended.does = lambda _: None
+    monkeypatch.setattr(options, "session", lambda *_, **__: "session")
+    monkeypatch.setattr(launch, "stop", lambda spark: Pretended.seen.append(f"{spark} stopped"))
+    monkeypatch.setattr(stream, "Stream", Pretended)
+    return Pretended
+
+
+def done(command: str, *given: str) -> int:
+    """Run a command."""
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(command=command)
+    run.add_options(parser)
+    options.add_format(parser)
+    options.add_spark(parser)
+    return run.main(parser.parse_args(["--journal", "j", "--tables", "t", *given]))
+
+
+@pytest.mark.parametrize(("command", "way"), [("once", "once"), ("run", "endless")])
+def test_each_command_runs_its_way(
+    pretended: type[Pretended], capsys: pytest.CaptureFixture[str], command: str, way: str
+) -> None:
+    """And says on standard error what came of it."""
+    assert done(command) == 0
+    assert pretended.seen == [("session", Settings("j", "t")), way, "session stopped"]
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "nothing new in the journal\n")
+
+
+def test_only_run_has_an_interval(pretended: type[Pretended]) -> None:
+    """A single run needs none."""
+    assert done("run", "--interval", "1m") == 0
+    assert pretended.seen[0][1].interval == 60
+    with pytest.raises(SystemExit):
+        done("once", "--interval", "1m")
+
+
+def test_spark_ends_whatever_happens(pretended: type[Pretended]) -> None:
+    """The error goes on to whoever tells the user."""
+
+    def fails(_: Pretended) -> None:
+        raise StoreError("no")
+
+    pretended.does = fails
+    with pytest.raises(StoreError):
+        done("once")
+    assert pretended.seen[-1] == "session stopped"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_run_in_good_order_and_a_second_one_at_once(
+    pretended: type[Pretended], capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    """Afterwards signals are what they were."""
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+
+    def works(pretended_stream: Pretended) -> None:
+        os.kill(os.getpid(), number)
+        assert pretended_stream.stopped == 1
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    pretended.does = works
+    assert done("run") == 0
+    assert "ending after this batch" in capsys.readouterr().err
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_settings_that_cannot_be_are_told_before_spark_starts(pretended: type[Pretended]) -> None:
+    """It would take seconds."""
+    with pytest.raises(ValueError, match="files_per_batch"):
+        done("once", "--files-per-batch", "0")
+    assert pretended.seen == []

@@ -1,0 +1,11 @@
+"""Terms."""
+
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.terms import Terms
+
+
+def test_of_the_settings() -> None:
+    """The defaults are the same."""
+    settings = Settings(journal="j", tables="t")
+    assert Terms.of(settings.patience, settings.linger, settings.give_up) == Terms()
+    assert Terms.of(0.5, 1e-9, 0) == Terms(500_000_000, 1, 0)

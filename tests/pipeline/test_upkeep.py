@@ -1,0 +1,74 @@
+"""What is done between batches, and when."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stomprelay.pipeline import upkeep
+from stomprelay.pipeline.batch import Batch
+from stomprelay.pipeline.rollup import hour_of
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store import Store
+from tests.pipeline.rows import FRAME, START, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+from stomprelay.pipeline.tables import FRAMES
+
+pytestmark = pytest.mark.spark
+
+DAY = 24 * 3600
+
+
+@pytest.fixture
+def store(spark: "SparkSession", tmp_path: Path) -> Store:
+    """Five batches with rows of the hours 08, 10 and 11."""
+    store = Store(spark, str(tmp_path))
+    for number in range(5):
+        many = [{"number": number, "at": START + timedelta(hours=hour)} for hour in (0, 2, 3)]
+        frames = rows(spark, FRAMES, FRAME, many).coalesce(1)
+        store.append("frames", number, frames.withColumn("hour", hour_of(frames["at"])))
+    return store
+
+
+def batch(store: Store, number: int, retain: float | None = None) -> Batch:
+    """A batch that is at its end."""
+    return Batch(store.spark, store, number, Settings(journal="/nowhere", tables=store.root, retain=retain))
+
+
+def test_now_and_then(store: Store) -> None:
+    """Each so many batches the hours are joined that ended two hours before the newest record."""
+    every = upkeep.EVERY
+    for number in (0, every - 2, every):
+        assert upkeep.after(batch(store, number), START) == []
+    assert upkeep.after(batch(store, every - 1), START) == ["frames/hour=2026-11-21-08: 5 files made 1"]
+    assert store.read("frames").count() == 15
+
+
+def test_what_is_too_old_goes_with_every_batch(store: Store) -> None:
+    """By the clock, where it is asked for."""
+    later = datetime(2026, 11, 22, 11, 0, tzinfo=UTC)
+    assert upkeep.after(batch(store, 0, retain=DAY), later) == ["frames: 2 hours up to 2026-11-21-10 dropped"]
+    assert store.hours("frames") == ["2026-11-21-11"]
+
+
+def test_thorough(store: Store) -> None:
+    """After a run all that is old by the clock, the last batch included."""
+    found = upkeep.thorough(store, START + timedelta(hours=5), retain=DAY)
+    assert found == [f"frames/hour=2026-11-21-{hour}: 5 files made 1" for hour in ("08", "10")]
+    assert upkeep.thorough(store, START + timedelta(hours=5)) == []
+
+
+def test_begin_mends(store: Store) -> None:
+    """An hour that a killed run had put aside is there again."""
+    root = Path(store.root)
+    aside = root / "_compact" / "frames" / "hour=2026-11-21-08"
+    aside.mkdir(parents=True)
+    (root / "frames" / "hour=2026-11-21-08").rename(aside / "old")
+    assert store.read("frames").count() == 10
+    upkeep.begin(store)
+    assert store.read("frames").count() == 15
+    upkeep.begin(Store(store.spark, "s3a://bucket/tables"))
