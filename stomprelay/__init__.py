@@ -28,12 +28,15 @@ Relay
     The join of one downstream leg, one session and the legs of its branches. It answers every input with effects.
 Ledger
     The deliveries that a client has received and not yet acknowledged, under the names each side gives them.
+Journal
+    What passed through a relay, on disk: *segments*, files of *blocks*, each the frames of one chunk or one event.
 Effect
     A request to the outside, as a value: send these bytes, open that broker, close, wake me then, note this.
     The core returns effects; only the service performs them.
 
-The layers, each importing only those before it: ``wire``; ``session``; ``relay`` and ``broker``; ``config``;
-``service``; ``explain`` and ``remote``; and at the edge ``tap``, ``broker_tap`` and ``cli``.
+The layers, each importing only those before it: ``wire``; ``session``; ``relay``, ``broker`` and ``journal``;
+``config``; ``service`` (Twisted) and ``pipeline`` (Spark), which do not know each other; ``explain`` and ``remote``;
+and at the edge ``tap``, ``broker_tap`` and ``cli``.
 """
 
 __version__ = "0.1.0"
