@@ -2,10 +2,11 @@
 
 In: a broker's messages through the receiver onto the spool (parsed, grouped, synced, acknowledged), by itself; then a
 whole query, drained and written as Parquet; then reading the spool again. Out: a warm `frame.write`, every message
-confirmed. The broker is the embedded one on the same machine and takes its share of the cores, so each figure is a lower
-bound; its own is what a client gets that reads and drops.
+confirmed. The broker is the embedded one on the same machine and takes its share of the cores, so each figure is a
+lower bound; its own is what a client gets that reads and drops.
 """
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -105,33 +106,27 @@ def query(spark: Any, uri: str, folder: Path, messages: int) -> None:
 
 
 def reread(spark: Any, folder: Path, messages: int) -> None:
-    """The spool's rows once more, to nowhere."""
-    from pyspark.sql.types import StringType, StructField, StructType  # noqa: F401 - Spark is there
-
-    from stomprelay.pipeline.stomp.columns import rows
-    from stomprelay.pipeline.stomp.spool import read
-
-    frame = spark.range(0, 2, 1, 2)
-    half = messages // 2
-    place = str(folder / "spool" / "r0")
-
-    def pieces(batches: Any) -> Any:
-        import pyarrow as pa
-        from pyspark.sql.pandas.types import to_arrow_schema
-        from pyspark.sql.types import _parse_datatype_json_string
-
-        schema = to_arrow_schema(_parse_datatype_json_string(said), timezone="UTC")
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for group in read(Path(place), number * half, (number + 1) * half):
-                    made: pa.RecordBatch = rows(group.batch, 0, group.first, schema)
-                    yield made
-
+    """The spool's rows once more, in two tasks, to nowhere."""
     from stomprelay.pipeline.stomp.columns import DDL
 
     wanted = spark.createDataFrame([], DDL).schema
-    said = wanted.json()
-    frame.mapInArrow(pieces, wanted).write.format("noop").mode("overwrite").save()
+    half, place, said = messages // 2, str(folder / "spool" / "r0"), wanted.json()
+
+    def rows_of(batches: Any) -> Any:
+        from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
+
+        from stomprelay.pipeline.stomp.columns import rows
+        from stomprelay.pipeline.stomp.spool import read
+
+        schema = to_arrow_schema(StructType.fromJson(json.loads(said)), timezone="UTC")
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for group in read(Path(place), number * half, (number + 1) * half):
+                    yield rows(group.batch, 0, group.first, schema)
+
+    frame = spark.range(0, 2, 1, 2).mapInArrow(rows_of, wanted)
+    frame.write.format("noop").mode("overwrite").save()
 
 
 def write(spark: Any, uri: str, messages: int) -> None:

@@ -1,8 +1,8 @@
 """Spark reads a queue while it is killed, again and again: `python -m chaos.source`.
 
-Each round starts a driver on the same checkpoint, sends messages meanwhile, and ends the driver's Java and all its Python
-by SIGKILL at a random moment. A last round is left to read all that there is. Then each message has to be in the table,
-and once after dropDuplicates by its key. Exit status 1 when one is not.
+Each round starts a driver on the same checkpoint, sends messages meanwhile, and ends the driver's Java and all its
+Python by SIGKILL at a random moment. A last round is left to read all that there is. Then each message has to be in the
+table, and once after dropDuplicates by its key. Exit status 1 when one is not.
 """
 
 import argparse
@@ -157,7 +157,8 @@ class Driver:
     def until(self, word: str) -> None:
         """Wait for a line that begins so. Raises `AssertionError` when it ends before."""
         while not (line := self.hear()).startswith(word):
-            assert line and not line.startswith("failed"), line or "the driver ended"
+            assert line, "the driver ended"
+            assert not line.startswith("failed"), line
 
     def end(self) -> None:
         """Whatever it does."""

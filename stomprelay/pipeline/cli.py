@@ -86,8 +86,16 @@ def _told(error: Exception) -> str | None:
     if isinstance(error, MissingJava | MissingSpark | StoreError | ValueError):
         return str(error)
     if any(kind.__name__ == "PySparkException" for kind in type(error).__mro__):
-        return f"{sentence(str(error))} (--spark-log error says more)"
+        return f"{sentence(_words(error))} (--spark-log error says more)"
     return None
+
+
+def _words(error: Exception) -> str:
+    """What Spark says of an error, also when Java has ended meanwhile and cannot be asked any more."""
+    try:
+        return str(error)
+    except Exception:
+        return str(getattr(error, "_desc", None) or type(error).__name__)
 
 
 def _fail(text: str) -> int:

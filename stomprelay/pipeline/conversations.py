@@ -91,8 +91,8 @@ class Conversations:
             for row in conversation.outstanding(now):
                 text = json.dumps(dict(zip(OUTSTANDING.names, row, strict=True)))
                 yield _said(Said.OUTSTANDING, talk.name, text)
-        text = talk.text if talk.text is not None and not talk.taken else None
-        yield _said(Said.STATE, talk.name, text or f"{run}\n{conversation.dump(now)}")
+        same = None if talk.taken else talk.text
+        yield _said(Said.STATE, talk.name, same or f"{run}\n{conversation.dump(now)}")
 
 
 class _Talk:
@@ -108,8 +108,8 @@ class _Talk:
             self.run = run_of(first[r.SEGMENT])
             self.conversation = Conversation(first[r.RELAY], self.name, terms)
         else:
-            self.text = text = str(first[r.TEXT])
-            self.run, _, state = text.partition("\n")
+            self.text = str(first[r.TEXT])
+            self.run, state = self.text.split("\n", 1)
             self.conversation = Conversation.load(self.name, state, terms)
 
 

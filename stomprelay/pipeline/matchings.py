@@ -9,6 +9,7 @@ from time import gmtime, strftime
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stomprelay.pipeline import arrows
 from stomprelay.pipeline import sighting as s
@@ -157,7 +158,7 @@ def batch(rows: list[list[Any]]) -> pa.RecordBatch:
 
 
 def _times(values: Any) -> pa.Array:
-    return pa.compute.divide(pa.array(values, _NS), pa.scalar(1000, _NS)).cast(_US)
+    return pc.divide(pa.array(values, _NS), pa.scalar(1000, _NS)).cast(_US)
 
 
 def _deliveries(lists: Any) -> pa.Array:

@@ -12,6 +12,7 @@ from time import gmtime, strftime
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from stomprelay.journal import segment
 from stomprelay.journal.block import SIZES, Block, Damage, Kind
@@ -240,9 +241,9 @@ class _Reading:
         made["event"] = _strings(names)
         made["text"] = _strings(texts)
         made["facts"] = pa.array(facts, pa.map_(pa.string(), pa.string()))
-        made["kind"] = pa.compute.if_else(mask, "event", "frame")
+        made["kind"] = pc.if_else(mask, "event", "frame")
         for name in ("size", "body_size"):
-            made[name] = pa.compute.if_else(mask, pa.scalar(None, pa.int64()), made[name])
+            made[name] = pc.if_else(mask, pa.scalar(None, pa.int64()), made[name])
         return mask
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from stomprelay.journal.schema import Context, Side
 from stomprelay.pipeline import frames, messages
+from stomprelay.pipeline.arrivals import Arrival
 from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.outstanding import OUTSTANDING
@@ -253,5 +254,5 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path) ->
 
 
 def _advance(batch: Batch, paths: Sequence[Path]) -> None:
-    frames.advance(batch, [frames.Arrival(str(path), path.stat().st_size) for path in paths])
+    frames.advance(batch, [Arrival(str(path), path.stat().st_size) for path in paths])
     messages.advance(batch)

@@ -48,7 +48,7 @@ def test_the_relay_says_the_same(steps: list[tuple[str, int, bool, bool]]) -> No
             if found is not None and got is not None:
                 assert found.lost == (got.loss is not None)
                 transaction = "x" if flag else None
-                theirs.settled(found, transaction and transaction.encode())
+                theirs.settled(found, b"x" if flag else None)
                 ours.answered(got, transaction, at, "acked")
         elif what == "abort":
             theirs.aborted(b"x")
@@ -65,8 +65,8 @@ def test_the_relay_says_the_same(steps: list[tuple[str, int, bool, bool]]) -> No
             numbers: dict[Subscription, int] = {}
             losses = [each.loss for each in ours if each.loss is not None]
             dumped = ours.dump(numbers, losses)
-            for each in mine:
-                numbers.setdefault(each, len(numbers))
+            for subscription in mine:
+                numbers.setdefault(subscription, len(numbers))
             copies = {each: Subscription.load(each.dump()) for each in numbers}
             mine = [copies[each] for each in mine]
             ours = Unsettled.load(dumped, list(copies.values()), losses)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
-from stomprelay.pipeline.replay.selection import failing
+from stomprelay.pipeline.replay.selection import FATES, failing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -61,12 +61,9 @@ def preview(rows: "DataFrame") -> Preview:
     )
     with failing():
         found = counted.collect()
-    left_out: dict[str, int] = {}
-    for fate, _, count, *_ in found:
-        if fate is not None:
-            left_out[fate] = left_out.get(fate, 0) + count
+    left_out = {fate: sum(count for why, _, count, *_ in found if why == fate) for fate in FATES}
     return Preview(
         sorted(Line(to, *values) for fate, to, *values, _ in found if fate is None),
-        left_out,
+        {fate: count for fate, count in left_out.items() if count},
         sorted({name for *_, names in found for name in names or ()}),
     )

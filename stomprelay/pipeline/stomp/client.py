@@ -110,9 +110,9 @@ class Client:
         self.say(b"%b\n%b\n\0" % (SUBSCRIBE, V1_2.write(said)))
 
     def acknowledge(self, acks: Mapping[bytes, bytes]) -> None:
-        """All deliveries up to these; the raw `ack` value of a delivery, by subscription."""
+        """All deliveries up to these; the `ack` value of a delivery, by subscription."""
         if acks:
-            self.say(b"".join([b"%b\nid:%b\n\n\0" % (ACK, ack) for ack in acks.values()]))
+            self.say(b"".join([b"%b\nid:%b\n\n\0" % (ACK, V1_2.encode(ack)) for ack in acks.values()]))
 
     def frames(self, timeout: float) -> Iterator[Frame]:
         """What the client is told; nothing when nothing came in time. Use each frame before the next one."""

@@ -25,6 +25,7 @@ Not among `headers` are `ack`, `content-length` and the `subscription` header, w
 octets that are not UTF-8 become `\\xNN`.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -71,7 +72,8 @@ _OWN: Final = frozenset(
 
 
 class Columns:
-    """Messages as they come, by column. `add` each; `batch` answers those since the last time, for the spool.
+    """Messages as they come, by column. `add` what `read` made of each; `batch` answers those since the last time,
+    for the spool. `octets` are those of their bodies.
 
     `subscribed` are the destinations by the number of their subscription.
     """
@@ -83,63 +85,67 @@ class Columns:
         self._clear()
 
     def _clear(self) -> None:
-        self._destination: list[bytes] = []
-        self._message_id: list[bytes | None] = []
-        self._subscription: list[bytes] = []
-        self._content_type: list[bytes | None] = []
+        self.octets = 0
+        self._rows: list[tuple[Any, ...]] = []
         self._names: list[bytes] = []
         self._values: list[bytes] = []
         self._ends: list[int] = [0]
-        self._body: list[bytes] = []
-        self._redelivered: list[bool] = []
-        self._received: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._body)
+        return len(self._rows)
 
-    def add(self, frame: Frame, now: int) -> None:
-        """A MESSAGE that came `now`, in microseconds since 1970."""
+    @staticmethod
+    def read(frame: Frame) -> dict[bytes, bytes]:
+        """The headers of a MESSAGE. Of repeated ones the first counts (STOMP 1.2, "Repeated Header Entries")."""
         said = frame.headers(V1_2)
         named = dict(said)
-        if len(named) != len(
-            said
-        ):  # of repeated headers the first counts (STOMP 1.2, "Repeated Header Entries")
-            named = dict(reversed(said))
+        return named if len(named) == len(said) else dict(reversed(said))
+
+    def add(self, named: Mapping[bytes, bytes], body: bytes, now: int) -> None:
+        """A message that came `now`, in microseconds since 1970."""
         get = named.get
         subscription = self._numbers.get(get(b"subscription", b"0"), self._subscribed[0])
-        self._subscription.append(subscription)
-        self._destination.append(get(b"destination", subscription))
-        self._message_id.append(get(b"message-id"))
-        self._content_type.append(get(b"content-type"))
-        self._redelivered.append(get(b"redelivered") == b"true")
-        self._body.append(frame.payload)
-        self._received.append(now)
+        self._rows.append(
+            (
+                get(b"destination", subscription),
+                get(b"message-id"),
+                subscription,
+                get(b"content-type"),
+                body,
+                get(b"redelivered") == b"true",
+                now,
+            )
+        )
+        self.octets += len(body)
         if self._headers:
-            for name, value in named.items():
+            for name in named:
                 if name not in _OWN:
                     self._names.append(name)
-                    self._values.append(value)
+                    self._values.append(named[name])
         self._ends.append(len(self._names))
 
     def batch(self) -> Any:
         """A record batch of what was added, in the schema STORED."""
+        destination, message_id, subscription, content_type, body, redelivered, received = zip(
+            *self._rows, strict=True
+        )
         arrays = [
-            _text(self._destination),
-            _text(self._message_id),
-            _text(self._subscription),
-            _text(self._content_type),
+            _text(destination),
+            _text(message_id),
+            _text(subscription),
+            _text(content_type),
             pa.MapArray.from_arrays(
                 pa.array(self._ends, pa.int32()), _text(self._names), _text(self._values)
             ),
-            pa.array(self._body, pa.binary()),
-            pa.array(self._redelivered, pa.bool_()),
-            pa.array(self._received, pa.int64()).cast(_STAMP),
+            pa.array(body, pa.binary()),
+            pa.array(redelivered, pa.bool_()),
+            pa.array(received, pa.int64()).cast(_STAMP),
         ]
         self._clear()
         return pa.RecordBatch.from_arrays(arrays, schema=STORED)
 
 
-def _text(values: list[Any]) -> Any:
+def _text(values: Sequence[Any]) -> Any:
     try:
         return pa.array(values, pa.string())
     except pa.ArrowInvalid:  # not UTF-8

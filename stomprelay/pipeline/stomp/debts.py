@@ -11,7 +11,7 @@ from zlib import crc32
 
 
 class Owed(NamedTuple):
-    """A delivery: the message's sequence in the spool, and the raw `ack` value."""
+    """A delivery: the message's sequence in the spool, and the `ack` value."""
 
     sequence: int
     ack: bytes

@@ -29,6 +29,8 @@ from stomprelay.pipeline.stomp.spool import read
 
 FEW: int = 4096
 """Rows of a record batch, at least, where there are so many: groups of a trickle are put together."""
+MOST: int = 32 * 1024 * 1024
+"""Octets of one, about."""
 
 
 class _Rows:
@@ -45,14 +47,15 @@ class _Rows:
         piece = Piece(*partition.value)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         gathered: list[Any] = []
-        count = 0
+        count = size = 0
         groups = read(place(self._source, piece.receiver), piece.first, piece.end, strict=self._source.strict)
         for group in groups:
             gathered.append(rows(group.batch, piece.receiver, group.first, schema))
             count += group.batch.num_rows
-            if count >= FEW:
+            size += group.batch.nbytes
+            if count >= FEW or size >= MOST:
                 yield from _together(gathered)
-                gathered, count = [], 0
+                gathered, count, size = [], 0, 0
         yield from _together(gathered)
 
 

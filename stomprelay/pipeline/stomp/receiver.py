@@ -12,10 +12,11 @@ from stomprelay.pipeline.stomp.debts import Debts, Owed
 from stomprelay.pipeline.stomp.options import Source
 from stomprelay.pipeline.stomp.spool import Spool, SpoolError, read
 from stomprelay.pipeline.stomp.words import OptionError
-from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
 
+MOST: Final = 32 * 1024 * 1024
+"""Octets of bodies with which a group is complete, however few they are."""
 _log: Final = logging.getLogger("stomprelay.stomp")
 
 POLL: Final = 0.05
@@ -157,7 +158,7 @@ class Receiver:
             for frame in client.frames(max(0.0, min(waits, POLL))):
                 if frame.command is MESSAGE:
                     self._take(frame)
-                    if len(columns) >= source.group_size:
+                    if len(columns) >= source.group_size or columns.octets >= MOST:
                         self._flush(client)
         if columns and time.monotonic() - self._heard >= source.group_age:
             self._flush(client)
@@ -172,12 +173,12 @@ class Receiver:
         if not self._busy:
             self._busy = True
             self._heard = time.monotonic()
-        subscription = frame.raw(SUBSCRIPTION) or b"0"
-        ack = frame.raw(ACK_HEADER) or b""
+        named, body = self._columns.read(frame), frame.payload
+        subscription, ack = named.get(SUBSCRIPTION, b"0"), named.get(ACK_HEADER, b"")
         if self._debts is None:
             self._acks[subscription] = ack
         else:
-            message_id, body = frame.header(MESSAGE_ID, V1_2) or b"", frame.payload
+            message_id = named.get(MESSAGE_ID, b"")
             known = self._debts.known(message_id, body)
             if known is not None:
                 self._debts.owe(subscription, Owed(known, ack))
@@ -186,7 +187,7 @@ class Receiver:
             sequence = self._spool.end + len(self._columns)
             self._debts.remember(sequence, message_id, body)
             self._debts.owe(subscription, Owed(sequence, ack))
-        self._columns.add(frame, time.time_ns() // 1000)
+        self._columns.add(named, body, time.time_ns() // 1000)
 
     def _flush(self, client: Client) -> None:
         """To disk, and then, unless that has to wait, the ACK."""

@@ -48,7 +48,7 @@ def batch(first: int, end: int) -> Any:
     """Make a group for a spool whose bodies are their sequences."""
     columns = Columns(["/queue/a"], headers=True)
     for frame in frames(b"".join(message(number, body=b"%d" % number) for number in range(first, end))):
-        columns.add(frame, 1_700_000_000_000_000)
+        columns.add(columns.read(frame), frame.payload, 1_700_000_000_000_000)
     return columns.batch()
 
 

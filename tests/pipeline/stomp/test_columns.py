@@ -14,7 +14,7 @@ def gathered(*messages: bytes, headers: bool = True) -> list[dict[str, object]]:
     """Put messages into columns and read them as rows."""
     columns = Columns(["/queue/a", "/queue/b.>"], headers=headers)
     for frame in frames(b"".join(messages)):
-        columns.add(frame, NOW)
+        columns.add(columns.read(frame), frame.payload, NOW)
     assert len(columns) == len(messages)
     made = columns.batch()
     assert made.schema.equals(STORED)

@@ -73,6 +73,18 @@ def test_a_group_does_not_wait_for_long(broker: ScriptedBroker, tmp_path: Path) 
     assert farewell(receiver, peer) == []
 
 
+def test_large_messages_make_small_groups(
+    broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a group holds has a bound in octets, too."""
+    monkeypatch.setattr("stomprelay.pipeline.stomp.receiver.MOST", 100)
+    receiver, peer = receiving(broker, tmp_path, groupMs=60000)
+    peer.write(message(0, body=b"x" * 60) + message(1, body=b"x" * 60) + message(2))
+    assert peer.frame() == b"ACK\nid:a1\n\n\0"
+    assert receiver.end == 2
+    assert farewell(receiver, peer) == [b"ACK\nid:a2\n\n\0"]
+
+
 def test_each_subscription_is_acknowledged_by_itself(broker: ScriptedBroker, tmp_path: Path) -> None:
     """An ACK stands for earlier deliveries of its own subscription alone."""
     receiver, peer = receiving(broker, tmp_path, destination="/queue/a,/queue/b", groupSize=2, groupMs=60000)
