@@ -10,7 +10,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test coverage lint format types check bench chaos demo news clean distclean
+.PHONY: help run test coverage lint format types check bench chaos crash demo news clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ bench: $(VENV)/.test ## speed beside HAProxy and plain port forwarding, as ratio
 
 chaos: $(VENV)/.test ## sessions while their brokers are killed, frozen, cut off (ARGS="--seed 1 --seconds 60")
 	$(BIN)/python -m chaos $(ARGS)
+
+crash: $(VENV)/.test ## SIGKILL to relay, pipeline, source, replay; what is left of it all (ARGS="--rounds 3 --only journal")
+	$(BIN)/python -m chaos.crash $(ARGS)
 
 demo: $(VENV)/.test ## clients, a relay, a failover for a minute; then tables and a report to look at
 	$(BIN)/python -m demo $(ARGS)

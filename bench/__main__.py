@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import decoder, journal, latency, memory, outage, pipeline, survival, throughput
+from bench import connector, decoder, journal, latency, memory, outage, pipeline, survival, throughput
 from bench.contenders import contenders
 from bench.load import RABBITMQ, Load, LoadError, loaded
 from bench.machine import AbsentError, describe, raise_descriptor_limit
 from bench.rounds import Group, Outcome, measure
 
 RELAYED = (*throughput.MODES, latency.MODE)
-ALONE = (decoder.NAME, pipeline.NAME)
+ALONE = (decoder.NAME, pipeline.NAME, connector.NAME)
 NAMES = (*RELAYED, survival.NAME, journal.NAME, outage.NAME, memory.NAME, *ALONE)
 
 
@@ -76,6 +76,8 @@ class Bench:
             print(decoder.report(rates), flush=True)
         if pipeline.NAME in wanted:
             self.pipeline()
+        if connector.NAME in wanted:
+            self.connector()
 
     def load(self, load: Load, wanted: Sequence[str]) -> None:
         """All that needs connections."""
@@ -168,6 +170,16 @@ class Bench:
             return
         self.found[pipeline.NAME] = [asdict(one) for one in found]
         print(pipeline.report(found), flush=True)
+
+    def connector(self) -> None:
+        """Spark's way to brokers and back."""
+        if pipeline.missing():
+            self.note(f"connector: left out, it needs the package {pipeline.missing()}")
+            return
+        rounds, messages = (1, 20_000) if self.asked.quick else (3, 100_000)
+        rates = connector.measure(self.directory, rounds, messages)
+        self.found[connector.NAME] = [asdict(rate) for rate in rates]
+        print(connector.report(rates), flush=True)
 
     def memory(self, load: Load) -> None:
         """Idle connections."""

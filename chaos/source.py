@@ -141,13 +141,14 @@ class Driver:
     def __init__(self, uri: str, folder: Path, ack: str, trigger: str) -> None:
         code = "import sys; from chaos.source import drive; drive(*sys.argv[1:])"
         root = Path(__file__).resolve().parent.parent
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, uri, str(folder), ack, trigger],
-            stdout=subprocess.PIPE,
-            stderr=(folder / "driver.log").open("ab"),
-            text=True,
-            cwd=root,
-        )
+        with (folder / "driver.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code, uri, str(folder), ack, trigger],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=root,
+            )
 
     def hear(self) -> str:
         """The next line that it says; nothing at its end."""

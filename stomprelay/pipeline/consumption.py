@@ -11,6 +11,7 @@ from stomprelay.pipeline.outcome import ACKED, NACKED, RETURNED
 from stomprelay.pipeline.subscribed import AUTO, Subscribed, Subscription
 from stomprelay.pipeline.transactions import Transactions
 from stomprelay.pipeline.unsettled import Delivery, Unsettled
+from stomprelay.pipeline.waits import Waits
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.dialect import Delivery as Naming
 
@@ -22,13 +23,14 @@ _BY_ACK: Final = frozenset(
 
 class Consumption:
     """The subscriptions of one session and its deliveries without an answer. `tell` is told of each sighting that was
-    settled.
+    settled. `stuck_after` (ns): deliveries that wait longer for their answer are among `waits`.
     """
 
-    __slots__ = ("_subscribed", "_tell", "_unsettled", "_version")
+    __slots__ = ("_subscribed", "_tell", "_unsettled", "_version", "_waits")
 
-    def __init__(self, tell: Callable[[s.Sighting], None]) -> None:
+    def __init__(self, tell: Callable[[s.Sighting], None], stuck_after: int) -> None:
         self._tell = tell
+        self._waits = Waits(stuck_after)
         self._subscribed = Subscribed()
         self._unsettled = Unsettled()
         self._version: str | None = None
@@ -70,7 +72,7 @@ class Consumption:
         alike = version == self._version
         message_id = record[r.MESSAGE_ID]
         counted = found is not None and message_id is not None
-        delivery = Delivery(subscription, message_id, ack, record[r.BROKER], sighting)
+        delivery = Delivery(subscription, message_id, ack, record[r.BROKER], sighting, record[r.UPSTREAM])
         self._unsettled.noted(
             delivery, alike=alike, counted=counted and (not alike or self._subscribed.acknowledging > 0)
         )
@@ -134,11 +136,17 @@ class Consumption:
         if delivery.loss is None:
             sighting = delivery.sighting
             sighting[s.SETTLED_NS], sighting[s.KNOWN_NS], sighting[s.OUTCOME] = settled, known, outcome
+            self._waits.ended(delivery, settled, outcome)
             self._tell(sighting)
 
-    def outstanding(self, now: int, relay: str, session: str, client: str | None) -> Iterator[list[Any]]:
-        """Rows of `OUTSTANDING`."""
-        return self._unsettled.outstanding(now, relay, session, client)
+    def waits(self, now: int) -> Waits:
+        """The deliveries that were overdue when they were settled, and those that have no answer at `now` and are. Ask
+        once, at the end of a batch.
+        """
+        for delivery in self._unsettled:
+            if delivery.loss is None:
+                self._waits.goes_on(delivery, now)
+        return self._waits
 
     # From batch to batch
 

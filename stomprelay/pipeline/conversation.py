@@ -1,4 +1,4 @@
-"""One session's frames and events in order, and what they say of messages, outages and unanswered deliveries.
+"""One session's frames and events in order, and what they say of messages, outages and deliveries that wait.
 
 What the journal does not tell stays open: a delivery whose SUBSCRIBE was not seen has no mode, and an ACK that names
 nothing known answers nothing.
@@ -19,8 +19,6 @@ from stomprelay.pipeline.terms import Terms
 from stomprelay.pipeline.transactions import REFUSED, Transactions
 from stomprelay.session.effects import Event
 
-_GOES_ON: Final = "still delivered"
-"""What the text of `vanished` says where the session goes on without its client."""
 _SENT: Final = int(s.Kind.SENT)
 _DELIVERED: Final = int(s.Kind.DELIVERED)
 _NOTHING: Final = (None,) * len(s.FIELDS)
@@ -65,7 +63,7 @@ class Conversation:
         self._whole = False
         self._legs: dict[str, int] = {}
         self._brokers = Brokers()
-        self._consumption = Consumption(self._tell)
+        self._consumption = Consumption(self._tell, terms.stuck_after)
         self._awaited = Awaited(terms.give_up, terms.linger)
         self._transactions = Transactions(self._tell)
 
@@ -89,7 +87,7 @@ class Conversation:
             said(self, record, ns)
         elif record[r.EVENT] in _EVENTS:
             facts: dict[str, str] = json.loads(record[r.FACTS]) if record[r.FACTS] else {}
-            _EVENTS[record[r.EVENT]](self, facts, record[r.TEXT] or "", ns)
+            _EVENTS[record[r.EVENT]](self, facts, ns)
 
     def _tell(self, sighting: s.Sighting) -> None:
         """Something is to be told of a sighting, in a piece of its own where it went out already."""
@@ -206,35 +204,35 @@ class Conversation:
 
     # What happens
 
-    def _lost(self, facts: dict[str, str], _text: str, ns: int, *, planned: bool = False) -> None:
+    def _lost(self, facts: dict[str, str], ns: int, *, planned: bool = False) -> None:
         if "broker" in facts:
             loss = self._brokers.left(facts["broker"], facts, self._client, ns, planned=planned)
             self._consumption.lost(loss, ns, self._transactions)
 
-    def _recovered(self, facts: dict[str, str], _text: str, ns: int) -> None:
+    def _recovered(self, facts: dict[str, str], ns: int) -> None:
         if "lost" in facts:
             # What still came while it was left is lost, too.
             loss = self._brokers.recovered(facts["lost"], facts, self._client, ns)
             self._consumption.lost(loss, ns, self._transactions)
 
-    def _gave(self, facts: dict[str, str], _text: str, ns: int) -> None:
+    def _gave(self, facts: dict[str, str], ns: int) -> None:
         """The relay gave a receipt in a broker's place."""
         self._given(facts.get("receipt", ""), None, ns, 1)
 
-    def _erred(self, facts: dict[str, str], _text: str, ns: int) -> None:
+    def _erred(self, facts: dict[str, str], ns: int) -> None:
         if facts.get("message", "").startswith(REFUSED):
             self._transactions.refused(ns)
 
-    def _vanished(self, _facts: dict[str, str], text: str, ns: int) -> None:
+    def _vanished(self, facts: dict[str, str], ns: int) -> None:
         """The client is gone; perhaps the relay still delivers what it said."""
         self._gone = True
         self._consumption.ended(ns)
-        if _GOES_ON not in text:
+        if "delivering" not in facts:
             self._brokers.ended()
             self._transactions.ended(ns)
             self._ended = ns
 
-    def _dropped(self, _facts: dict[str, str], _text: str, _ns: int) -> None:
+    def _dropped(self, _facts: dict[str, str], _ns: int) -> None:
         self._whole = False
 
     # What is told, and what is kept
@@ -251,9 +249,12 @@ class Conversation:
         """Rows of `OUTAGE` that are new or changed since the last time."""
         return self._brokers.told(self.relay, self.name)
 
-    def outstanding(self, now: int) -> Iterator[list[Any]]:
-        """Rows of `OUTSTANDING`."""
-        return self._consumption.outstanding(now, self.relay, self.name, self._client)
+    def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[list[Any]]:
+        """Rows of `WAIT`, once, at the end of a batch. `now`: up to when its relay's run has been read, `present`:
+        whether that is heard of; `over`: nothing more is to come of the session.
+        """
+        for row in self._consumption.waits(now).rows(present=present, over=over):
+            yield [self.relay, self.name, self._client, *row]
 
     def over(self, now: int) -> bool:
         """Whether nothing can come any more that matters; `now` is the newest time of its relay."""
@@ -303,7 +304,7 @@ _FRAMES: Final[dict[str | None, Callable[[Conversation, r.Record, int], None]]] 
     "ABORT": Conversation._abort,
     "DISCONNECT": Conversation._asks,
 }
-_EVENTS: Final[dict[str | None, Callable[[Conversation, dict[str, str], str, int], None]]] = {
+_EVENTS: Final[dict[str | None, Callable[[Conversation, dict[str, str], int], None]]] = {
     Event.LOST.value: Conversation._lost,
     Event.MOVED.value: partial(Conversation._lost, planned=True),
     Event.RECOVERED.value: Conversation._recovered,

@@ -3,7 +3,7 @@
 import gc
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
@@ -14,9 +14,9 @@ from stomprelay.pipeline import record as r
 from stomprelay.pipeline import sighting as s
 from stomprelay.pipeline.conversation import Conversation
 from stomprelay.pipeline.outage import OUTAGE
-from stomprelay.pipeline.outstanding import OUTSTANDING
 from stomprelay.pipeline.runs import run_of
 from stomprelay.pipeline.terms import Terms
+from stomprelay.pipeline.waits import WAIT
 
 _SCHEMA: Final = arrows.schema(s.FIELDS)
 
@@ -27,7 +27,7 @@ class Said(IntEnum):
     STATE = 20
     """The conversation, for the next batch."""
     OUTAGE = 21
-    OUTSTANDING = 22
+    WAIT = 22
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,14 @@ class Conversations:
     """Call it with the records of some sessions, each with the state that the last batch left of it in front. It yields
     rows of `sighting.FIELDS`: sightings, and what `Said` names.
 
-    `newest`: up to when each run has been read; sessions of others are forgotten. `present`: the runs that still say
-    something; what sessions of others owe is not known.
+    `newest`: up to when each run has been read; sessions of others are forgotten, those of the runs that are `gone` just
+    now with a last word. `present`: the runs that still say something; in sessions of others nobody waits any more.
     """
 
     terms: Terms
     newest: dict[str, int]
     present: frozenset[str]
+    gone: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Arrow in, Arrow out."""
@@ -85,12 +86,12 @@ class Conversations:
         for row in conversation.outages():
             yield _said(Said.OUTAGE, talk.name, json.dumps(dict(zip(OUTAGE.names, row, strict=True))))
         now = self.newest.get(run)
-        if now is None or conversation.over(now):
+        over = now is None or conversation.over(now)
+        until = self.gone.get(run, 0) if now is None else now
+        for row in conversation.waits(until, present=run in self.present, over=over):
+            yield _said(Said.WAIT, talk.name, json.dumps(dict(zip(WAIT.names, row, strict=True))))
+        if now is None or over:
             return
-        if run in self.present:
-            for row in conversation.outstanding(now):
-                text = json.dumps(dict(zip(OUTSTANDING.names, row, strict=True)))
-                yield _said(Said.OUTSTANDING, talk.name, text)
         same = None if talk.taken else talk.text
         yield _said(Said.STATE, talk.name, same or f"{run}\n{conversation.dump(now)}")
 

@@ -5,6 +5,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
+from stomprelay.pipeline import messages
 from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.rollup import hour_of, hours_of
@@ -106,22 +107,21 @@ def advance(batch: Batch) -> None:
     A loss changes only the outage that it belongs to and what came after it, so hours before that stay as they are.
     """
     store, name = batch.store, FAILOVERS.name
-    news = store.saved("outages", batch.number, OUTAGE.ddl).withColumns(
+    outages = messages.outages(batch)
+    if not outages:
+        return
+    news = batch.spark.createDataFrame(outages, OUTAGE.ddl).withColumns(
         {
             "hour": hour_of(_time("lost_ns")),
             "known": F.lit(batch.number).cast("bigint"),
         }
     )
-    if news.isEmpty():
-        return
     store.delta(name, batch.number, news)
     groups = grouped(latest(store.deltas(name, KNOWN)), batch.settings.give_up).persist()
     try:
         new = groups.where(F.col("known") == batch.number).select(hour_of(_time("began_ns")).alias("hour"))
         first = min(hours_of(new))
-        rows = failovers(groups).where(F.col("hour") >= first).persist()
-        store.replace(name, rows)
-        store.drop(name, {hour for hour in store.hours(name) if hour >= first} - hours_of(rows))
-        rows.unpersist()
+        rows = failovers(groups).where(F.col("hour") >= first)
+        store.replace(name, rows, {hour for hour in store.hours(name) if hour >= first})
     finally:
         groups.unpersist()

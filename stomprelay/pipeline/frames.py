@@ -22,7 +22,6 @@ FILES: Final = "path string, modificationTime timestamp, length bigint, content 
 """The columns of Spark's format `binaryFile`."""
 _LEAST: Final = 4 << 20
 """Octets that are worth a task."""
-_WRITERS: Final = "spark.sql.maxConcurrentOutputFileWriters"
 _UNLIKE: Final = (
     "message_id",
     "ack",
@@ -60,8 +59,7 @@ def advance(batch: Batch, arrivals: Sequence[Arrival]) -> Taken:
         f.max("ns").alias("newest"),
         f.collect_list(f.when(~sound, damage)).alias("damages"),
     )
-    with _configured(batch.spark, _WRITERS, "16"):
-        batch.store.append("frames", batch.number, rows.where(sound), **_options(batch.store.format))
+    batch.store.append("frames", batch.number, rows.where(sound), **_options(batch.store.format))
     had = seen.get
     damages = had["damages"] or []
     if damages:
@@ -137,14 +135,3 @@ def _uncollected() -> Iterator[None]:
     finally:
         if collecting:
             gc.enable()
-
-
-@contextmanager
-def _configured(spark: "SparkSession", name: str, value: str) -> Iterator[None]:
-    """A setting of Spark's for the time being."""
-    before = spark.conf.get(name) or ""
-    spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        spark.conf.set(name, before)

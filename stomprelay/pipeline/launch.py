@@ -32,6 +32,8 @@ EVERYWHERE: Final = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.compression.codec": "zstd",
+    # A batch's rows go to a few folders: no need to sort them by these before they are written.
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
 }
 LOCAL: Final = {
     "spark.driver.host": "127.0.0.1",

@@ -23,10 +23,11 @@ from stomprelay.pipeline.conversations import Conversations, Said
 from stomprelay.pipeline.matchings import DDL, Found, Matchings
 from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.outages import Outages
-from stomprelay.pipeline.outstanding import OUTSTANDING
 from stomprelay.pipeline.runs import Runs, Segment
+from stomprelay.pipeline.store import OPEN
 from stomprelay.pipeline.tables import MESSAGES
 from stomprelay.pipeline.terms import Terms
+from stomprelay.pipeline.waits import WAIT
 
 if TYPE_CHECKING:
     from stomprelay.pipeline.settings import Settings
@@ -34,32 +35,75 @@ if TYPE_CHECKING:
 COPY: Final = "relay-copy"
 REDELIVERED: Final = "redelivered"
 
-_STATE: Final = "session string, text string"
-_KEPT: Final = "key string, ns bigint, text string"
-_WATCH: Final = "what string, text string"
+_STATE: Final = "said"
+_SAID: Final = "key string, number bigint, text string"
+"""What is left for the next batch and for other tables, in folders by `what`: of `Found` or of `Said`."""
+_TOLD: Final = ("key", "number", "text")
+_WATCH: Final = "watch"
+_OUTAGES: Final = "outages"
 _RUNS: Final = "runs"
 _LOSSES: Final = "losses"
+_HOURS: Final = "hours"
 
 
 def advance(batch: Batch) -> None:
-    """Add the messages of this batch, and leave for the other tables what is `settled`, `open`, `outages` and
-    `outstanding` in it; safe to do again.
-    """
+    """Add the messages of this batch, and leave what the functions below tell other tables; safe to do again."""
     store, number = batch.store, batch.number
     settings = batch.settings
-    terms = Terms.of(settings.patience, settings.linger, settings.give_up)
-    before = {row.what: row.text for row in store.saved("watch", number - 1, _WATCH).collect()}
+    terms = Terms.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
+    before = _noted(batch, number - 1)
     runs = Runs.load(before[_RUNS], terms) if before else Runs(terms)
     ready = runs.arrived(segments(batch))
     found = matched(batch, runs, terms, conversations(batch, runs, terms, read(batch, ready))).persist()
     try:
-        _save(batch, found)
-        outages = _save_outages(batch, json.loads(before.get(_LOSSES, "[]")), found)
+        store.settle(number, found.where(F.col("final").isNotNull()))
+        store.save(_STATE, number, found.where(F.col("final").isNull()).select("what", *_TOLD), "what")
     finally:
         found.unpersist()
-    losses = json.dumps(outages.kept(runs.horizon - terms.give_up))
-    watch = [(_RUNS, runs.dump()), (_LOSSES, losses)]
-    store.save("watch", number, batch.spark.createDataFrame(watch, _WATCH).coalesce(1))
+    outages = _outages(batch, before.get(_LOSSES, []))
+    store.note(_OUTAGES, number, json.dumps(outages.changed))
+    losses = outages.kept(runs.horizon - terms.give_up)
+    hours = sorted(store.hours_of(MESSAGES.name, OPEN))
+    store.note(_WATCH, number, json.dumps({_RUNS: runs.dump(), _LOSSES: losses, _HOURS: hours}))
+
+
+# What other tables ask for, once this batch is done here
+
+
+def settled(batch: Batch) -> DataFrame:
+    """Rows of `messages` that became final in this batch."""
+    return batch.store.read(MESSAGES.name, batch=batch.number)
+
+
+def still_open(batch: Batch) -> DataFrame:
+    """Rows of `messages` that may still change after it."""
+    return batch.store.read(MESSAGES.name, batch=OPEN)
+
+
+def touched(batch: Batch) -> set[str]:
+    """The hours of these two, and of the rows that were open before this batch."""
+    store, number = batch.store, batch.number
+    before = _noted(batch, number - 1).get(_HOURS, [])
+    return {*before, *store.hours_of(MESSAGES.name, number), *store.hours_of(MESSAGES.name, OPEN)}
+
+
+def outages(batch: Batch) -> list[tuple[Any, ...]]:
+    """Rows of `OUTAGE` of which something is new."""
+    return [tuple(row) for row in json.loads(batch.store.noted(_OUTAGES, batch.number) or "[]")]
+
+
+def waits(batch: Batch) -> DataFrame:
+    """Rows of `WAIT`: deliveries whose wait ended in this batch, and those that wait after it."""
+    rows = _said(batch, batch.number, Said.WAIT)
+    return rows.select(F.from_json("text", WAIT.ddl).alias("row")).select("row.*")
+
+
+def _noted(batch: Batch, number: int) -> dict[str, Any]:
+    return dict(json.loads(batch.store.noted(_WATCH, number) or "{}"))
+
+
+def _said(batch: Batch, number: int, what: int) -> DataFrame:
+    return batch.store.saved(_STATE, number, _SAID, f"what={int(what)}")
 
 
 # What is read
@@ -70,7 +114,8 @@ def segments(batch: Batch) -> list[Segment]:
     ended = F.max(F.coalesce(F.col("event") == JournalEvent.ENDED.value, F.lit(False)))
     rows = batch.frames().groupBy("segment").agg(F.min("ns"), F.max("ns"), ended).collect()
     found = {row[0]: Segment(row[0], batch.number, row[1], row[2], row[3]) for row in rows}
-    for row in batch.store.read("quarantine", batch=batch.number).select("segment").distinct().collect():
+    damaged = batch.store.read("quarantine", batch=batch.number).select("segment").distinct()
+    for row in damaged.collect() if batch.store.wrote("quarantine", batch.number) else ():
         name = row.segment.rpartition("/")[2].removesuffix(CLOSED)
         found.setdefault(name, Segment(name, batch.number, None, None, False))
     return list(found.values())
@@ -111,17 +156,23 @@ def records(frames: DataFrame, settings: "Settings") -> DataFrame:
 
 def conversations(batch: Batch, runs: Runs, terms: Terms, frames: DataFrame) -> DataFrame:
     """Rows of `sighting.FIELDS`: what sessions show of messages, and what `Said` names."""
-    before = batch.store.saved("conversations", batch.number - 1, _STATE)
-    state = _filled(before, record.FIELDS, turn=F.lit(record.SAID))
+    before = _said(batch, batch.number - 1, Said.STATE)
+    state = _filled(before, record.FIELDS, session=F.col("key"), turn=F.lit(record.SAID))
     rows = records(frames, batch.settings).unionByName(state)
     ordered = rows.repartition("session").sortWithinPartitions(*record.SORTED)
-    return ordered.mapInArrow(Conversations(terms, runs.newest, runs.present), sighting.DDL)
+    return ordered.mapInArrow(Conversations(terms, runs.newest, runs.present, runs.gone), sighting.DDL)
 
 
 def matched(batch: Batch, runs: Runs, terms: Terms, said: DataFrame) -> DataFrame:
     """Rows of `matchings.DDL`."""
-    before = batch.store.saved("matchings", batch.number - 1, _KEPT)
-    kept = _filled(before, sighting.FIELDS, kind=F.lit(int(sighting.Kind.KEPT)))
+    before = _said(batch, batch.number - 1, Found.KEPT)
+    kept = _filled(
+        before,
+        sighting.FIELDS,
+        ns=F.col("number"),
+        number=F.lit(None),
+        kind=F.lit(int(sighting.Kind.KEPT)),
+    )
     ordered = said.unionByName(kept).repartition("key").sortWithinPartitions("key", "ns")
     return ordered.mapInArrow(Matchings(terms, runs.until), DDL)
 
@@ -135,37 +186,16 @@ def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) 
 # What is left
 
 
-def _save(batch: Batch, found: DataFrame) -> None:
-    store, number = batch.store, batch.number
-    kept = _of(found, Found.KEPT)
-    store.save("matchings", number, kept.select("key", F.col("number").alias("ns"), "text"))
-    state = _of(found, Said.STATE)
-    store.save("conversations", number, state.select(F.col("key").alias("session"), "text"))
-    owed = _of(found, Said.OUTSTANDING).select(F.from_json("text", OUTSTANDING.ddl).alias("row"))
-    store.save("outstanding", number, owed.select("row.*"))
-    final, still = _of(found, Found.FINAL), _of(found, Found.OPEN)
-    store.append("messages", number, final)
-    store.save("settled", number, final.select(*MESSAGES.names))
-    store.save("open", number, still.select(*MESSAGES.names))
-    store.replace_open(still)
-
-
-def _of(found: DataFrame, what: int) -> DataFrame:
-    return found.where(F.col("what") == int(what))
-
-
-def _save_outages(batch: Batch, before: list[list[Any]], found: DataFrame) -> Outages:
+def _outages(batch: Batch, before: list[list[Any]]) -> Outages:
     """There are few of these, and fewer that matter."""
-    told = _of(found, Said.OUTAGE).select("text").sort("text").collect()
+    told = _said(batch, batch.number, Said.OUTAGE).select("text").sort("text").collect()
     outages = Outages(before)
     outages.told([row[name] for name in OUTAGE.names] for row in (json.loads(each.text) for each in told))
     lossy = sorted(outages.sessions)
     if lossy:
-        repeats = _of(found, Found.REPEAT).select("text")
+        repeats = _said(batch, batch.number, Found.REPEAT).select("text")
         wanted = repeats.where(F.get_json_object("text", "$[0]").isin(lossy))
         outages.repeated(_repeat(row.text) for row in wanted.sort("text").collect())
-    rows = batch.spark.createDataFrame([tuple(row) for row in outages.changed], OUTAGE.ddl)
-    batch.store.save("outages", batch.number, rows.coalesce(1))
     return outages
 
 

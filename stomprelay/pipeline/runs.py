@@ -47,13 +47,15 @@ class _Run:
 
 class Runs:
     """Tell it what a batch brought with `arrived`; it answers which segments can be read on now, those of earlier
-    batches included. `newest` are the times up to which each run has been read, of runs that may still be there.
+    batches included. `newest` are the times up to which each run has been read, of runs that may still be there; `gone`
+    those of the runs that it forgot this time.
     """
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         self._runs: dict[str, _Run] = {}
         self._until = 0
+        self.gone: dict[str, int] = {}
 
     def arrived(self, segments: Iterable[Segment]) -> list[Segment]:
         """Segments were read, in any order. Answers those whose turn has come."""
@@ -63,9 +65,8 @@ class Runs:
         horizon = self.horizon
         ready = [segment for run in self._runs.values() for segment in self._ready(run, horizon)]
         keep = max(_DAY, self._terms.give_up)
-        self._runs = {
-            name: run for name, run in self._runs.items() if run.waiting or run.newest_ns + keep >= horizon
-        }
+        old = {name for name, run in self._runs.items() if not run.waiting and run.newest_ns + keep < horizon}
+        self.gone = {name: self._runs.pop(name).newest_ns for name in old}
         self._until = self._read(horizon)
         return sorted(ready, key=lambda segment: (run_of(segment.name), number_of(segment.name)))
 

@@ -3,7 +3,7 @@
     <root>/<table>/hour=H/batch=N/     rows that stay, one folder for each batch
     <root>/<table>/hour=H/             tables that are written anew, hour by hour
     <root>/_deltas/<name>/hour=H/batch=N/   what a batch adds to an hour that is folded from such
-    <root>/_state/<name>/batch=N/      what a batch leaves for the next
+    <root>/_state/<name>/batch=N       what a batch leaves for the next: a folder of rows, or a file of text
 
 Whatever is written for a batch takes the place of what was written for the same batch before, so a batch that was cut
 short is simply done again. Readers skip names that begin with an underscore.
@@ -18,7 +18,7 @@ from stomprelay.pipeline.tables import TABLES
 from stomprelay.pipeline.volume import Volume, absolute, literal
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 OPEN: Final = "open"
 """In place of a batch's number: rows that the next batch replaces."""
@@ -32,9 +32,9 @@ class StoreError(Exception):
     """The tables cannot be used as they are. The text is for the user."""
 
 
-def batch_name(batch: int) -> str:
+def batch_name(batch: int | str) -> str:
     """As it stands in the name of a folder, so that folders sort."""
-    return f"{batch:09d}"
+    return batch if isinstance(batch, str) else f"{batch:09d}"
 
 
 class Store:
@@ -54,25 +54,43 @@ class Store:
         """
         self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)), **options)
 
-    def replace(self, table: str, rows: "DataFrame") -> None:
-        """Write anew the hours that there are rows for. Other hours stay."""
-        self._write(TABLES[table], self._named(TABLES[table], rows, None))
-
-    def replace_open(self, rows: "DataFrame", table: str = "messages") -> None:
-        """Write the rows that may still change in place of all such rows before, whatever their hour."""
-        named = self._named(TABLES[table], rows, OPEN)
-        if self.format not in FILES:
-            self._write(TABLES[table], named, replaceWhere=f"batch = '{OPEN}'")
+    def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
+        """Write anew the hours that there are rows for, and remove those of `hours` that there are none for. Other
+        hours stay.
+        """
+        wanted = sorted(set(hours))
+        named = self._named(TABLES[table], rows, None)
+        if self.format not in FILES and wanted:
+            among = ", ".join(f"'{hour}'" for hour in wanted)
+            self._write(TABLES[table], named, replaceWhere=f"hour IN ({among})")
             return
-        before = self._files_of_open(table)
+        places = [f"{self.root}/{table}/hour={hour}" for hour in wanted]
+        before = self._files(places)
         self._write(TABLES[table], named)
-        for folder, files in self._files_of_open(table).items():
-            if before.get(folder) == files:
-                self.volume.remove(folder)
+        for folder in self._untouched(before):
+            self._vanish(folder)
 
-    def read(self, table: str, hours: Iterable[str] | None = None, batch: int | None = None) -> "DataFrame":
-        """The rows of a table, of these hours and this batch: its columns, `hour`, and `batch` where it has batches.
-        None where there are none yet.
+    def settle(self, batch: int, rows: "DataFrame", table: str = "messages") -> None:
+        """Write the rows of a batch; those that are not `final` take the place of all such rows before, whatever
+        their hour.
+        """
+        from pyspark.sql import functions as f
+
+        which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(f.lit(OPEN))
+        named = self._named(TABLES[table], rows, which)
+        if self.format not in FILES:
+            self._write(TABLES[table], named, replaceWhere=f"batch IN ('{OPEN}', '{batch_name(batch)}')")
+            return
+        before = self._files(self._find(f"{table}/hour=*/batch={OPEN}"))
+        self._write(TABLES[table], named)
+        for folder in self._untouched(before):
+            self.volume.remove(folder)
+
+    def read(
+        self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
+    ) -> "DataFrame":
+        """The rows of a table, of these hours and this batch (or those that are `OPEN`): its columns, `hour`, and
+        `batch` where it has batches. None where there are none yet.
         """
         known = TABLES[table]
         partitions = self._partitions(known)
@@ -90,6 +108,17 @@ class Store:
     def hours(self, table: str) -> list[str]:
         """The hours that a table has, in order."""
         return sorted(path.rpartition("hour=")[2] for path in self._find(f"{table}/hour=*"))
+
+    def hours_of(self, table: str, batch: int | str) -> set[str]:
+        """The hours in which this batch wrote rows to a table, or in which there are rows that are `OPEN`."""
+        if self.format not in FILES:
+            return {row.hour for row in self.read(table, batch=batch).select("hour").distinct().collect()}
+        found = self._find(f"{table}/hour=*/batch={batch_name(batch)}")
+        return {path.rpartition("hour=")[2].partition("/")[0] for path in found}
+
+    def wrote(self, table: str, batch: int) -> bool:
+        """Whether a batch may have written rows to a table without hours."""
+        return self.format not in FILES or bool(self._find(f"{table}/batch={batch_name(batch)}"))
 
     def expire(self, table: str, before: str) -> list[str]:
         """Remove the hours before this one; answers which."""
@@ -118,25 +147,45 @@ class Store:
         """
         return self._read(_STATE, f"{self.root}/_deltas/{name}", schema, ("hour", "batch"), hours, batch=None)
 
-    def save(self, name: str, batch: int, rows: "DataFrame") -> None:
-        """Leave rows for the next batch, or for other tables in this one."""
-        rows.write.format(_STATE).mode("overwrite").save(self._state(name, batch))
+    def save(self, name: str, batch: int, rows: "DataFrame", *partitions: str) -> None:
+        """Leave rows for the next batch, or for other tables in this one; in folders by the `partitions`."""
+        rows.write.format(_STATE).mode("overwrite").partitionBy(*partitions).save(self._state(name, batch))
 
-    def saved(self, name: str, batch: int, schema: str) -> "DataFrame":
-        """What a batch left; nothing before the first. Raises `StoreError` where it is gone."""
+    def saved(self, name: str, batch: int, schema: str, partition: str = "") -> "DataFrame":
+        """What a batch left, all of it or one partition, such as `what=3`; nothing before the first. Raises
+        `StoreError` where it is gone.
+        """
         path = self._state(name, batch)
-        if not self.volume.exists(path):
-            if batch >= 0 and self._find(f"_state/{name}/batch=*"):
-                raise StoreError(
-                    f"{path} is missing, so this run cannot go on from the one before: the tables in {self.root} and "
-                    "their checkpoint do not belong together. Remove both to begin again"
-                )
-            return self.spark.createDataFrame([], schema)
-        return self.spark.read.schema(schema).format(_STATE).load(path)
+        if not self._is_there(name, batch, path):
+            return self._nothing(schema)
+        place = f"{path}/{partition}" if partition else path
+        if partition and not self.volume.exists(place):
+            return self._nothing(schema)
+        return self.spark.read.schema(schema).format(_STATE).load(literal(place))
 
-    def forget(self, name: str, below: int) -> None:
+    def note(self, name: str, batch: int, text: str) -> None:
+        """Leave a text, as `save` leaves rows."""
+        path = self._state(name, batch)
+        self.volume.remove(path)
+        self.volume.put(path, text)
+
+    def noted(self, name: str, batch: int) -> str | None:
+        """The text that a batch left; None before the first. Raises `StoreError` where it is gone."""
+        path = self._state(name, batch)
+        return self.volume.text(path) if self._is_there(name, batch, path) else None
+
+    def _is_there(self, name: str, batch: int, path: str) -> bool:
+        there = self.volume.exists(path)
+        if not there and batch >= 0 and self._find(f"_state/{name}/batch=*"):
+            raise StoreError(
+                f"{path} is missing, so this run cannot go on from the one before: the tables in {self.root} and "
+                "their checkpoint do not belong together. Remove both to begin again"
+            )
+        return there
+
+    def forget(self, below: int) -> None:
         """Remove what batches before this one left."""
-        for path in self._find(f"_state/{name}/batch=*"):
+        for path in self._find("_state/*/batch=*"):
             number = path.rpartition("batch=")[2]
             if number.isdigit() and int(number) < below:
                 self.volume.remove(path)
@@ -172,11 +221,17 @@ class Store:
     def _partitions(table: Table) -> tuple[str, ...]:
         return (*table.partitions, "batch") if table.incremental else table.partitions
 
-    def _named(self, table: Table, rows: "DataFrame", batch: str | None) -> "DataFrame":
+    def _nothing(self, schema: str) -> "DataFrame":
+        # With the limit, Spark knows that it need not look.
+        return self.spark.createDataFrame([], schema).limit(0)
+
+    def _named(self, table: Table, rows: "DataFrame", batch: "str | Column | None") -> "DataFrame":
         from pyspark.sql import functions
 
         named = rows.select(*table.names, *table.partitions)
-        return named if batch is None else named.withColumn("batch", functions.lit(batch))
+        if batch is None:
+            return named
+        return named.withColumn("batch", functions.lit(batch) if isinstance(batch, str) else batch)
 
     def _write(self, table: Table, rows: "DataFrame", **options: str) -> None:
         self._save(rows, self.format, f"{self.root}/{table.name}", self._partitions(table), **options)
@@ -193,7 +248,7 @@ class Store:
         schema: str,
         partitions: Sequence[str],
         hours: Iterable[str] | None,
-        batch: int | None,
+        batch: int | str | None,
     ) -> "DataFrame":
         whole = ", ".join([schema, *(f"{name} string" for name in partitions)])
         wanted = None if hours is None else sorted(set(hours))
@@ -210,11 +265,11 @@ class Store:
             elif batch is not None:
                 folders = self.volume.find(path, f"batch={which}")
             if not folders:
-                return self.spark.createDataFrame([], whole)
+                return self._nothing(whole)
             reader = self.spark.read.format(form).schema(whole).option("basePath", path)
             return reader.load([literal(folder) for folder in folders])
         if not self.volume.exists(path):
-            return self.spark.createDataFrame([], whole)
+            return self._nothing(whole)
         rows = self.spark.read.format(form).load(path)
         if wanted is not None:
             rows = rows.where(rows["hour"].isin(wanted))
@@ -232,8 +287,12 @@ class Store:
     def _state(self, name: str, batch: int) -> str:
         return f"{self.root}/_state/{name}/batch={batch_name(batch)}"
 
-    def _files_of_open(self, table: str) -> dict[str, frozenset[str]]:
-        found: dict[str, frozenset[str]] = {}
-        for folder in self._find(f"{table}/hour=*/batch={OPEN}"):
-            found[folder] = frozenset(self.volume.find(folder, "part-*"))
-        return found
+    def _files(self, folders: Iterable[str]) -> dict[str, list[str]]:
+        """The files of those of these folders that have any; their names are never used again."""
+        found = {folder: self.volume.find(folder, "part-*") for folder in folders}
+        return {folder: files for folder, files in found.items() if files}
+
+    def _untouched(self, before: dict[str, list[str]]) -> list[str]:
+        """The folders that still have the files that they had."""
+        now = self._files(before)
+        return [folder for folder, files in before.items() if now.get(folder) == files]

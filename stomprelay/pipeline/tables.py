@@ -173,19 +173,37 @@ LATENCY: Final = Table(
 
 STUCK: Final = Table(
     "stuck",
-    "a subscription that, at the end of a batch, had a delivery waiting for its answer for longer than `stuck_after`",
+    "a subscription and broker, for as long as some delivery was waiting that waited for its ACK or NACK for longer than "
+    "`stuck_after`",
     (
-        Column("at", "timestamp", "the time of the newest record that was read", nullable=False),
+        Column("since", "timestamp", "when the oldest of these MESSAGEs came", nullable=False),
+        Column(
+            "until",
+            "timestamp",
+            "when the last of them was answered or returned, or no more was heard of the relay; null while some wait",
+        ),
         _RELAY,
         _SESSION,
         Column("client", "string", "the consumer"),
         Column("subscription", "string", "its id, or its destination where it has none"),
         Column("destination", "string", "what it is subscribed to"),
-        Column("broker", "string", "where it is"),
-        Column("oldest_at", "timestamp", "when its oldest unanswered MESSAGE came", nullable=False),
-        Column("age_us", "bigint", "`at` less `oldest_at`", "µs", nullable=False),
-        Column("outstanding", "bigint", "MESSAGEs without an answer", nullable=False),
+        Column("upstream", "string", "the broker's upstream, as the configuration calls it"),
+        Column("broker", "string", "whose deliveries they are, its address"),
+        Column(
+            "age_us",
+            "bigint",
+            "the longest wait of one of them; where it has no answer, up to the newest record of its relay",
+            "µs",
+            nullable=False,
+        ),
+        Column("deliveries", "bigint", "how many waited for longer than `stuck_after`", nullable=False),
+        Column(
+            "outcome",
+            "string",
+            "of the last of them: `acked`, `nacked`, `returned` (session or broker went); null without an answer",
+        ),
     ),
+    incremental=False,
 )
 
 FAILOVERS: Final = Table(

@@ -50,4 +50,4 @@ ROLLUP: Final = Rollup(TRAFFIC, TRAFFIC.ddl, counted, folded)
 
 def advance(batch: Batch) -> None:
     """Add what this batch's frames say; safe to do again."""
-    ROLLUP.advance(batch, batch.frames())
+    ROLLUP.advance(batch, batch.frames(), batch.store.hours_of("frames", batch.number))

@@ -23,7 +23,17 @@ class Delivery:
     became of its broker, if it is gone. `answered`: when, and how, in a transaction that is still open.
     """
 
-    __slots__ = ("ack", "answered", "broker", "loss", "message_id", "order", "sighting", "subscription")
+    __slots__ = (
+        "ack",
+        "answered",
+        "broker",
+        "loss",
+        "message_id",
+        "order",
+        "sighting",
+        "subscription",
+        "upstream",
+    )
 
     def __init__(
         self,
@@ -32,12 +42,14 @@ class Delivery:
         ack: str | None,
         broker: str | None,
         sighting: Sighting,
+        upstream: str | None = None,
     ) -> None:
         self.order = 0
         self.subscription = subscription
         self.message_id = message_id
         self.ack = ack
         self.broker = broker
+        self.upstream = upstream
         self.sighting = sighting
         self.loss: Loss | None = None
         self.answered: tuple[int, str] | None = None
@@ -169,19 +181,6 @@ class Unsettled:
             if any(each.broker == broker and not each.loss for each in held)
         ]
 
-    def outstanding(self, now: int, relay: str, session: str, client: str | None) -> Iterator[list[Any]]:
-        """Rows of `OUTSTANDING`."""
-        found: dict[tuple[str | None, str | None, str | None], list[Any]] = {}
-        for each in self._pending.values():
-            if each.loss is not None:
-                continue
-            where = (each.subscription.shown, each.subscription.destination, each.broker)
-            ns = each.sighting[NS]
-            row = found.setdefault(where, [now, relay, session, client, *where, ns, 0])
-            row[-2] = min(row[-2], ns)
-            row[-1] += 1
-        yield from found.values()
-
     def forget(self, until: int) -> None:
         """Deliveries whose broker was lost and replaced before `until` are not asked after any more."""
         for each in [each for each in self._pending.values() if each.loss is not None]:
@@ -201,6 +200,7 @@ class Unsettled:
                 delivery.message_id,
                 delivery.ack,
                 delivery.broker,
+                delivery.upstream,
                 which.get(id(delivery.loss)),
                 transaction,
                 delivery.answered,
@@ -216,8 +216,8 @@ class Unsettled:
         """Of what `dump` made."""
         unsettled = cls()
         unsettled._orders, unsettled._others, unsettled._bereft, rows = values
-        for order, number, message_id, ack, broker, loss, transaction, answered, place in rows:
-            delivery = Delivery(numbered[number], message_id, ack, broker, piece(place))
+        for order, number, message_id, ack, broker, upstream, loss, transaction, answered, place in rows:
+            delivery = Delivery(numbered[number], message_id, ack, broker, piece(place), upstream)
             delivery.order = order
             if loss is not None:
                 delivery.loss = losses[loss]

@@ -26,6 +26,7 @@ def begin(store: Store) -> None:
 def after(batch: Batch, now: datetime) -> list[str]:
     """At the end of a batch, when all tables have it; `now` is in UTC. Answers what was done, in sentences."""
     told: list[str] = []
+    batch.store.forget(batch.number)
     if batch.settings.retain is not None:
         told += _expired(batch.store, now, batch.settings.retain)
     if batch.number % EVERY == EVERY - 1:

@@ -73,7 +73,8 @@ class Closing:
         unread = client.state is State.BINDING and client.decoder.buffered
         if unread or self._hold or (flow.survives and not flow.safe):
             self.gone = flow.deaf = True
-            effects: list[Effect] = [vanished("client left; what it said is still delivered")]
+            text = "client left; what it said is still delivered"
+            effects: list[Effect] = [vanished(text, delivering=True)]
             for branch in flow.branches:
                 if branch.up and branch.carrier is not None:
                     branch.carrier.unsubscribe()

@@ -1,8 +1,9 @@
 """What is told of a session: in words for the log, and as facts for whoever reads the journal.
 
 Facts, beside those that speak for themselves: `broker` its address, `upstream` and `group` as the configuration calls
-them, `reason` in words, `beats` = 1 where somebody fell silent for longer than the heart-beats allow. A note that tells
-of a loss names its `broker` only where the session had one.
+them, `reason` in words, `beats` = 1 where somebody fell silent for longer than the heart-beats allow, `delivering` = 1
+where the client is gone and what it said is still delivered. A note that tells of a loss names its `broker` only where
+the session had one.
 """
 
 from collections.abc import Iterable
@@ -147,9 +148,11 @@ def fell_silent() -> Note:
 # Ends
 
 
-def vanished(text: str) -> Note:
-    """The client closed its connection without DISCONNECT."""
-    return Note(Event.VANISHED, text, {"end": End.CLIENT.value})
+def vanished(text: str, *, delivering: bool = False) -> Note:
+    """The client closed its connection without DISCONNECT. `delivering`: what it said is still delivered; the session
+    ends after that.
+    """
+    return Note(Event.VANISHED, text, {"end": End.CLIENT.value} | ({"delivering": 1} if delivering else {}))
 
 
 def ended(end: End, text: str, *, quiet: bool = True) -> Note:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from tests.e2e.brokers import Broker
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import NET_STOMP, STOMP_GEM, STOMP_PY, STOMPEST, LibraryFacts
-from tests.e2e.load import END, Consumer, Producer
+from tests.e2e.fleet import KILL, failover, fleet, nodes
+from tests.e2e.load import END, Consumer, Producer, all_flow
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
 from tests.e2e.relay import relay
@@ -111,3 +113,104 @@ uri = "tcp://127.0.0.1:{broker.port}"
         assert [body for (body,) in bodies[:-1]] == [
             f"{producer.name}:{number}".encode() for number in range(producer.sent)
         ]
+
+
+SURVIVORS: tuple[tuple[LibraryFacts, str, LibraryFacts, str, str, int], ...] = (
+    (STOMP_PY, "1.2", STOMPEST, "1.1", "client-individual", 1),
+    (STOMP_GEM, "1.1", NET_STOMP, "1.0", "client", 5),
+    (STOMPEST, "1.1", STOMP_PY, "1.2", "auto", 1),
+)
+
+
+def test_tables_say_what_a_failover_was(
+    tmp_path: Path,
+    rabbitmq: Broker,
+    activemq: Broker,
+    client: Callable[[LibraryFacts], Client],
+    queue: str,
+) -> None:
+    """The broker that serves is killed under load: one outage of all sessions, and the books of messages, frames said
+    again, stale ACKs and deliveries are those of clients and relay.
+    """
+    journal, tables = tmp_path / "journal", tmp_path / "tables"
+    recorded = f'[journal]\ndirectory = "{journal}"\nsegment_size = 500000\nbodies = "all"\n'
+    with (
+        nodes(rabbitmq, activemq) as members,
+        fleet(tmp_path, members, failover(members) + recorded, "trace = true") as running,
+    ):
+        pairs: list[tuple[Producer, Consumer]] = []
+        for number, (source, source_version, sink, sink_version, ack, every) in enumerate(SURVIVORS):
+            place = f"{queue}-{number}"
+            producer = Producer(
+                *(source.name, client(source), running.port, source_version, place), pause=0.01
+            )
+            consumer = Consumer(sink.name, client(sink), running.port, sink_version, place, ack, every)
+            pairs.append((producer, consumer))
+        workers = [worker for pair in pairs for worker in pair]
+        for worker in workers:
+            worker.start()
+        all_flow(workers, MESSAGES // 2)
+        struck = running.serving
+        (other,) = (node for node in members if node is not struck)
+        KILL.inject(struck)
+        all_flow(workers, MESSAGES // 2)
+        for producer, _ in pairs:
+            producer.stop()
+        for producer, consumer in pairs:
+            with Connection.to(running.port) as last:
+                last.connect()
+                last.write(b"SEND\ndestination:%b\nreceipt:1\n\n%b\0" % (producer.destination.encode(), END))
+                assert last.frame().startswith(b"RECEIPT\n")
+            consumer.ends()
+        counted = {name: running.counted(name) for name in ("failovers", "frames_resent", "acks_stale")}
+    once(journal, tables)
+    assert ask(tables, "quarantine", "SELECT * FROM TABLE") == []
+
+    twice = 0
+    for producer, consumer in pairs:
+        where = f"WHERE destination = '{producer.destination}'"
+        told = ask(
+            tables,
+            "messages",
+            f'SELECT segment, "offset", number, receipt_us, len(deliveries) FROM TABLE {where}',
+        )
+        rows = {(segment, offset, number): rest for segment, offset, number, *rest in told}
+        assert len(rows) == len(told) == producer.sent + 1
+        sends = ask(
+            tables,
+            "frames",
+            f"SELECT body, segment, \"offset\", number FROM TABLE {where} AND command = 'SEND'",
+        )
+        by_body = {body: rows[segment, offset, number] for body, segment, offset, number in sends}
+        assert len(by_body) == len(sends) == len(rows)
+        assert sorted(producer.receipts) == list(range(producer.sent))
+        got = Counter([*consumer.bodies, END])
+        for number in producer.receipts:
+            receipt, deliveries = by_body[body := f"{producer.name}:{number}".encode()]
+            assert receipt is not None, body
+            assert deliveries == got[body], body
+        assert sum(deliveries for _, deliveries in rows.values()) == got.total()
+        heard = ask(tables, "frames", f"SELECT count(*) FROM TABLE {where} AND command = 'MESSAGE'")
+        assert heard == [(got.total(),)]
+        twice += got.total() - len(got)
+
+    lost = ask(
+        tables,
+        "failovers",
+        "SELECT upstream, broker, moved_to, planned, sessions, recovered, given_up, resent, stale_acks, duplicates "
+        "FROM TABLE",
+    )
+    assert lost == [
+        (
+            *("main", struck.uri, [other.uri], False, len(workers), len(workers), 0),
+            *(counted["frames_resent"], counted["acks_stale"], twice),
+        )
+    ]
+    assert counted["failovers"] == len(workers)
+    assert ask(
+        tables,
+        "failovers",
+        "SELECT 0 < silence_p50_us AND silence_p50_us <= silence_max_us AND began_at < ended_at "
+        "AND silence_max_us <= epoch_us(ended_at) - epoch_us(began_at) FROM TABLE",
+    ) == [(True,)]
+    print(f"{struck.broker.name} was lost: {lost[0]}; {twice} deliveries came twice")

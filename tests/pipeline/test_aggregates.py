@@ -59,9 +59,7 @@ def test_both_answer_alike(spark: "SparkSession", tmp_path: Path) -> None:
             for n in range(90)
         ],
     )
-    store.append("messages", 0, messages.withColumn("hour", hour_of(messages["at"])))
-    store.save("settled", 0, messages)
-    store.save("open", 0, messages.limit(0))
+    store.settle(0, messages.withColumn("hour", hour_of(messages["at"])))
     batch = Batch(spark, store, 0, Settings(journal="/nowhere", tables=store.root))
     for module in (traffic, latency, flow):
         module.advance(batch)

@@ -14,8 +14,9 @@ from stomprelay.journal.schema import Context, Side
 from stomprelay.pipeline import frames, messages
 from stomprelay.pipeline.arrivals import Arrival
 from stomprelay.pipeline.batch import Batch
+from stomprelay.pipeline.conversations import Said
+from stomprelay.pipeline.matchings import Found
 from stomprelay.pipeline.outage import OUTAGE
-from stomprelay.pipeline.outstanding import OUTSTANDING
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import Store
 from stomprelay.pipeline.tables import MESSAGES
@@ -229,28 +230,32 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path) ->
     assert _told(rows) == _sorted(want)
     assert {row["batch"] for row in rows} == {"open"}
     assert {row["matched"] for row in rows} == {"trace", "order", "id", None}
-    still = _rows(store.saved("open", 1, MESSAGES.ddl))
-    assert _told(still) == _told(rows)
+    batches = [Batch(spark, store, number, known) for number in range(3)]
+    still = _rows(messages.still_open(batches[1]))
+    assert _told([{name: row[name] for name in MESSAGES.names} for row in still]) == _told(rows)
+    assert messages.settled(batches[1]).count() == 0
     outages = {
         (row["session"], row["broker"], row["lost_ns"]): row
-        for number in (0, 1)
-        for row in _rows(store.saved("outages", number, OUTAGE.ddl))
+        for batch in batches[:2]
+        for row in (dict(zip(OUTAGE.names, each, strict=True)) for each in messages.outages(batch))
     }
     assert _outages(outages.values()) == sorted(each for stage in stages for each in _losses(stage))
-    owed = _rows(store.saved("outstanding", 1, OUTSTANDING.ddl))
+    owed = _rows(messages.outstanding(batches[1]))
     assert _outstanding(owed) == sorted(each for stage in stages for each in _owed(stage))
 
     later = Run("later", "ffffffff")
     later.happened(max(stage.ns for stage in stages) + 10**6 * SECOND, Context(), "journal begun", "", {})
-    _advance(Batch(spark, store, 2, known), later.write(journal))
+    hours = set(store.hours("messages"))
+    _advance(batches[2], later.write(journal))
     final = _rows(store.read("messages"))
     assert _told(final) == _told(rows)
     assert {(row["final"], row["batch"]) for row in final} == {(True, "000000002")}
     assert {row["hour"] for row in final} == {f"{row['at']:%Y-%m-%d-%H}" for row in final}
-    assert _told(_rows(store.saved("settled", 2, MESSAGES.ddl))) == _told(rows)
-    assert store.saved("open", 2, MESSAGES.ddl).count() == 0
-    for name in ("conversations", "matchings"):
-        assert store.saved(name, 2, "text string").count() == 0
+    assert _told(_rows(messages.settled(batches[2]))) == _told(rows)
+    assert messages.still_open(batches[2]).count() == 0
+    assert messages.touched(batches[2]) == hours
+    left = store.saved("said", 2, "key string, number bigint, text string, what int")
+    assert left.where(~left["what"].isin(int(Found.REPEAT), int(Said.OUTAGE))).count() == 0
 
 
 def _advance(batch: Batch, paths: Sequence[Path]) -> None:

@@ -1,5 +1,6 @@
 """Batch after batch: what is kept, what is made anew, and that neither a repetition nor another cut matters."""
 
+import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.outstanding import OUTSTANDING
 from stomprelay.pipeline.rollup import hour_of, hours_of
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store import OPEN, Store
 from stomprelay.pipeline.tables import FRAMES, MESSAGES
 from tests.pipeline.rows import FRAME, MESSAGE, OUTAGE_ROW, SECOND, START, START_NS, delivery, rows, told
 
@@ -38,8 +39,10 @@ class Ground:
 
     def messages(self, number: int, settled: Rows, passing: Rows = ()) -> Batch:
         """As `messages` leaves them."""
-        self.store.save("settled", number, rows(self.spark, MESSAGES, MESSAGE, settled))
-        self.store.save("open", number, rows(self.spark, MESSAGES, {**MESSAGE, "final": False}, passing))
+        both = [*settled, *({**each, "final": False} for each in passing)]
+        made = rows(self.spark, MESSAGES, MESSAGE, both)
+        self.store.settle(number, made.withColumn("hour", hour_of(made["at"])))
+        self.store.note("watch", number, json.dumps({"hours": sorted(self.store.hours_of("messages", OPEN))}))
         return self.batch(number)
 
     def frames(self, number: int, many: Rows) -> Batch:
@@ -50,7 +53,9 @@ class Ground:
 
     def outages(self, number: int, many: Rows) -> Batch:
         """As `messages` leaves them, too."""
-        self.store.save("outages", number, rows(self.spark, OUTAGE, OUTAGE_ROW, many))
+        known = [{**OUTAGE_ROW, **one} for one in many]
+        told = [[one.get(name) for name in OUTAGE.names] for one in known]
+        self.store.note("outages", number, json.dumps(told))
         return self.batch(number)
 
     def table(self, name: str) -> list[tuple[Any, ...]]:
@@ -154,7 +159,9 @@ def test_stuck_is_a_snapshot(ground: Callable[[str], Ground]) -> None:
     owes = {"relay": "r1", "session": "s1", "oldest_ns": START_NS, "outstanding": 1}
     for number, age in enumerate((30, 90, 90, 4000)):
         as_of = START_NS + age * SECOND
-        place.store.save("outstanding", number, rows(place.spark, OUTSTANDING, owes, [{"as_of_ns": as_of}]))
+        owing = rows(place.spark, OUTSTANDING, owes, [{"as_of_ns": as_of}])
+        text = owing.selectExpr("to_json(struct(*)) AS text", "22 AS what", "'s1' AS key", "0L AS number")
+        place.store.save("said", number, text, "what")
         stuck.advance(place.batch(number))
         stuck.advance(place.batch(number))
     found = told(place.store.read("stuck"), ["hour", "batch", "age_us"])

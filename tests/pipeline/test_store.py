@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline.store import Store, StoreError, batch_name
+from stomprelay.pipeline.store import OPEN, Store, StoreError, batch_name
 from stomprelay.pipeline.tables import MESSAGES, QUARANTINE, TRAFFIC
 from tests.pipeline import rows as made
 
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.spark
 
 HOUR = "2026-11-21-08"
 NEXT = "2026-11-21-09"
+LATER = "2026-11-21-10"
 
 
 def quarantine(spark: "SparkSession", *reasons: str) -> "DataFrame":
@@ -24,9 +25,15 @@ def quarantine(spark: "SparkSession", *reasons: str) -> "DataFrame":
     return spark.createDataFrame([("s", 0, 1, reason) for reason in reasons], QUARANTINE.ddl)
 
 
-def messages(spark: "SparkSession", rows: Iterable[tuple[str, str]]) -> "DataFrame":
-    """Of hour and destination."""
-    many = [{"hour": hour, "destination": destination} for hour, destination in rows]
+def messages(
+    spark: "SparkSession", rows: Iterable[tuple[str, str]], still: Iterable[tuple[str, str]] = ()
+) -> "DataFrame":
+    """Of hour and destination; `still`: those that are open."""
+    many = [
+        {"hour": hour, "destination": destination, "final": final}
+        for final, some in ((True, rows), (False, still))
+        for hour, destination in some
+    ]
     return made.rows(spark, MESSAGES, made.MESSAGE, many, "hour string")
 
 
@@ -66,12 +73,19 @@ def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", t
 def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", tmp_path: Path) -> None:
     """Whatever their hour; final rows stay."""
     store = Store(spark, str(tmp_path))
-    store.append("messages", 0, messages(spark, [(HOUR, "final")]))
-    store.replace_open(messages(spark, [(HOUR, "a"), (NEXT, "b")]))
-    store.replace_open(messages(spark, [(NEXT, "c")]))
-    assert said(store.read("messages"), "destination", "batch") == [("c", "open"), ("final", batch_name(0))]
-    store.replace_open(messages(spark, []))
-    assert said(store.read("messages"), "destination") == [("final",)]
+    store.settle(0, messages(spark, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]))
+    assert (store.hours_of("messages", 0), store.hours_of("messages", OPEN)) == ({HOUR}, {HOUR, NEXT})
+    for _ in range(2):
+        store.settle(1, messages(spark, [(HOUR, "a")], [(NEXT, "c")]))
+        assert said(store.read("messages"), "destination", "batch") == [
+            ("a", batch_name(1)),
+            ("c", "open"),
+            ("final", batch_name(0)),
+        ]
+        assert said(store.read("messages", batch=OPEN), "destination", "hour") == [("c", NEXT)]
+    store.settle(2, messages(spark, []))
+    assert said(store.read("messages"), "destination") == [("a",), ("final",)]
+    assert store.hours_of("messages", OPEN) == store.hours_of("messages", 2) == set()
 
 
 def test_tables_without_hours_have_batches(spark: "SparkSession", tmp_path: Path) -> None:
@@ -102,8 +116,11 @@ def test_hours_are_written_anew_one_by_one(spark: "SparkSession", tmp_path: Path
         )  # fmt: skip
 
     store.replace("traffic", traffic((HOUR, "a"), (NEXT, "b")))
-    store.replace("traffic", traffic((HOUR, "c")))
+    store.replace("traffic", traffic((HOUR, "c")), [HOUR, "2026-11-21-10"])
     assert said(store.read("traffic"), "destination", "hour") == [("b", NEXT), ("c", HOUR)]
+    store.replace("traffic", traffic((LATER, "d"), (HOUR, "c")), [HOUR, NEXT, LATER])
+    assert said(store.read("traffic"), "destination", "hour") == [("c", HOUR), ("d", LATER)]
+    store.replace("traffic", traffic((NEXT, "b")), [LATER])
     assert store.expire("traffic", NEXT) == [HOUR]
     assert said(store.read("traffic"), "destination") == [("b",)]
 
@@ -125,7 +142,16 @@ def test_a_batch_leaves_state_for_the_next(spark: "SparkSession", tmp_path: Path
     for batch in range(3):
         store.save("open", batch, spark.createDataFrame([(batch,)], "n int"))
     store.save("open", 2, spark.createDataFrame([(7,)], "n int"))
-    store.forget("open", 1)
+    store.save("parts", 2, spark.createDataFrame([(1, 5), (2, 6)], "n int, of int"), "of")
+    store.note("words", 0, "before")
+    for text in ("not yet", "now"):
+        store.note("words", 1, text)
+    store.forget(1)
+    assert said(store.saved("parts", 2, "n int", "of=6"), "n") == [(2,)]
+    assert said(store.saved("parts", 2, "n int", "of=7"), "n") == []
+    assert (store.noted("words", -1), store.noted("words", 1)) == (None, "now")
+    with pytest.raises(StoreError, match="do not belong together"):
+        store.noted("words", 0)
     assert said(store.saved("open", -1, "n int"), "n") == []
     assert said(store.saved("open", 1, "n int"), "n") == [(1,)]
     assert said(store.saved("open", 2, "n int"), "n") == [(7,)]
@@ -156,8 +182,7 @@ def test_a_format_that_spark_has_not_is_told(spark: "SparkSession", tmp_path: Pa
 def test_other_file_formats_work_alike(spark: "SparkSession", tmp_path: Path) -> None:
     """ORC comes with Spark."""
     store = Store(spark, str(tmp_path), "orc")
-    store.append("messages", 0, messages(spark, [(HOUR, "a")]))
-    store.replace_open(messages(spark, [(HOUR, "b")]))
+    store.settle(0, messages(spark, [(HOUR, "a")], [(HOUR, "b")]))
     assert said(store.read("messages", [HOUR]), "destination", "batch") == [
         ("a", batch_name(0)),
         ("b", "open"),

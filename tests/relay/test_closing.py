@@ -133,6 +133,7 @@ def test_a_client_that_goes_with_something_unconfirmed() -> None:
     play = Scene()
     effects = play.closing.vanished("Connection reset", 1.0)
     assert notes(effects) == [(Event.VANISHED, "client left; what it said is still delivered")]
+    assert [note.facts for note in effects if isinstance(note, Note)] == [{"end": "client", "delivering": 1}]
     assert ways(effects) == []
     assert play.closing.gone
     assert play.flow.deaf

@@ -15,6 +15,8 @@ from stomprelay.pipeline.stomp.words import OptionError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
 
+GOODBYE: Final = 5.0
+"""Seconds that a broker has to confirm the end: another driver may wait for the spool."""
 MOST: Final = 32 * 1024 * 1024
 """Octets of bodies with which a group is complete, however few they are."""
 _log: Final = logging.getLogger("stomprelay.stomp")
@@ -114,8 +116,8 @@ class Receiver:
     def close(self) -> None:
         """Wait until it has stopped, and let go of the spool."""
         if self._thread.ident is not None:
-            self._thread.join(self._source.connection.timeout + 10)
-        self._spool.close()
+            self._thread.join(2 * GOODBYE)
+        self._spool.close()  # whatever hangs in a search for a broker writes no more
 
     # The thread
 
@@ -131,12 +133,19 @@ class Receiver:
                 while not self._stopping:
                     self._receive(client)
                 self._flush(client)
-                client.disconnect(source.connection.timeout)
+                self._part(client)
         except (Lost, SpoolError, OptionError) as error:
             self.failure = str(error)
         except Exception as error:
             _log.exception("receiver %d failed", self.number)
             self.failure = f"{type(error).__name__}: {error}"
+
+    def _part(self, client: Client) -> None:
+        """All is on disk: what the broker does not confirm now it only delivers once more."""
+        try:
+            client.disconnect(min(GOODBYE, self._source.connection.timeout))
+        except Lost as error:
+            _log.warning("receiver %d: %s", self.number, error)
 
     def _recall(self) -> None:
         """Remember which messages the spool has already, for those that come again."""

@@ -110,22 +110,23 @@ class Spool:
 
     def _roll(self) -> None:
         """Begin a segment."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
         path = self.folder / f"{self.end:020d}{SUFFIX}"
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        _write(self._file, STORED.serialize())
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        before, self._file = self._file, file
+        if before is not None:
+            os.close(before)
+        _write(file, STORED.serialize())
         self._size = STORED.serialize().size
-        os.fsync(self._file)
+        os.fsync(file)
         _sync_folder(self.folder)
 
     def append(self, batch: Any) -> int:
         """Keep a group for good. Answers the sequence behind it."""
+        if self._file is None:
+            raise SpoolError(f"spool {self.folder} is closed")
         try:
-            if self._size >= self._segment or self._file is None:
+            if self._size >= self._segment:
                 self._roll()
-            assert self._file is not None
             written = _write(self._file, _message(batch, self.end))
             os.fdatasync(self._file)
         except OSError as error:

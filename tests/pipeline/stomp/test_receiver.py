@@ -190,6 +190,20 @@ def test_what_comes_again_is_not_spooled_again(broker: ScriptedBroker, tmp_path:
     farewell(receiver, peer)
 
 
+def test_a_goodbye_that_is_not_confirmed_is_no_failure(
+    broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything is on disk; what the broker did not hear of it delivers again."""
+    monkeypatch.setattr("stomprelay.pipeline.stomp.receiver.GOODBYE", 0.3)
+    receiver, peer = receiving(broker, tmp_path, groupMs=60000)
+    peer.write(message(0))
+    until(lambda: not receiver.quiet(0.0))
+    receiver.stop()
+    until(lambda: not receiver.running)
+    assert (receiver.failure, receiver.end) == (None, 1)
+    receiver.close()
+
+
 def test_one_that_is_not_started_has_its_spool(tmp_path: Path) -> None:
     """Of a receiver that a query once had."""
     spool = Spool(tmp_path / "r1")

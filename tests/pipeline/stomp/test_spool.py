@@ -202,6 +202,14 @@ def test_a_folder_has_one_writer(tmp_path: Path) -> None:
     Spool(tmp_path, patience=0).close()
 
 
+def test_a_closed_one_takes_nothing(tmp_path: Path) -> None:
+    """It may be somebody else's by now."""
+    spool = filled(tmp_path, 1)
+    spool.close()
+    with pytest.raises(SpoolError, match="is closed"):
+        spool.append(batch(3, 6))
+
+
 def test_a_writer_that_goes_is_waited_for(tmp_path: Path) -> None:
     """A reader that was killed may take a moment to end."""
     first = Spool(tmp_path)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from bench.report import figure, median, table
 
-NAME: Final = "source"
+NAME: Final = "connector"
 BODY: Final = 200
 QUEUE: Final = "/queue/bench"
 HEADER: Final = ("stage", "messages", "messages/s", "us each")
@@ -186,7 +186,7 @@ def report(rates: Sequence[Rate]) -> str:
 
 
 def main() -> None:
-    """By itself: `python -m bench.source`."""
+    """By itself: `python -m bench.connector`."""
     import sys
     import tempfile
 

@@ -1,6 +1,6 @@
-"""The figures of the data source."""
+"""The figures of the `stomp` data source."""
 
-from bench.source import Rate, report
+from bench.connector import Rate, report
 
 
 def test_a_rate_is_the_median_of_its_rounds() -> None:

@@ -1,0 +1,101 @@
+"""Everything that survives SIGKILL, killed: `python -m chaos.crash`, or `make crash`.
+
+The journal, the pipeline, the source of Spark and the replay, each with the embedded broker. Exit status 1 when a
+promise was broken.
+"""
+
+import argparse
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from chaos import journal, replaying, source, tables
+from chaos.verdict import Verdict
+from tests.e2e import brokers
+
+Run = Callable[[Path, int, int], Verdict]
+"""A folder, how many kills, a seed."""
+
+MESSAGES: Final = 2000
+"""For each kill of the source."""
+
+
+def reading(home: Path, rounds: int, seed: int) -> Verdict:
+    """The run of `chaos.source`."""
+    with brokers.memory(home) as broker:
+        outcome = source.run(f"failover:(tcp://127.0.0.1:{broker.port})", home, rounds, MESSAGES, seed)
+    broken = []
+    if outcome.lost:
+        broken.append(f"{outcome.lost:,} messages were lost")
+    if outcome.keys != outcome.sent:
+        broken.append(f"{outcome.keys:,} keys of {outcome.sent:,} messages")
+    return Verdict(
+        f"source: {outcome.rounds} kills of Java and Python",
+        (
+            ("messages confirmed by the broker", f"{outcome.sent:,}"),
+            ("rows of the table", f"{outcome.rows:,}"),
+            ("lost", f"{outcome.lost:,}"),
+            ("came more than once", f"{outcome.duplicates:,}"),
+            ("after dropDuplicates by key", f"{outcome.keys:,}"),
+            ("batches", f"{outcome.batches:,}"),
+        ),
+        tuple(broken),
+    )
+
+
+RUNS: Final[Mapping[str, Run]] = {
+    "journal": journal.run,
+    "pipeline": tables.run,
+    "source": reading,
+    "replay": replaying.run,
+}
+
+
+def options(arguments: Sequence[str]) -> argparse.Namespace:
+    """The command line, read."""
+    parser = argparse.ArgumentParser(
+        prog="python -m chaos.crash", description="What survives SIGKILL is killed, again and again."
+    )
+    parser.add_argument("--rounds", type=int, default=20, help="how often each of them is killed (20)")
+    parser.add_argument("--seed", type=int, help="of the moments; another each time, and it is printed")
+    parser.add_argument("--only", nargs="+", choices=list(RUNS), default=list(RUNS), help="these, not all")
+    parsed = parser.parse_args(arguments)
+    if parsed.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    if parsed.seed is None:
+        parsed.seed = random.randrange(1_000_000)
+    return parsed
+
+
+def verdict(name: str, rounds: int, seed: int) -> Verdict:
+    """Run one of them, in a folder that is gone afterwards. What ends it before its time is a broken promise."""
+    with tempfile.TemporaryDirectory(prefix="stomprelay-crash-") as directory:
+        try:
+            return RUNS[name](Path(directory), rounds, seed)
+        except AssertionError as error:
+            return Verdict(name, (), (str(error) or "it failed",))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run them, one by one. Answers the exit status."""
+    asked = options(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # children are ended on the way out
+    print(f"seed {asked.seed}", flush=True)
+    verdicts = []
+    for name in asked.only:
+        print(f"{name}: {asked.rounds} kills", flush=True)
+        began = time.monotonic()
+        verdicts.append(verdict(name, asked.rounds, asked.seed))
+        print(f"  {time.monotonic() - began:6.1f} s", flush=True)
+    for each in verdicts:
+        print(f"\n{each}", flush=True)
+    return 1 if any(each.broken for each in verdicts) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

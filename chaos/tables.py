@@ -1,0 +1,216 @@
+"""The pipeline is killed while it makes tables, again and again.
+
+`stomprelay-pipeline once` makes the tables of a journal undisturbed. Then the same is done in another folder, and its
+Java and all its Python get SIGKILL at random moments, until it gets through; more such folders follow where kills are
+left over. Row for row the tables must be the same, as DuckDB sees them, which shares nothing with the pipeline. Only
+`batch` may differ: which batch a row came with.
+"""
+
+import random
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from bench import journals
+from chaos.source import kill
+from chaos.verdict import Verdict
+from stomprelay.pipeline.tables import TABLES
+from tests.e2e.child import Child
+from tests.pipeline.witness import Stage
+
+PATIENCE: Final = 900.0
+"""Seconds that one run may take, on a busy machine."""
+FILES: Final = 6
+"""Segments in a batch."""
+_PIECES: Final = 4
+
+
+def journal(folder: Path, records: int, seed: int) -> int:
+    """Segments of two relays under load and of others whose brokers die, and some that cannot be read as a whole;
+    answers how many.
+    """
+    folder.mkdir()
+    start = journals.START
+    for number, trace in enumerate((True, False), start=1):
+        made = journals.Load(
+            records // 2,
+            sessions=6,
+            trace=trace,
+            body=not trace,
+            seed=seed + number,
+            relay=f"r{number}",
+            run=f"{number:08x}",
+            segment=max(records * 10, 20_000),
+            rate=500.0,
+            start=start,
+        )
+        journals.write(folder, made)
+    for number in range(_PIECES):
+        stage = Stage(seed * _PIECES + number)
+        stage.plays(40)
+        count = len(stage.run.blocks)
+        stage.run.write(folder, [count // 3, 2 * count // 3])
+    whole = sorted(folder.glob("*-r1-*.journal"))
+    data = whole[1].read_bytes()
+    middle = len(data) // 2
+    whole[1].write_bytes(data[:middle] + b"damaged" + data[middle + 7 :])
+    last = whole[-1].read_bytes()
+    whole[-1].write_bytes(last[: len(last) - 11])
+    (folder / "20261121T080000-r3-00000003-000001.journal").write_bytes(b"no segment")
+    return len(list(folder.glob("*.journal")))
+
+
+def files(tables: Path, table: str) -> list[str]:
+    """A table's files, as Spark reads them: names with `_` or `.` in front do not count."""
+    found = (tables / table).rglob("*.parquet")
+    parts = ((path, path.relative_to(tables).parts) for path in found)
+    return sorted(str(path) for path, names in parts if not any(each[0] in "_." for each in names))
+
+
+def rows(tables: Path, table: str) -> int:
+    """How many there are."""
+    return _count(_select(tables, table)) if files(tables, table) else 0
+
+
+def differences(one: Path, other: Path, table: str) -> tuple[int, int]:
+    """Rows that are in `one` and not, or not as often, in `other`, and the other way round."""
+    if not files(one, table) or not files(other, table):
+        return rows(one, table), rows(other, table)
+    left, right = _select(one, table), _select(other, table)
+    return _count(f"{left} EXCEPT ALL {right}"), _count(f"{right} EXCEPT ALL {left}")
+
+
+def _select(tables: Path, table: str) -> str:
+    """All columns but `batch`, in the table's order."""
+    names = ",".join(f"'{each}'" for each in files(tables, table))
+    columns = ",".join(f'"{column.name}"' for column in TABLES[table].columns)
+    partitions = [name for name in TABLES[table].partitions if name != "batch"]
+    columns = ",".join([columns, *partitions])
+    return f"SELECT {columns} FROM read_parquet([{names}], hive_partitioning=true, union_by_name=true)"
+
+
+def _count(query: str) -> int:
+    with duckdb.connect() as connection:
+        answer = connection.execute(f"SELECT count(*) FROM ({query})").fetchone()
+    assert answer is not None
+    return int(answer[0])
+
+
+def once(journal: Path, tables: Path) -> Child:
+    """Start the pipeline as its users do, with small batches."""
+    command = [sys.executable, "-m", "stomprelay.pipeline.cli", "once", "--master", "local[2]"]
+    command += ["--files-per-batch", str(FILES), "--conf", "spark.driver.memory=768m"]
+    command += [
+        "--conf",
+        "spark.sql.shuffle.partitions=1",
+        "--journal",
+        str(journal),
+        "--tables",
+        str(tables),
+    ]
+    root = Path(__file__).resolve().parent.parent
+    return Child("once", command, cwd=root)
+
+
+def batches(tables: Path) -> int:
+    """How many are done."""
+    marks = (tables / "_checkpoint" / "parts").glob("done-*")
+    return max((int(mark.name.removeprefix("done-")) + 1 for mark in marks), default=0)
+
+
+def torn(tables: Path) -> bool:
+    """Whether something is there of a batch that is not done."""
+    numbers = (path.name.removeprefix("batch=") for path in tables.rglob("batch=*"))
+    return max((int(each) for each in numbers if each.isdigit()), default=-1) >= batches(tables)
+
+
+def spans(output: str, took: float) -> tuple[float, float]:
+    """How long a run took to start, and for a batch, by what it said."""
+    spent = [float(each) for each in re.findall(r"^batch \d+: .* in ([\d.]+) s", output, re.MULTILINE)]
+    return max(took - sum(spent), 0.0), sum(spent) / max(len(spent), 1)
+
+
+def through(child: Child, within: float) -> bool:
+    """Whether a run ends by itself in so many seconds. Raises `AssertionError` where it fails."""
+    if not child.exited(within):
+        return False
+    assert child.stop() == 0, f"the pipeline failed:\n{child.last_words}"
+    return True
+
+
+def end(child: Child) -> None:
+    """SIGKILL to a run, its Java and their Python, unless it has ended."""
+    if not child.exited(0):
+        kill(child.pid)
+    child.stop()
+
+
+def moments(chance: random.Random, start: float, batch: float) -> Iterator[float]:
+    """Seconds after its start at which a run is killed: one in five while it starts, the others at its work."""
+    while True:
+        if chance.random() < 0.2:
+            yield chance.uniform(0, start)
+        else:
+            yield start + chance.uniform(0, 2 * batch)
+
+
+def run(home: Path, rounds: int, seed: int, records: int = 6000) -> Verdict:
+    """So many kills. `home` is an empty folder."""
+    chance = random.Random(seed)
+    segments = journal(home / "journal", records, seed)
+    undisturbed = home / "undisturbed"
+    began = time.monotonic()
+    child = once(home / "journal", undisturbed)
+    try:
+        assert through(child, PATIENCE), f"it does not end:\n{child.last_words}"
+    finally:
+        end(child)
+    took = time.monotonic() - began
+    count = batches(undisturbed)
+    print(f"  undisturbed: {segments} segments, {count} batches, {took:.0f} s", flush=True)
+    when = moments(chance, *spans(child.output, took))
+    broken: list[str] = []
+    kills, folders, mid = 0, 0, 0
+    while kills < rounds:
+        folders += 1
+        tables = home / f"disturbed-{folders}"
+        while True:
+            child = once(home / "journal", tables)
+            try:
+                if through(child, PATIENCE if kills == rounds else next(when)):
+                    break
+                assert kills < rounds, f"it does not end:\n{child.last_words}"
+            finally:
+                end(child)
+            kills += 1
+            mid += torn(tables)
+            print(
+                f"  {time.monotonic() - began:6.1f} s  kill {kills}, {batches(tables)} batches done",
+                flush=True,
+            )
+        broken += compared(undisturbed, tables, list(TABLES))
+    return Verdict(
+        f"pipeline: {kills} kills of Java and Python, {mid} of them in the middle of a batch",
+        (
+            ("segments, batches of an undisturbed run", f"{segments:,}, {count:,}"),
+            ("times that it got through", f"{folders:,}"),
+            *((f"rows of {table}", f"{rows(undisturbed, table):,}") for table in TABLES),
+            ("tables that differ", f"{len(broken):,}"),
+        ),
+        tuple(broken),
+    )
+
+
+def compared(one: Path, other: Path, tables: Sequence[str]) -> list[str]:
+    """In which tables they differ, in words."""
+    found = []
+    for table in tables:
+        missing, more = differences(one, other, table)
+        if missing or more:
+            found.append(f"{other.name}: {table}: {missing:,} rows are missing, {more:,} should not be there")
+    return found

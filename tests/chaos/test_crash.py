@@ -1,0 +1,65 @@
+"""The command line of the crash runs."""
+
+from pathlib import Path
+
+import pytest
+
+from chaos import crash
+from chaos.crash import RUNS, main, options
+from chaos.verdict import Verdict
+
+
+def test_without_options() -> None:
+    """Everything is killed 20 times, from a seed that is drawn."""
+    asked = options([])
+    assert (asked.rounds, asked.only) == (20, ["journal", "pipeline", "source", "replay"])
+    assert isinstance(asked.seed, int)
+
+
+def test_options() -> None:
+    """Each can be said."""
+    asked = options(["--rounds", "3", "--seed", "5", "--only", "journal", "replay"])
+    assert (asked.rounds, asked.seed, asked.only) == (3, 5, ["journal", "replay"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(["--rounds", "0"], "--rounds"), (["--only", "broker"], "broker")]
+)
+def test_what_makes_no_sense(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is refused with the option's name."""
+    with pytest.raises(SystemExit) as ended:
+        options(arguments)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_exit_status(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """1 when a promise was broken, or a run did not come to its end; the others are run all the same."""
+    asked: list[tuple[str, int, int]] = []
+    homes: list[Path] = []
+
+    def kept(home: Path, rounds: int, seed: int) -> Verdict:
+        asked.append(("journal", rounds, seed))
+        homes.append(home)
+        assert home.is_dir()
+        return Verdict("journal: kept", (("kills", "2"),))
+
+    def broken(home: Path, rounds: int, seed: int) -> Verdict:
+        return Verdict("replay: broken", (), ("1 messages were lost",))
+
+    def failing(home: Path, rounds: int, seed: int) -> Verdict:
+        raise AssertionError("the pipeline failed")
+
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr(crash, "RUNS", {**RUNS, "journal": kept, "pipeline": failing, "replay": broken})
+    said = ["--seed", "7", "--rounds", "2", "--only"]
+    assert main([*said, "journal"]) == 0
+    assert main([*said, "replay", "journal"]) == 1
+    assert main([*said, "pipeline"]) == 1
+    assert asked == [("journal", 2, 7)] * 2
+    assert not any(home.exists() for home in homes)
+    out = capsys.readouterr().out
+    assert out.count("seed 7\n") == 3
+    assert "journal: kept\n  kills  2\n" in out
+    assert "replay: broken\n  BROKEN: 1 messages were lost\n" in out
+    assert "pipeline\n  BROKEN: the pipeline failed\n" in out
