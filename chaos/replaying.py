@@ -33,6 +33,8 @@ RATE: Final = 400
 EACH: Final = 500
 """Messages for each kill."""
 DESTINATIONS: Final = 5
+MOMENT: Final = 0.2
+"""Seconds after that up to which it is killed; not so long that it is through."""
 PATIENCE: Final = 300.0
 END: Final = b"end"
 
@@ -95,15 +97,10 @@ def passes(child: Child, state: Path, goal: int) -> None:
 
 
 def goals(chance: random.Random, rounds: int) -> Iterator[int | None]:
-    """After how many confirmed messages to kill it; None: while it starts."""
+    """After how many confirmed messages to kill it, in another part of them each time; None: while it starts."""
     yield None
     for number in range(1, rounds):
-        yield random_goal(chance, number)
-
-
-def random_goal(chance: random.Random, number: int) -> int:
-    """In the part of all messages that is for this kill, and not at its very end."""
-    return (number - 1) * EACH + chance.randrange(EACH * 4 // 5)
+        yield (number - 1) * EACH + chance.randrange(EACH * 4 // 5)
 
 
 @contextlib.contextmanager
@@ -161,6 +158,7 @@ uri = "tcp://127.0.0.1:%d"
                     assert not child.exited(chance.uniform(0, 5)), child.last_words
                 else:
                     passes(child, state, goal)
+                    time.sleep(chance.uniform(0, MOMENT))
             finally:
                 end(child)
             kills += 1

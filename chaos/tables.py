@@ -46,7 +46,7 @@ def journal(folder: Path, records: int, seed: int) -> int:
             relay=f"r{number}",
             run=f"{number:08x}",
             segment=max(records * 10, 20_000),
-            rate=500.0,
+            rate=records / 1500,  # some minutes, so that subscriptions get stuck
             start=start,
         )
         journals.write(folder, made)

@@ -35,8 +35,8 @@ class Conversations:
     """Call it with the records of some sessions, each with the state that the last batch left of it in front. It yields
     rows of `sighting.FIELDS`: sightings, and what `Said` names.
 
-    `newest`: up to when each run has been read; sessions of others are forgotten, those of the runs that are `gone` just
-    now with a last word. `present`: the runs that still say something; in sessions of others nobody waits any more.
+    `newest`: up to when each run has been read; sessions of others are forgotten, those of runs that are `gone` since
+    this batch with a last word. `present`: the runs that still say something; in sessions of others nobody waits.
     """
 
     terms: Terms

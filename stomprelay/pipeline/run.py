@@ -5,14 +5,18 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.pipeline import launch, options
 from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.volume import absolute, local
 
 if TYPE_CHECKING:
     from stomprelay.pipeline.stream import Stream
+
+_SMALL: Final = 64 << 20
+"""Octets of a journal, some hundred thousand frames."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +38,8 @@ def main(given: argparse.Namespace) -> int:
 
     settings = options.settings(given)
     progress = Progress(sys.stderr)
-    spark = options.session(given, given.command, say=progress.say)
+    brief = given.command == "once" and is_small(settings.journal)
+    spark = options.session(given, given.command, brief=brief, say=progress.say)
     try:
         stream = Stream(spark, settings, progress)
         with _signals(stream, progress):
@@ -46,6 +51,15 @@ def main(given: argparse.Namespace) -> int:
     finally:
         launch.stop(spark)
     return 0
+
+
+def is_small(journal: str) -> bool:
+    """Whether a journal on this machine is so small that Java would take longer to compile for it than it gains."""
+    place = local(absolute(journal))
+    try:
+        return place is not None and sum(one.stat().st_size for one in place.iterdir()) < _SMALL
+    except OSError:
+        return False
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class Settings:
     give_up: float = 3600.0
     """When the row of a message that is not settled becomes final."""
     stuck_after: float = 60.0
-    """A subscription is stuck when a delivery has waited for its answer for longer."""
+    """A subscription is stuck while a delivery waits for its answer for longer."""
     id_headers: tuple[str, ...] = field(default=())
     """Headers by which publishers name their messages and which brokers carry, such as `correlation-id`; the first
     that is there counts."""

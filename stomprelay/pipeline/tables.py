@@ -173,8 +173,7 @@ LATENCY: Final = Table(
 
 STUCK: Final = Table(
     "stuck",
-    "a subscription and broker, for as long as some delivery was waiting that waited for its ACK or NACK for longer than "
-    "`stuck_after`",
+    "a time in which a subscription left deliveries of a broker unanswered, each for longer than `stuck_after`",
     (
         Column("since", "timestamp", "when the oldest of these MESSAGEs came", nullable=False),
         Column(

@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from stomprelay.pipeline.loss import Loss
-from stomprelay.pipeline.sighting import KIND, NS, Sighting, piece
+from stomprelay.pipeline.sighting import KIND, Sighting, piece
 from stomprelay.pipeline.subscribed import Subscription
 from stomprelay.session.ledger import TOKEN as _TOKEN
 from stomprelay.session.subscriptions import CUMULATIVE as _CUMULATIVE

@@ -18,7 +18,14 @@ def spark() -> Iterator["SparkSession"]:
         session = launch.session(
             "tests",
             master="local[2]",
-            conf={"spark.sql.shuffle.partitions": "1", "spark.sql.streaming.minBatchesToRetain": "3"},
+            conf={
+                "spark.sql.shuffle.partitions": "1",
+                "spark.sql.streaming.minBatchesToRetain": "3",
+                # Compiling a plan takes longer than running it over a few rows.
+                "spark.sql.codegen.wholeStage": "false",
+                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+                "spark.sql.adaptive.enabled": "false",
+            },
             brief=True,
         )
     except (java.MissingJava, launch.MissingSpark) as error:

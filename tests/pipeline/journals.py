@@ -18,10 +18,10 @@ from stomprelay.pipeline.conversations import Conversations, Said
 from stomprelay.pipeline.matchings import Found, Matchings
 from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.outages import Outages
-from stomprelay.pipeline.outstanding import OUTSTANDING
 from stomprelay.pipeline.runs import Runs, Segment
 from stomprelay.pipeline.tables import MESSAGES
 from stomprelay.pipeline.terms import SECOND, Terms
+from stomprelay.pipeline.waits import WAIT
 
 BEGUN: Final = 1_795_000_000 * SECOND
 """When tests begin: a time in 2026."""
@@ -106,7 +106,8 @@ class Tables:
         self.final: list[dict[str, Any]] = []
         self.open: list[dict[str, Any]] = []
         self.outages: dict[tuple[str, str, int], dict[str, Any]] = {}
-        self.outstanding: list[dict[str, Any]] = []
+        self.ended: list[dict[str, Any]] = []
+        self.waiting: list[dict[str, Any]] = []
         self.states: list[tuple[str, str]] = []
         self.kept: list[tuple[str, int, str]] = []
         self._losses: list[list[Any]] = []
@@ -128,7 +129,7 @@ class Tables:
         ready = runs.arrived(arrived)
         self._runs = runs.dump()
         rows = [row for segment in ready for row in self._waiting.pop(segment.name)]
-        said = self._converse(rows, Conversations(self.terms, runs.newest, runs.present))
+        said = self._converse(rows, Conversations(self.terms, runs.newest, runs.present, runs.gone))
         found = self._match(said, Matchings(self.terms, runs.until))
         self._lose(said, found, runs)
 
@@ -141,8 +142,10 @@ class Tables:
         both = sorted([*rows, *state], key=lambda row: [row[at] or 0 if at else row[at] for at in places])
         said = list(arrows.rows(conversations(_batches(both, arrows.schema(record.FIELDS)))))
         self.states = [(row[0], row[-1]) for row in said if row[sighting.KIND] == Said.STATE]
-        owed = [json.loads(row[-1]) for row in said if row[sighting.KIND] == Said.OUTSTANDING]
-        self.outstanding = [{name: row[name] for name in OUTSTANDING.names} for row in owed]
+        waits = [json.loads(row[-1]) for row in said if row[sighting.KIND] == Said.WAIT]
+        assert all([*row] == WAIT.names for row in waits)
+        self.ended += [row for row in waits if row["final"]]
+        self.waiting = [row for row in waits if not row["final"]]
         return said
 
     def _match(self, said: list[Any], matching: Matchings) -> list[dict[str, Any]]:

@@ -356,24 +356,6 @@ def test_notes_about_nobody_s_broker() -> None:
     assert _outages(script) == []
 
 
-def test_outstanding() -> None:
-    """By subscription and broker, what waits for an answer; not what is answered in an open transaction."""
-    script = Script()
-    script.subscribes()
-    script.subscribes("client", id="2", to="/queue/b")
-    for name in ("t1", "t2", "t3"):
-        script.gets(name)
-    oldest = script.ns - MS
-    script.gets("t4", subscription="2", destination="/queue/b")
-    script.says("ACK", ack="t1")
-    script.says("BEGIN", transaction="x")
-    script.says("ACK", ack="t4", transaction="x")
-    now = script.ns
-    assert list(script.conversation.outstanding(now)) == [
-        [now, "relay", "s1", "client of s1", "1", "/queue/a", "a", oldest, 2]
-    ]
-
-
 def test_a_message_that_nobody_asked_for() -> None:
     """Replies to temporary queues come without a SUBSCRIBE; they are settled, in no mode."""
     script = Script()

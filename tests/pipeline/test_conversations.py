@@ -12,6 +12,8 @@ from stomprelay.pipeline.conversations import Conversations, Said
 from stomprelay.pipeline.terms import SECOND, Terms
 from tests.pipeline.script import Script
 
+HASTY = Terms(stuck_after=0)
+
 
 def _batches(rows: list[record.Record], most: int) -> Iterator[pa.RecordBatch]:
     for at in range(0, len(rows), most):
@@ -26,7 +28,7 @@ def _said(
     rows: list[record.Record], *scripts: Script, most: int = 3, present: bool = True, later: float = 0.0
 ) -> list[s.Sighting]:
     newest = {_run(each): each.ns + round(later * SECOND) for each in scripts}
-    what = Conversations(Terms(), newest, frozenset(newest) if present else frozenset())
+    what = Conversations(HASTY, newest, frozenset(newest) if present else frozenset())
     return [list(row) for row in arrows.rows(what(_batches(rows, most)))]
 
 
@@ -46,18 +48,22 @@ def _of(rows: list[s.Sighting], what: int) -> list[s.Sighting]:
 def test_sessions_one_behind_the_other(most: int) -> None:
     """Each is told of, and goes on in the next batch."""
     one, two = _talk("one"), _talk("two")
-    rows = _said([*one.records, *two.records], one, two, most=most)
+    rows = _said([*one.records, *two.records], one, two, most=most, later=1)
     assert [row[s.SESSION] for row in _of(rows, s.Kind.DELIVERED)] == ["one", "two"]
-    assert [json.loads(row[s.TEXT])["outstanding"] for row in _of(rows, Said.OUTSTANDING)] == [1, 1]
+    assert [json.loads(row[s.TEXT])["deliveries"] for row in _of(rows, Said.WAIT)] == [1, 1]
     states = [
         tuple({"session": row[0], "turn": record.SAID, "text": row[-1]}.get(name) for name in record.NAMES)
         for row in _of(rows, Said.STATE)
     ]
     before = len(one.records)
     one.says("ACK", ack="t")
-    rows = _said([states[0], *one.records[before:], states[1]], one, two, most=most)
+    rows = _said([states[0], *one.records[before:], states[1]], one, two, most=most, later=1)
     assert [row[s.OUTCOME] for row in _of(rows, s.Kind.DELIVERED_MORE)] == ["acked"]
-    assert [row[0] for row in _of(rows, Said.OUTSTANDING)] == ["two"]
+    waits = [json.loads(row[s.TEXT]) for row in _of(rows, Said.WAIT)]
+    assert [(row["session"], row["outcome"], row["going"], row["final"]) for row in waits] == [
+        ("one", "acked", False, True),
+        ("two", None, True, False),
+    ]
     assert [row[0] for row in _of(rows, Said.STATE)] == ["one", "two"]
     assert _of(rows, Said.STATE)[1][-1] == states[1][record.TEXT]
 
@@ -83,10 +89,22 @@ def test_a_session_that_is_over() -> None:
 
 
 def test_a_relay_that_is_silent() -> None:
-    """What its sessions owe is not known; when it is forgotten, so are they."""
+    """Nobody waits any more in its sessions; when it is forgotten, so are they, and that is their last word."""
     script = _talk("one")
-    rows = _said(script.records, script, present=False)
-    assert (_of(rows, Said.OUTSTANDING), len(_of(rows, Said.STATE))) == ([], 1)
+    rows = _said(script.records, script, present=False, later=5)
+    (wait,) = (json.loads(row[s.TEXT]) for row in _of(rows, Said.WAIT))
+    assert (wait["outcome"], wait["going"], wait["final"], wait["until_ns"]) == (
+        None,
+        False,
+        False,
+        script.ns + 5 * SECOND,
+    )
+    assert len(_of(rows, Said.STATE)) == 1
+    what = Conversations(HASTY, {}, frozenset(), {_run(script): script.ns + 5 * SECOND})
+    rows = [list(row) for row in arrows.rows(what(_batches(script.records, 3)))]
+    (last,) = (json.loads(row[s.TEXT]) for row in _of(rows, Said.WAIT))
+    assert last == {**wait, "final": True}
+    assert _of(rows, Said.STATE) == []
     assert [row for row in _said(script.records) if row[s.KIND] >= Said.STATE] == []
 
 

@@ -27,7 +27,7 @@ from tests.pipeline.witness import Stage, Witness, told
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENT = Terms(600 * SECOND, 3600 * SECOND, 7200 * SECOND)
+PATIENT = Terms(600 * SECOND, 3600 * SECOND, 7200 * SECOND, SECOND)
 """Nothing is final before the end, so that time plays no role."""
 
 
@@ -72,21 +72,37 @@ def _outages(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return sorted(tuple(row[name] for name in names) for row in rows)
 
 
-def _owed(stage: Stage) -> list[tuple[Any, ...]]:
-    """What each subscription owes in the end."""
-    found: dict[tuple[str, str], list[int]] = {}
+def _waited(stage: Stage, bound: int) -> list[tuple[Any, ...]]:
+    """Of each subscription the deliveries that waited too long, those of the same end and outcome together; None: they
+    wait in the end. What is answered in a transaction that is open is left out.
+    """
+    now = stage.run.blocks[-1][0]
+    found: dict[tuple[Any, ...], list[int]] = {}
     for caller in stage.callers:
-        if isinstance(caller, Witness) and not (caller.closed or caller.gone):
+        if isinstance(caller, Witness):
+            held = {id(seen) for seen in caller.held}
             for seen in caller.seen_all:
-                if seen.outcome is None and not any(seen is each for each in caller.held):
+                gone = seen.outcome is None and (caller.closed or caller.gone or id(seen) in held)
+                if not gone and (now if seen.settled_ns is None else seen.settled_ns) - seen.ns > bound:
                     name = (seen.order.id or seen.order.destination).decode()
-                    found.setdefault((caller.name.decode(), name), []).append(seen.ns)
-    return sorted((*who, len(times), min(times)) for who, times in found.items())
+                    where = (caller.name.decode(), name, seen.settled_ns, seen.outcome)
+                    found.setdefault(where, []).append(seen.ns)
+    return sorted(((*who, len(times), min(times)) for who, times in found.items()), key=str)
 
 
-def _outstanding(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    names = ("session", "subscription", "outstanding", "oldest_ns")
-    return sorted(tuple(row[name] for name in names) for row in rows)
+def _waits(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The same of rows, brokers put together."""
+    found: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    for row in rows:
+        if row["outcome"] is not None and not row["final"]:
+            continue
+        until = None if row["outcome"] is None else row["until_ns"]
+        who = (row["session"], row["subscription"], until, row["outcome"])
+        found.setdefault(who, []).append((row["deliveries"], row["since_ns"]))
+    return sorted(
+        ((*who, sum(each[0] for each in seen), min(each[1] for each in seen)) for who, seen in found.items()),
+        key=str,
+    )
 
 
 @given(seed=st.integers(0, 1 << 30), cuts=st.lists(st.integers(1, 200), max_size=4), at_once=st.booleans())
@@ -94,7 +110,7 @@ def _outstanding(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
 def test_random_conversations(
     seed: int, cuts: list[int], at_once: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """What clients and brokers saw is what the tables say: counts, outcomes, times; outages; what is owed."""
+    """What clients and brokers saw is what the tables say: counts, outcomes, times; outages; who waited."""
     stage = _stage(seed)
     paths = stage.run.write(tmp_path_factory.mktemp("journal"), cuts)
     tables = Tables(PATIENT, ("correlation-id",) if stage.own else ())
@@ -102,7 +118,7 @@ def test_random_conversations(
         tables.advance(part)
     assert _told(tables.rows) == _sorted(stage.expected().values())
     assert _outages(tables.outages.values()) == _losses(stage)
-    assert _outstanding(tables.outstanding) == _owed(stage)
+    assert _waits([*tables.ended, *tables.waiting]) == _waited(stage, PATIENT.stuck_after)
     stale = sum(caller.tally["acks_stale"] for caller in stage.callers)
     assert sum(row["stale_acks"] for row in tables.outages.values()) == stale
     resent = sum(caller.resent for caller in stage.callers)
@@ -127,10 +143,10 @@ def test_any_segments_in_any_batches(
     data: st.DataObject,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """The final rows are the same, though much of what happens comes too late to count."""
+    """The final rows are the same, though much of what happens comes too late to count; so are all waits."""
     stage = Stage(seed, faults=seed % 3 > 0, trace=seed % 2 > 0)
     stage.plays(30)
-    terms = Terms.of(100.0, linger, give_up)
+    terms = Terms.of(100.0, linger, give_up, give_up)
     folder = tmp_path_factory.mktemp("journal")
     (late,) = _late(stage).write(folder)
     found = []
@@ -143,11 +159,11 @@ def test_any_segments_in_any_batches(
             part, paths = paths[:count], paths[count:]
             tables.advance(data.draw(st.permutations(part)))
         tables.advance([late])
-        assert tables.open == []
+        assert tables.open == tables.waiting == []
         rows = [
             {name: row[name] for name in row if name not in ("segment", "offset")} for row in tables.final
         ]
-        found.append((sorted(rows, key=str), tables.outages))
+        found.append((sorted(rows, key=str), tables.outages, _waits(tables.ended)))
     assert found[0] == found[1]
 
 
@@ -219,7 +235,12 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path) ->
     parts = [paths[:40], paths[40:]]
     store = Store(spark, str(tmp_path / "tables"))
     known = Settings(
-        journal=str(journal), tables=store.root, linger=3600.0, give_up=7200.0, id_headers=("correlation-id",)
+        journal=str(journal),
+        tables=store.root,
+        linger=3600.0,
+        give_up=7200.0,
+        stuck_after=1.0,
+        id_headers=("correlation-id",),
     )
     for number, part in enumerate([*parts[:1], *parts]):
         batch = Batch(spark, store, max(number - 1, 0), known)
@@ -240,8 +261,9 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path) ->
         for row in (dict(zip(OUTAGE.names, each, strict=True)) for each in messages.outages(batch))
     }
     assert _outages(outages.values()) == sorted(each for stage in stages for each in _losses(stage))
-    owed = _rows(messages.outstanding(batches[1]))
-    assert _outstanding(owed) == sorted(each for stage in stages for each in _owed(stage))
+    ended = [row for row in _rows(messages.waits(batches[0])) if row["final"]]
+    waited = [each for stage in stages for each in _waited(stage, SECOND)]
+    assert _waits([*ended, *_rows(messages.waits(batches[1]))]) == sorted(waited, key=str)
 
     later = Run("later", "ffffffff")
     later.happened(max(stage.ns for stage in stages) + 10**6 * SECOND, Context(), "journal begun", "", {})
@@ -255,7 +277,7 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path) ->
     assert messages.still_open(batches[2]).count() == 0
     assert messages.touched(batches[2]) == hours
     left = store.saved("said", 2, "key string, number bigint, text string, what int")
-    assert left.where(~left["what"].isin(int(Found.REPEAT), int(Said.OUTAGE))).count() == 0
+    assert left.where(~left["what"].isin(int(Found.REPEAT), int(Said.OUTAGE), int(Said.WAIT))).count() == 0
 
 
 def _advance(batch: Batch, paths: Sequence[Path]) -> None:

@@ -41,7 +41,7 @@ def test_hours_go_whole(spark: "SparkSession", tmp_path: Path) -> None:
         "frames/hour=2026-11-20-07/batch=000000000",
         "frames/hour=2026-11-20-07/batch=000000001",
         "messages/hour=2026-10-01-23/batch=open",
-        "stuck/hour=2026-11-20-07/batch=000000000",
+        "stuck/hour=2026-11-20-07",
         "traffic/hour=2026-11-20-07",
         "failovers/hour=2025-12-31-23",
         "_deltas/traffic/hour=2026-11-20-07/batch=000000000",

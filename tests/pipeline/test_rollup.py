@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline import failovers, flow, latency, stuck, traffic
+from stomprelay.pipeline import failovers, flow, latency, traffic
 from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.outage import OUTAGE
-from stomprelay.pipeline.outstanding import OUTSTANDING
 from stomprelay.pipeline.rollup import hour_of, hours_of
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import OPEN, Store
@@ -151,25 +150,6 @@ def test_an_open_row_that_moves_to_another_hour(ground: Callable[[str], Ground])
     latency.advance(place.messages(1, [], [message(5, 5, ack_us=70)]))
     flow.advance(place.batch(1))
     assert place.store.hours("latency") == place.store.hours("flow") == ["2026-11-21-08"]
-
-
-def test_stuck_is_a_snapshot(ground: Callable[[str], Ground]) -> None:
-    """Each batch adds who is stuck then; done again, it adds nothing more."""
-    place = ground("one")
-    owes = {"relay": "r1", "session": "s1", "oldest_ns": START_NS, "outstanding": 1}
-    for number, age in enumerate((30, 90, 90, 4000)):
-        as_of = START_NS + age * SECOND
-        owing = rows(place.spark, OUTSTANDING, owes, [{"as_of_ns": as_of}])
-        text = owing.selectExpr("to_json(struct(*)) AS text", "22 AS what", "'s1' AS key", "0L AS number")
-        place.store.save("said", number, text, "what")
-        stuck.advance(place.batch(number))
-        stuck.advance(place.batch(number))
-    found = told(place.store.read("stuck"), ["hour", "batch", "age_us"])
-    assert found == [
-        ("2026-11-21-08", "000000001", 90_000_000),
-        ("2026-11-21-08", "000000002", 90_000_000),
-        ("2026-11-21-09", "000000003", 4_000_000_000),
-    ]
 
 
 def lost(session: str, at: int, recovered: int | None = None, **further: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ class Pretended:
 
     does: Callable[["Pretended"], None]
     seen: list[Any]
+    brief: list[bool]
 
     def __init__(self, spark: object, settings: Settings, progress: Progress) -> None:
         self.seen.append((spark, settings))
@@ -41,7 +43,13 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> type[Pretended]:
     """With a session that is none; the last thing seen is its end."""
     Pretended.seen = []
     Pretended.does = lambda _: None
-    monkeypatch.setattr(options, "session", lambda *_, **__: "session")
+    Pretended.brief = []
+
+    def session(*_: object, brief: bool, **__: object) -> str:
+        Pretended.brief.append(brief)
+        return "session"
+
+    monkeypatch.setattr(options, "session", session)
     monkeypatch.setattr(launch, "stop", lambda spark: Pretended.seen.append(f"{spark} stopped"))
     monkeypatch.setattr(stream, "Stream", Pretended)
     return Pretended
@@ -74,6 +82,23 @@ def test_only_run_has_an_interval(pretended: type[Pretended]) -> None:
     assert pretended.seen[0][1].interval == 60
     with pytest.raises(SystemExit):
         done("once", "--interval", "1m")
+
+
+def test_a_single_run_over_a_small_journal_is_brief(
+    pretended: type[Pretended], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not over a large one, nor one that cannot be seen from here; a run without an end never is."""
+    (tmp_path / "a.journal").write_bytes(bytes(1000))
+    (tmp_path / "b.journal").write_bytes(bytes(1000))
+    monkeypatch.setattr(run, "_SMALL", 2001)
+    assert [run.is_small(each) for each in (str(tmp_path), f"file:{tmp_path}")] == [True, True]
+    assert not run.is_small("hdfs://there/j")
+    assert not run.is_small(str(tmp_path / "none"))
+    for command in ("once", "run"):
+        done(command, "--journal", str(tmp_path))
+    monkeypatch.setattr(run, "_SMALL", 2000)
+    done("once", "--journal", str(tmp_path))
+    assert pretended.brief == [True, False, False]
 
 
 def test_spark_ends_whatever_happens(pretended: type[Pretended]) -> None:

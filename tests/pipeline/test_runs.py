@@ -54,6 +54,19 @@ def test_a_segment_of_which_nothing_can_be_read() -> None:
     assert _numbers(runs.arrived([bad, _segment(2, 5, 6)])) == [1, 2]
 
 
+def test_a_run_that_is_forgotten() -> None:
+    """After a day without a record; that batch is told up to when it had been read, no other."""
+    day = 24 * 3600
+    runs = Runs(TERMS)
+    runs.arrived([_segment(1, 0, 10), _segment(1, 0, 20, "b")])
+    runs = Runs.load(runs.dump(), TERMS)
+    runs.arrived([_segment(2, day, day + 15, "b")])
+    assert (len(runs.newest), runs.gone) == (1, {"my-relay-aaaaaaaa": 10 * SECOND})
+    runs = Runs.load(runs.dump(), TERMS)
+    runs.arrived([_segment(3, day + 15, day + 20, "b")])
+    assert (len(runs.newest), runs.gone) == (1, {})
+
+
 def test_several_relays() -> None:
     """All have been read up to where the one that is behind is; not if it ended, or is too far behind."""
     runs = Runs(TERMS)

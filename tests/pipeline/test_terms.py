@@ -7,5 +7,5 @@ from stomprelay.pipeline.terms import Terms
 def test_of_the_settings() -> None:
     """The defaults are the same."""
     settings = Settings(journal="j", tables="t")
-    assert Terms.of(settings.patience, settings.linger, settings.give_up) == Terms()
-    assert Terms.of(0.5, 1e-9, 0) == Terms(500_000_000, 1, 0)
+    assert Terms.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after) == Terms()
+    assert Terms.of(0.5, 1e-9, 0, 2) == Terms(500_000_000, 1, 0, 2_000_000_000)

@@ -55,6 +55,15 @@ def test_what_is_too_old_goes_with_every_batch(store: Store) -> None:
     assert store.hours("frames") == ["2026-11-21-11"]
 
 
+def test_what_batches_left_for_the_next_goes(store: Store) -> None:
+    """When the next one is done, for good."""
+    for number in range(3):
+        store.note("watch", number, str(number))
+        upkeep.after(batch(store, number), START)
+    assert store.noted("watch", 2) == "2"
+    assert len(store.volume.find(store.root, "_state/watch/*")) == 1
+
+
 def test_thorough(store: Store) -> None:
     """After a run all that is old by the clock, the last batch included."""
     found = upkeep.thorough(store, START + timedelta(hours=5), retain=DAY)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stomprelay.pipeline import launch, options
-from stomprelay.pipeline.replay.request import SECOND, asked, ours_of, parts, selection, sink_of
+from stomprelay.pipeline.replay.request import SECOND, asked, ours_of, selection, sink_of
 from stomprelay.pipeline.replay.selection import FATES, INCOMPLETE, Selection, selected
 from stomprelay.pipeline.replay.state import Frozen, State
 from stomprelay.pipeline.replay.watch import Watch
@@ -163,7 +163,7 @@ def _replay(given: argparse.Namespace, wanted: Selection, state: State, sink: Si
     try:
         if frozen is None:
             frozen = _freeze(given, _store(spark, given), wanted, state)
-        _send(spark, state, frozen, sink, given.window)
+        _send(spark, state, frozen, sink, given.spark_log)
     finally:
         launch.stop(spark)
     return 0
@@ -212,16 +212,14 @@ def _judge(given: argparse.Namespace, found: "Preview") -> None:
         _say(f"the journal has no values of these headers, so they are not sent: {', '.join(found.blanked)}")
 
 
-def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, window: int) -> None:
+def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: str) -> None:
     from stomprelay.pipeline.replay.selection import failing
     from stomprelay.pipeline.replay.task import DDL, sender
 
     shares = state.shares(frozen)
     id = Progress(state.progress).identity(None)
     before = state.confirmed(frozen)
-    tasks = spark.range(0, len(shares), 1, len(shares)).mapInArrow(
-        sender(sink, shares, id, parts(window)[1]), DDL
-    )
+    tasks = spark.range(0, len(shares), 1, len(shares)).mapInArrow(sender(sink, shares, id, log), DDL)
     again = "say the same again to go on"
     try:
         watch = Watch(sys.stderr, frozen.messages, before, lambda: state.confirmed(frozen))

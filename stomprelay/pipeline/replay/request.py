@@ -81,7 +81,7 @@ def sink_of(given: argparse.Namespace, state: State) -> Sink:
         "passcodeFile": given.passcode_file,
         "host": given.host,
         "rate": None if given.rate is None else repr(given.rate),
-        "window": str(parts(given.window)[0]),
+        "window": str(given.window),
         "keyHeader": given.key_header,
         "progress": str(state.progress),
         "persistent": "false",  # messages keep their own header
@@ -102,9 +102,3 @@ def ours_of(said: str) -> str:
     if found is None:
         return said
     return f"{_SINKS.get(found[1].lower(), f'--stomp {found[1]}')}: {found[2]}"
-
-
-def parts(window: int) -> tuple[int, int]:
-    """How many of a window may be unconfirmed, and how many confirmed but not noted."""
-    slack = max(1, window // 5)
-    return max(1, window - slack), slack

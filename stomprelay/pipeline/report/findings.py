@@ -77,17 +77,37 @@ class Failover:
 
 
 @dataclass(frozen=True)
+class Episode:
+    """A time in which `deliveries` waited too long; `until` None: some still do."""
+
+    since: Micros
+    until: Micros | None
+    deliveries: int
+
+
+@dataclass(frozen=True)
 class Stuck:
-    """A subscription that was stuck at least once. `times`: from when to when, in order, none overlapping."""
+    """A subscription that was stuck at least once: its `episodes` in order, none overlapping, and the broker and the
+    outcome of the last; `worst` is the longest wait of one delivery.
+    """
 
     client: str | None
     subscription: str | None
     destination: str | None
     broker: str | None
-    times: Sequence[tuple[Micros, Micros]]
+    episodes: Sequence[Episode]
     worst: Micros
-    outstanding: int
-    still: bool
+    outcome: str | None
+
+    @property
+    def still(self) -> bool:
+        """Whether deliveries still wait."""
+        return self.episodes[-1].until is None
+
+    @property
+    def deliveries(self) -> int:
+        """How many waited too long, in all."""
+        return sum(one.deliveries for one in self.episodes)
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,17 @@
 """What went wrong, from the tables: outages, stuck consumers, errors, what could not be read."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.report.extract import Range
-from stomprelay.pipeline.report.findings import Damage, Failover, Stuck, Trouble
+from stomprelay.pipeline.report.extract import Range, hour
+from stomprelay.pipeline.report.findings import Damage, Episode, Failover, Stuck, Trouble
 from stomprelay.pipeline.report.text import Micros
 from stomprelay.pipeline.store import Store
+
+_NEVER: Final = 1 << 62
 
 
 def failovers(store: Store, range_: Range) -> list[Failover]:
@@ -42,32 +45,20 @@ def failovers(store: Store, range_: Range) -> list[Failover]:
 
 
 def stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
-    """The subscriptions with the longest waits, and how many there are in all. One is still stuck when it was so at
-    the newest record that the pipeline has read.
+    """The subscriptions with the longest waits of those that were stuck at any time of the range, and how many there
+    are in all.
     """
-    who = ("relay", "session", "subscription", "destination")
-    rows = range_.within(store.read("stuck"), "at")
-    seen = rows.select(
-        *who,
-        "client",
-        "broker",
-        F.unix_micros("at").alias("until"),
-        F.unix_micros("oldest_at").alias("since"),
-        "age_us",
-        "outstanding",
-    )
-    waits = seen.groupBy(*who, "client", "since").agg(
-        F.max("until").alias("until"),
-        F.max("age_us").alias("age_us"),
-        F.max("outstanding").alias("outstanding"),
-        F.max_by("broker", "until").alias("broker"),
-    )
-    by_subscription = waits.groupBy(*who, "client").agg(
-        F.sort_array(F.collect_list(F.struct("since", "until"))).alias("times"),
+    who = ("relay", "session", "subscription")
+    rows = store.read("stuck").withColumns({"since": F.unix_micros("since"), "until": F.unix_micros("until")})
+    if range_.since is not None:
+        rows = rows.where(F.col("until").isNull() | (F.col("until") >= range_.since))
+    if range_.until is not None:
+        rows = rows.where((F.col("since") < range_.until) & (F.col("hour") <= hour(range_.until - 1)))
+    last = F.struct(F.coalesce("until", F.lit(_NEVER)), "since", "client", "destination", "broker", "outcome")
+    by_subscription = rows.groupBy(*who).agg(
+        F.sort_array(F.collect_list(F.struct("since", "until", "deliveries"))).alias("episodes"),
         F.max("age_us").alias("worst"),
-        F.max("outstanding").alias("outstanding"),
-        F.max_by("broker", "until").alias("broker"),
-        F.max("until").alias("last"),
+        F.max(last).alias("last"),
     )
     by_subscription = by_subscription.persist()
     try:
@@ -75,40 +66,34 @@ def stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
         found = by_subscription.orderBy(F.desc("worst"), *who).limit(limit).collect() if total else []
     finally:
         by_subscription.unpersist()
-    newest = _newest(store) if found else None
-    return [_stuck(row, newest) for row in found], total
+    return [
+        Stuck(
+            row.last.client,
+            row.subscription,
+            row.last.destination,
+            row.last.broker,
+            united(Episode(one.since, one.until, one.deliveries) for one in row.episodes),
+            row.worst,
+            row.last.outcome,
+        )
+        for row in found
+    ], total
 
 
-def _stuck(row: Any, newest: Micros | None) -> Stuck:
-    return Stuck(
-        row.client,
-        row.subscription,
-        row.destination,
-        row.broker,
-        united([(one.since, one.until) for one in row.times]),
-        row.worst,
-        row.outstanding,
-        newest is None or row.last >= newest,
-    )
-
-
-def united(times: list[tuple[Micros, Micros]]) -> list[tuple[Micros, Micros]]:
-    """Stretches of time in order, those that overlap made one."""
-    made: list[tuple[Micros, Micros]] = []
-    for since, until in sorted(times):
-        if made and since <= made[-1][1]:
-            made[-1] = (made[-1][0], max(made[-1][1], until))
+def united(episodes: Iterable[Episode]) -> list[Episode]:
+    """Those of a subscription in order; those that overlap, as at two brokers, made one."""
+    made: list[Episode] = []
+    for one in sorted(episodes, key=lambda one: one.since):
+        if made and _end(made[-1]) >= one.since:
+            until = None if None in (made[-1].until, one.until) else max(_end(made[-1]), _end(one))
+            made[-1] = Episode(made[-1].since, until, made[-1].deliveries + one.deliveries)
         else:
-            made.append((since, until))
+            made.append(one)
     return made
 
 
-def _newest(store: Store) -> Micros | None:
-    """The time of the newest record. The hour before the last is looked at, too: relays' clocks differ."""
-    hours = store.hours("frames")[-2:]
-    row = store.read("frames", hours).agg(F.max(F.unix_micros("at"))).head() if hours else None
-    newest: Micros | None = None if row is None else row[0]
-    return newest
+def _end(one: Episode) -> Micros:
+    return _NEVER if one.until is None else one.until
 
 
 def troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:

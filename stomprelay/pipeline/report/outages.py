@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from stomprelay.pipeline.report import text
 from stomprelay.pipeline.report.figure import Figure, Key
-from stomprelay.pipeline.report.findings import Failover, Findings, Stuck
+from stomprelay.pipeline.report.findings import Episode, Failover, Findings, Stuck
 from stomprelay.pipeline.report.markup import join, name, tag, when
 from stomprelay.pipeline.report.plot import Band, gaps, keys_of
 from stomprelay.pipeline.report.sheet import Sheet, figures, words
@@ -127,14 +127,12 @@ def stuck(findings: Findings, behind: Sequence[Band]) -> Figure:
     key, title, span = "stuck", "Stuck consumers", findings.span
     if not findings.stuck:
         return Figure(key, title, "No consumer left a delivery unanswered for too long.")
-    rows = [
-        Row(_consumer(one), [_bar(one, begin, end) for begin, end in one.times]) for one in findings.stuck
-    ]
+    rows = [Row(_consumer(one), [_bar(one, each, span) for each in one.episodes]) for one in findings.stuck]
     still = sum(one.still for one in findings.stuck)
     worst = max(one.worst for one in findings.stuck)
     note = (
         f"{text.plural(findings.total_stuck, 'subscription')} left deliveries unanswered, "
-        f"the oldest for {text.duration(worst)}"
+        f"the longest for {text.duration(worst)}"
     )
     note += (
         f"; {text.count(still)} still did when the journal was last read." if still else "; none still does."
@@ -145,8 +143,8 @@ def stuck(findings: Findings, behind: Sequence[Band]) -> Figure:
         "Stuck subscriptions, the longest wait first",
         [
             *words("Consumer", "Destination", "Broker"),
-            *figures("Longest wait", "Unanswered, at most"),
-            *words("From", "To"),
+            *figures("Longest wait", "Deliveries"),
+            *words("From", "To", "Then"),
         ],
         [_stuck_row(one) for one in findings.stuck],
     )
@@ -162,16 +160,17 @@ def _consumer(one: Stuck) -> Markup:
     )
 
 
-def _bar(one: Stuck, begin: text.Micros, end: text.Micros) -> Bar:
-    note = f"{text.duration(end - begin)} · {text.count(one.outstanding)} unanswered"
-    title = (
-        f"{text.visible(one.client or '')}: from {text.clock(begin, 'full')} to {text.clock(end, 'full')} UTC"
-    )
-    return Bar(begin, end, "stuck", note, title, open=one.still and end == one.times[-1][1])
+def _bar(one: Stuck, episode: Episode, span: Span) -> Bar:
+    begin, end = episode.since, episode.until
+    last = max(span.until, begin) if end is None else end
+    note = f"{text.duration(last - begin)} · {text.plural(episode.deliveries, 'delivery', 'deliveries')}"
+    title = f"{text.visible(one.client or '')}: from {text.clock(begin, 'full')} "
+    title += "UTC, not over" if end is None else f"to {text.clock(end, 'full')} UTC"
+    return Bar(begin, last, "stuck", note, title, open=end is None)
 
 
 def _stuck_row(one: Stuck) -> list[str | Markup]:
-    last = one.times[-1][1]
+    last = one.episodes[-1].until
     return [
         join(
             name(one.client or "unnamed client"),
@@ -180,7 +179,8 @@ def _stuck_row(one: Stuck) -> list[str | Markup]:
         name(one.destination) if one.destination else text.NOTHING,
         name(one.broker) if one.broker else text.NOTHING,
         text.duration(one.worst),
-        text.count(one.outstanding),
-        when(one.times[0][0], "full"),
-        tag("b", "still waiting") if one.still else when(last, "full"),
+        text.count(one.deliveries),
+        when(one.episodes[0].since, "full"),
+        tag("b", "still waiting") if last is None else when(last, "full"),
+        one.outcome or text.NOTHING,
     ]

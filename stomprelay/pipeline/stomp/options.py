@@ -52,7 +52,9 @@ header.NAME, headers
 persistent (true)
     Whether every SEND has `persistent:true`.
 window (2000)
-    Messages of a task that may be unconfirmed at a time.
+    Messages that a task may send from the first on that is not confirmed or, with `progress`, not noted there: when a
+    task fails or is killed, and is done again, no more of its messages than these are sent twice. A window of a few
+    messages has `progress` synced for every few messages.
 rate
     Messages a second, all tasks on a machine together; those that share `progress` together.
 keyHeader (relay-key)

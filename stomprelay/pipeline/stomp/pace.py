@@ -2,8 +2,10 @@
 
 import fcntl
 import os
+import tempfile
 import time
 from pathlib import Path
+from typing import Self
 
 BREATH = 0.05
 """Seconds whose messages are sent together."""
@@ -15,6 +17,17 @@ class Pace:
     def __init__(self, file: Path, rate: float) -> None:
         self._path = file
         self._rate = rate
+
+    @classmethod
+    def shared(cls, rate: float | None, folder: Path | None, name: str) -> Self | None:
+        """That of all tasks of a job, by its folder of progress or, on each machine, by a name that no other job has;
+        None where no rate is asked for.
+        """
+        if rate is None:
+            return None
+        if folder is not None:
+            return cls(folder / ".pace", rate)
+        return cls(Path(tempfile.gettempdir()) / f"stomprelay-{name}.pace", rate)
 
     @property
     def some(self) -> int:

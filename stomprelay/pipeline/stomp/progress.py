@@ -5,11 +5,12 @@ The option `progress` names the folder, which driver and executors share. In it 
     id                      the first part of the job's message keys: the same in each run
     <batch>-<partition>     for each partition the number of rows that the broker has confirmed, synced
 
-A run skips, in each partition, the rows that are confirmed; those that were under way at the crash go out again, with
-the same keys. So each run must have the same rows in the same partitions and in the same order: write from stored data
-with an explicit sort within partitions (`repartition(n, "destination").sortWithinPartitions(...)`), with adaptive
-execution not coalescing them (`spark.sql.adaptive.coalescePartitions.enabled=false`). A job that is through writes
-nothing when it is run again. Another job needs another folder.
+A run skips, in each partition, the rows that it finds there as confirmed. Those behind them which were sent before the
+crash go out again, with the same keys: at most `window` of each partition for each time that its task was cut short. So
+each run must have the same rows in the same partitions and in the same order: write from stored data with an explicit
+sort within partitions (`repartition(n, "destination").sortWithinPartitions(...)`), with adaptive execution not
+coalescing them (`spark.sql.adaptive.coalescePartitions.enabled=false`). A job that is through writes nothing when it is
+run again. Another job needs another folder.
 """
 
 import os

@@ -15,9 +15,13 @@ from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import RECEIPT, RECEIPT_ID
 
 OFTEN: Final = 0.5
-"""Seconds between two notes of the progress."""
+"""Seconds between two notes of the progress, unless the window asks for one before."""
 CHUNK: Final = 250
 """Rows that are written together."""
+
+
+Row = tuple[bytes, bytes]
+"""Header lines and body of a SEND."""
 
 
 class Job(NamedTuple):
@@ -30,8 +34,11 @@ class Job(NamedTuple):
 
 
 class Sending:
-    """Sends the rows of one task; `run` returns when the broker has confirmed all of them. Raises `Lost`, and
-    `SchemaError` for a row that cannot be sent.
+    """Sends the rows of one task; `run` returns when the broker has confirmed all of them. Raises `Lost`,
+    `ProgressError`, and `SchemaError` for a row that cannot be sent.
+
+    Whenever it ends, however it ends, no more than a window has been sent of which the progress does not know: before
+    more goes out it is noted, at most once for what is written together.
     """
 
     def __init__(self, sink: Sink, job: Job, pace: Pace | None) -> None:
@@ -44,35 +51,40 @@ class Sending:
         self._noted_at = time.monotonic()
         self._heard = 0.0
         self._sends = Sends(sink, f"{job.id}/{job.batch}/{job.partition}")
-        self._window = Window(sink.window, 1)
+        self._window = Window(sink.window, 1, self.skipped)
+        # Less than what a window has room for beside a group that has not asked for its receipt yet.
+        self._size = min(CHUNK, max(1, sink.window // 2), pace.some if pace else CHUNK)
 
     def run(self, batches: Iterable[Any]) -> int:
-        """Send what is not confirmed from an earlier run. Answers how many were."""
+        """Send what is not confirmed from an earlier run. Answers how many were. Without rows nobody is spoken to."""
         rows = self._rows(batches)
-        first = next(rows, None)
-        if first is None:  # nothing to say, nobody to say it to
-            return 0
+        chunk = list(islice(rows, self._size))
+        try:
+            while chunk:
+                chunk = self._session(chunk, rows)
+        finally:
+            self._note(always=True)
+        return self._window.confirmed - self.skipped
+
+    def _session(self, chunk: list[Row], rows: Iterator[Row]) -> list[Row]:
+        """Send this and the further rows over one connection until all are confirmed. Answers what it did not send:
+        after a failover to a broker whose receipts vouch for one row each it takes a session that asks for those.
+        """
         number = self._job.partition + self._job.attempt * 100_000
         with self._sink.connection.client(f"spark-sink-{self._job.partition}", number) as client:
             client.connect(self._sink.connection.timeout)
             grouped = client.cumulative and self._pace is None
             every = max(1, self._sink.window // 4) if grouped else 1
-            self._window = Window(self._sink.window, every, self.skipped)
+            self._window = Window(self._sink.window, every, self._window.confirmed)
             self._heard = time.monotonic()
-            # Less than what a window has room for beside a group that has not asked for its receipt yet.
-            size = min(CHUNK, max(1, self._sink.window // 2), self._pace.some if self._pace else CHUNK)
-            self._wait(client, 1)
-            self._say(client, first)
-            while chunk := list(islice(rows, size)):
-                self._wait(client, len(chunk))
-                self._say(client, *chunk)
-            for receipt in client.disconnect(self._sink.connection.timeout):
-                self._window.received(receipt, cumulative=client.cumulative)
+            while chunk and self._wait(client, len(chunk)):
+                self._say(client, chunk)
+                chunk = list(islice(rows, self._size))
+            client.disconnect(self._sink.connection.timeout)
             self._window.settled()
-            self._note(always=True)
-            return self._window.confirmed - self.skipped
+            return chunk
 
-    def _rows(self, batches: Iterable[Any]) -> Iterator[tuple[bytes, bytes]]:
+    def _rows(self, batches: Iterable[Any]) -> Iterator[Row]:
         number = 0
         for batch in batches:
             after = number + batch.num_rows
@@ -81,7 +93,7 @@ class Sending:
                 yield from self._sends.of(batch.slice(at - number), at)
             number = after
 
-    def _say(self, client: Client, *rows: tuple[bytes, bytes]) -> None:
+    def _say(self, client: Client, rows: list[Row]) -> None:
         frames = []
         for head, body in rows:
             receipt = self._window.sent()
@@ -90,8 +102,8 @@ class Sending:
         client.say(b"".join(frames))
         self._hear(client, 0.0)
 
-    def _wait(self, client: Client, count: int) -> None:
-        """Until so many more may go out."""
+    def _wait(self, client: Client, count: int) -> bool:
+        """Until so many more may go out. Answers whether they ever may over this connection."""
         if self._pace is not None:
             turn = self._pace.take(count)
             while (left := turn - time.time()) > 0:
@@ -99,11 +111,16 @@ class Sending:
             self._heard = time.monotonic()
         patience = self._sink.connection.timeout
         while self._window.room < count:
+            if self._window.stuck:
+                return False
             self._hear(client, 1.0)
             if time.monotonic() - self._heard > patience:
                 raise Lost(
                     f"no receipt came within {patience:g} s; {self._window.confirmed} rows are confirmed"
                 )
+        if self._window.next + count > self._noted + self._sink.window:
+            self._note(always=True)
+        return True
 
     def _hear(self, client: Client, timeout: float) -> None:
         cumulative = client.cumulative
@@ -114,7 +131,7 @@ class Sending:
         self._note()
 
     def _note(self, *, always: bool = False) -> None:
-        """Keep the position, now and then."""
+        """Keep the position, now and then or now."""
         confirmed, now = self._window.confirmed, time.monotonic()
         if (
             self._progress is None

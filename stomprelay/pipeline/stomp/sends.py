@@ -6,6 +6,10 @@ body binary or string
     The body; null is an empty one.
 content_type string, optional
     Header `content-type`.
+content_length boolean, optional
+    Whether the SEND has a `content-length`: ActiveMQ takes a message with one for octets (`BytesMessage`), without one
+    for text (`TextMessage`). Null is true, and so is false for a body with a NUL, which would end there otherwise
+    (STOMP 1.2, "Body").
 key string, optional
     What makes the message known again (option `keyHeader`). Where it is missing or null, a key is made of the place of
     the row: `<id>/<batch>/<partition>/<row>`.
@@ -22,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, MapType, StringType, StructType
+from pyspark.sql.types import BinaryType, BooleanType, MapType, StringType, StructType
 
 from stomprelay.config.table import nearest
 from stomprelay.pipeline.stomp.columns import STORED
@@ -34,6 +38,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "destination": (StringType,),
     "body": (BinaryType, StringType),
     "content_type": (StringType,),
+    "content_length": (BooleanType,),
     "key": (StringType,),
     "headers": (MapType,),
 }
@@ -104,16 +109,21 @@ class Sends:
         fixed = self._destination
         destinations = [fixed] * count if fixed is not None else batch.column("destination").to_pylist()
         types = batch.column("content_type").to_pylist() if "content_type" in names else [None] * count
+        lengths = batch.column("content_length").to_pylist() if "content_length" in names else [None] * count
         keys = batch.column("key").to_pylist() if "key" in names else [None] * count
         maps = batch.column("headers").to_pylist() if "headers" in names else [None] * count
         place, known = self._place, self._destinations
-        for number, (destination, kind, key, said, body) in enumerate(
-            zip(destinations, types, keys, maps, bodies, strict=True), first
+        for number, (destination, kind, length, key, said, body) in enumerate(
+            zip(destinations, types, lengths, keys, maps, (each or b"" for each in bodies), strict=True),
+            first,
         ):
             line = known.get(destination) or self._addressed(destination, number)
             made = self._key + V1_2.encode((f"{place}/{number}" if key is None else key).encode())
-            head = b"%b%bcontent-length:%d\n%b\n" % (line, self._others(said, kind), len(body or b""), made)
-            yield head, body or b""
+            if length is False and b"\0" not in body:
+                yield b"%b%b%b\n" % (line, self._others(said, kind), made), body
+            else:
+                others = self._others(said, kind)
+                yield b"%b%bcontent-length:%d\n%b\n" % (line, others, len(body), made), body
 
     def _addressed(self, destination: str | None, number: int) -> bytes:
         if not destination:

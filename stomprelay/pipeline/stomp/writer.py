@@ -5,11 +5,9 @@ again has the same key, in the header that the option `keyHeader` names, so that
 """
 
 import logging
-import tempfile
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark import TaskContext
@@ -55,11 +53,7 @@ class _Writer:
         return Sent(rows, sending.skipped)
 
     def _pace(self) -> Pace | None:
-        if self._sink.rate is None:
-            return None
-        if self._sink.progress is not None:
-            return Pace(self._sink.progress / ".pace", self._sink.rate)
-        return Pace(Path(tempfile.gettempdir()) / f"stomprelay-{self._name}.pace", self._sink.rate)
+        return Pace.shared(self._sink.rate, self._sink.progress, self._name)
 
     def _done(self, messages: list[WriterCommitMessage | None], how: str) -> None:
         sent = [each for each in messages if isinstance(each, Sent)]

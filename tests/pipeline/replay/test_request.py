@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.pipeline.replay import command
-from stomprelay.pipeline.replay.request import SECOND, asked, ours_of, parts, selection, sink_of
+from stomprelay.pipeline.replay.request import SECOND, asked, ours_of, selection, sink_of
 from stomprelay.pipeline.replay.selection import Selection
 from stomprelay.pipeline.replay.state import State
 
@@ -104,7 +104,7 @@ def test_how_the_sink_is_told(tmp_path: Path) -> None:
     said = ["--rate", "2.5", "--window", "50", "--key-header", "k", "--login", "me", "--passcode-file", file]
     further = ["--host", "v", "--stomp", "timeoutMs=7000", "--stomp", "header.x=y"]
     sink = sink_of(given(*said, *further), State(tmp_path / "state"))
-    assert (sink.rate, sink.window, sink.key_header, sink.id) == (2.5, 40, "k", None)
+    assert (sink.rate, sink.window, sink.key_header, sink.id) == (2.5, 50, "k", None)
     assert sink.destination is None
     assert sink.headers == {b"x": b"y"}
     assert sink.progress == tmp_path / "state" / "progress"
@@ -144,12 +144,3 @@ def test_what_the_sink_refuses(tmp_path: Path, arguments: list[str], said: str) 
 def test_what_the_sink_says_of_something_else() -> None:
     """It stays as it is."""
     assert ours_of("connection refused") == "connection refused"
-
-
-@pytest.mark.parametrize("window", [1, 2, 3, 5, 100, 1000])
-def test_a_window_has_two_parts(window: int) -> None:
-    """What is unconfirmed, and what is confirmed but not noted, is no more than the window together."""
-    unconfirmed, slack = parts(window)
-    assert unconfirmed >= 1
-    assert slack >= 1
-    assert unconfirmed + slack - 1 <= window

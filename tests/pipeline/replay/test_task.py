@@ -1,6 +1,9 @@
 """What a task sends."""
 
 import fcntl
+import logging
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,11 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from stomprelay.pipeline.launch import LEVELS
 from stomprelay.pipeline.replay.state import BATCH, Share
-from stomprelay.pipeline.replay.task import DDL, SCHEMA, Replaying, Sends, alone, run, sender
+from stomprelay.pipeline.replay.task import DDL, LOGGER, SCHEMA, alone, logged, run, sender
 from stomprelay.pipeline.stomp.pace import Pace
 from stomprelay.pipeline.stomp.progress import Progress, ProgressError
-from stomprelay.pipeline.stomp.sending import Job
+from stomprelay.pipeline.stomp.sends import Sends
 from tests.e2e.raw import Connection, ScriptedBroker, close_all, headers
 from tests.pipeline.stomp import scene
 
@@ -63,17 +67,17 @@ def share(folder: Path, count: int) -> Share:
 class Running:
     """A task in a thread."""
 
-    def __init__(self, broker: ScriptedBroker, folder: Path, what: Share, slack: int, **options: Any) -> None:
+    def __init__(self, broker: ScriptedBroker, folder: Path, what: Share, **options: Any) -> None:
         sink = scene.sink(f"tcp://127.0.0.1:{broker.port}", progress=folder / "progress", **options)
         Progress(folder / "progress").identity("job")
         self.progress = Progress(folder / "progress")
         self.answer: tuple[int, str | None] | None = None
-        self._thread = threading.Thread(target=self._run, args=(sink, what, slack))
+        self._thread = threading.Thread(target=self._run, args=(sink, what))
         self._thread.start()
 
     def _run(self, *arguments: Any) -> None:
-        sink, what, slack = arguments
-        self.answer = run(sink, what, "job", slack)
+        sink, what = arguments
+        self.answer = run(sink, what, "job")
 
     def ended(self) -> tuple[int, str | None] | None:
         self._thread.join(60)
@@ -132,7 +136,7 @@ def test_headers_that_must_not_be() -> None:
 def test_a_share_is_sent_and_noted(broker: ScriptedBroker, tmp_path: Path) -> None:
     """In its order, each message with its key and confirmed; and not again."""
     what = share(tmp_path, 5)
-    running = Running(broker, tmp_path, what, 1)
+    running = Running(broker, tmp_path, what)
     found = serve(scene.accept(broker))
     assert running.ended() == (5, None)
     assert [frame.partition(b"\n\n")[2] for frame in found] == [b"%d\0" % number for number in range(5)]
@@ -140,7 +144,7 @@ def test_a_share_is_sent_and_noted(broker: ScriptedBroker, tmp_path: Path) -> No
         b"job/0/0/%d" % number for number in range(5)
     ]
     assert running.progress.position(BATCH, 0) == 5
-    assert Running(broker, tmp_path, what, 1).ended() == (0, None)
+    assert Running(broker, tmp_path, what).ended() == (0, None)
     assert not broker.waiting()
 
 
@@ -149,22 +153,25 @@ def test_what_is_confirmed_is_not_said_again(broker: ScriptedBroker, tmp_path: P
     what = share(tmp_path, 6)
     Progress(tmp_path / "progress").identity("job")
     Progress(tmp_path / "progress").advance(BATCH, 0, 4)
-    running = Running(broker, tmp_path, what, 1)
+    running = Running(broker, tmp_path, what)
     found = serve(scene.accept(broker))
     assert running.ended() == (2, None)
     assert [headers(frame)[b"relay-key"] for frame in found] == [b"job/0/0/4", b"job/0/0/5"]
 
 
-def test_no_more_than_a_window_is_in_doubt(broker: ScriptedBroker, tmp_path: Path) -> None:
-    """Whenever something is sent, all but a window before it is noted on the disk."""
-    window, slack, count = 8, 2, 60
+def test_no_more_than_a_window_is_in_doubt(
+    broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever something is sent, all but a window before it is noted on the disk, however little time goes by."""
+    monkeypatch.setattr("stomprelay.pipeline.stomp.sending.OFTEN", 1e9)
+    window, count = 8, 60
     what = share(tmp_path, count)
-    running = Running(broker, tmp_path, what, slack, window=window)
+    running = Running(broker, tmp_path, what, window=window)
     peer = scene.accept(broker)
     for number in range(count):
         frame = peer.frame()
         assert headers(frame)[b"relay-key"] == b"job/0/0/%d" % number
-        assert number < running.progress.position(BATCH, 0) + window + slack
+        assert number < running.progress.position(BATCH, 0) + window
         peer.write(receipt(frame))
     serve(peer)
     assert running.ended() == (count, None)
@@ -172,7 +179,7 @@ def test_no_more_than_a_window_is_in_doubt(broker: ScriptedBroker, tmp_path: Pat
 
 def test_a_broker_that_goes(broker: ScriptedBroker, tmp_path: Path) -> None:
     """The reason is answered, in a line; what it confirmed is noted."""
-    running = Running(broker, tmp_path, share(tmp_path, 5), 1, window=2)
+    running = Running(broker, tmp_path, share(tmp_path, 5), window=2)
     peer = scene.accept(broker)
     peer.write(receipt(peer.frame()))
     scene.until(lambda: running.progress.position(BATCH, 0) == 1)
@@ -190,7 +197,7 @@ def test_the_answer_to_spark(broker: ScriptedBroker, tmp_path: Path) -> None:
     sink = scene.sink("tcp://127.0.0.1:1", progress=tmp_path / "progress")
     Progress(tmp_path / "progress").identity("job")
     numbers = pa.RecordBatch.from_pydict({"id": [0]})
-    (answer,) = sender(sink, [what], "job", 1)(iter([numbers]))
+    (answer,) = sender(sink, [what], "job", "off")(iter([numbers]))
     assert answer.schema == SCHEMA
     assert SCHEMA.names == [field.split()[0] for field in DDL.split(", ")]
     (row,) = answer.to_pylist()
@@ -212,7 +219,7 @@ def test_all_tasks_keep_one_pace(
 
     monkeypatch.setattr(Pace, "take", noted)
     rate = 400.0
-    running = Running(broker, tmp_path, share(tmp_path, 60), 1, rate=rate)
+    running = Running(broker, tmp_path, share(tmp_path, 60), rate=rate)
     serve(scene.accept(broker))
     assert running.ended() == (60, None)
     assert {path for path, *_ in turns} == {tmp_path / "progress" / ".pace"}
@@ -246,13 +253,45 @@ def test_a_message_that_cannot_be_sent(broker: ScriptedBroker, tmp_path: Path) -
     """The error is an answer, too."""
     path = tmp_path / "part-0"
     pq.write_table(pa.Table.from_batches([batch(("", {}, b"", True))]), path)
-    running = Running(broker, tmp_path, Share(0, path, 1), 1)
+    running = Running(broker, tmp_path, Share(0, path, 1))
     answer = running.ended()
     assert answer == (0, 'format("stomp"): row 0 of job/0/0 has no destination')
 
 
-def test_it_is_the_sinks_own_code(tmp_path: Path) -> None:
-    """Only heads and notes differ; what is skipped comes from the same folder."""
-    Progress(tmp_path).identity("job")
-    Progress(tmp_path).advance(BATCH, 3, 17)
-    assert Replaying(scene.sink(progress=tmp_path), Job("job", BATCH, 3), None, 5).skipped == 17
+@pytest.mark.parametrize(
+    ("level", "written"), [("off", ""), ("error", ""), ("warn", "refused: "), ("info", "refused: ")]
+)
+def test_what_the_sink_logs_is_written_if_that_is_asked_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], level: str, written: str
+) -> None:
+    """In a process of its own, as Spark's are. The reason is in the answer, and the terminal is for that."""
+    path = share(tmp_path, 1).path
+    Progress(tmp_path / "progress").identity("job")
+    program = f"""
+import pyarrow as pa
+from pathlib import Path
+from stomprelay.pipeline.launch import LEVELS
+from stomprelay.pipeline.replay.state import Share
+from stomprelay.pipeline.replay.task import sender
+from tests.pipeline.stomp import scene
+sink = scene.sink("tcp://127.0.0.1:1", progress={str(tmp_path / "progress")!r})
+send = sender(sink, [Share(0, Path({str(path)!r}), 1)], "job", {level!r})
+(answer,) = send(iter([pa.RecordBatch.from_pydict({{"id": [0]}})]))
+print(answer.to_pylist()[0]["error"])
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+    said = capfd.readouterr()
+    assert "refused" in said.out
+    assert written in said.err
+    assert bool(said.err) == bool(written)
+
+
+def test_the_log_is_as_it_was_afterwards() -> None:
+    """For what else the process does."""
+    log = logging.getLogger(LOGGER)
+    before = log.level
+    for level in LEVELS:
+        with logged(level):
+            assert log.isEnabledFor(logging.CRITICAL) == (level != "off")
+            assert log.isEnabledFor(logging.WARNING) == (level in ("warn", "info"))
+        assert log.level == before

@@ -37,16 +37,16 @@ USUAL: Final[Mapping[str, Values]] = {
     },
     "flow": {"destination": "/queue/a", "messages": 1, "deliveries": 1, "octets": 10},
     "stuck": {
-        "at": START,
+        "since": START,
         "relay": "r1",
         "session": "s1",
         "client": "bob",
         "subscription": "1",
         "destination": "/queue/a",
+        "upstream": "main",
         "broker": "a:61613",
-        "oldest_at": START,
         "age_us": 0,
-        "outstanding": 1,
+        "deliveries": 1,
     },
     "failovers": {
         "upstream": "main",
@@ -68,7 +68,7 @@ TIMES: Final = {
     "messages": "at",
     "traffic": "minute",
     "latency": "minute",
-    "stuck": "at",
+    "stuck": "since",
     "failovers": "began_at",
 }
 

@@ -9,6 +9,7 @@ from stomprelay.pipeline.report.findings import (
     Client,
     Damage,
     Destination,
+    Episode,
     Failover,
     Findings,
     Latency,
@@ -212,10 +213,9 @@ def _stuck(begin: Micros, length: Micros) -> list[Stuck]:
             "mail-1",
             "/queue/mail.outgoing",
             BROKERS[2],
-            [(at, begin + length)],
+            [Episode(at, None, 500)],
             begin + length - at,
-            500,
-            True,
+            None,
         ),
         Stuck(
             "dashboard",
@@ -223,15 +223,20 @@ def _stuck(begin: Micros, length: Micros) -> list[Stuck]:
             "/topic/prices.eu",
             BROKERS[1],
             [
-                (begin + length // 9, begin + length // 7),
-                (begin + length // 2, begin + length // 2 + length // 20),
+                Episode(begin + length // 9, begin + length // 7, 30),
+                Episode(begin + length // 2, begin + length // 2 + length // 20, 1),
             ],
             length // 20,
-            31,
-            False,
+            "returned",
         ),
         Stuck(
-            "audit-writer", None, "/topic/audit", BROKERS[0], [(at, at + 70 * SECOND)], 70 * SECOND, 4, False
+            "audit-writer",
+            None,
+            "/topic/audit",
+            BROKERS[0],
+            [Episode(at, at + 70 * SECOND, 4)],
+            70 * SECOND,
+            "acked",
         ),
     ]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stomprelay.pipeline.report.extract import Range
-from stomprelay.pipeline.report.findings import Damage, Failover, Stuck, Trouble
+from stomprelay.pipeline.report.findings import Damage, Episode, Failover, Stuck, Trouble
 from stomprelay.pipeline.report.incidents import damages, failovers, stuck, troubles, united
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
 from tests.pipeline.report.house import build, later
@@ -19,8 +19,11 @@ ALL = Range()
 
 
 def test_united() -> None:
-    """Stretches that touch are one."""
-    assert united([(5, 9), (0, 2), (2, 3), (7, 8)]) == [(0, 3), (5, 9)]
+    """Episodes that touch are one; one that goes on holds all that began later."""
+    many = [Episode(5, 9, 1), Episode(0, 2, 2), Episode(2, 3, 4), Episode(7, 8, 8)]
+    assert united(many) == [Episode(0, 3, 6), Episode(5, 9, 9)]
+    assert united([*many, Episode(2, None, 16)]) == [Episode(0, None, 31)]
+    assert united([Episode(0, 5, 1), Episode(5, None, 1)]) == [Episode(0, None, 2)]
     assert united([]) == []
 
 
@@ -66,32 +69,54 @@ def test_failovers(spark: "SparkSession", tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_stuck(spark: "SparkSession", tmp_path: Path) -> None:
-    """What several batches saw is one row; it is still so when it was so at the newest record."""
+    """A subscription's episodes are one row, the longest wait first; those that ended are there as well."""
     seen = [
-        {"at": later(100), "oldest_at": later(10), "age_us": 90 * SECOND, "outstanding": 5},
-        {"at": later(160), "oldest_at": later(10), "age_us": 150 * SECOND, "outstanding": 2, "broker": "b"},
-        {"at": later(600), "oldest_at": later(500), "age_us": 100 * SECOND, "outstanding": 1, "broker": "c"},
-        {"at": later(100), "oldest_at": later(20), "age_us": 80 * SECOND, "session": "s2", "client": None},
+        {
+            "since": later(10),
+            "until": later(160),
+            "age_us": 150 * SECOND,
+            "deliveries": 5,
+            "outcome": "acked",
+        },
+        {"since": later(500), "age_us": 100 * SECOND, "deliveries": 2, "broker": "c"},
+        {
+            "since": later(20),
+            "until": later(100),
+            "age_us": 80 * SECOND,
+            "session": "s2",
+            "client": None,
+            "outcome": "returned",
+        },
     ]
-    store = build(spark, tmp_path, stuck=seen, frames=[{"at": later(-9000)}, {"at": later(600)}])
+    store = build(spark, tmp_path, stuck=seen)
     found, total = stuck(store, ALL, 10)
     assert total == 2
-    times = [(BEGIN + 10 * SECOND, BEGIN + 160 * SECOND), (BEGIN + 500 * SECOND, BEGIN + 600 * SECOND)]
+    over = Episode(BEGIN + 10 * SECOND, BEGIN + 160 * SECOND, 5)
     assert found == [
-        Stuck("bob", "1", "/queue/a", "c", times, 150 * SECOND, 5, True),
+        Stuck(
+            "bob",
+            "1",
+            "/queue/a",
+            "c",
+            [over, Episode(BEGIN + 500 * SECOND, None, 2)],
+            150 * SECOND,
+            None,
+        ),
         Stuck(
             None,
             "1",
             "/queue/a",
             "a:61613",
-            [(BEGIN + 20 * SECOND, BEGIN + 100 * SECOND)],
+            [Episode(BEGIN + 20 * SECOND, BEGIN + 100 * SECOND, 1)],
             80 * SECOND,
-            1,
-            False,
+            "returned",
         ),
     ]
+    assert [(one.still, one.deliveries) for one in found] == [(True, 7), (False, 1)]
     assert stuck(store, ALL, 1) == (found[:1], 2)
-    assert stuck(store, Range(until=BEGIN + 3 * MINUTE), 1)[0][0].still is False
+    first = stuck(store, Range(until=BEGIN + 3 * MINUTE), 1)[0][0]
+    assert (first.episodes, first.outcome) == ([over], "acked")
+    assert [one.still for one in stuck(store, Range(BEGIN + HOUR, BEGIN + 2 * HOUR), 9)[0]] == [True]
     assert stuck(build(spark, tmp_path / "nothing"), ALL, 10) == ([], 0)
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from stomprelay.pipeline.report import text
+from stomprelay.pipeline.report.findings import Episode
 from stomprelay.pipeline.report.outages import bands, failovers, stuck
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
 from tests.pipeline.report.outline import cells, outline
@@ -89,7 +91,7 @@ def test_stuck() -> None:
     """A row for each subscription, a bar for each time, and each cell of the table."""
     figure = stuck(FINDINGS, bands(FINDINGS))
     assert str(figure.note).replace("\u202f", " ") == (
-        "3 subscriptions left deliveries unanswered, the oldest for 4 h; 1 still did when the journal was last read."
+        "3 subscriptions left deliveries unanswered, the longest for 4 h; 1 still did when the journal was last read."
     )
     assert [len(track.all("div", "bar")) for track in outline(figure.body or "").all("div", "track")] == [
         1,
@@ -106,7 +108,9 @@ def test_stuck() -> None:
         "500",
         "21 Nov 2026, 10:00:00",
         "still waiting",
+        text.NOTHING,
     ]
+    assert table[1][4:] == ["31", "21 Nov 2026, 08:40:00", "21 Nov 2026, 11:18:00", "returned"]
     assert table[2] == [
         "audit-writer",
         "/topic/audit",
@@ -115,15 +119,32 @@ def test_stuck() -> None:
         "4",
         "21 Nov 2026, 10:00:00",
         "21 Nov 2026, 10:01:10",
+        "acked",
     ]
+
+
+def test_bars_of_stuck_consumers() -> None:
+    """Those that ended are shown as long as they were; the one that goes on reaches the end, and is open."""
+    bars = outline(stuck(FINDINGS, []).body or "").all("div", "bar")
+    assert [("open" in bar.classes, bar.attributes["title"].partition(" to ")[2]) for bar in bars] == [
+        (True, ""),
+        (False, "21 Nov 2026, 08:51:25 UTC"),
+        (False, "21 Nov 2026, 11:18:00 UTC"),
+        (False, "21 Nov 2026, 10:01:10 UTC"),
+    ]
+    assert bars[0].attributes["title"] == "mailer: from 21 Nov 2026, 10:00:00 UTC, not over"
 
 
 def test_more_stuck_than_shown() -> None:
     """Says how many there are."""
     one = replace(
-        FINDINGS.stuck[2], times=[(BEGIN, BEGIN + MINUTE)], client=None, destination=None, broker=None
+        FINDINGS.stuck[2],
+        episodes=[Episode(BEGIN, BEGIN + MINUTE, 1)],
+        client=None,
+        destination=None,
+        broker=None,
     )
     figure = stuck(replace(FINDINGS, stuck=[one], total_stuck=200), [])
     assert str(figure.note).replace("\u202f", " ") == (
-        "200 subscriptions left deliveries unanswered, the oldest for 1 min 10 s; none still does. Shown: the 1 worst."
+        "200 subscriptions left deliveries unanswered, the longest for 1 min 10 s; none still does. Shown: the 1 worst."
     )

@@ -105,9 +105,14 @@ def accept(
 
 
 class Confirming:
-    """A broker that confirms what it is asked to, in a thread; `frames` are what it was told."""
+    """A broker that confirms what it is asked to, in a thread; `frames` are what it was told. `seen` is called with
+    each, before it is confirmed.
+    """
 
-    def __init__(self, server: bytes = b"scripted") -> None:
+    def __init__(
+        self, server: bytes = b"scripted", seen: Callable[[bytes], None] = lambda frame: None
+    ) -> None:
+        self._seen = seen
         self.frames: list[bytes] = []
         self.asked = 0
         self.silent = False
@@ -143,6 +148,7 @@ class Confirming:
                 while True:
                     frame = peer.frame()
                     self.frames.append(frame)
+                    self._seen(frame)
                     receipt = headers(frame).get(b"receipt")
                     if receipt is not None and not self.silent:
                         self.asked += 1

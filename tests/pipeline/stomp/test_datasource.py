@@ -133,7 +133,9 @@ def test_a_batch_reads_what_is_there_once(
 def test_rows_are_written_and_keyed(spark: "SparkSession", uri: str, queue: str) -> None:
     """All arrive, each with a key of its own."""
     rows = spark.range(0, 50, 1, 3).selectExpr(
-        "cast(id as string) as body", "map('n', cast(id as string)) as headers"
+        "cast(id as string) as body",
+        "map('n', cast(id as string)) as headers",
+        "if(id % 3 = 0, null, id % 3 = 1) as content_length",
     )
     rows.write.format("stomp").option("destination", queue).option("id", "job").mode("append").save(uri)
     found = drain(uri, queue, 50)
@@ -143,6 +145,7 @@ def test_rows_are_written_and_keyed(spark: "SparkSession", uri: str, queue: str)
         b"job/0/%d" % part for part in range(3)
     }
     assert len({said[b"relay-key"] for _, said in found}) == 50
+    assert all((b"content-length" in said) == (int(body) % 3 != 2) for body, said in found)
 
 
 def test_a_stream_is_written_and_its_batches_keep_their_keys(

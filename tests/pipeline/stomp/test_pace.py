@@ -46,6 +46,18 @@ def test_messages_are_asked_for_together_where_there_are_many(tmp_path: Path) ->
     assert Pace(tmp_path / "pace", 10_000).some == 500
 
 
+def test_tasks_of_a_job_share_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its folder, or in the machine's under its name; there is none without a rate."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "machine"))
+    (tmp_path / "machine").mkdir()
+    assert Pace.shared(None, tmp_path, "job") is None
+    for folder, file in ((tmp_path, ".pace"), (None, "machine/stomprelay-job.pace")):
+        pace = Pace.shared(5.0, folder, "job")
+        assert pace is not None
+        pace.take(1)
+        assert (tmp_path / file).is_file()
+
+
 def test_its_file_goes_with_it(tmp_path: Path) -> None:
     """Even if nobody ever asked for a turn."""
     pace = Pace(tmp_path / "pace", 10)

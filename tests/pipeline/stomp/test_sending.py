@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from stomprelay.pipeline.stomp.client import Lost
+from stomprelay.pipeline.stomp.client import Client, Lost
 from stomprelay.pipeline.stomp.pace import Pace
 from stomprelay.pipeline.stomp.progress import Progress
 from stomprelay.pipeline.stomp.sending import Job, Sending
@@ -110,6 +110,83 @@ def test_progress_is_noted_on_the_way(
     sending(broker, window=100, progress=tmp_path).run(batches())
     assert noted[0] == 0
     assert 0 < noted[-1] <= 750
+
+
+@pytest.fixture
+def notes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Give what is noted of progress, where time alone never asks for it."""
+    monkeypatch.setattr("stomprelay.pipeline.stomp.sending.OFTEN", 1e9)
+    found: list[int] = []
+    advance = Progress.advance
+
+    def advanced(progress: Progress, batch: str, partition: int, position: int) -> None:
+        advance(progress, batch, partition, position)
+        found.append(position)
+
+    monkeypatch.setattr(Progress, "advance", advanced)
+    return found
+
+
+@pytest.mark.parametrize("server", [b"scripted", b"ActiveMQ/5.17.2"])
+@pytest.mark.parametrize("window", [1, 2, 3, 8, 40, 1000])
+def test_no_more_than_a_window_is_in_doubt(
+    server: bytes, window: int, tmp_path: Path, notes: list[int]
+) -> None:
+    """Whatever the broker sees, all but a window before it is on the disk; and not each message has a sync."""
+    count = 60 if window < 40 else 20 * 40 if window == 40 else 3000
+    doubts: list[int] = []
+
+    def seen(frame: bytes) -> None:
+        if frame.startswith(b"SEND\n"):
+            doubts.append(int(body(frame)) + 1 - Progress(tmp_path).position("0", 1))
+
+    broker = Confirming(server, seen)
+    assert sending(broker, window=window, progress=tmp_path).run(iter([rows(0, count)])) == count
+    broker.close()
+    assert len(doubts) == count
+    assert 0 < max(doubts) <= window
+    assert notes == sorted(set(notes))
+    assert notes[-1] == count
+    together = min(250, max(1, window // 2))
+    assert len(notes) <= count // together + 1
+
+
+def test_a_task_that_fails_knows_what_was_confirmed(tmp_path: Path, notes: list[int]) -> None:
+    """It is noted, though no window asked for it."""
+    progress = Progress(tmp_path)
+
+    def seen(frame: bytes) -> None:
+        broker.silent = frame.startswith(b"SEND\n") and int(body(frame)) >= 7
+
+    broker = Confirming(seen=seen)
+    made = Sending(
+        sink(
+            f"tcp://127.0.0.1:{broker.port}",
+            destination="/queue/a",
+            timeoutMs=300,
+            window=20,
+            progress=tmp_path,
+        ),
+        Job("job", "0", 1),
+        None,
+    )
+    with pytest.raises(Lost, match="7 rows are confirmed"):
+        made.run(iter([rows(0, 100)]))
+    broker.close()
+    assert progress.position("0", 1) == 7
+    assert notes == [7]
+
+
+def test_receipts_that_vouch_for_less_than_was_thought(
+    broker: Confirming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failover to another kind of broker the rest goes over a session that asks for more of them."""
+    said = iter([True])
+    monkeypatch.setattr(Client, "cumulative", property(lambda _: next(said, False)))
+    assert sending(broker, window=8, progress=tmp_path).run(iter([rows(0, 50)])) == 50
+    assert [body(frame) for frame in broker.sends] == [b"%d" % number for number in range(50)]
+    assert [frame.partition(b"\n")[0] for frame in broker.frames].count(b"DISCONNECT") == 2
+    assert Progress(tmp_path).position("0", 1) == 50
 
 
 def test_a_rate_is_asked_for_turns(broker: Confirming, tmp_path: Path) -> None:

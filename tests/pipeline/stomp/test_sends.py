@@ -90,6 +90,58 @@ def test_what_belongs_to_a_frame_or_a_broker_is_left_out() -> None:
     assert lines == [b"destination:/queue/a", b"n:x", b"content-length:0", b"relay-key:job/0/3/0"]
 
 
+@pytest.mark.parametrize(
+    ("said", "body", "there"),
+    [
+        (None, b"ab", True),
+        (True, b"ab", True),
+        (False, b"ab", False),
+        (None, b"", True),
+        (True, b"", True),
+        (False, b"", False),
+        (None, None, True),
+        (True, None, True),
+        (False, None, False),
+        (None, b"a\0b", True),
+        (True, b"a\0b", True),
+        (False, b"a\0b", True),
+        (False, b"\0", True),
+    ],
+)
+@pytest.mark.parametrize("text", [False, True])
+def test_a_row_may_go_without_content_length(
+    said: bool | None, body: bytes | None, there: bool, text: bool
+) -> None:
+    """By it ActiveMQ tells octets from text. A body with a NUL always has it, for it would be cut there."""
+    batch = rows(
+        destination=["/queue/a"],
+        body=pa.array([body.decode() if text and body else body], pa.string() if text else pa.binary()),
+        content_length=pa.array([said], pa.bool_()),
+    )
+    ((lines, sent),) = spelled(batch, persistent="false")
+    assert sent == (body or b"")
+    length = [b"content-length:%d" % len(sent)] if there else []
+    assert lines == [b"destination:/queue/a", *length, b"relay-key:job/0/3/0"]
+
+
+def test_rows_differ_in_content_length() -> None:
+    """Each says it for itself, whatever else holds these words; the header of that name is not what counts."""
+    found = spelled(
+        rows(
+            destination=["/queue/content-length:2", "/queue/b", "/queue/c"],
+            body=["ab", "cd", "ef"],
+            content_length=[False, True, None],
+            headers=[[("content-length", "7"), ("n", "content-length:2\n")], [], []],
+        ),
+        persistent="false",
+    )
+    assert [[line for line in lines if b"content-length" in line] for lines, _ in found] == [
+        [b"destination:/queue/content-length\\c2", b"n:content-length\\c2\\n"],
+        [b"content-length:2"],
+        [b"content-length:2"],
+    ]
+
+
 def test_the_option_says_where_all_go() -> None:
     """As Kafka's `topic` does."""
     found = spelled(rows(destination=["/queue/a", None], body=["", ""]), destination="/queue/z")
@@ -107,6 +159,12 @@ def test_a_row_without_a_destination_is_told(nowhere: str | None) -> None:
 def test_what_was_read_can_be_written() -> None:
     """The columns of the source are known."""
     check(schema(DDL), sink())
+
+
+def test_all_columns_can_be_written() -> None:
+    """In their types."""
+    ddl = "destination string, body binary, content_type string, content_length boolean, key string"
+    check(schema(f"{ddl}, headers map<string,string>"), sink())
 
 
 @pytest.mark.parametrize(
@@ -127,6 +185,11 @@ def test_what_was_read_can_be_written() -> None:
             "column headers must be map<string,string>, not map<string,int>",
         ),
         ("body string, headers string", {"destination": "x"}, "column headers must be map<string,string>"),
+        (
+            "body string, content_length int",
+            {"destination": "x"},
+            "column content_length must be boolean, not int",
+        ),
     ],
 )
 def test_a_frame_that_cannot_be_sent_is_refused(ddl: str, options: dict[str, str], text: str) -> None:

@@ -7,13 +7,13 @@ from stomprelay.pipeline.stomp.window import Window
 
 
 def test_each_row_asks_for_a_receipt_of_its_own() -> None:
-    """Where receipts vouch for one row each; out of order they make room, and move the position when the gap closes."""
+    """Where receipts vouch for one row each; out of order they mean nothing until the gap closes."""
     window = Window(3, 1)
     assert [window.sent() for _ in range(3)] == [b"0", b"1", b"2"]
     assert window.room == 0
     window.received(b"2", cumulative=False)
     window.received(b"1", cumulative=False)
-    assert (window.room, window.confirmed) == (2, 0)
+    assert (window.room, window.confirmed, window.stuck) == (0, 0, False)
     window.received(b"0", cumulative=False)
     assert (window.room, window.confirmed) == (3, 3)
 
@@ -23,21 +23,24 @@ def test_one_receipt_may_vouch_for_several() -> None:
     window = Window(8, 3, first=10)
     assert [window.sent() for _ in range(4)] == [None, None, b"12", None]
     window.received(b"12", cumulative=True)
-    assert (window.room, window.confirmed) == (7, 13)
+    assert (window.room, window.confirmed, window.next) == (7, 13, 14)
     window.settled()
     assert (window.room, window.confirmed) == (8, 14)
 
 
 def test_a_receipt_of_another_broker_vouches_for_one_alone() -> None:
-    """After a failover to a broker that confirms rows one by one there is room, and no more is taken for safe."""
+    """After a failover to a broker that confirms rows one by one nothing is safe until it has confirmed all."""
     window = Window(8, 2)
-    for _ in range(4):
+    for _ in range(6):
         window.sent()
-    window.received(b"1", cumulative=False)
-    window.received(b"3", cumulative=True)
-    assert (window.room, window.confirmed) == (8, 0)
+    window.received(b"3", cumulative=False)
+    assert not window.stuck
+    window.received(b"1", cumulative=True)
+    assert (window.room, window.confirmed, window.stuck) == (4, 2, True)
+    window.received(b"5", cumulative=True)
+    assert (window.room, window.confirmed, window.stuck) == (4, 2, True)
     window.settled()
-    assert window.confirmed == 4
+    assert (window.room, window.confirmed, window.stuck) == (8, 6, False)
 
 
 def test_what_was_not_asked_for_means_nothing() -> None:
