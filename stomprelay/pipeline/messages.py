@@ -173,7 +173,7 @@ def matched(batch: Batch, runs: Runs, terms: Terms, said: DataFrame) -> DataFram
         number=F.lit(None),
         kind=F.lit(int(sighting.Kind.KEPT)),
     )
-    ordered = said.unionByName(kept).repartition("key").sortWithinPartitions("key", "ns")
+    ordered = said.unionByName(kept).repartition("key").sortWithinPartitions(*sighting.SORTED)
     return ordered.mapInArrow(Matchings(terms, runs.until), DDL)
 
 

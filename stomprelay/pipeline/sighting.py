@@ -68,6 +68,9 @@ headers of the MESSAGE, `relay-copy` and `redelivered`; `settled_ns` the time of
 when that took effect, which in a transaction is COMMIT.
 """
 
+SORTED: Final = ("key", "ns", "segment", "offset", "number", "kind")
+"""In this order a `Matching` takes them. The place tells apart what came in one nanosecond, however it was read."""
+
 DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS)
 
 (

@@ -155,7 +155,9 @@ class Tables:
             row[sighting.KEY], row[sighting.NS], row[sighting.TEXT] = key, number, text
             row[sighting.KIND] = int(sighting.Kind.KEPT)
             rows.append(tuple(row))
-        rows.sort(key=lambda row: (row[0], row[1]))
+        names = [name for name, _ in sighting.FIELDS]
+        places = [names.index(name) for name in sighting.SORTED]
+        rows.sort(key=lambda row: [(row[at] is not None, row[at]) for at in places])
         batches = matching(_batches(rows, arrows.schema(sighting.FIELDS)))
         found = [row for batch in batches for row in batch.to_pylist()]
         self.kept = [(row["key"], row["number"], row["text"]) for row in found if row["what"] == Found.KEPT]

@@ -156,12 +156,12 @@ def test_a_task_that_fails_knows_what_was_confirmed(tmp_path: Path, notes: list[
     progress = Progress(tmp_path)
 
     def seen(frame: bytes) -> None:
-        broker.silent = frame.startswith(b"SEND\n") and int(body(frame)) >= 7
+        falling.silent = frame.startswith(b"SEND\n") and int(body(frame)) >= 7
 
-    broker = Confirming(seen=seen)
+    falling = Confirming(seen=seen)
     made = Sending(
         sink(
-            f"tcp://127.0.0.1:{broker.port}",
+            f"tcp://127.0.0.1:{falling.port}",
             destination="/queue/a",
             timeoutMs=300,
             window=20,
@@ -172,7 +172,7 @@ def test_a_task_that_fails_knows_what_was_confirmed(tmp_path: Path, notes: list[
     )
     with pytest.raises(Lost, match="7 rows are confirmed"):
         made.run(iter([rows(0, 100)]))
-    broker.close()
+    falling.close()
     assert progress.position("0", 1) == 7
     assert notes == [7]
 
