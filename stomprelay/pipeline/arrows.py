@@ -1,6 +1,8 @@
 """Rows as Python has them, to and from Arrow."""
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,6 +16,18 @@ _KINDS: Final = {
 }
 ROWS: Final = 8192
 """Rows in an Arrow batch, about."""
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Python looks for no rings meanwhile: there are none among rows, and looking through so many takes long."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def schema(fields: Sequence[tuple[str, str]]) -> pa.Schema:

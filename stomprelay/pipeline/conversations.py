@@ -1,6 +1,5 @@
 """Conversations side by side: what runs in Spark's Python processes, on records sorted by session."""
 
-import gc
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -46,13 +45,8 @@ class Conversations:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Arrow in, Arrow out."""
-        collecting = gc.isenabled()
-        gc.disable()  # nothing here refers to itself
-        try:
+        with arrows.uncollected():
             yield from self._followed(arrows.rows(batches))
-        finally:
-            if collecting:
-                gc.enable()
 
     def _followed(self, records: Iterator[r.Record]) -> Iterator[pa.RecordBatch]:
         rows: list[Any] = []

@@ -1,6 +1,5 @@
 """Matchings side by side: what runs in Spark's Python processes, on sightings sorted by key."""
 
-import gc
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -85,13 +84,8 @@ class Matchings:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Arrow in, Arrow out."""
-        collecting = gc.isenabled()
-        gc.disable()  # nothing here refers to itself
-        try:
+        with arrows.uncollected():
             yield from self._matched(arrows.rows(batches))
-        finally:
-            if collecting:
-                gc.enable()
 
     def _matched(self, sightings: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
         rows: list[list[Any]] = []
