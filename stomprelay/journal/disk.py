@@ -35,11 +35,16 @@ def same(file: int, path: Path) -> bool:
 
 def sync_folder(directory: Path) -> None:
     """Bring names that were given, changed or removed to the disk."""
-    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sync_path(directory, os.O_DIRECTORY)
+
+
+def sync_path(path: Path, flags: int = 0) -> None:
+    """Bring a file or a folder to the disk that nobody has open here."""
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
-        os.fsync(folder)
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)
 
 
 def sync(file: int) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from stomprelay.journal.disk import sync_path
 from stomprelay.pipeline.store import FILES, OPEN, Store
 from stomprelay.pipeline.tables import TABLES
 from stomprelay.pipeline.volume import literal, local
@@ -131,9 +132,9 @@ def _join(
     for one in kept:
         _link(one, new / one.path.name)
     for path in (*new.rglob("*"), new):
-        _sync(path)
+        sync_path(path)
     swap(new, hour, work / "old")
-    _sync(hour.parent)
+    sync_path(hour.parent)
     shutil.rmtree(work)
     large = sum(len(one.files) for one in kept)
     return Compacted(str(hour.relative_to(root)), before + large, after + large)
@@ -169,14 +170,6 @@ def _link(folder: _Folder, target: Path) -> None:
             os.link(file, target / file.name)
         except OSError:
             shutil.copy2(file, target / file.name)
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def swap(new: Path, place: Path, old: Path) -> None:

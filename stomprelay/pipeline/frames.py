@@ -1,15 +1,13 @@
 """Table `frames`: a batch's segments, parsed side by side, one task for a segment or for several small ones."""
 
-import gc
 import posixpath
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from stomprelay.pipeline import columns, segments
+from stomprelay.pipeline import arrows, columns, segments
 from stomprelay.pipeline.arrivals import Arrival
 from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.volume import literal, local
@@ -104,7 +102,7 @@ def parser(
     """What runs in Spark's Python processes: numbers of shares to rows."""
 
     def parse(batches: Iterator[Any]) -> Iterator[Any]:
-        with _uncollected():
+        with arrows.uncollected():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     for path in shares[number]:
@@ -115,7 +113,7 @@ def parser(
 
 def fetched_parser(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
     """The same for segments with their contents."""
-    with _uncollected(), tempfile.TemporaryDirectory() as place:
+    with arrows.uncollected(), tempfile.TemporaryDirectory() as place:
         for batch in batches:
             for uri, content in zip(batch.column(0), batch.column(1), strict=True):
                 origin = uri.as_py()
@@ -123,15 +121,3 @@ def fetched_parser(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarro
                 copy.write_bytes(content.as_buffer())
                 yield from segments.rows(str(copy), origin)
                 copy.unlink()
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """No row refers to itself, so looking for such costs a third of the time for nothing."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()

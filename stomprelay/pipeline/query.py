@@ -6,6 +6,7 @@ import json
 import sys
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import chain, islice
@@ -78,11 +79,18 @@ def _asked(spark: "SparkSession", sql: str) -> "DataFrame":
 
 
 def _rows(found: "DataFrame") -> Iterator[Row]:
+    with failing():
+        yield from map(tuple, found.toLocalIterator())
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """What Spark says when a query fails in the middle becomes a `ValueError` with a sentence."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:
-        yield from map(tuple, found.toLocalIterator())
+        yield
     except PySparkException as error:
         raise ValueError(sentence(str(error))) from None
     except Py4JJavaError as error:

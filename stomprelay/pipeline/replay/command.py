@@ -213,7 +213,7 @@ def _judge(given: argparse.Namespace, found: "Preview") -> None:
 
 
 def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: str) -> None:
-    from stomprelay.pipeline.replay.selection import failing
+    from stomprelay.pipeline.query import failing
     from stomprelay.pipeline.replay.task import DDL, sender
 
     shares = state.shares(frozen)

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
-from stomprelay.pipeline.replay.selection import FATES, failing
+from stomprelay.pipeline.query import failing
+from stomprelay.pipeline.replay.selection import FATES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

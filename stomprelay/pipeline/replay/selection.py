@@ -3,8 +3,7 @@
 A message is a SEND of a client. Of a transaction it counts only if that was committed, and when.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from time import gmtime, strftime
 from typing import TYPE_CHECKING, Final
@@ -197,20 +196,3 @@ def _destination(selection: Selection) -> "Column":
         rest = f.substring(known, len(old) + 1, _LAST)
         found = f.when(known.startswith(old), f.concat(f.lit(new), rest)).otherwise(found)
     return found
-
-
-@contextmanager
-def failing() -> Iterator[None]:
-    """What Spark says when a query fails in the middle becomes a `ValueError` with a sentence."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except PySparkException as error:
-        raise ValueError(sentence(str(error))) from None
-    except Py4JJavaError as error:
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        raise ValueError(sentence(cause.getMessage() or cause.toString())) from None

@@ -10,7 +10,6 @@ All of it is readable by its owner alone, for there are messages in it.
 
 import fcntl
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
+from stomprelay.journal.disk import sync_path
 from stomprelay.pipeline.stomp.progress import Progress
 
 VERSION: Final = 1
@@ -133,14 +133,14 @@ class State(AbstractContextManager["State"]):
         """These files, written by now, are the selection; they are brought to the disk first."""
         frozen = Frozen(asked, [(path.relative_to(self.folder).as_posix(), count) for path, count in files])
         for path, _ in files:
-            _sync(path)
+            sync_path(path)
         for folder in {path.parent for path, _ in files}:
-            _sync(folder)
+            sync_path(folder)
         partial = self.folder / f".{_RECORD}"
         partial.write_text(json.dumps({"version": VERSION, **asdict(frozen)}, indent=1), encoding="utf-8")
-        _sync(partial)
+        sync_path(partial)
         partial.replace(self.folder / _RECORD)
-        _sync(self.folder)
+        sync_path(self.folder)
         return frozen
 
     def shares(self, frozen: Frozen) -> list[Share]:
@@ -161,11 +161,3 @@ def _option(name: str, value: Any) -> str:
     if value in (None, False, []):
         return f"no {option}"
     return option if value is True else f"{option} {value!r}"
-
-
-def _sync(path: Path) -> None:
-    file = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -17,6 +17,8 @@ import os
 import uuid
 from pathlib import Path
 
+from stomprelay.journal.disk import sync_folder
+
 
 class ProgressError(Exception):
     """A folder that cannot be used; the text says which, and why."""
@@ -74,8 +76,4 @@ def _replace(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)

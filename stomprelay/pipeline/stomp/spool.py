@@ -20,6 +20,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from stomprelay.journal.disk import sync_folder
 from stomprelay.pipeline.stomp.columns import STORED
 
 SEGMENT: Final = 64 * 1024 * 1024
@@ -118,7 +119,7 @@ class Spool:
         _write(file, STORED.serialize())
         self._size = STORED.serialize().size
         os.fsync(file)
-        _sync_folder(self.folder)
+        sync_folder(self.folder)
 
     def append(self, batch: Any) -> int:
         """Keep a group for good. Answers the sequence behind it."""
@@ -285,14 +286,6 @@ def _write(file: int, data: Any) -> int:
     while left:
         left = left[os.write(file, left) :]
     return size
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _locked(folder: Path, patience: float) -> int:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline.replay.selection import Selection, failing, selected
+from stomprelay.pipeline.query import failing
+from stomprelay.pipeline.replay.selection import Selection, selected
 from stomprelay.pipeline.store import Store, StoreError
 from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send
