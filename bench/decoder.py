@@ -14,11 +14,11 @@ from typing import Final
 from bench import goals
 from bench.machine import cores
 from bench.report import NONE, Goal, figure, median, ratios, table, verdict
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.upstream import Upstream
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.limits import Limits

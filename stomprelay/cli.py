@@ -14,8 +14,8 @@ from stomprelay.config.summary import summary
 from stomprelay.config.values import seconds_or_none
 from stomprelay.explain import Explanation
 from stomprelay.journal import command as journal
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.profile import PROFILES
+from stomprelay.relay.model.listener import Loss
+from stomprelay.relay.model.profile import PROFILES
 from stomprelay.wire.dialect import DIALECTS
 
 _CHECK = """

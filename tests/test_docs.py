@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stomprelay.config import load
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.tally import COUNTERS
+from stomprelay.relay.model.counters import COUNTERS
+from stomprelay.relay.model.listener import Loss
 from stomprelay.service.metrics import metrics
 from tests.config.reference import settings
 from tests.service.diary import Diary

@@ -16,8 +16,8 @@ from stomprelay.config.values import (
     text,
     versions,
 )
-from stomprelay.relay.listener import Listener, Loss, ServerTLS
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.listener import Listener, Loss, ServerTLS
+from stomprelay.relay.model.upstream import Upstream
 
 ENDPOINT: Final = "tcp:61613:interface=127.0.0.1"
 """Where the relay listens when nothing says otherwise."""

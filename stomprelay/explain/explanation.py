@@ -8,14 +8,14 @@ from typing import Final
 
 from stomprelay.explain.conversation import FROM_BROKER, Conversation
 from stomprelay.explain.visible import visible, without_passcode
-from stomprelay.relay.bridge import Bridge
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.listener import Listener, Loss
-from stomprelay.relay.pairing import asked, pair, profile
-from stomprelay.relay.profile import AUTO, Profile
-from stomprelay.relay.steps import Edit, Pair
-from stomprelay.relay.tally import COUNTERS, Tally
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge.negotiation import asked, pair, profile
+from stomprelay.relay.bridge.steps import Edit, Pair
+from stomprelay.relay.model.counters import COUNTERS, Tally
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import Listener, Loss
+from stomprelay.relay.model.profile import AUTO, Profile
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.complaint import complain, not_stomp
 from stomprelay.session.handshake import Accord, Offer, spell_versions
 from stomprelay.session.session import Session

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stomprelay.relay.group import Broker
+from stomprelay.relay.model.group import Broker
 from stomprelay.session import effects
 from stomprelay.session.leg import Leg
 

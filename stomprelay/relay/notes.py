@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from stomprelay.relay.binding import Bound
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.link.handshake import Bound
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, Fact, Note
 from stomprelay.wire.errors import StompError
 

@@ -15,23 +15,73 @@ An ERROR of ours is written, then the client's leg lingers so that it arrives. O
 from collections.abc import Callable
 from math import inf
 
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.circuit import Circuit
+from stomprelay.relay.bridge.tracing import Tracer
+from stomprelay.relay.client import Circuit
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.greeting import greeted
-from stomprelay.relay.group import Broker
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.fanout.fanout import Distribution
+from stomprelay.relay.flow import Flow
+from stomprelay.relay.link.link import Branch
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
-from stomprelay.relay.tally import Tally
+from stomprelay.relay.single import Traffic
 from stomprelay.session.complaint import complain
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
-from stomprelay.session.foreign import Foreign
-from stomprelay.session.handshake import spell_versions
+from stomprelay.session.foreign import Foreign, recognise
+from stomprelay.session.handshake import Offer, spell_versions
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
 from stomprelay.session.states import Side, State
 from stomprelay.wire.dialect import V1_0
-from stomprelay.wire.errors import StompError
+from stomprelay.wire.errors import LimitError, StompError
+
+
+def greeted(client: Leg, data: bytes, listener: Listener) -> Offer | Foreign | None:
+    """What the client says of itself: its CONNECT, or that it does not speak STOMP; None while more has to come.
+
+    What follows CONNECT in the chunk stays in the leg's decoder. Raises `StompError` for what is neither.
+    """
+    foreign = None if client.decoder.buffered else recognise(data)
+    if foreign is not None:
+        return foreign
+    client.decoder.feed(data)
+    for frame in client.decoder.frames():
+        return Offer.read(frame)
+    if client.decoder.buffered > listener.before_connect:
+        raise LimitError("too much before CONNECT", f"the limit is {listener.before_connect} bytes")
+    return None
+
+
+def join(
+    client: Leg, listener: Listener, offer: Offer, session: Session, chance: Callable[[], float]
+) -> Flow:
+    """What joins this client to the listener's upstream, and to those of its routes. Its branches are still to
+    seek their brokers.
+    """
+    upstream = listener.upstream
+    if len(upstream.groups) == 1 and not listener.routes:
+        branch = Branch(listener, upstream, upstream.groups[0], offer, session, chance)
+        return Traffic(client, branch, Tracer(session.name) if listener.trace else None)
+    sessions = [session]
+
+    def branches(needed: Upstream) -> list[Branch]:
+        """Each has an account of its own with its broker; the client's own serves for the first."""
+        return [
+            Branch(
+                listener,
+                needed,
+                group,
+                offer,
+                sessions.pop() if sessions else session.beside(),
+                chance,
+                carried=True,
+            )
+            for group in needed.groups
+        ]
+
+    return Distribution(client, listener, session, branches)
 
 
 def _never() -> float:
@@ -197,7 +247,8 @@ class Relay:
             return [Note(Event.FOREIGN, greeting.what), *answer, *self._closed(How.LINGER)]
         dialect = greeting.agree(listener.versions)
         session = Session(self.name, dialect, listener.unacknowledged, self.tally)
-        self._circuit = Circuit(client, listener, greeting, session, self._chance)
+        flow = join(client, listener, greeting, session, self._chance)
+        self._circuit = Circuit(client, listener, greeting, session, flow)
         return self._circuit.begun(now)
 
     def _failed(self, error: StompError) -> list[Effect]:

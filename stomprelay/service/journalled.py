@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 from stomprelay.journal.schema import Context, JournalEvent, Side
 from stomprelay.journal.tape import Tape
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.journal import Journal
 from stomprelay.service.perform import Stage, spell_address

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from stomprelay import __version__
-from stomprelay.relay.health import Health
-from stomprelay.relay.tally import COUNTERS
+from stomprelay.relay.model.counters import COUNTERS
+from stomprelay.relay.model.health import Health
 from stomprelay.service.relayservice import RelayService
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.outlet import Outlet
 from stomprelay.service.perform import Performer, Stage, log_note, spell_address

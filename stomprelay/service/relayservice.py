@@ -15,11 +15,11 @@ from twisted.logger import Logger
 
 from stomprelay.config import Config
 from stomprelay.journal.settings import Settings
-from stomprelay.relay.group import Broker
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.upstream import Upstream
 from stomprelay.service.brokerservice import BrokerService
 from stomprelay.service.endpoints import MEMORY, BadEndpoint, entrance, way
 from stomprelay.service.notify import Notify

@@ -10,11 +10,11 @@ from twisted.application.service import Service
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from stomprelay.relay.balance import Allowance, moves
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.probe import Watch
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.link.link import Branch
+from stomprelay.relay.link.probe import Watch
+from stomprelay.relay.model.balance import Allowance, moves
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.perform import Stage
 from stomprelay.service.probing import Probing
 from stomprelay.service.relaying import Relaying

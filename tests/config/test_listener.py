@@ -7,9 +7,9 @@ import pytest
 from stomprelay.config.address import broker
 from stomprelay.config.listener import ENDPOINT, read, server
 from stomprelay.config.table import ConfigError, Table
-from stomprelay.relay.group import alone
-from stomprelay.relay.listener import Listener, Loss, ServerTLS
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import alone
+from stomprelay.relay.model.listener import Listener, Loss, ServerTLS
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.limits import Limits
 

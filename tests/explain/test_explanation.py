@@ -3,10 +3,10 @@
 import pytest
 
 from stomprelay.explain import Explanation
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.pairing import pair
-from stomprelay.relay.profile import AUTO, PROFILES
-from stomprelay.relay.tally import COUNTERS, Tally
+from stomprelay.relay.bridge.negotiation import pair
+from stomprelay.relay.model.counters import COUNTERS, Tally
+from stomprelay.relay.model.listener import Loss
+from stomprelay.relay.model.profile import AUTO, PROFILES
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS

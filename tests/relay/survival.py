@@ -18,10 +18,10 @@ from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import Message
 from stomprelay.relay import effects as asked
-from stomprelay.relay.group import Broker
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.tally import Tally
 from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg

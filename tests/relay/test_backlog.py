@@ -9,7 +9,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from stomprelay.relay.backlog import Backlog, Kept
+from stomprelay.relay.resend.unconfirmed import Backlog, Kept
 
 cumulative_or_not = pytest.mark.parametrize("cumulative", [False, True], ids=["each", "cumulative"])
 

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from stomprelay.relay.beats import beaten, beating
+from stomprelay.relay.client import beaten, beating
 from stomprelay.relay.effects import Effect
 from stomprelay.session.effects import Send
 from stomprelay.session.heartbeat import Terms

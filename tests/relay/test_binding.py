@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.profile import ACTIVEMQ, GENERIC, RABBITMQ
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ
 from stomprelay.session.effects import Event
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms

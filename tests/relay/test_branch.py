@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.binding import Bound
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.carrier import Carrier
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker
-from stomprelay.relay.health import Checks
-from stomprelay.relay.stage import Stage
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.link.handshake import Bound
+from stomprelay.relay.link.link import Branch, Stage
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.resend.resender import Carrier
 from stomprelay.session.effects import Close, Event, How, Note, Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg

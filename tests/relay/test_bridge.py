@@ -2,8 +2,8 @@
 
 import pytest
 
-from stomprelay.relay.bridge import Bridge
-from stomprelay.relay.listener import Loss
+from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.model.listener import Loss
 from stomprelay.session.session import Session
 from stomprelay.session.states import EXPECTED, Side, State
 from stomprelay.wire.decoder import Decoder

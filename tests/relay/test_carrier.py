@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.carrier import Carrier
+from stomprelay.relay.bridge.negotiation import pair
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.pairing import pair
-from stomprelay.relay.tally import Tally
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.listener import Loss
+from stomprelay.relay.resend.resender import Carrier
 from stomprelay.session.effects import Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session

@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.closing import Closing
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.flow import Goodbye
-from stomprelay.relay.hold import Hold
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.flow import Goodbye, Hold
+from stomprelay.relay.link.link import Branch
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.traffic import Traffic
+from stomprelay.relay.shutdown import Closing
+from stomprelay.relay.single import Traffic
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import Terms

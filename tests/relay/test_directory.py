@@ -1,10 +1,10 @@
 """Which upstreams are used."""
 
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.directory import Directory
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.fanout.router import Directory
+from stomprelay.relay.link.link import Branch
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import Offer
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_2

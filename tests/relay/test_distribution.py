@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
 from tests.playbook import SAY_HELLO, Playbook, in_all_pairs, listener
 from tests.relay.several import (

@@ -3,8 +3,8 @@
 from typing import get_args
 
 from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.model.counters import Tally
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.tally import Tally
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from tests.playbook import SAY_HELLO, SAY_WELCOME, listener, upstream
 

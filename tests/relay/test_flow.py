@@ -6,15 +6,15 @@ from typing import Final
 
 import pytest
 
-from stomprelay.relay.binding import Bound
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.distribution import Distribution
 from stomprelay.relay.effects import Effect
+from stomprelay.relay.fanout.fanout import Distribution
 from stomprelay.relay.flow import Flow, Goodbye
-from stomprelay.relay.joining import join
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.traffic import Traffic
+from stomprelay.relay.link.handshake import Bound
+from stomprelay.relay.link.link import Branch
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.relay import join
+from stomprelay.relay.single import Traffic
 from stomprelay.session.effects import How, Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg

@@ -2,8 +2,8 @@
 
 import pytest
 
-from stomprelay.relay.greeting import greeted
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.relay import greeted
 from stomprelay.session.foreign import HTTP, TLS, Foreign
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import Terms

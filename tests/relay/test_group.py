@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.group import Broker, Group, alone
-from stomprelay.relay.health import Checks
-from stomprelay.relay.reconnect import Policy, Reconnect
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect, alone
+from stomprelay.relay.model.health import Checks
 
 NOW = 1000.0
 STEADY = Reconnect(randomize=False)

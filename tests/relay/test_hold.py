@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.hold import Hold
+from stomprelay.relay.flow import Hold
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.group import Broker, Group, alone
-from stomprelay.relay.health import Checks
-from stomprelay.relay.itinerary import SHORTEST, Attempt, Itinerary
-from stomprelay.relay.reconnect import Policy, Reconnect
+from stomprelay.relay.link.schedule import SHORTEST, Attempt, Itinerary
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect, alone
+from stomprelay.relay.model.health import Checks
 
 NOW: Final = 1000.0
 STEADY: Final = Reconnect(randomize=False, jitter=0.0)

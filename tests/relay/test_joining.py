@@ -2,12 +2,12 @@
 
 import pytest
 
-from stomprelay.relay.distribution import Distribution
+from stomprelay.relay.fanout.fanout import Distribution
 from stomprelay.relay.flow import Flow
-from stomprelay.relay.joining import join
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.traffic import Traffic
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.relay import join
+from stomprelay.relay.single import Traffic
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session

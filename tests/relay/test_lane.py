@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.lane import Cover, Lane
+from stomprelay.relay.fanout.member import Cover, Lane
 from stomprelay.session.effects import Event
 from tests.playbook import Playbook, listener
 from tests.relay.several import (

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from stomprelay.relay.listener import Listener, Loss, ServerTLS
+from stomprelay.relay.model.listener import Listener, Loss, ServerTLS
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.limits import Limits
 from tests.playbook import SAY_HELLO, Playbook, joined, listener, upstream

@@ -2,8 +2,8 @@
 
 import pytest
 
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, given_up, lost, unconfirmed
-from stomprelay.relay.upstream import Upstream
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.errors import StompError

@@ -2,10 +2,10 @@
 
 import pytest
 
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.pairing import asked, credentials, pair, profile
-from stomprelay.relay.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, PROFILES, RABBITMQ, Profile
+from stomprelay.relay.bridge.negotiation import asked, credentials, pair, profile
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import Loss
+from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, PROFILES, RABBITMQ, Profile
 from stomprelay.session.handshake import Accord, Credentials
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect

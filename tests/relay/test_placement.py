@@ -1,6 +1,6 @@
 """Transactions, and where they cannot be committed."""
 
-from stomprelay.relay.placement import Placement
+from stomprelay.relay.fanout.dispatch import Placement
 from stomprelay.session.transaction import Transaction
 from tests.relay.test_trunk import trunk
 

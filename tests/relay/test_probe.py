@@ -7,12 +7,11 @@ from typing import Any, Final
 import pytest
 
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.health import Checks
-from stomprelay.relay.probe import Probe, Watch
-from stomprelay.relay.profile import ACTIVEMQ, AUTO, GENERIC, RABBITMQ
-from stomprelay.relay.reconnect import Policy, Reconnect
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.link.probe import Probe, Watch
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.profile import ACTIVEMQ, AUTO, GENERIC, RABBITMQ
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.leg import Leg

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.profile import (
+from stomprelay.relay.model.profile import (
     ACTIVEMQ,
     ARTEMIS,
     GENERIC,

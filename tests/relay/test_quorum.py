@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stomprelay.relay.listener import Loss
+from stomprelay.relay.model.listener import Loss
 from stomprelay.session.effects import Event
 from tests.playbook import Playbook, listener
 from tests.relay.several import SOON, begun, comes, comes_back, copied, fan_out, fanned, receipt, send, tell

@@ -3,7 +3,7 @@
 import pytest
 
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.receipts import give
+from stomprelay.relay.forward import give
 from stomprelay.session.effects import Event, Note, Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side

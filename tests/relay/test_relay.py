@@ -5,8 +5,8 @@ from math import inf
 
 import pytest
 
+from stomprelay.relay.model.counters import Tally
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.tally import Tally
 from stomprelay.session.effects import Close, Event, How
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg

@@ -5,17 +5,16 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.binding import Bound
-from stomprelay.relay.branch import Branch
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.flow import Flow, Goodbye
-from stomprelay.relay.group import Broker
-from stomprelay.relay.joining import join
-from stomprelay.relay.search import Search
-from stomprelay.relay.stage import Stage
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.traffic import Traffic
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.link.handshake import Bound
+from stomprelay.relay.link.link import Branch, Stage
+from stomprelay.relay.link.search import Search
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.relay import join
+from stomprelay.relay.single import Traffic
 from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg

@@ -1,8 +1,7 @@
 """The stages of a session with one group of brokers, in the order of its life."""
 
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.reconnect import Reconnect
-from stomprelay.relay.stage import Stage
+from stomprelay.relay.link.link import Stage
+from stomprelay.relay.model.group import Broker, Group, Reconnect
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, listener, upstream
 
 

@@ -25,8 +25,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from stomprelay.relay.group import Broker
-from stomprelay.relay.health import Checks
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.health import Checks
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable
 from tests.relay.model import Pairs

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.switchboard import with_header
+from stomprelay.relay.fanout.dispatch import with_header
 from stomprelay.session.effects import Event
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2

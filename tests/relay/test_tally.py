@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stomprelay.relay.tally import COUNTERS, Tally
+from stomprelay.relay.model.counters import COUNTERS, Tally
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, joined
 from tests.relay.failing import found, started

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import pytest
 
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.pairing import pair
-from stomprelay.relay.trace import TRACE, Tracer, Untracing
+from stomprelay.relay.bridge.negotiation import pair
+from stomprelay.relay.bridge.tracing import TRACE, Tracer, Untracing
+from stomprelay.relay.model.listener import Loss
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.frame import Frame

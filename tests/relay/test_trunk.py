@@ -4,10 +4,10 @@ from itertools import product
 
 import pytest
 
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.lane import Lane
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.trunk import Trunk
+from stomprelay.relay.fanout.member import Lane
+from stomprelay.relay.fanout.router import Trunk
+from stomprelay.relay.link.link import Branch
+from stomprelay.relay.model.counters import Tally
 from stomprelay.session.handshake import Offer
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_2

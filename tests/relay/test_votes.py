@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.votes import Ballot, Verdict, Votes
+from stomprelay.relay.fanout.quorum import Ballot, Verdict, Votes
 
 ANSWERS = ("agree", "excuse", "refuse")
 

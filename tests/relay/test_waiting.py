@@ -2,9 +2,9 @@
 
 import pytest
 
-from stomprelay.relay.backlog import Kept
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.waiting import Waiting
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.resend.offline import Waiting
+from stomprelay.relay.resend.unconfirmed import Kept
 from stomprelay.session.ledger import Delivery
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder

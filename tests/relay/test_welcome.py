@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from stomprelay.relay.binding import Bound
+from stomprelay.relay.bridge.negotiation import pair
+from stomprelay.relay.client import Welcome
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.pairing import pair
-from stomprelay.relay.profile import GENERIC
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.welcome import Welcome
+from stomprelay.relay.link.handshake import Bound
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.listener import Loss
+from stomprelay.relay.model.profile import GENERIC
 from stomprelay.session.effects import Send
 from stomprelay.session.handshake import Accord, Offer
 from stomprelay.session.heartbeat import Terms

@@ -15,9 +15,8 @@ from twisted.internet.task import deferLater
 
 from stomprelay.config import Config
 from stomprelay.config.address import broker
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.reconnect import Reconnect
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Broker, Group, Reconnect
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.relayservice import RelayService
 from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND, listener
 from tests.service.sockets import ANY_PORT, call

@@ -13,10 +13,10 @@ from twisted.internet.defer import maybeDeferred
 
 from stomprelay import __version__
 from stomprelay.config import Config
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.tally import COUNTERS
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.counters import COUNTERS
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.metrics import metrics
 from stomprelay.service.relayservice import RelayService
 from stomprelay.service.status import SHOWN, status

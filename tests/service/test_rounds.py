@@ -7,9 +7,8 @@ import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 
-from stomprelay.relay.group import Group
-from stomprelay.relay.health import Checks
-from stomprelay.relay.reconnect import Policy, Reconnect
+from stomprelay.relay.model.group import Group, Policy, Reconnect
+from stomprelay.relay.model.health import Checks
 from stomprelay.service import rounds
 from tests.service.house import (
     CONNECT,

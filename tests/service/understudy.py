@@ -6,7 +6,7 @@ from typing import Any
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker
+from stomprelay.relay.model.group import Broker
 from stomprelay.service.perform import Performer, Stage
 from stomprelay.service.protocol import LegProtocol
 from stomprelay.service.relaying import Relaying

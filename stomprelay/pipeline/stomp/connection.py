@@ -36,7 +36,7 @@ from stomprelay.config.table import ConfigError, Table
 from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.dial import Unreachable, reach
 from stomprelay.pipeline.stomp.words import Words, listed, number, text, wrong
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.upstream import Upstream
 
 _NAMES: Final = {
     "passcode": "password",

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple
 
 from stomprelay.config.address import MEMORY
 from stomprelay.config.endpoint import client
-from stomprelay.relay.group import Broker
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.upstream import ClientTLS
 
 STAGGER: Final = 2.0
 """Seconds that one address of a host has to answer while there are more of them."""

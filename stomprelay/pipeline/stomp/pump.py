@@ -19,11 +19,11 @@ from stomprelay.pipeline.stomp.dial import Dial
 from stomprelay.pipeline.stomp.line import ASKED, PRESSURE, Line
 from stomprelay.pipeline.stomp.mailbox import Mailbox
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.link.link import Stage
+from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.stage import Stage
-from stomprelay.relay.tally import Tally
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import State

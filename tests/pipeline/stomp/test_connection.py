@@ -7,8 +7,8 @@ import pytest
 
 from stomprelay.pipeline.stomp.connection import Connection
 from stomprelay.pipeline.stomp.words import OptionError, Words
-from stomprelay.relay.profile import RABBITMQ
-from stomprelay.relay.reconnect import Policy
+from stomprelay.relay.model.group import Policy
+from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.session.heartbeat import Terms
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from stomprelay.config import address
 from stomprelay.pipeline.stomp.dial import Dial, Unreachable, dial, reach, spell
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.model.upstream import ClientTLS
 from tests.e2e.certificates import Authority
 
 

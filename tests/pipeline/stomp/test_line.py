@@ -13,7 +13,7 @@ import pytest
 from stomprelay.config import address
 from stomprelay.pipeline.stomp.dial import Dial, dial
 from stomprelay.pipeline.stomp.line import ASKED, FULL, PRESSURE, Line
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side

@@ -8,10 +8,10 @@ from stomprelay.config.location import locate
 from stomprelay.pipeline.stomp.dial import dial
 from stomprelay.pipeline.stomp.mailbox import ROOM
 from stomprelay.pipeline.stomp.pump import Pump
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.profile import ACTIVEMQ
-from stomprelay.relay.reconnect import Policy
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Policy
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.profile import ACTIVEMQ
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from tests.e2e.raw import Closed, Connection, ScriptedBroker, close_all
 from tests.pipeline.stomp.scene import accept, message, until

@@ -1,0 +1,104 @@
+"""What a tracing listener adds to messages, so that the journal can tell which SEND a MESSAGE was.
+
+Each SEND gets a `relay-trace` header whose value no other SEND has, before anything else is done with it: so it is
+part of what is kept, copied and said again. MESSAGEs lose the header on their way to a client. Its octets are those of
+the session's name, a dash and digits, which every version spells alike.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.model.listener import Loss
+from stomprelay.session.session import Session
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import Dialect
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import MESSAGE, SEND
+
+TRACE: Final = b"relay-trace"
+"""The header's name."""
+
+_NEEDLE: Final = b"\n%b:" % TRACE
+_LINE: Final = re.compile(rb"\n%b:[^\n]*" % TRACE)
+
+Headed = Callable[[Frame, Bridge], bytes | None]
+"""What becomes of a frame's head, see `carry`."""
+
+
+def _lines(frame: Frame) -> bytes:
+    """The header lines and the blank line, behind the LF of the command line, without traces that others wrote."""
+    lines = frame.data[frame.head - 1 : frame.body]
+    return _LINE.sub(b"", lines) if _NEEDLE in lines else lines
+
+
+def _bodiless(frame: Frame, lines: bytes) -> Frame:
+    """A frame with other header lines and no body: enough for a bridge, which looks at heads only."""
+    head = frame.data[frame.start : frame.head - 1] + lines
+    size = len(head)
+    return Frame(frame.command, head, 0, frame.head - frame.start, size, size, size, frame.plain)
+
+
+class Tracer:
+    """Marks the SENDs of the session with this name, numbered from 1."""
+
+    __slots__ = ("_name", "_number")
+
+    def __init__(self, name: bytes) -> None:
+        self._name = name
+        self._number = 0
+
+    def _marked(self, frame: Frame) -> bytes:
+        """The header lines of a SEND, with a trace of their own, from the LF of the command line on."""
+        self._number += 1
+        frame.trace = trace = b"%b-%d" % (self._name, self._number)
+        return b"%b%b%b" % (_NEEDLE, trace, _lines(frame))
+
+    def frames(self, decoder: Decoder) -> Iterator[Frame]:
+        """The frames of a client's leg, as `Decoder.frames`, the SENDs as if the client had said them with a trace; in
+        octets of their own.
+        """
+        for frame in decoder.frames():
+            yield self._whole(frame) if frame.command is SEND else frame
+
+    def _whole(self, frame: Frame) -> Frame:
+        data, start, head = frame.data, frame.start, frame.head
+        pieces = data[start : head - 1], self._marked(frame), data[frame.body : frame.after]
+        body = len(pieces[0]) + len(pieces[1])
+        by = body - frame.body
+        end, after = frame.end + by, frame.after + by
+        return Frame(frame.command, b"".join(pieces), 0, head - start, body, end, after, frame.plain)
+
+    def headed(self, headed: Headed) -> Headed:
+        """The same for `carry`, which wants no more than heads."""
+
+        def traced(frame: Frame, bridge: Bridge) -> bytes | None:
+            if frame.command is not SEND:
+                return headed(frame, bridge)
+            marked = _bodiless(frame, self._marked(frame))
+            head = headed(marked, bridge)
+            return marked.data if head is None else head
+
+        return traced
+
+
+class Untracing(Bridge):
+    """A bridge to a client whose listener traces: a MESSAGE leaves its trace behind before anything else is done."""
+
+    def __init__(self, source: Dialect, target: Dialect, loss: Loss, *, tracked: bool) -> None:
+        super().__init__(source, target, loss, tracked=tracked)
+        self._passes = MESSAGE in self.untouched
+        self.untouched = frozenset()
+
+    def head(self, frame: Frame, session: Session) -> bytes | None:
+        """As `Bridge.head`."""
+        if frame.command is not MESSAGE:
+            return super().head(frame, session)
+        bare = frame
+        if frame.data.find(_NEEDLE, frame.head - 1, frame.body) >= 0:
+            bare = _bodiless(frame, _lines(frame))
+        head = None
+        if not self._passes or session.subscriptions.acknowledging:
+            head = super().head(bare, session)
+        return bare.data if head is None and bare is not frame else head
