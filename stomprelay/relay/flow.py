@@ -5,13 +5,13 @@ from enum import Enum
 from typing import Protocol
 
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.link.link import Branch
+from stomprelay.relay.link.link import Link
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg
 from stomprelay.wire.errors import StompError
 
 
-class Goodbye(Enum):
+class DisconnectState(Enum):
     """How far a client's DISCONNECT has come."""
 
     UNSAID = "unsaid"
@@ -26,19 +26,19 @@ class Goodbye(Enum):
 class Flow(Protocol):
     """What flows between a client and its brokers. Methods append their effects.
 
-    `branches` are its places, each to be sought by whoever made the flow. While `goodbye` is WAITING, `say_goodbye`
+    `links` are its places, each to be sought by whoever made the flow. While `disconnect` is WAITING, `send_disconnect`
     sends it on regardless. `deaf` is set when the client is gone and only what it said is still to be delivered.
     """
 
-    branches: list[Branch]
+    links: list[Link]
     deaf: bool
 
     @property
-    def goodbye(self) -> Goodbye:
+    def disconnect(self) -> DisconnectState:
         """How far the client's DISCONNECT is."""
 
     @property
-    def bye(self) -> bytes | None:
+    def disconnect_receipt(self) -> bytes | None:
         """The receipt that it asked for, if any."""
 
     @property
@@ -73,36 +73,36 @@ class Flow(Protocol):
     def settled(self) -> bool:
         """Whether the client said goodbye and is owed nothing: brokers that close now have done their duty."""
 
-    def opened(self) -> list[Branch]:
+    def opened(self) -> list[Link]:
         """Branches that were added since the last call, and now have to seek their brokers."""
 
     def to_broker(self, effects: list[Effect], now: float) -> StompError | None:
         """Carry what the client's leg has. Answers what was wrong, after what was right."""
 
-    def to_client(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
-        """Carry what the broker's leg of a branch has; otherwise as `to_broker`."""
+    def to_client(self, link: Link, effects: list[Effect], now: float) -> StompError | None:
+        """Carry what the broker's leg of a link has; otherwise as `to_broker`."""
 
-    def bound(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
-        """A branch has a broker: tell it what it has to know. Answers what cannot be said to it."""
+    def bound(self, link: Link, effects: list[Effect], now: float) -> StompError | None:
+        """A link has a broker: tell it what it has to know. Answers what cannot be said to it."""
 
-    def over(self, branch: Branch) -> bool:
-        """Whether the session ends when a branch's broker closes now, because of what the two said last."""
+    def over(self, link: Link) -> bool:
+        """Whether the session ends when a link's broker closes now, because of what the two said last."""
 
-    def lost(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
-        """A branch lost its broker. Answers what the session cannot survive, if it cannot."""
+    def lost(self, link: Link, effects: list[Effect], now: float) -> StompError | None:
+        """A link lost its broker. Answers what the session cannot survive, if it cannot."""
 
-    def given_up(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
-        """A branch found no broker any more. Answers what the session cannot survive, if it cannot."""
+    def given_up(self, link: Link, effects: list[Effect], now: float) -> StompError | None:
+        """A link found no broker any more. Answers what the session cannot survive, if it cannot."""
 
-    def denied(self, branch: Branch, error: bytes, effects: list[Effect], now: float) -> bytes | None:
+    def denied(self, link: Link, error: bytes, effects: list[Effect], now: float) -> bytes | None:
         """A broker answered CONNECT with this ERROR frame. Answers what the client has to be told before its session
         ends, if it has to end.
         """
 
-    def unanswered(self) -> list[Branch]:
+    def unanswered(self) -> list[Link]:
         """Branches whose brokers owe an answer, where another broker may be asked in their place."""
 
-    def say_goodbye(self, effects: list[Effect], now: float) -> None:
+    def send_disconnect(self, effects: list[Effect], now: float) -> None:
         """The DISCONNECT that waited goes to the brokers."""
 
     def blocked(self, leg: Leg) -> None:
@@ -112,7 +112,7 @@ class Flow(Protocol):
         """It can again."""
 
 
-class Hold:
+class InputBuffer:
     """Octets of a client that nobody reads yet. With `most` of them, the client is not read from any more.
 
     Say `paced` after each change, with what else speaks against reading.

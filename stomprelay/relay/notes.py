@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from stomprelay.relay.link.handshake import Bound
+from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, Fact, Note
@@ -45,7 +45,7 @@ def _facts(broker: Broker | None, upstream: Upstream, reason: str = "") -> dict[
 
 
 def found(
-    bound: Bound, broker: Broker | None, before: Broker | None, upstream: Upstream, resent: int
+    bound: Accepted, broker: Broker | None, before: Broker | None, upstream: Upstream, resent: int
 ) -> Note:
     """A broker answered CONNECTED; `before` is the one that the session had in its place, `resent` how many frames
     were said to the new one again.
@@ -161,7 +161,7 @@ def ended(end: End, text: str, *, quiet: bool = True) -> Note:
 
 
 def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:
-    """The session is over because its broker went; that is the client's doing where it had said goodbye (`settled`)."""
+    """The session is over because its broker went, which the client wanted where it had sent DISCONNECT (`settled`)."""
     end = End.CLIENT if settled else End.BROKER
     return Note(
         Event.DISCONNECTED, f"broker {reason}", {**_facts(broker, upstream, reason), "end": end.value}

@@ -16,17 +16,17 @@ from collections.abc import Callable
 from math import inf
 
 from stomprelay.relay.bridge.tracing import Tracer
-from stomprelay.relay.client import Circuit
+from stomprelay.relay.client import ClientConnection
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.fanout.fanout import Distribution
+from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import Flow
-from stomprelay.relay.link.link import Branch
-from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
-from stomprelay.relay.single import Traffic
+from stomprelay.relay.single import Single
 from stomprelay.session.complaint import complain
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.foreign import Foreign, recognise
@@ -57,19 +57,19 @@ def greeted(client: Leg, data: bytes, listener: Listener) -> Offer | Foreign | N
 def join(
     client: Leg, listener: Listener, offer: Offer, session: Session, chance: Callable[[], float]
 ) -> Flow:
-    """What joins this client to the listener's upstream, and to those of its routes. Its branches are still to
+    """What joins this client to the listener's upstream, and to those of its routes. Its links are still to
     seek their brokers.
     """
     upstream = listener.upstream
     if len(upstream.groups) == 1 and not listener.routes:
-        branch = Branch(listener, upstream, upstream.groups[0], offer, session, chance)
-        return Traffic(client, branch, Tracer(session.name) if listener.trace else None)
+        link = Link(listener, upstream, upstream.groups[0], offer, session, chance)
+        return Single(client, link, Tracer(session.name) if listener.trace else None)
     sessions = [session]
 
-    def branches(needed: Upstream) -> list[Branch]:
+    def links(needed: Upstream) -> list[Link]:
         """Each has an account of its own with its broker; the client's own serves for the first."""
         return [
-            Branch(
+            Link(
                 listener,
                 needed,
                 group,
@@ -81,7 +81,7 @@ def join(
             for group in needed.groups
         ]
 
-    return Distribution(client, listener, session, branches)
+    return Fanout(client, listener, session, links)
 
 
 def _never() -> float:
@@ -90,63 +90,63 @@ def _never() -> float:
 
 class Relay:
     """The join of one client's leg with those of its brokers: until CONNECT was understood the relay alone, from
-    then on its `Circuit`.
+    then on its `ClientConnection`.
 
     `name` tells it apart in logs and is the `session` of a client whose broker gives none. `client` is the client's
     leg; those of brokers come with `Open`. `chance` is a source of numbers from 0 up to 1, by which sessions that do
     the same do it at different times.
     """
 
-    __slots__ = ("_chance", "_circuit", "_until", "client", "listener", "name", "tally")
+    __slots__ = ("_chance", "_connection", "_until", "client", "counters", "listener", "name")
 
     def __init__(
-        self, listener: Listener, name: bytes, tally: Tally, chance: Callable[[], float] = _never
+        self, listener: Listener, name: bytes, counters: Counters, chance: Callable[[], float] = _never
     ) -> None:
         self.listener = listener
         self.name = name
-        self.tally = tally
+        self.counters = counters
         self.client = Leg(Side.DOWNSTREAM, listener.limits)
         self._chance = chance
-        self._circuit: Circuit | None = None
+        self._connection: ClientConnection | None = None
         self._until = inf
 
     @property
     def session(self) -> Session | None:
         """What the client believes it has, once its CONNECT was understood."""
-        return None if self._circuit is None else self._circuit.session
+        return None if self._connection is None else self._connection.session
 
     @property
-    def branches(self) -> list[Branch]:
+    def links(self) -> list[Link]:
         """The session's places in groups of brokers."""
-        return [] if self._circuit is None else self._circuit.branches
+        return [] if self._connection is None else self._connection.links
 
     @property
     def coupled(self) -> bool:
         """Whether client and broker are read from no faster than the other one can be written to. Otherwise tell
         of a broker that is written to too fast by `blocked` and `unblocked`.
         """
-        return self._circuit is not None and self._circuit.coupled
+        return self._connection is not None and self._connection.coupled
 
     @property
     def over(self) -> bool:
         """Whether nothing more will happen."""
-        return self.client.closed if self._circuit is None else self._circuit.over
+        return self.client.closed if self._connection is None else self._connection.over
 
     # Inputs
 
     def opened(self, now: float) -> list[Effect]:
         """A client connected. Perform what is answered, then tell what it sends with `received`."""
-        self.tally["sessions_opened"] += 1
+        self.counters["sessions_opened"] += 1
         self._until = now + self.listener.connect_timeout
         return [Wake(self._until)]
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
         """Octets came on a leg."""
-        if self._circuit is not None:
-            return self._circuit.received(leg, data, now)
+        if self._connection is not None:
+            return self._connection.received(leg, data, now)
         if leg.closed:
             return []
-        self.tally["client_bytes"] += len(data)
+        self.counters["client_bytes"] += len(data)
         try:
             return self._greeted(data, now)
         except StompError as error:
@@ -155,26 +155,26 @@ class Relay:
     def connected(self, leg: Leg, now: float) -> list[Effect]:
         """The connection that an `Open` asked for is there."""
         effects: list[Effect] = []
-        if self._circuit is None:
+        if self._connection is None:
             return [Close(leg, How.ABORT)]
-        self._circuit.search.connected(leg, effects, now)
+        self._connection.search.connected(leg, effects, now)
         return effects
 
     def refused(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """The connection that an `Open` asked for cannot be had, and why."""
         effects: list[Effect] = []
-        circuit = self._circuit
-        if circuit is None or leg.closed:
+        connection = self._connection
+        if connection is None or leg.closed:
             return effects
-        return circuit.sought(circuit.search.refused(leg, reason, effects, now), effects)
+        return connection.sought(connection.search.refused(leg, reason, effects, now), effects)
 
     def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """A leg's connection ended without our `Close`."""
-        if self._circuit is not None:
-            return self._circuit.lost(leg, reason, now)
+        if self._connection is not None:
+            return self._connection.lost(leg, reason, now)
         if leg.closed:
             return []
-        self.tally["clients_vanished"] += 1
+        self.counters["clients_vanished"] += 1
         return [vanished(f"client left: {reason}"), *self._closed(How.FLUSH)]
 
     def paused(self, leg: Leg) -> None:
@@ -185,12 +185,12 @@ class Relay:
         """The leg is read from again."""
         if leg.state is not State.LEAVING:
             leg.heartbeat.resumed(now)
-        return [Wake(self._until if self._circuit is None else self._circuit.deadline)]
+        return [Wake(self._until if self._connection is None else self._connection.deadline)]
 
     def woke(self, now: float) -> list[Effect]:
         """The time of the last `Wake` has come."""
-        if self._circuit is not None:
-            return self._circuit.woke(now)
+        if self._connection is not None:
+            return self._connection.woke(now)
         if now < self._until:
             return [Wake(self._until)]
         limit = f"the limit is {self.listener.connect_timeout:g} s"
@@ -202,7 +202,9 @@ class Relay:
             return []
         error = StompError("the relay is stopping", "connect again")
         return (
-            self._failed(error) if self._circuit is None else self._circuit.closing.failed(self.client, error)
+            self._failed(error)
+            if self._connection is None
+            else self._connection.shutdown.failed(self.client, error)
         )
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None = None) -> list[Effect]:
@@ -210,28 +212,28 @@ class Relay:
         `to`, if it can.
         """
         effects: list[Effect] = []
-        circuit = self._circuit
-        if circuit is None:
+        connection = self._connection
+        if connection is None:
             return effects
-        circuit.search.leave(broker, effects, now, within, to)
-        return circuit.sought(None, effects)
+        connection.search.leave(broker, effects, now, within, to)
+        return connection.sought(None, effects)
 
     def reconsidered(self, now: float) -> list[Effect]:
-        """A broker came back: branches that wait for the time of their next attempt try at once."""
+        """A broker came back: links that wait for the time of their next attempt try at once."""
         effects: list[Effect] = []
-        circuit = self._circuit
-        if circuit is None:
+        connection = self._connection
+        if connection is None:
             return effects
-        return circuit.sought(circuit.search.reconsidered(effects, now), effects)
+        return connection.sought(connection.search.reconsidered(effects, now), effects)
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection takes no more for now."""
-        if self._circuit is not None:
-            self._circuit.blocked(leg)
+        if self._connection is not None:
+            self._connection.blocked(leg)
 
     def unblocked(self, leg: Leg, now: float) -> list[Effect]:
         """It takes more again."""
-        return [] if self._circuit is None else self._circuit.unblocked(leg, now)
+        return [] if self._connection is None else self._connection.unblocked(leg, now)
 
     # Before CONNECT
 
@@ -242,17 +244,17 @@ class Relay:
         if greeting is None:
             return []
         if isinstance(greeting, Foreign):
-            self.tally["foreign"] += 1
+            self.counters["foreign"] += 1
             answer: list[Effect] = [Send(client, greeting.answer)] if greeting.answer else []
             return [Note(Event.FOREIGN, greeting.what), *answer, *self._closed(How.LINGER)]
         dialect = greeting.agree(listener.versions)
-        session = Session(self.name, dialect, listener.unacknowledged, self.tally)
+        session = Session(self.name, dialect, listener.unacknowledged, self.counters)
         flow = join(client, listener, greeting, session, self._chance)
-        self._circuit = Circuit(client, listener, greeting, session, flow)
-        return self._circuit.begun(now)
+        self._connection = ClientConnection(client, listener, greeting, session, flow)
+        return self._connection.begun(now)
 
     def _failed(self, error: StompError) -> list[Effect]:
-        self.tally["errors_sent"] += 1
+        self.counters["errors_sent"] += 1
         return [
             failed(self.client.side.value, error),
             Send(self.client, complain(error, V1_0, spell_versions(self.listener.versions))),

@@ -17,7 +17,7 @@ class Session:
     """The standing orders of one client, spelled in nobody's dialect (all values decoded).
 
     `name` tells sessions apart in logs; `receipts` holds the receipt ids of SENDs that the broker still owes;
-    `tally` is where things are counted. `memo` is the head of the client's last SEND that left no trace here, as
+    `counters` is where things are counted. `memo` is the head of the client's last SEND that left no trace here, as
     the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did. Sessions that
     one client has on several brokers share `orders`, by which their deliveries are numbered: see `beside`.
     """
@@ -27,13 +27,13 @@ class Session:
         "_most",
         "_neighbours",
         "_orders",
+        "counters",
         "dialect",
         "memo",
         "memo_head",
         "name",
         "receipts",
         "subscriptions",
-        "tally",
         "traces",
         "transactions",
     )
@@ -43,12 +43,12 @@ class Session:
         name: bytes,
         dialect: Dialect,
         unsettled: int,
-        tally: dict[str, int],
+        counters: dict[str, int],
         orders: "count[int] | None" = None,
     ) -> None:
         self.name = name
         self.dialect = dialect
-        self.tally = tally
+        self.counters = counters
         self.subscriptions = Subscriptions()
         self._ledger: Ledger | None = None
         self.traces = 0
@@ -65,7 +65,7 @@ class Session:
         both.
         """
         self._orders = self._orders or count(1)
-        other = Session(self.name, self.dialect, self._most, self.tally, self._orders)
+        other = Session(self.name, self.dialect, self._most, self.counters, self._orders)
         if self._neighbours is None:
             self._neighbours = [self]
         self._neighbours.append(other)
@@ -146,7 +146,7 @@ class Session:
     def lose(self, counter: str, count: int = 1) -> None:
         """Something that one side said will not reach the other; `counter` says of what kind."""
         self.traces += 1
-        self.tally[counter] += count
+        self.counters[counter] += count
 
     def owed(self, receipt: bytes) -> None:
         """A SEND passed that asks for a receipt."""

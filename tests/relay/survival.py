@@ -18,7 +18,7 @@ from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import Message
 from stomprelay.relay import effects as asked
-from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
@@ -277,8 +277,8 @@ class Caller:
         self.world = world
         self.name = name
         self.version = version
-        self.tally = Tally()
-        self.relay = Relay(world.front, name, self.tally, world.chance)
+        self.counters = Counters()
+        self.relay = Relay(world.front, name, self.counters, world.chance)
         self.wake = inf
         self.pipes: list[Pipe] = []
         self.source: Pipe | None = None
@@ -375,7 +375,7 @@ class Caller:
     def heard_at_once(self) -> bool:
         """Whether a broker is told at once what it says now."""
         held = self.paused or self.unread or self.breathing
-        return not held and any(branch.up for branch in self.relay.branches)
+        return not held and any(link.up for link in self.relay.links)
 
     def read(self) -> bool:
         """The relay reads what the client wrote, unless it paused it. Answers whether there was anything."""

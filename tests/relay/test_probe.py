@@ -133,7 +133,7 @@ class Script:
 
 
 def test_a_broker_that_answers_connected_is_up() -> None:
-    """CONNECT with no more than it needs, and a goodbye; the log hears nothing."""
+    """CONNECT with no more than it needs, and a disconnect; the log hears nothing."""
     script = Script(up=True)
     assert script.wake == NOW + 10
     script.gets(b"")

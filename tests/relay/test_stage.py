@@ -12,24 +12,24 @@ def test_a_life_in_stages() -> None:
     seen = []
     with Playbook(listener(upstream(groups=(group,)))) as play:
         play.client_says(SAY_HELLO[b"1.2"])
-        (branch,) = play.relay.branches
-        seen.append(branch.stage)
+        (link,) = play.relay.links
+        seen.append(link.stage)
         play.broker_accepts()
         play.broker_says(SAY_WELCOME[b"1.2"])
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.broker_reads()
         play.broker_goes()
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.time_passes(0.02)
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.broker_accepts()
         play.broker_says(SAY_WELCOME[b"1.2"])
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.broker_reads()
         play.relay.leave(b, play.now, 5.0)
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.client_goes()
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.client_reads()
     assert seen == [
         Stage.BINDING,

@@ -257,7 +257,7 @@ async def test_a_client_that_leaves_while_no_broker_is_there() -> None:
         await first.gone()
         client.transport.write(SEND)
         await until(
-            lambda: any(session.relay.branches[0].broker is None for session in coast.service.everyone())
+            lambda: any(session.relay.links[0].broker is None for session in coast.service.everyone())
         )
         await leave(client)
         await until(lambda: not coast.service.stage.lines)
@@ -312,7 +312,7 @@ async def test_the_relay_stops_while_a_session_waits_for_a_broker() -> None:
         client, first = await coast.session()
         coast.groups[0][0].buildProtocol = lambda addr: None  # type: ignore[assignment, method-assign, return-value]
         await leave(first)
-        await until(lambda: next(coast.service.everyone()).relay.branches[0].broker is None)
+        await until(lambda: next(coast.service.everyone()).relay.links[0].broker is None)
         stopping = coast.stop()
         assert b"the relay is stopping" in await client.frame()
         await client.gone()

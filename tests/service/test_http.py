@@ -260,7 +260,7 @@ async def test_clients_are_held_while_the_broker_is_paused() -> None:
         paused = await relay.answers(post("/brokers/pause", b'{"broker": "memory:"}'))
         talker = await call(relay.service._doors.getServiceNamed("public"))
         talker.transport.write(CONNECT)
-        await until(lambda: any(session.relay.branches for session in relay.service.everyone()))
+        await until(lambda: any(session.relay.links for session in relay.service.everyone()))
         assert talker.heard == b""
         resumed = await relay.answers(post("/brokers/resume", b'{"broker": "memory:"}'))
         assert (await talker.frame()).startswith(b"CONNECTED\n")

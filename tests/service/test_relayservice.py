@@ -53,8 +53,8 @@ def test_each_listener_has_its_own_books() -> None:
     client = house.client(1)
     client.says(CONNECT)
     house.broker()
-    assert house.service.receptions["public"].tally["sessions_opened"] == 0
-    assert house.service.receptions["other"].tally["sessions_opened"] == 1
+    assert house.service.receptions["public"].counters["sessions_opened"] == 0
+    assert house.service.receptions["other"].counters["sessions_opened"] == 1
     assert house.service.sessions == 1
 
 

@@ -20,7 +20,7 @@ from stomprelay.pipeline.stomp.line import ASKED, PRESSURE, Line
 from stomprelay.pipeline.stomp.mailbox import Mailbox
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.link.link import Stage
-from stomprelay.relay.model.counters import Tally
+from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
@@ -43,9 +43,9 @@ class Pump:
     """
 
     def __init__(self, listener: Listener, name: str, dials: dict[Broker, Dial]) -> None:
-        self.tally = Tally()
+        self.counters = Counters()
         self.selector: selectors.BaseSelector
-        self._relay = Relay(listener, name.encode(), self.tally, random.random)
+        self._relay = Relay(listener, name.encode(), self.counters, random.random)
         self._dials = dials
         self._lines: dict[Leg, Line] = {}
         self._leaving: set[Line] = set()
@@ -85,13 +85,13 @@ class Pump:
     @property
     def there(self) -> bool:
         """Whether the session has a broker in each group that it has not given up."""
-        stages = [branch.stage for branch in self._relay.branches if branch.stage is not Stage.ENDED]
+        stages = [link.stage for link in self._relay.links if link.stage is not Stage.ENDED]
         return bool(stages) and all(each is Stage.UP for each in stages)
 
     @property
     def cumulative(self) -> bool:
         """Whether, at each broker that the session has now, a RECEIPT for a SEND tells that all before it are safe."""
-        brokers = [branch.broker for branch in self._relay.branches]
+        brokers = [link.broker for link in self._relay.links]
         profiles = [None if each is None else each.profile for each in brokers]
         return bool(profiles) and all(each is not None and each.cumulative for each in profiles)
 

@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from stomprelay.relay.bridge.steps import AS_IT_IS, NOTHING, Edit, Pair, steps_between
-from stomprelay.relay.model.listener import Loss
+from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect, Headers
 from stomprelay.wire.errors import Refused, StompError
@@ -43,7 +43,7 @@ class Bridge:
         self,
         source: Dialect,
         target: Dialect,
-        loss: Loss = Loss.REPLACE,
+        loss: LossPolicy = LossPolicy.REPLACE,
         *,
         selectors: bool = True,
         tracked: bool = False,
@@ -172,11 +172,11 @@ class Bridge:
 
     def _replaced(self, value: bytes) -> bytes:
         """A value without what the target cannot say: an LF anywhere, a CR at the end of a line."""
-        spell = _percent if self.loss is Loss.PERCENT else _blank
+        spell = _percent if self.loss is LossPolicy.PERCENT else _blank
         ends = _LINE_ENDS if b"\n" not in self.target.writes else _LAST_CRS
         return ends.sub(lambda match: spell(match[0]), value)
 
     def _refuse_loss(self, name: bytes, *, always: bool = False) -> None:
-        if always or self.loss is Loss.REJECT:
+        if always or self.loss is LossPolicy.REJECT:
             shown = name[:64].decode("utf-8", "backslashreplace")
             raise Refused("a header cannot be said in the other version", f"it is {shown!r}")

@@ -6,14 +6,14 @@ from typing import NamedTuple
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.tracing import Untracing
 from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.listener import Loss
+from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import AUTO, GENERIC, PROFILES, Profile, detect
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import Accord, Credentials
 from stomprelay.wire.dialect import DIALECTS, V1_1, Dialect, up_to
 
 
-class Pairing(NamedTuple):
+class Bridges(NamedTuple):
     """The two bridges of a session, and the dialect in which its broker's leg is read."""
 
     to_broker: Bridge
@@ -23,8 +23,14 @@ class Pairing(NamedTuple):
 
 @cache
 def pair(
-    client: bytes, broker: bytes, profile: str, loss: Loss, *, tracked: bool = False, traced: bool = False
-) -> Pairing:
+    client: bytes,
+    broker: bytes,
+    profile: str,
+    loss: LossPolicy,
+    *,
+    tracked: bool = False,
+    traced: bool = False,
+) -> Bridges:
     """The bridges between two versions, the broker's being that of a profile. `tracked`: account is kept of all
     deliveries. `traced`: MESSAGEs leave their trace behind.
 
@@ -34,7 +40,7 @@ def pair(
     ours = DIALECTS[client]
     spoken = product.dialects[broker]
     facing = ours if client == broker else spoken
-    return Pairing(
+    return Bridges(
         Bridge(ours, facing, loss, selectors=product.selectors, tracked=tracked),
         (Untracing if traced else Bridge)(facing, ours, loss, tracked=tracked),
         spoken,

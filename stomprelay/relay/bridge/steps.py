@@ -96,7 +96,7 @@ def _judge_subscribe(pair: Pair, headers: Headers, session: Session) -> None:
     """
     names = dict(reversed(headers))
     if SELECTOR in names and not pair.selectors:
-        session.tally["selector_ignored"] += 1
+        session.counters["selector_ignored"] += 1
     if not pair.judges:
         return
     if DESTINATION not in names:

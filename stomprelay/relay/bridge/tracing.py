@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from stomprelay.relay.bridge.bridge import Bridge
-from stomprelay.relay.model.listener import Loss
+from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import Dialect
@@ -86,7 +86,7 @@ class Tracer:
 class Untracing(Bridge):
     """A bridge to a client whose listener traces: a MESSAGE leaves its trace behind before anything else is done."""
 
-    def __init__(self, source: Dialect, target: Dialect, loss: Loss, *, tracked: bool) -> None:
+    def __init__(self, source: Dialect, target: Dialect, loss: LossPolicy, *, tracked: bool) -> None:
         super().__init__(source, target, loss, tracked=tracked)
         self._passes = MESSAGE in self.untouched
         self.untouched = frozenset()

@@ -5,9 +5,9 @@ from typing import Final
 
 from stomprelay.relay.bridge.steps import named
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.fanout.member import Cover, Lane
-from stomprelay.relay.fanout.quorum import Ballot, Votes
-from stomprelay.relay.fanout.router import Directory, Trunk
+from stomprelay.relay.fanout.member import Cover, Member
+from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
+from stomprelay.relay.fanout.router import Router, Target
 from stomprelay.relay.notes import missed
 from stomprelay.session.ledger import Delivery
 from stomprelay.session.session import Session
@@ -35,35 +35,35 @@ from stomprelay.wire.names import (
 
 
 class Placement:
-    """A transaction is wholly on one trunk: the first frame in it decides on which. Until it is `used` so, that is the
-    trunk that was told its BEGIN (`headers`, without the receipt) for want of a better one.
+    """A transaction is wholly on one target: the first frame in it decides on which. Until it is `used` so, that is the
+    target that was told its BEGIN (`headers`, without the receipt) for want of a better one.
 
-    `bearing` are lanes with a part of it that no other one has: without them it cannot be committed. `short` are lanes
-    that a part of it missed.
+    `bearing` are members with a part of it that no other one has: without them it cannot be committed. `short` are
+    members that a part of it missed.
     """
 
-    __slots__ = ("bearing", "headers", "short", "trunk", "used")
+    __slots__ = ("bearing", "headers", "short", "target", "used")
 
-    def __init__(self, trunk: Trunk, headers: Headers) -> None:
-        self.trunk = trunk
+    def __init__(self, target: Target, headers: Headers) -> None:
+        self.target = target
         self.headers = headers
         self.used = False
-        self.bearing: set[Lane] = set()
-        self.short: set[Lane] = set()
+        self.bearing: set[Member] = set()
+        self.short: set[Member] = set()
 
-    def spoiled(self, name: bytes) -> list[Lane]:
-        """The lanes on which it cannot be committed; their `blame` says why."""
+    def spoiled(self, name: bytes) -> list[Member]:
+        """The members on which it cannot be committed; their `blame` says why."""
         spoiled = []
-        for lane in self.trunk.lanes:
-            transaction = lane.session.transactions.get(name)
+        for member in self.target.members:
+            transaction = member.session.transactions.get(name)
             doomed = None if transaction is None else transaction.doomed
-            if not lane.out:
-                if doomed is None and lane in self.short:
+            if not member.out:
+                if doomed is None and member in self.short:
                     doomed = "it was full"
                 if doomed is None:
                     continue
-                lane.blame = doomed
-            spoiled.append(lane)
+                member.blame = doomed
+            spoiled.append(member)
         return spoiled
 
 
@@ -84,30 +84,30 @@ def with_header(frame: Frame, name: bytes, value: bytes) -> Frame:
     )
 
 
-class Switchboard:
-    """Says each frame of a client to the lanes that it is for, and opens a ballot for each receipt."""
+class Dispatch:
+    """Says each frame of a client to the members that it is for, and opens a confirmation for each receipt."""
 
     __slots__ = (
+        "_confirmations",
         "_copies",
-        "_directory",
         "_memo",
         "_memo_lane",
         "_placed",
+        "_router",
         "_session",
         "_subscribed",
-        "_votes",
         "_votings",
     )
 
-    def __init__(self, session: Session, directory: Directory, votes: Votes[Lane]) -> None:
+    def __init__(self, session: Session, router: Router, confirmations: Confirmations[Member]) -> None:
         self._session = session
-        self._directory = directory
-        self._votes = votes
+        self._router = router
+        self._confirmations = confirmations
         self._copies = 0
         self._votings = 0
         self._memo: bytes | None = None
-        self._memo_lane: Lane | None = None
-        self._subscribed: dict[bytes, Trunk] = {}
+        self._memo_lane: Member | None = None
+        self._subscribed: dict[bytes, Target] = {}
         self._placed: dict[bytes, Placement] = {}
 
     def say(self, frame: Frame, effects: list[Effect]) -> None:
@@ -127,154 +127,156 @@ class Switchboard:
     def _header(self, frame: Frame, name: bytes) -> bytes | None:
         return frame.header(name, self._session.dialect)
 
-    def _ask(self, receipt: bytes | None, trunk: Trunk, lanes: list[Lane], *, weighs: bool = False) -> None:
+    def _ask(
+        self, receipt: bytes | None, target: Target, members: list[Member], *, weighs: bool = False
+    ) -> None:
         """A quorum of these has to confirm. Groups that are not asked count as having refused."""
         if receipt is not None:
-            missing = [lane for lane in trunk.lanes if lane not in lanes]
-            self._votes.ask(Ballot(receipt, lanes, trunk.quorum, (), missing, weighs=weighs))
+            missing = [member for member in target.members if member not in members]
+            self._confirmations.ask(Confirmation(receipt, members, target.quorum, (), missing, weighs=weighs))
 
-    def _ask_one(self, receipt: bytes | None, lane: Lane, *, weighs: bool = False) -> None:
+    def _ask_one(self, receipt: bytes | None, member: Member, *, weighs: bool = False) -> None:
         if receipt is not None:
-            self._votes.ask(Ballot(receipt, [lane], 1, weighs=weighs))
+            self._confirmations.ask(Confirmation(receipt, [member], 1, weighs=weighs))
 
-    def _tell(self, trunk: Trunk, frame: Frame, receipt: bytes | None) -> None:
+    def _tell(self, target: Target, frame: Frame, receipt: bytes | None) -> None:
         """All groups are told."""
-        lanes = trunk.live
-        self._ask(receipt, trunk, lanes)
-        for lane in lanes:
-            lane.say(frame)
+        members = target.live
+        self._ask(receipt, target, members)
+        for member in members:
+            member.say(frame)
 
     # Messages
 
     def _send(self, frame: Frame, receipt: bytes | None, effects: list[Effect]) -> None:
         destination = self._header(frame, DESTINATION) or b""
         name = self._header(frame, TRANSACTION)
-        trunk = self._directory.trunk(destination)
-        placement = self._place(name, trunk, receipt)
-        if not trunk.copied(destination):
-            lane = self._only(trunk, placement)
-            self._ask_one(receipt, lane, weighs=True)
-            lane.say(frame)
-            if not trunk.fans and receipt is None and name is None:
-                self._memo, self._memo_lane = frame.memo, lane
+        target = self._router.target(destination)
+        placement = self._place(name, target, receipt)
+        if not target.copied(destination):
+            member = self._only(target, placement)
+            self._ask_one(receipt, member, weighs=True)
+            member.say(frame)
+            if not target.fans and receipt is None and name is None:
+                self._memo, self._memo_lane = frame.memo, member
             return
-        lanes = trunk.takers()
-        if len(lanes) < len(trunk.live):
-            self._overflow(trunk, lanes, placement, effects)
+        members = target.takers()
+        if len(members) < len(target.live):
+            self._overflow(target, members, placement, effects)
         self._copies += 1
         frame = with_header(frame, COPY, b"%b-%d" % (self._session.name, self._copies))
-        self._ask(receipt, trunk, lanes, weighs=True)
-        for lane in lanes:
-            lane.say(frame)
+        self._ask(receipt, target, members, weighs=True)
+        for member in members:
+            member.say(frame)
 
     @staticmethod
-    def _only(trunk: Trunk, placement: Placement | None) -> Lane:
-        """The lane for what is not copied; in a transaction it stays the same."""
-        if not trunk.fans:
-            return trunk.lanes[0]
-        lane = trunk.primary
+    def _only(target: Target, placement: Placement | None) -> Member:
+        """The member for what is not copied; in a transaction it stays the same."""
+        if not target.fans:
+            return target.members[0]
+        member = target.primary
         if placement is not None:
-            lane = next((each for each in trunk.live if each in placement.bearing), lane)
-            placement.bearing.add(lane)
-        return lane
+            member = next((each for each in target.live if each in placement.bearing), member)
+            placement.bearing.add(member)
+        return member
 
     def _overflow(
-        self, trunk: Trunk, lanes: list[Lane], placement: Placement | None, effects: list[Effect]
+        self, target: Target, members: list[Member], placement: Placement | None, effects: list[Effect]
     ) -> None:
         """The others miss a SEND. The log is told when that begins."""
-        for lane in trunk.live:
-            if lane in lanes:
+        for member in target.live:
+            if member in members:
                 continue
             self._session.lose("fanout_overflowed")
-            if not lane.short:
-                effects.append(missed(lane.branch.group, trunk.upstream))
-            lane.blame = "its queue was full"
-            lane.short = True
+            if not member.short:
+                effects.append(missed(member.link.group, target.upstream))
+            member.blame = "its queue was full"
+            member.short = True
             if placement is not None:
-                placement.short.add(lane)
+                placement.short.add(member)
 
     # Subscriptions
 
     def _subscribe(self, frame: Frame, receipt: bytes | None) -> None:
-        trunk = self._directory.trunk(self._header(frame, DESTINATION) or b"")
+        target = self._router.target(self._header(frame, DESTINATION) or b"")
         id = self._header(frame, ID)
-        if id is not None and self._subscribed.get(id, trunk) is not trunk:
+        if id is not None and self._subscribed.get(id, target) is not target:
             raise ProtocolError("SUBSCRIBE repeats the id of an open subscription", receipt=receipt)
-        self._tell(trunk, frame, receipt)
-        if id is not None and self._directory.forks:
-            self._subscribed[id] = trunk
+        self._tell(target, frame, receipt)
+        if id is not None and self._router.forks:
+            self._subscribed[id] = target
 
     def _unsubscribe(self, frame: Frame, receipt: bytes | None) -> None:
         id = self._header(frame, ID)
         if id is None:
-            trunk = self._directory.trunk(self._header(frame, DESTINATION) or b"")
+            target = self._router.target(self._header(frame, DESTINATION) or b"")
         else:
-            trunk = self._subscribed.pop(id, self._directory.main)
-        self._tell(trunk, frame, receipt)
+            target = self._subscribed.pop(id, self._router.main)
+        self._tell(target, frame, receipt)
 
     def _acknowledge(self, frame: Frame, receipt: bytes | None) -> None:
         """To the broker that the message came from; a cumulative one concerns what came from others before, too."""
-        trunk, lane, delivery = self._origin(frame, receipt)
+        target, member, delivery = self._origin(frame, receipt)
         name = self._header(frame, TRANSACTION)
-        placement = self._place(name, trunk, receipt)
+        placement = self._place(name, target, receipt)
         if placement is not None:
-            placement.bearing.add(lane)
-        self._ask_one(receipt, lane)
-        if lane.out:
+            placement.bearing.add(member)
+        self._ask_one(receipt, member)
+        if member.out:
             self._session.lose("acks_stale")
             if receipt is not None:
-                lane.carrier.answers.append(receipt)
+                member.resender.answers.append(receipt)
         else:
-            lane.say(frame)
+            member.say(frame)
         if delivery is None or delivery.subscription.ack != CUMULATIVE:
             return
         cover = Cover(frame.command, delivery.subscription.id, delivery.order, name)
-        for other in trunk.live:
-            if other is not lane and other.cover(cover) and placement is not None:
+        for other in target.live:
+            if other is not member and other.cover(cover) and placement is not None:
                 placement.bearing.add(other)
 
-    def _origin(self, frame: Frame, receipt: bytes | None) -> tuple[Trunk, Lane, Delivery | None]:
+    def _origin(self, frame: Frame, receipt: bytes | None) -> tuple[Target, Member, Delivery | None]:
         """Where a delivery came from: of several that it may mean, the one that came first."""
         dialect = self._session.dialect
         token = self._header(frame, ID) or self._header(frame, MESSAGE_ID)
-        found: tuple[Trunk, Lane, Delivery] | None = None
-        for trunk, lane in self._directory.places.values():
-            delivery = named(frame, dialect, lane.session.ledger)
+        found: tuple[Target, Member, Delivery] | None = None
+        for target, member in self._router.places.values():
+            delivery = named(frame, dialect, member.session.ledger)
             if delivery is None:
                 continue
             if delivery.token == token:
-                return trunk, lane, delivery
+                return target, member, delivery
             if found is None or delivery.order < found[2].order:
-                found = trunk, lane, delivery
+                found = target, member, delivery
         if found is not None:
             return found
-        for trunk, lane in self._directory.places.values():
-            if lane.session.ledger.forgot:
-                return trunk, lane, None  # it may be one of those
+        for target, member in self._router.places.values():
+            if member.session.ledger.forgot:
+                return target, member, None  # it may be one of those
         subscription = self._header(frame, SUBSCRIPTION)
-        trunk = self._subscribed.get(subscription or b"", self._directory.main)
-        if trunk.fans:
+        target = self._subscribed.get(subscription or b"", self._router.main)
+        if target.fans:
             command = frame.command.decode()
             raise ProtocolError(f"{command} names no message that awaits one", receipt=receipt)
-        return trunk, trunk.lanes[0], None
+        return target, target.members[0], None
 
     # Transactions
 
-    def _place(self, name: bytes | None, trunk: Trunk, receipt: bytes | None) -> Placement | None:
-        """A frame of a transaction is for this trunk: now it is there."""
+    def _place(self, name: bytes | None, target: Target, receipt: bytes | None) -> Placement | None:
+        """A frame of a transaction is for this target: now it is there."""
         placement = None if name is None else self._placed.get(name)
         if name is None or placement is None:
             return None
-        if placement.trunk is not trunk:
+        if placement.target is not target:
             if placement.used:
                 shown = name[:64].decode("utf-8", "backslashreplace")
-                where = f"{shown} is at upstream {placement.trunk}, this belongs to upstream {trunk}"
+                where = f"{shown} is at upstream {placement.target}, this belongs to upstream {target}"
                 raise ProtocolError("a transaction cannot span upstreams", where, receipt=receipt)
-            for lane in trunk.live:
-                lane.compose(BEGIN, placement.headers)
-            for lane in placement.trunk.live:
-                lane.compose(ABORT, [(TRANSACTION, name)])
-            placement.trunk = trunk
+            for member in target.live:
+                member.compose(BEGIN, placement.headers)
+            for member in placement.target.live:
+                member.compose(ABORT, [(TRANSACTION, name)])
+            placement.target = target
         placement.used = True
         return placement
 
@@ -284,53 +286,55 @@ class Switchboard:
         if name is None or name in self._placed:
             # Brokers know what to say of that.
             self._tell(
-                self._placed[name].trunk if name in self._placed else self._directory.main, frame, receipt
+                self._placed[name].target if name in self._placed else self._router.main, frame, receipt
             )
             return
-        self._tell(self._directory.main, frame, receipt)
+        self._tell(self._router.main, frame, receipt)
         ours = [each for each in headers if each[0] not in (RECEIPT_HEADER, CONTENT_LENGTH)]
-        self._placed[name] = Placement(self._directory.main, ours)
+        self._placed[name] = Placement(self._router.main, ours)
 
     def _abort(self, frame: Frame, receipt: bytes | None) -> None:
         placement = self._placed.pop(self._header(frame, TRANSACTION) or b"", None)
-        self._tell(self._directory.main if placement is None else placement.trunk, frame, receipt)
+        self._tell(self._router.main if placement is None else placement.target, frame, receipt)
 
     def _commit(self, frame: Frame, receipt: bytes | None) -> None:
         """With the quorum of a SEND, and only where all of it is."""
         name = self._header(frame, TRANSACTION) or b""
         placement = self._placed.pop(name, None)
-        if placement is None or not placement.trunk.fans:
-            trunk = self._directory.main if placement is None else placement.trunk
-            lanes = trunk.live
-            self._ask(receipt, trunk, lanes, weighs=True)
-            for lane in lanes:
-                lane.say(frame)
+        if placement is None or not placement.target.fans:
+            target = self._router.main if placement is None else placement.target
+            members = target.live
+            self._ask(receipt, target, members, weighs=True)
+            for member in members:
+                member.say(frame)
             return
-        trunk, spoiled = placement.trunk, placement.spoiled(name)
-        able = [lane for lane in trunk.lanes if lane not in spoiled]
-        if len(able) < trunk.quorum or not placement.bearing.issubset(able):
-            why = "; ".join(f"group {lane}: {lane.blame}" for lane in spoiled)
+        target, spoiled = placement.target, placement.spoiled(name)
+        able = [member for member in target.members if member not in spoiled]
+        if len(able) < target.quorum or not placement.bearing.issubset(able):
+            why = "; ".join(f"group {member}: {member.blame}" for member in spoiled)
             raise Refused("the transaction cannot be committed", why, receipt=receipt)
         hidden = receipt is None
         if receipt is None:
             self._votings += 1
             receipt = b"%b%b%d" % (self._session.name, VOTES, self._votings)
             frame = with_header(frame, RECEIPT_HEADER, receipt)
-        ballot = Ballot(receipt, able, trunk.quorum, placement.bearing, spoiled, weighs=True, hidden=hidden)
-        self._votes.ask(ballot)
-        for lane in able:
-            lane.say(frame)
-        for lane in spoiled:
-            if not lane.out:
-                lane.compose(ABORT, [(TRANSACTION, name)])
+        confirmation = Confirmation(
+            receipt, able, target.quorum, placement.bearing, spoiled, weighs=True, hidden=hidden
+        )
+        self._confirmations.ask(confirmation)
+        for member in able:
+            member.say(frame)
+        for member in spoiled:
+            if not member.out:
+                member.compose(ABORT, [(TRANSACTION, name)])
 
 
-_ORDERS: Final[dict[bytes, Callable[[Switchboard, Frame, bytes | None], None]]] = {
-    SUBSCRIBE: Switchboard._subscribe,
-    UNSUBSCRIBE: Switchboard._unsubscribe,
-    ACK: Switchboard._acknowledge,
-    NACK: Switchboard._acknowledge,
-    BEGIN: Switchboard._begin,
-    COMMIT: Switchboard._commit,
-    ABORT: Switchboard._abort,
+_ORDERS: Final[dict[bytes, Callable[[Dispatch, Frame, bytes | None], None]]] = {
+    SUBSCRIBE: Dispatch._subscribe,
+    UNSUBSCRIBE: Dispatch._unsubscribe,
+    ACK: Dispatch._acknowledge,
+    NACK: Dispatch._acknowledge,
+    BEGIN: Dispatch._begin,
+    COMMIT: Dispatch._commit,
+    ABORT: Dispatch._abort,
 }

@@ -1,11 +1,11 @@
-"""One branch among several: what waits for it while its broker does not listen."""
+"""One link among several: what waits for it while its broker does not listen."""
 
 from collections import deque
 from typing import NamedTuple
 
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.link.link import Branch
-from stomprelay.relay.resend.resender import Carrier
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.ledger import Delivery
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import Delivery as Naming
@@ -24,10 +24,10 @@ class Cover(NamedTuple):
     transaction: bytes | None
 
 
-class Lane:
-    """A branch with a carrier, and what was said to it while its broker was there but could not be told: its
+class Member:
+    """A link with a resender, and what was said to it while its broker was there but could not be told: its
     connection takes no more (`blocked`), or the session is about to leave it. That waits as the client spelled it, and
-    is said in its order, or kept by the carrier once the broker is lost.
+    is said in its order, or kept by the resender once the broker is lost.
 
     `told` is set when the broker was told DISCONNECT; `erred` when what it said last was an ERROR that answers nothing
     the client asked about, and `strikes` counts those since it confirmed anything. `out` tells that the group is given
@@ -43,22 +43,22 @@ class Lane:
         "_waiting",
         "blame",
         "blocked",
-        "branch",
-        "carrier",
         "erred",
         "held",
+        "link",
         "out",
+        "resender",
         "session",
         "short",
         "strikes",
         "told",
     )
 
-    def __init__(self, branch: Branch) -> None:
-        assert branch.carrier is not None
-        self.branch = branch
-        self.carrier: Carrier = branch.carrier
-        self.session: Session = branch.session
+    def __init__(self, link: Link) -> None:
+        assert link.resender is not None
+        self.link = link
+        self.resender: Resender = link.resender
+        self.session: Session = link.session
         self.blocked = False
         self.held = False
         self.told = False
@@ -70,25 +70,25 @@ class Lane:
         self._there = False
         self._waiting: deque[bytes | Cover] = deque()
         self._octets = 0
-        self._most = branch.upstream.resend_buffer
+        self._most = link.upstream.resend_buffer
 
     def __str__(self) -> str:
-        return self.branch.group.name
+        return self.link.group.name
 
     @property
     def up(self) -> bool:
         """Whether it has a broker that it will not leave at once."""
-        return self._there and self.branch.up
+        return self._there and self.link.up
 
     @property
     def listens(self) -> bool:
         """Whether its broker can be told something now."""
-        return self.up and not self.blocked and not (self.branch.moving and self.session.quiet)
+        return self.up and not self.blocked and not (self.link.moving and self.session.quiet)
 
     @property
     def octets(self) -> int:
         """How much waits or is not confirmed."""
-        return self.carrier.backlog.octets + self._octets
+        return self.resender.unconfirmed.octets + self._octets
 
     @property
     def full(self) -> bool:
@@ -108,13 +108,13 @@ class Lane:
     @property
     def safe(self) -> bool:
         """Whether all SENDs and COMMITs that were said to it have arrived, as far as anybody asked to know."""
-        return not self._waiting and self.carrier.backlog.safe and not self.session.receipts
+        return not self._waiting and self.resender.unconfirmed.safe and not self.session.receipts
 
     @property
     def uncertain(self) -> int:
         """How many SENDs may be lost if the session ended now."""
         waiting = sum(isinstance(each, bytes) and each.startswith(b"SEND") for each in self._waiting)
-        return self.branch.uncertain + waiting
+        return self.link.uncertain + waiting
 
     # What is said
 
@@ -124,11 +124,11 @@ class Lane:
             self._waiting.append(frame.wire)
             self._octets += frame.after - frame.start
         else:
-            self.carrier.say(frame)
+            self.resender.say(frame)
 
     def compose(self, command: bytes, headers: Headers) -> None:
         """A frame that the relay says in the client's name. Raises as `say` does."""
-        for frame in self.carrier.read(compose(command, headers, self.session.dialect)):
+        for frame in self.resender.read(compose(command, headers, self.session.dialect)):
             self.say(frame)
 
     def cover(self, cover: Cover) -> bool:
@@ -174,7 +174,7 @@ class Lane:
             while self._waiting and self.listens:
                 self._go_on()
         finally:
-            self.carrier.flush(effects, now)
+            self.resender.flush(effects, now)
 
     def _go_on(self) -> None:
         first = self._waiting.popleft()
@@ -184,8 +184,8 @@ class Lane:
                 self.cover(first)
             else:
                 self._octets -= len(first)
-                for frame in self.carrier.read(first):
-                    self.carrier.say(frame)
+                for frame in self.resender.read(first):
+                    self.resender.say(frame)
         finally:
             self._waiting = rest
 
@@ -200,22 +200,22 @@ class Lane:
     def lost(self) -> list[StompError]:
         """The broker is gone: what waited is kept for the next one. Answers what cannot be kept."""
         failures: list[StompError] = []
-        backlog = self.carrier.backlog
-        doubts = backlog.doubts
-        doubt = self.carrier.lost()
+        unconfirmed = self.resender.unconfirmed
+        doubts = unconfirmed.doubts
+        doubt = self.resender.lost()
         if doubt is not None:
             for receipt in doubts:
-                named = None if backlog.mine(receipt) else receipt
+                named = None if unconfirmed.mine(receipt) else receipt
                 failures.append(Refused(doubt.message, doubt.detail, receipt=named))
-                backlog.refused(receipt)
+                unconfirmed.refused(receipt)
         waiting, self._waiting = self._waiting, deque()
         self._octets = 0
         self._there = self.blocked = self.held = self.told = False
         for each in waiting:
             if isinstance(each, bytes):
-                for frame in self.carrier.read(each):
+                for frame in self.resender.read(each):
                     try:
-                        self.carrier.say(frame)
+                        self.resender.say(frame)
                     except StompError as error:
                         failures.append(error)
         return failures

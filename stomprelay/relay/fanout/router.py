@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from stomprelay.relay.fanout.member import Lane
-from stomprelay.relay.link.link import Branch
+from stomprelay.relay.fanout.member import Member
+from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.wire.errors import Refused
@@ -13,15 +13,15 @@ TOPICS: Final = (b"/topic/", b"/temp-topic/", b"/exchange/", b"topic://", b"jms.
 """How destinations begin that are not queues, at one product or another."""
 
 
-class Trunk:
-    """What goes to an upstream goes to its lanes; what it takes to do so is `quorum` of them."""
+class Target:
+    """What goes to an upstream goes to its members; what it takes to do so is `quorum` of them."""
 
-    __slots__ = ("_queues", "lanes", "quorum", "upstream")
+    __slots__ = ("_queues", "members", "quorum", "upstream")
 
-    def __init__(self, upstream: Upstream, branches: Iterable[Branch]) -> None:
+    def __init__(self, upstream: Upstream, links: Iterable[Link]) -> None:
         self.upstream = upstream
-        self.lanes = [Lane(branch) for branch in branches]
-        self.quorum = min(upstream.quorum, len(self.lanes))
+        self.members = [Member(link) for link in links]
+        self.quorum = min(upstream.quorum, len(self.members))
         self._queues = upstream.fan_out_queues
 
     def __str__(self) -> str:
@@ -30,17 +30,17 @@ class Trunk:
     @property
     def fans(self) -> bool:
         """Whether there is more than one group."""
-        return len(self.lanes) > 1
+        return len(self.members) > 1
 
     @property
-    def live(self) -> list[Lane]:
-        """The lanes that are not given up."""
-        return [lane for lane in self.lanes if not lane.out]
+    def live(self) -> list[Member]:
+        """The members that are not given up."""
+        return [member for member in self.members if not member.out]
 
     @property
     def ready(self) -> bool:
         """Whether a quorum has brokers."""
-        return sum(lane.branch.up for lane in self.lanes) >= self.quorum
+        return sum(member.link.up for member in self.members) >= self.quorum
 
     @property
     def reachable(self) -> bool:
@@ -52,12 +52,12 @@ class Trunk:
         """Whether so much waits or is unconfirmed that no more can be taken from the client. A group that the quorum
         does not need is no reason.
         """
-        return sum(not lane.full for lane in self.live) < self.quorum
+        return sum(not member.full for member in self.live) < self.quorum
 
     @property
     def crowded(self) -> bool:
         """Whether it is too early to go on after it was `full`."""
-        return sum(not lane.crowded for lane in self.live) < self.quorum
+        return sum(not member.crowded for member in self.live) < self.quorum
 
     @property
     def safe(self) -> bool:
@@ -65,65 +65,67 @@ class Trunk:
 
         A group that missed SENDs cannot vouch for them.
         """
-        unsafe = [lane for lane in self.live if not lane.safe]
+        unsafe = [member for member in self.live if not member.safe]
         if not unsafe:
             return True
-        if any(lane.up for lane in unsafe):
+        if any(member.up for member in unsafe):
             return False
-        return sum(lane.safe and not lane.short for lane in self.live) >= self.quorum
+        return sum(member.safe and not member.short for member in self.live) >= self.quorum
 
     def copied(self, destination: bytes) -> bool:
         """Whether a SEND goes to all groups, not to one alone."""
         return self.fans and (self._queues or destination.startswith(TOPICS))
 
     @property
-    def primary(self) -> Lane:
-        """The lane for what goes to one group alone: the first that has a broker and room."""
+    def primary(self) -> Member:
+        """The member for what goes to one group alone: the first that has a broker and room."""
         live = self.live
-        roomy = [lane for lane in live if not lane.full]
-        return next((lane for lane in roomy if lane.up), (roomy or live)[0])
+        roomy = [member for member in live if not member.full]
+        return next((member for member in roomy if member.up), (roomy or live)[0])
 
-    def takers(self) -> list[Lane]:
-        """The lanes for a SEND: all that have room, and more only where the quorum needs them."""
+    def takers(self) -> list[Member]:
+        """The members for a SEND: all that have room, and more only where the quorum needs them."""
         live = self.live
-        roomy = [lane for lane in live if not lane.full]
+        roomy = [member for member in live if not member.full]
         if len(roomy) == len(live):
-            if any(lane.short for lane in live) and all(lane.safe for lane in live):
-                for lane in live:
-                    lane.short = False
+            if any(member.short for member in live) and all(member.safe for member in live):
+                for member in live:
+                    member.short = False
             return live
         return roomy if len(roomy) >= self.quorum else sorted(live, key=_load)[: self.quorum]
 
-    def failure(self, lanes: Iterable[Lane], receipt: bytes | None = None) -> Refused:
-        """What the client is told when these lanes failed and the quorum cannot be reached."""
-        failed = ", ".join(f"{lane} ({lane.blame})" if lane.blame else str(lane) for lane in lanes)
-        needed = f"upstream {self} needs {self.quorum} of {len(self.lanes)} groups"
+    def failure(self, members: Iterable[Member], receipt: bytes | None = None) -> Refused:
+        """What the client is told when these members failed and the quorum cannot be reached."""
+        failed = ", ".join(
+            f"{member} ({member.blame})" if member.blame else str(member) for member in members
+        )
+        needed = f"upstream {self} needs {self.quorum} of {len(self.members)} groups"
         return Refused("the quorum cannot be reached", f"{needed}; failed: {failed}", receipt=receipt)
 
 
-def _load(lane: Lane) -> int:
-    return lane.octets
+def _load(member: Member) -> int:
+    return member.octets
 
 
 _MOST_KNOWN: Final = 4096
 
 
-class Directory:
-    """The trunks of a session: `main`, the listener's own upstream, and those that were needed since.
+class Router:
+    """The targets of a session: `main`, the listener's own upstream, and those that were needed since.
 
-    `branches` makes the branches of an upstream; those in `opened` have to seek their brokers. `places` tells where
-    a branch belongs.
+    `links` makes the links of an upstream; those in `opened` have to seek their brokers. `places` tells where
+    a link belongs.
     """
 
-    __slots__ = ("_branches", "_known", "_listener", "main", "opened", "places", "trunks")
+    __slots__ = ("_known", "_links", "_listener", "main", "opened", "places", "targets")
 
-    def __init__(self, listener: Listener, branches: Callable[[Upstream], list[Branch]]) -> None:
+    def __init__(self, listener: Listener, links: Callable[[Upstream], list[Link]]) -> None:
         self._listener = listener
-        self._branches = branches
-        self._known: dict[bytes, Trunk] = {}
-        self.trunks: list[Trunk] = []
-        self.places: dict[Branch, tuple[Trunk, Lane]] = {}
-        self.opened: list[Branch] = []
+        self._links = links
+        self._known: dict[bytes, Target] = {}
+        self.targets: list[Target] = []
+        self.places: dict[Link, tuple[Target, Member]] = {}
+        self.opened: list[Link] = []
         self.main = self._open(listener.upstream)
 
     @property
@@ -131,25 +133,25 @@ class Directory:
         """Whether destinations lead to more than one upstream."""
         return bool(self._listener.routes)
 
-    def trunk(self, destination: bytes) -> Trunk:
+    def target(self, destination: bytes) -> Target:
         """Where a destination leads; the way there is opened when it is first asked for."""
         if not self.forks:
             return self.main
-        trunk = self._known.get(destination)
-        if trunk is None:
-            trunk = self._open(self._listener.routed(destination))
+        target = self._known.get(destination)
+        if target is None:
+            target = self._open(self._listener.routed(destination))
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[destination] = trunk
-        return trunk
+            self._known[destination] = target
+        return target
 
-    def _open(self, upstream: Upstream) -> Trunk:
-        for trunk in self.trunks:
-            if trunk.upstream is upstream:
-                return trunk
-        branches = self._branches(upstream)
-        trunk = Trunk(upstream, branches)
-        self.trunks.append(trunk)
-        self.places.update((lane.branch, (trunk, lane)) for lane in trunk.lanes)
-        self.opened += branches
-        return trunk
+    def _open(self, upstream: Upstream) -> Target:
+        for target in self.targets:
+            if target.upstream is upstream:
+                return target
+        links = self._links(upstream)
+        target = Target(upstream, links)
+        self.targets.append(target)
+        self.places.update((member.link, (target, member)) for member in target.members)
+        self.opened += links
+        return target

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from stomprelay.relay.bridge.negotiation import Pairing, asked, credentials, pair, profile
+from stomprelay.relay.bridge.negotiation import Bridges, asked, credentials, pair, profile
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
@@ -18,16 +18,16 @@ from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import VERSION
 
 
-class Bound(NamedTuple):
+class Accepted(NamedTuple):
     """A broker accepted the session: its bridges, what it agreed to, what it is, and a line for the log."""
 
-    pairing: Pairing
+    bridges: Bridges
     accord: Accord
     product: Profile
     note: str
 
 
-class Binding:
+class Handshake:
     """One session asking one broker: what was offered, what was asked, and on which leg. `tracked`: the session keeps
     account of its deliveries whatever the versions.
 
@@ -83,7 +83,7 @@ class Binding:
             credentials=credentials(upstream, self.broker),
         )
 
-    def accepted(self, frame: Frame, now: float) -> Bound:
+    def accepted(self, frame: Frame, now: float) -> Accepted:
         """CONNECTED came: the broker's leg speaks from here on, with beats of its own.
 
         Raises `ProtocolError` when the broker settled on a version that is not known.
@@ -92,7 +92,7 @@ class Binding:
         accord = Accord.read(frame)
         product = profile(upstream, self.broker, accord)
         dialect = self._session.dialect
-        pairing = pair(
+        bridges = pair(
             dialect.version,
             accord.dialect.version,
             product.name,
@@ -100,7 +100,7 @@ class Binding:
             tracked=self._tracked,
             traced=self._traced,
         )
-        self.leg.enter(State.CONNECTED, pairing.broker)
+        self.leg.enter(State.CONNECTED, bridges.broker)
         self.leg.heartbeat.agree(
             self._offer.terms_toward(self._asked, upstream.heart_beat),
             accord.terms,
@@ -109,11 +109,11 @@ class Binding:
         if upstream.keep_alive and not accord.dialect.heart_beats:
             self.leg.heartbeat.keep_alive(upstream.keep_alive, now)
         pair_of_versions = f"STOMP {dialect.version.decode()} to {accord.dialect.version.decode()}"
-        return Bound(pairing, accord, product, f"{pair_of_versions}, {product.name} at {self.broker}")
+        return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker}")
 
     def retried(self, frame: Frame) -> Note | None:
         """ERROR came instead. Where it says that the broker speaks other versions, they are remembered and this
-        binding has a new leg to open; otherwise None, and the ERROR is the client's.
+        handshake has a new leg to open; otherwise None, and the ERROR is the client's.
         """
         upstream = self._upstream
         spoken = versions(frame.raw(VERSION) or b"") & DIALECTS.keys()

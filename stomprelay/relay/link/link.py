@@ -4,16 +4,16 @@ from collections.abc import Callable
 from enum import Enum
 from math import inf
 
-from stomprelay.relay.bridge.negotiation import Pairing
+from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.link.handshake import Binding, Bound
-from stomprelay.relay.link.schedule import Itinerary
+from stomprelay.relay.link.handshake import Accepted, Handshake
+from stomprelay.relay.link.schedule import Schedule
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.profile import unavailable
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import refused, vain
-from stomprelay.relay.resend.resender import Carrier
+from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Close, Event, How, Resume, Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
@@ -23,11 +23,11 @@ from stomprelay.wire.names import CONNECTED, DISCONNECT, MESSAGE_HEADER, RECEIPT
 
 
 class Stage(Enum):
-    """The stages of a `Branch`. From UP on it is SEARCHING again whenever it lost or left its broker."""
+    """The stages of a `Link`. From UP on it is SEARCHING again whenever it lost or left its broker."""
 
     SEARCHING = "searching"
     """It waits for the time of the next attempt."""
-    BINDING = "binding"
+    BINDING = "handshake"
     """A broker was asked for its connection, or for CONNECTED."""
     UP = "up"
     """Frames flow."""
@@ -37,35 +37,35 @@ class Stage(Enum):
     """No broker could be had, or the session is over."""
 
 
-class Branch:
+class Link:
     """One session in one group. `session` is what the brokers here are told of it.
 
     `seek` begins the search; then tell what comes: `connected`, `answered`, `refused`, `lost`, `woke`, the last one
-    at `until`. `leg` is the one with the broker that it has or asks. `carrier` is there where the session survives
-    its broker, and where it is `carried` for having other branches beside this one. A branch that moves says
+    at `until`. `leg` is the one with the broker that it has or asks. `resender` is there where the session survives
+    its broker, and where it is `carried` for having other links beside this one. A link that moves says
     DISCONNECT with the receipt `parting`, and `parted` is set when that came. `before` is the broker that it had
     before, `news` what the next one means, `verdict` says why none could be had, in words that a client may read.
     """
 
     __slots__ = (
-        "_binding",
         "_chance",
-        "_itinerary",
+        "_handshake",
         "_listener",
         "_offer",
         "_patience",
+        "_schedule",
         "_target",
         "_to",
         "before",
+        "bridges",
         "broker",
-        "carrier",
         "group",
         "leg",
         "moving",
         "news",
-        "pairing",
         "parted",
         "parting",
+        "resender",
         "session",
         "stage",
         "until",
@@ -91,23 +91,23 @@ class Branch:
         self.leg: Leg | None = None
         self.broker: Broker | None = None
         self.before: Broker | None = None
-        self.pairing: Pairing | None = None
+        self.bridges: Bridges | None = None
         self.parting: bytes | None = None
         self.parted = False
         self.moving = False
         self.news = Event.CONNECTED
         self.verdict = ""
         self.until = inf
-        self.carrier: Carrier | None = None
+        self.resender: Resender | None = None
         if carried or upstream.movable:
-            self.carrier = Carrier(
+            self.resender = Resender(
                 session, listener.limits, most=upstream.resend_buffer, confirm=upstream.confirm
             )
         self._listener = listener
         self._offer = offer
         self._chance = chance
-        self._itinerary = Itinerary(group, upstream.reconnect_rate, chance)
-        self._binding: Binding | None = None
+        self._schedule = Schedule(group, upstream.reconnect_rate, chance)
+        self._handshake: Handshake | None = None
         self._patience = inf
         self._target: Broker | None = None
         self._to: Broker | None = None
@@ -120,102 +120,102 @@ class Branch:
     @property
     def fresh(self) -> bool:
         """Whether no broker accepted the session yet."""
-        return self.pairing is None
+        return self.bridges is None
 
     @property
     def quiet(self) -> bool:
         """Whether its broker could be left without a trace: no open transaction, nothing unacknowledged, nothing
         unconfirmed.
         """
-        return self.up and self.carrier is not None and self.carrier.quiet
+        return self.up and self.resender is not None and self.resender.quiet
 
     @property
     def asked(self) -> Broker | None:
         """The broker that is asked for CONNECTED now."""
-        return None if self._binding is None else self._binding.broker
+        return None if self._handshake is None else self._handshake.broker
 
     @property
     def uncertain(self) -> int:
         """How many SENDs may be lost if the session ended now."""
-        if self.carrier is None:
+        if self.resender is None:
             return len(self.session.receipts)
-        return len(self.carrier.backlog) + self.carrier.backlog.unproved
+        return len(self.resender.unconfirmed) + self.resender.unconfirmed.unproved
 
     # The search
 
     def seek(self, effects: list[Effect], now: float, prefer: Broker | None = None) -> None:
         """Look for a broker, first of all for this one where one is preferred."""
-        self._itinerary.begin(now, start=self.fresh, prefer=prefer)
+        self._schedule.begin(now, start=self.fresh, prefer=prefer)
         self._next(effects, now)
 
     def _next(self, effects: list[Effect], now: float) -> None:
-        attempt = self._itinerary.next(now)
+        attempt = self._schedule.next(now)
         if attempt is None:
             self._give_up(now)
             return
-        if self._itinerary.vain:
-            effects.append(vain(self.group, self.upstream, self._itinerary.passes))
+        if self._schedule.vain:
+            effects.append(vain(self.group, self.upstream, self._schedule.passes))
         self.stage = Stage.SEARCHING
         self._target = attempt.broker
-        self.until = min(attempt.at, self._itinerary.deadline)
+        self.until = min(attempt.at, self._schedule.deadline)
         if attempt.at <= now:
             self._open(effects, now)
 
     def _give_up(self, now: float) -> None:
-        self.verdict = self._itinerary.verdict(now)
-        self._itinerary.ended()
+        self.verdict = self._schedule.verdict(now)
+        self._schedule.ended()
         self.stage = Stage.ENDED
         self.until = inf
 
     def _open(self, effects: list[Effect], now: float) -> None:
         """The time of an attempt has come."""
-        if self._target is None or not self._itinerary.stands(now):
+        if self._target is None or not self._schedule.stands(now):
             self._next(effects, now)
             return
-        self._binding = Binding(
+        self._handshake = Handshake(
             self._listener,
             self.upstream,
             self._target,
             self._offer,
             self.session,
-            tracked=self.carrier is not None,
+            tracked=self.resender is not None,
         )
-        self._ask(self._binding, effects, now)
+        self._ask(self._handshake, effects, now)
 
-    def _ask(self, binding: Binding, effects: list[Effect], now: float) -> None:
+    def _ask(self, handshake: Handshake, effects: list[Effect], now: float) -> None:
         self.stage = Stage.BINDING
-        self.leg = binding.leg
+        self.leg = handshake.leg
         self._patience = now + self.upstream.connect_timeout
-        self.until = min(self._patience, self._itinerary.deadline)
-        effects += binding.opened()
+        self.until = min(self._patience, self._schedule.deadline)
+        effects += handshake.opened()
 
     def connected(self, leg: Leg, effects: list[Effect], now: float) -> None:
         """The connection that was asked for is there."""
-        if self._binding is None or leg is not self.leg:
+        if self._handshake is None or leg is not self.leg:
             effects.append(Close(leg, How.ABORT))
             return
         leg.heartbeat.said_at = now
-        effects.append(Send(leg, self._binding.connect()))
+        effects.append(Send(leg, self._handshake.connect()))
 
-    def answered(self, data: bytes, effects: list[Effect], now: float) -> Bound | bytes | None:
+    def answered(self, data: bytes, effects: list[Effect], now: float) -> Accepted | bytes | None:
         """The broker sent something before it was CONNECTED. Answers what the session is bound by, or the ERROR that
         is the client's; None when the search goes on.
 
         Raises `StompError` for what is not STOMP.
         """
-        leg, binding = self.leg, self._binding
+        leg, handshake = self.leg, self._handshake
         assert leg is not None
-        assert binding is not None
+        assert handshake is not None
         leg.decoder.feed(data)
         for frame in leg.decoder.frames():
             if frame.command is CONNECTED:
-                bound = binding.accepted(frame, now)
-                self._bound(binding, bound, now)
+                bound = handshake.accepted(frame, now)
+                self._bound(handshake, bound, now)
                 return bound
-            note = binding.retried(frame)
+            note = handshake.retried(frame)
             if note is not None:
                 effects += [note, Close(leg, How.FLUSH)]
-                self._ask(binding, effects, now)
+                self._ask(handshake, effects, now)
                 return None
             if self.upstream.movable and unavailable(frame.raw(MESSAGE_HEADER) or b""):
                 self.refused("it answered CONNECT with an ERROR: unavailable", effects, now)
@@ -223,36 +223,36 @@ class Branch:
             return frame.wire
         return None
 
-    def _bound(self, binding: Binding, bound: Bound, now: float) -> None:
-        self._binding = None
+    def _bound(self, handshake: Handshake, bound: Accepted, now: float) -> None:
+        self._handshake = None
         self.stage = Stage.UP
         self.until = inf
-        self.broker = binding.broker
-        self.pairing = bound.pairing
+        self.broker = handshake.broker
+        self.bridges = bound.bridges
         self.broker.health.answered()
         self.broker.health.sessions += 1
-        self._itinerary.found(now)
-        if self.carrier is not None:
-            self.carrier.bound(binding.leg, bound.pairing.to_broker, cumulative=bound.product.cumulative)
+        self._schedule.found(now)
+        if self.resender is not None:
+            self.resender.bound(handshake.leg, bound.bridges.to_broker, cumulative=bound.product.cumulative)
 
     def refused(self, reason: str, effects: list[Effect], now: float) -> None:
         """The broker cannot be reached, or did not answer CONNECT in time: the next one."""
-        binding = self._binding
-        assert binding is not None
-        broker = binding.broker
+        handshake = self._handshake
+        assert handshake is not None
+        broker = handshake.broker
         broker.versions = None  # when it comes back it may be another one
         broker.health.failed(self.upstream.checks, now, self._chance)
-        self.session.tally["brokers_refused"] += 1
+        self.session.counters["brokers_refused"] += 1
         effects.append(refused(broker, self.upstream, f"did not connect: {reason}"))
-        self._binding = None
-        if self.carrier is not None:
+        self._handshake = None
+        if self.resender is not None:
             self.hang_up(How.ABORT, effects)
         self._next(effects, now)
 
     def reconsidered(self, effects: list[Effect], now: float) -> None:
         """A broker came back: where none is being asked, try again at once."""
         if self.stage is Stage.SEARCHING:
-            self._itinerary.reconsider(now)
+            self._schedule.reconsider(now)
             self._next(effects, now)
 
     def woke(self, effects: list[Effect], now: float) -> None:
@@ -262,7 +262,7 @@ class Branch:
         elif self.stage is Stage.BINDING:
             self.hang_up(How.ABORT, effects)
             self._give_up(now)
-        elif self.stage is Stage.SEARCHING and now >= self._itinerary.deadline:
+        elif self.stage is Stage.SEARCHING and now >= self._schedule.deadline:
             self._give_up(now)
         elif self.stage is Stage.SEARCHING:
             self._open(effects, now)
@@ -283,14 +283,14 @@ class Branch:
         if self.broker is not None:
             self.broker.health.sessions -= 1
             self.before, self.broker = self.broker, None
-        self._binding = None
+        self._handshake = None
         self.parting = None
         self.parted = self.moving = False
 
     def end(self, effects: list[Effect]) -> None:
         """The session is over."""
         self.hang_up(How.FLUSH, effects)
-        self._itinerary.ended()
+        self._schedule.ended()
         self.stage = Stage.ENDED
         self.until = inf
 
@@ -311,23 +311,23 @@ class Branch:
 
     def part(self, effects: list[Effect], now: float) -> None:
         """Say DISCONNECT; when it is confirmed, or the leg is lost, go on with `move`."""
-        leg, pairing, carrier = self.leg, self.pairing, self.carrier
+        leg, bridges, resender = self.leg, self.bridges, self.resender
         assert leg is not None
-        assert pairing is not None
-        assert carrier is not None
+        assert bridges is not None
+        assert resender is not None
         self.parted = False
-        self.parting = carrier.backlog.ask()
-        goodbye = pairing.to_broker.compose(DISCONNECT, [(RECEIPT_HEADER, self.parting)], self.session)
+        self.parting = resender.unconfirmed.ask()
+        disconnect = bridges.to_broker.compose(DISCONNECT, [(RECEIPT_HEADER, self.parting)], self.session)
         leg.enter(State.LEAVING)
         leg.heartbeat.said_at = now
         # What it still has to say may wait behind messages that the client owes too many ACKs for.
-        effects += [Send(leg, goodbye), Resume(leg)]
+        effects += [Send(leg, disconnect), Resume(leg)]
         self.stage = Stage.PARTING
         self.until = now + self.upstream.disconnect_timeout
 
     def move(self, effects: list[Effect], now: float) -> None:
         """The old broker was left: look for the next one."""
-        self.session.tally["brokers_moved"] += 1
+        self.session.counters["brokers_moved"] += 1
         self.news = Event.MOVED
         self.hang_up(How.FLUSH, effects)
         self.seek(effects, now, self._to)

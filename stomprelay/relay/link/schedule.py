@@ -32,7 +32,7 @@ class Attempt(NamedTuple):
     at: float
 
 
-class Itinerary:
+class Schedule:
     """The search of one session in one group. `chance` is a source of numbers from 0 up to 1.
 
     Say `begin`, then do what `next` says until a broker accepts, or until there is no next: the session is given

@@ -32,7 +32,7 @@ COUNTERS: Final = {
 }
 
 
-class Tally(dict[str, int]):
+class Counters(dict[str, int]):
     """Counts by name; every name of COUNTERS is there from the start."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """What is known of a broker's health, by all sessions together.
 
 A broker is up when it answered CONNECTED in time. One that failed is left out for a while, longer each time. When
-that time is over one session (or probe) tries it, and the others wait for what it finds; see `Itinerary` for who is
+that time is over one session (or probe) tries it, and the others wait for what it finds; see `Schedule` for who is
 tried when all of them failed.
 """
 
@@ -39,7 +39,7 @@ class Health:
     """One broker's health. `chance` is a source of numbers from 0 up to 1.
 
     `up` is what was seen last: None when nothing was yet. `paused`: an operator took it out of service. `sessions`
-    counts those that it serves, `coming` those that are on their way to it (itineraries keep this one). `failures`
+    counts those that it serves, `coming` those that are on their way to it (schedules keep this one). `failures`
     counts those in a row, `out_until` is the end of the pause for them, 0 when there is none to speak of.
     """
 

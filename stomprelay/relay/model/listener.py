@@ -46,7 +46,7 @@ class Route:
         return bool(self._matches(destination.decode("utf-8", "surrogateescape")))
 
 
-class Loss(Enum):
+class LossPolicy(Enum):
     """What becomes of a header value that the other leg's version cannot say."""
 
     REPLACE = "replace"
@@ -95,7 +95,7 @@ class Listener:
     before_connect: int = 65536
     unacknowledged: int = 65536
     linger: float = 2.0
-    loss: Loss = Loss.REPLACE
+    loss: LossPolicy = LossPolicy.REPLACE
     require_utf8: bool = False
     trace: bool = False
     tls: ServerTLS | None = None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from stomprelay.relay.resend.unconfirmed import Backlog
+from stomprelay.relay.resend.unconfirmed import Unconfirmed
 from stomprelay.session.session import Session
 from stomprelay.session.transaction import Transaction
 from stomprelay.wire.decoder import Decoder
@@ -38,18 +38,18 @@ def _roomier(limits: Limits) -> Limits:
     return replace(limits, headers=limits.headers + 2, header_line=max(limits.header_line, _LINE))
 
 
-class Waiting:
-    """Keeps what the next broker has to be told: SENDs and transactions in the backlog, orders in the session.
+class Offline:
+    """Keeps what the next broker has to be told: SENDs and transactions in the unconfirmed, orders in the session.
 
     `answers` are receipts of frames that no broker will be told of: the relay gives them. `most` is how many octets
     of open transactions are kept.
     """
 
-    __slots__ = ("_limits", "_most", "answers", "backlog", "session")
+    __slots__ = ("_limits", "_most", "answers", "session", "unconfirmed")
 
     def __init__(self, session: Session, limits: Limits, most: int) -> None:
         self.session = session
-        self.backlog = Backlog(session.name, most)
+        self.unconfirmed = Unconfirmed(session.name, most)
         self.answers: list[bytes] = []
         self._limits = _roomier(limits)
         self._most = most
@@ -80,7 +80,7 @@ class Waiting:
         """What is only an order to a broker is remembered, all else is kept to be said. Raises `Refused` for the
         COMMIT of a transaction that is lost.
         """
-        session, backlog, command = self.session, self.backlog, frame.command
+        session, unconfirmed, command = self.session, self.unconfirmed, frame.command
         receipt, name = self.marks(frame)
         transaction = None if name is None else session.transactions.get(name)
         if command is ACK or command is NACK:
@@ -90,21 +90,23 @@ class Waiting:
         elif command is COMMIT and transaction is not None:
             if transaction.doomed is not None:
                 raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
-            backlog.keep(b"".join([*transaction.frames, frame.wire]), receipt or backlog.ask(), said=False)
+            unconfirmed.keep(
+                b"".join([*transaction.frames, frame.wire]), receipt or unconfirmed.ask(), said=False
+            )
         elif command is SEND and transaction is not None:
             if receipt is not None:
-                backlog.owe(receipt)
+                unconfirmed.owe(receipt)
             self._join(transaction, frame)
             return
         elif command is SEND or command is COMMIT:
-            backlog.keep(frame.wire, receipt or backlog.ask(), said=False)
+            unconfirmed.keep(frame.wire, receipt or unconfirmed.ask(), said=False)
         if command in Session.WATCHED:
             self._observe(frame, name)
         if receipt is not None:
             if command in _MOOT:
                 self.answers.append(receipt)
             else:
-                backlog.owe(receipt)
+                unconfirmed.owe(receipt)
 
     def _join(self, transaction: Transaction, frame: Frame) -> None:
         """A SEND in a transaction. One that is too large is doomed: what it drops, no broker is asked to confirm."""
@@ -129,7 +131,7 @@ class Waiting:
 
     def _pay(self, receipt: bytes | None) -> None:
         """No broker will be told of what asked for this receipt."""
-        if receipt is not None and self.backlog.owes(receipt):
-            self.backlog.refused(receipt)
+        if receipt is not None and self.unconfirmed.owes(receipt):
+            self.unconfirmed.refused(receipt)
             self.session.received(receipt)
             self.answers.append(receipt)

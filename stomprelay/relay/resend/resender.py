@@ -1,8 +1,8 @@
 """A client's frames on their way to a broker that may be lost, so that they can be said to another one.
 
-A carrier belongs to a session's place in one group and outlives the legs there. It keeps what is not confirmed in
-its `Backlog`, asks for receipts of the relay's own where the upstream says `confirm`, and says everything again that
-a new broker has to know: subscriptions first, then what was not confirmed, then open transactions.
+A resender belongs to a session's place in one group and outlives the legs there. It keeps what is not confirmed in
+its `Unconfirmed`, asks for receipts of the relay's own where the upstream says `confirm`, and sends everything
+again that a new broker has to know: subscriptions first, then what was not confirmed, then open transactions.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.effects import Effect
 from stomprelay.relay.forward import Pieces
-from stomprelay.relay.resend.offline import Waiting
+from stomprelay.relay.resend.offline import Offline
 from stomprelay.session.effects import Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -38,8 +38,8 @@ AGAIN: Final = b"relay-resent:true\n"
 _MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
 
 
-class Carrier:
-    """Says what a session's client says to the broker that it has. `backlog` is what is not confirmed.
+class Resender:
+    """Says what a session's client says to the broker that it has. `unconfirmed` is what is not confirmed.
 
     Give it a broker with `bound`, then `replay`; say frames with `say` and write them with `flush`; tell it when the
     broker is `lost`. While there is none, `say` keeps what has to wait. `answers` are receipts that the relay gives
@@ -57,14 +57,14 @@ class Carrier:
         "_plain",
         "_waiting",
         "answers",
-        "backlog",
         "session",
+        "unconfirmed",
     )
 
     def __init__(self, session: Session, limits: Limits, *, most: int, confirm: bool) -> None:
         self.session = session
-        self._waiting = Waiting(session, limits, most)
-        self.backlog = self._waiting.backlog
+        self._waiting = Offline(session, limits, most)
+        self.unconfirmed = self._waiting.unconfirmed
         self.answers = self._waiting.answers
         self._confirm = confirm
         self._owing = True
@@ -78,14 +78,14 @@ class Carrier:
     @property
     def quiet(self) -> bool:
         """Whether a broker could be left without a trace."""
-        return self.session.quiet and self.backlog.quiet
+        return self.session.quiet and self.unconfirmed.quiet
 
     # Brokers come and go
 
     def bound(self, leg: Leg, bridge: Bridge, *, cumulative: bool) -> None:
         """There is a broker. `cumulative`: what its receipts mean, see `Profile`."""
         self._leg, self._bridge = leg, bridge
-        self.backlog.cumulative = cumulative
+        self.unconfirmed.cumulative = cumulative
         self.session.memo = self._plain = None
 
     def lost(self, *, subscriptions: bool = True) -> StompError | None:
@@ -94,15 +94,15 @@ class Carrier:
         """
         self._leg = self._bridge = None
         self._forget()
-        backlog, session = self.backlog, self.session
-        session.tally["possibly_lost"] += backlog.unproved
-        backlog.unproved = 0
+        unconfirmed, session = self.unconfirmed, self.session
+        session.counters["possibly_lost"] += unconfirmed.unproved
+        unconfirmed.unproved = 0
         session.lost_broker()
-        given = backlog.lost(self._receipts(subscriptions))
+        given = unconfirmed.lost(self._receipts(subscriptions))
         for receipt in given:
             session.received(receipt)
         self.answers += given
-        doubt = backlog.doubted()
+        doubt = unconfirmed.doubted()
         if doubt is None:
             return None
         return Refused(
@@ -129,9 +129,9 @@ class Carrier:
         session.transactions = {}
         self._owing = False
         try:
-            for kept in self.backlog.taken():
+            for kept in self.unconfirmed.taken():
                 for frame in self.read(kept.wire):
-                    session.tally["frames_resent"] += kept.said
+                    session.counters["frames_resent"] += kept.said
                     self._say(frame, AGAIN if kept.said else b"")
             self._close()
         finally:
@@ -148,7 +148,7 @@ class Carrier:
         headers = [
             (name, value)
             for name, value in subscription.headers
-            if name != RECEIPT_HEADER or self.backlog.owes(value)
+            if name != RECEIPT_HEADER or self.unconfirmed.owes(value)
         ]
         if bridge.target.named_subscriptions and not subscription.named:
             headers.insert(0, (ID, subscription.id))
@@ -194,13 +194,13 @@ class Carrier:
                 return
             self._plain = memo
         if not self._confirm:
-            self.backlog.unproved += 1
-        elif self.backlog.cumulative:
+            self.unconfirmed.unproved += 1
+        elif self.unconfirmed.cumulative:
             self._add(frame, head, extra)
             return
         else:
-            receipt = self.backlog.ask()
-            self.backlog.keep(frame.wire, receipt)
+            receipt = self.unconfirmed.ask()
+            self.unconfirmed.keep(frame.wire, receipt)
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._pieces.add(frame, head, extra)
 
@@ -213,7 +213,7 @@ class Carrier:
         """A SEND that asks for a receipt, or belongs to a transaction."""
         receipt, name = self._waiting.marks(frame)
         if receipt is not None and self._owing:
-            self.backlog.owe(receipt)
+            self.unconfirmed.owe(receipt)
         transaction = None if name is None else self.session.transactions.get(name)
         if transaction is not None:
             self._close()
@@ -221,19 +221,19 @@ class Carrier:
         elif receipt is not None:
             self._close(batch=False)
             self._batch.append(frame)
-            self.backlog.keep(self._batched(), receipt)
+            self.unconfirmed.keep(self._batched(), receipt)
             self._batch = []
         elif self._confirm:
             self._close()
-            receipt = self.backlog.ask()
-            self.backlog.keep(frame.wire, receipt)
+            receipt = self.unconfirmed.ask()
+            self.unconfirmed.keep(frame.wire, receipt)
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._pieces.add(frame, head, extra)
 
     def _order(self, frame: Frame) -> None:
         """Any frame but SEND."""
         self._close()
-        session, backlog, command = self.session, self.backlog, frame.command
+        session, unconfirmed, command = self.session, self.unconfirmed, frame.command
         receipt = name = None
         if _MARKED.search(frame.data, frame.head - 1, frame.body):
             receipt, name = self._waiting.marks(frame)
@@ -247,11 +247,11 @@ class Carrier:
                 self.answers.append(receipt)
             return
         if receipt is not None and self._owing:
-            backlog.owe(receipt)
+            unconfirmed.owe(receipt)
         if command is COMMIT:
             if receipt is None:
-                extra = b"receipt:%b\n" % (asked := backlog.ask())
-            backlog.commit(receipt or asked, ours=receipt is None)
+                extra = b"receipt:%b\n" % (asked := unconfirmed.ask())
+            unconfirmed.commit(receipt or asked, ours=receipt is None)
         elif command is BEGIN and name is not None:
             self._waiting.keep(session.transactions[name], frame)
         self._pieces.add(frame, head, extra)
@@ -289,8 +289,8 @@ class Carrier:
         frame, head, extra = self._last
         self._last = None
         if batch:
-            receipt = self.backlog.ask()
-            self.backlog.keep(self._batched(), receipt)
+            receipt = self.unconfirmed.ask()
+            self.unconfirmed.keep(self._batched(), receipt)
             self._batch = []
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._pieces.add(frame, head, extra)

@@ -1,6 +1,6 @@
 """What was said to a broker and may not have arrived, in the order in which it was said.
 
-A broker that is lost takes with it whatever it had not confirmed. The backlog keeps such frames, as their client
+A broker that is lost takes with it whatever it had not confirmed. The unconfirmed keeps such frames, as their client
 spelled them, until a RECEIPT tells that they are safe; a new broker is told them again. It also knows which receipts
 the client is owed, so that each reaches it once however often its frame was said.
 """
@@ -24,7 +24,7 @@ class Kept(NamedTuple):
     said: bool
 
 
-class Backlog:
+class Unconfirmed:
     """The unconfirmed of one session in one group. `name` is the session's, `most` how many octets may be kept
     before it is `full`: then stop reading from the client until it is not `crowded` any more.
 
