@@ -9,7 +9,7 @@ from typing import Final
 from stomprelay.explain.conversation import FROM_BROKER, Conversation
 from stomprelay.explain.visible import visible, without_passcode
 from stomprelay.relay.bridge.bridge import Bridge
-from stomprelay.relay.bridge.negotiation import asked, pair, profile
+from stomprelay.relay.bridge.negotiation import asked, bridges_between, profile
 from stomprelay.relay.bridge.steps import Edit, Pair
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.group import Broker, alone
@@ -67,10 +67,10 @@ class Explanation:
         self._pair()
 
     def _pair(self) -> None:
-        pairing = pair(self._client.version, self._broker.version, self._product.name, self._loss)
-        self._spoken = pairing.broker
-        self._to_broker = self._telling(pairing.to_broker)
-        self._to_client = self._telling(pairing.to_client)
+        bridges = bridges_between(self._client.version, self._broker.version, self._product.name, self._loss)
+        self._spoken = bridges.broker
+        self._to_broker = self._telling(bridges.to_broker)
+        self._to_client = self._telling(bridges.to_client)
 
     def _telling(self, bridge: Bridge) -> Bridge:
         """The same way across, and each edit on it is noted."""

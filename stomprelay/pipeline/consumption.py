@@ -12,11 +12,10 @@ from stomprelay.pipeline.subscribed import AUTO, Subscribed, Subscription
 from stomprelay.pipeline.transactions import Transactions
 from stomprelay.pipeline.unsettled import Delivery, Unsettled
 from stomprelay.pipeline.waits import Waits
-from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.dialect import Delivery as Naming
+from stomprelay.wire.dialect import DIALECTS, DeliveryNaming
 
 _BY_ACK: Final = frozenset(
-    dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is Naming.ACK
+    dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is DeliveryNaming.ACK
 )
 """The versions in which an ACK's `id` is the MESSAGE's `ack`."""
 

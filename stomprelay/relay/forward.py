@@ -1,30 +1,70 @@
-"""Frames on their way into one write."""
+"""Frames on their way into one write: the only place where slices of chunks are joined."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
-from stomprelay.relay.effects import Effect
+from stomprelay.relay.effects import Outbox
 from stomprelay.relay.notes import answered
-from stomprelay.session.effects import Send
 from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side
-from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame, compose
 from stomprelay.wire.names import DISCONNECT, RECEIPT, RECEIPT_ID
 
+NewHead = Callable[[Frame], bytes | None]
+"""Returns what becomes of a frame's head: the new one, with its blank line; None where the frame passes as it came;
+`NOTHING` where it does not pass; `NO_MORE` where it does not pass and no more frames are to be looked at now. May
+raise `StompError`.
+"""
 
-class Pieces:
-    """What is written together. Neighbours of one chunk that pass as they came stay one slice of it."""
+NOTHING: Final = b""
+NO_MORE: Final = bytes(bytearray(b"\0"))
+"""Known by its identity, as no head is it."""
 
-    __slots__ = ("_data", "_done", "_start", "_stop")
+
+class Joiner:
+    """What is written to one leg together. Neighbours of one chunk that pass as they came stay one slice of it, and
+    where a whole chunk does, it is not even copied.
+
+    Put frames in by `carry`, `add` and `write`, then `take` the bytes.
+    """
+
+    __slots__ = ("_data", "_done", "_start", "_stop", "frames")
 
     def __init__(self) -> None:
         self._done: list[bytes] = []
         self._data = b""
         self._start = self._stop = 0
+        self.frames = 0
+        """How many frames the last `carry` looked at."""
+
+    def carry(self, frames: Iterator[Frame], untouched: frozenset[bytes], new_head: NewHead) -> None:
+        """Put in frames up to a DISCONNECT, those of `untouched` commands without a look.
+
+        Raises what `frames` and `new_head` raise; what came before is in then, and is still to be taken.
+        """
+        count = 0
+        data, stop = self._data, self._stop
+        try:
+            for frame in frames:
+                count += 1
+                head = None if frame.command in untouched else new_head(frame)
+                if head is None and frame.start == stop and frame.data is data:
+                    stop = frame.after
+                elif head is NO_MORE:
+                    break
+                elif head is None or head:
+                    self._stop = stop
+                    self.add(frame, head)
+                    data, stop = self._data, self._stop
+                if frame.command is DISCONNECT:
+                    break
+        finally:
+            self._stop = stop
+            self.frames = count
 
     def add(self, frame: Frame, head: bytes | None, extra: bytes = b"") -> None:
-        """A frame: as it came, or with a new head. `extra` are header lines, each with its LF, to put in front."""
+        """Put in a frame: as it came where `head` is None, otherwise with that head. `extra` are header lines, each
+        with its LF, to put in front.
+        """
         data = self._data
         if frame.data is not data or frame.start != self._stop:
             if self._stop > self._start:
@@ -43,12 +83,19 @@ class Pieces:
         self._stop = frame.after
 
     def write(self, wire: bytes) -> None:
-        """Whole frames of our own."""
+        """Put in whole frames of the relay's own."""
         self._done += (self._data[self._start : self._stop], wire)
         self._start = self._stop
 
+    def trail(self) -> None:
+        """Put in the LF that the peer writes behind the last frame of the chunk, where it has not come yet: with the
+        next chunk it would come too late for clients that wait for it.
+        """
+        if self._stop and self._stop == len(self._data) and self._data[-1] == 0:
+            self.write(b"\n")
+
     def take(self) -> bytes:
-        """All of it, which is forgotten here."""
+        """Return all of it, which is forgotten here."""
         done = self._done
         if self._stop > self._start:
             done.append(self._data[self._start : self._stop])
@@ -56,61 +103,17 @@ class Pieces:
         return b"".join(done)
 
     def clear(self) -> None:
-        """Nothing of it shall be written."""
+        """Forget what was put in: it is not to be written."""
         self._done = []
         self._data = b""
         self._start = self._stop = 0
 
 
-class Carriage(NamedTuple):
-    """What the other leg is written, how many frames were read for it, and what was wrong with the one after them."""
-
-    data: bytes
-    frames: int
-    failure: StompError | None
-
-
-def carry(source: Leg, untouched: frozenset[bytes], headed: Callable[[Frame], bytes | None]) -> Carriage:
-    """All complete frames of a leg, up to a DISCONNECT, as one write. Neighbours that pass as they came stay one
-    slice, and where the whole chunk does, it is not even copied.
-
-    Frames of `untouched` commands pass without a look. Of others `headed` answers the new head; None: it passes as
-    it came; nothing at all, b"": it does not pass.
+def give_receipts(receipts: Sequence[bytes], client: Leg, outbox: Outbox, now: float) -> None:
+    """Write a client that is there a RECEIPT frame for each of these ids, all in one `Send`: the relay gives them in
+    the place of a broker that will not.
     """
-    decoder = source.decoder
-    pieces: list[bytes] = []
-    data = b""
-    start = stop = count = 0
-    failure = None
-    try:
-        for frame in decoder.frames():
-            count += 1
-            data = frame.data
-            head = None if frame.command in untouched else headed(frame)
-            if head is None:
-                if frame.start != stop:
-                    pieces.append(data[start:stop])
-                    start = frame.start
-                stop = frame.after
-            elif head:
-                pieces += (data[start:stop], head)
-                start = frame.body
-                stop = frame.after
-            if frame.command is DISCONNECT:
-                break
-    except StompError as error:
-        failure = error
-    pieces.append(data[start:stop])
-    if stop and stop == len(data) and data[-1] == 0 and source.side is Side.UPSTREAM and decoder.trails:
-        # It would come with the next chunk, too late for clients that wait for it.
-        pieces.append(b"\n")
-    return Carriage(b"".join(pieces), count, failure)
-
-
-def give(receipts: Sequence[bytes], client: Leg, effects: list[Effect], now: float) -> None:
-    """Write the client a RECEIPT frame for each of these ids, all in one `Send`."""
-    if not receipts:
-        return
-    frames = [compose(RECEIPT, [(RECEIPT_ID, each)], client.dialect) for each in receipts]
-    client.heartbeat.said_at = now
-    effects += [Send(client, b"".join(frames)), *answered(receipts)]
+    if receipts and not client.gone:
+        frames = [compose(RECEIPT, [(RECEIPT_ID, each)], client.dialect) for each in receipts]
+        outbox.send(client, b"".join(frames), now)
+        outbox.put(*answered(receipts))

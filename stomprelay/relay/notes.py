@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, Fact, Note
@@ -45,16 +44,22 @@ def _facts(broker: Broker | None, upstream: Upstream, reason: str = "") -> dict[
 
 
 def found(
-    bound: Accepted, broker: Broker | None, before: Broker | None, upstream: Upstream, resent: int
+    text: str,
+    broker: Broker,
+    before: Broker | None,
+    upstream: Upstream,
+    *,
+    version: str,
+    product: str,
+    resent: int,
 ) -> Note:
     """A broker answered CONNECTED; `before` is the one that the session had in its place, `resent` how many frames
-    were said to the new one again.
+    were sent to the new one again.
     """
-    facts = _facts(broker, upstream)
-    facts |= {"version": bound.accord.dialect.version.decode(), "product": bound.product.name}
+    facts = {**_facts(broker, upstream), "version": version, "product": product}
     if before is None:
-        return Note(Event.CONNECTED, bound.note, facts)
-    return Note(Event.RECOVERED, bound.note, {**facts, "lost": str(before), "resent": resent})
+        return Note(Event.CONNECTED, text, facts)
+    return Note(Event.RECOVERED, text, {**facts, "lost": str(before), "resent": resent})
 
 
 def refused(broker: Broker | None, upstream: Upstream, reason: str) -> Note:

@@ -1,13 +1,13 @@
 """One client joined to its brokers.
 
-Inputs are told in the past tense with `now`, in seconds of one steady clock; each answers with the effects that
-the service must perform, in order. No input raises. The life of a relay:
+Inputs are told in the past tense with `now`, in seconds of one steady clock; each returns the effects that the service
+must perform, in order. No input raises. The life of a relay:
 
     opened      the client is there; CONNECT must come in time
     received    CONNECT: a broker is opened, the client is not read from meanwhile
     connected   the broker is there and is sent CONNECT; its CONNECTED is passed on, and frames flow
     lost        the client went: its brokers are left. Its broker went: it is told and closed or, where its session
-                can survive, waits while another broker is sought and told what the lost one knew
+                can survive, waits while another broker is sought and sent what the lost one knew
 
 An ERROR of ours is written, then the client's leg lingers so that it arrives. Only whole frames are written.
 """
@@ -17,7 +17,7 @@ from math import inf
 
 from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.client import ClientConnection
-from stomprelay.relay.effects import Effect
+from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.link.link import Link
@@ -38,8 +38,8 @@ from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import LimitError, StompError
 
 
-def greeted(client: Leg, data: bytes, listener: Listener) -> Offer | Foreign | None:
-    """What the client says of itself: its CONNECT, or that it does not speak STOMP; None while more has to come.
+def first_frame(client: Leg, data: bytes, listener: Listener) -> Offer | Foreign | None:
+    """Return the CONNECT in the client's first bytes, or that it does not speak STOMP; None while more has to come.
 
     What follows CONNECT in the chunk stays in the leg's decoder. Raises `StompError` for what is neither.
     """
@@ -55,15 +55,20 @@ def greeted(client: Leg, data: bytes, listener: Listener) -> Offer | Foreign | N
 
 
 def join(
-    client: Leg, listener: Listener, offer: Offer, session: Session, chance: Callable[[], float]
+    client: Leg,
+    listener: Listener,
+    offer: Offer,
+    session: Session,
+    outbox: Outbox,
+    chance: Callable[[], float],
 ) -> Flow:
-    """What joins this client to the listener's upstream, and to those of its routes. Its links are still to
+    """Return what joins this client to the listener's upstream, and to those of its routes. Its links are still to
     seek their brokers.
     """
     upstream = listener.upstream
     if len(upstream.groups) == 1 and not listener.routes:
-        link = Link(listener, upstream, upstream.groups[0], offer, session, chance)
-        return Single(client, link, Tracer(session.name) if listener.trace else None)
+        link = Link(listener, upstream, upstream.groups[0], offer, session, outbox, chance)
+        return Single(client, link, outbox, Tracer(session.name) if listener.trace else None)
     sessions = [session]
 
     def links(needed: Upstream) -> list[Link]:
@@ -75,13 +80,14 @@ def join(
                 group,
                 offer,
                 sessions.pop() if sessions else session.beside(),
+                outbox,
                 chance,
-                carried=True,
+                resends=True,
             )
             for group in needed.groups
         ]
 
-    return Fanout(client, listener, session, links)
+    return Fanout(client, listener, session, outbox, links)
 
 
 def _never() -> float:
@@ -97,7 +103,7 @@ class Relay:
     the same do it at different times.
     """
 
-    __slots__ = ("_chance", "_connection", "_until", "client", "counters", "listener", "name")
+    __slots__ = ("_chance", "_connection", "_outbox", "_until", "client", "counters", "listener", "name")
 
     def __init__(
         self, listener: Listener, name: bytes, counters: Counters, chance: Callable[[], float] = _never
@@ -107,6 +113,7 @@ class Relay:
         self.counters = counters
         self.client = Leg(Side.DOWNSTREAM, listener.limits)
         self._chance = chance
+        self._outbox = Outbox()
         self._connection: ClientConnection | None = None
         self._until = inf
 
@@ -117,7 +124,7 @@ class Relay:
 
     @property
     def links(self) -> list[Link]:
-        """The session's places in groups of brokers."""
+        """The session's links to groups of brokers."""
         return [] if self._connection is None else self._connection.links
 
     @property
@@ -135,47 +142,47 @@ class Relay:
     # Inputs
 
     def opened(self, now: float) -> list[Effect]:
-        """A client connected. Perform what is answered, then tell what it sends with `received`."""
+        """A client connected. Tell what it sends with `received`."""
         self.counters["sessions_opened"] += 1
         self._until = now + self.listener.connect_timeout
-        return [Wake(self._until)]
+        self._outbox.put(Wake(self._until))
+        return self._outbox.drain()
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
-        """Octets came on a leg."""
+        """Bytes came on a leg."""
         if self._connection is not None:
-            return self._connection.received(leg, data, now)
-        if leg.closed:
-            return []
-        self.counters["client_bytes"] += len(data)
-        try:
-            return self._greeted(data, now)
-        except StompError as error:
-            return self._failed(error)
+            self._connection.received(leg, data, now)
+        elif not leg.closed:
+            self.counters["client_bytes"] += len(data)
+            try:
+                self._greet(data, now)
+            except StompError as error:
+                self._fail(error)
+        return self._outbox.drain()
 
     def connected(self, leg: Leg, now: float) -> list[Effect]:
         """The connection that an `Open` asked for is there."""
-        effects: list[Effect] = []
         if self._connection is None:
-            return [Close(leg, How.ABORT)]
-        self._connection.search.connected(leg, effects, now)
-        return effects
+            self._outbox.put(Close(leg, How.ABORT))
+        else:
+            self._connection.connected(leg, now)
+        return self._outbox.drain()
 
     def refused(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """The connection that an `Open` asked for cannot be had, and why."""
-        effects: list[Effect] = []
-        connection = self._connection
-        if connection is None or leg.closed:
-            return effects
-        return connection.sought(connection.search.refused(leg, reason, effects, now), effects)
+        if self._connection is not None and not leg.closed:
+            self._connection.refused(leg, reason, now)
+        return self._outbox.drain()
 
     def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """A leg's connection ended without our `Close`."""
         if self._connection is not None:
-            return self._connection.lost(leg, reason, now)
-        if leg.closed:
-            return []
-        self.counters["clients_vanished"] += 1
-        return [vanished(f"client left: {reason}"), *self._closed(How.FLUSH)]
+            self._connection.lost(leg, reason, now)
+        elif not leg.closed:
+            self.counters["clients_vanished"] += 1
+            self._outbox.put(vanished(f"client left: {reason}"))
+            self._close(How.FLUSH)
+        return self._outbox.drain()
 
     def paused(self, leg: Leg) -> None:
         """The leg is not read from any more, by back-pressure or by a `Pause`."""
@@ -190,41 +197,38 @@ class Relay:
     def woke(self, now: float) -> list[Effect]:
         """The time of the last `Wake` has come."""
         if self._connection is not None:
-            return self._connection.woke(now)
-        if now < self._until:
-            return [Wake(self._until)]
-        limit = f"the limit is {self.listener.connect_timeout:g} s"
-        return self._failed(StompError("no CONNECT in time", limit))
+            self._connection.woke(now)
+        elif now < self._until:
+            self._outbox.put(Wake(self._until))
+        else:
+            limit = f"the limit is {self.listener.connect_timeout:g} s"
+            self._fail(StompError("no CONNECT in time", limit))
+        return self._outbox.drain()
 
     def stopped(self, now: float) -> list[Effect]:
         """The service stops: the client is told, and all legs are closed."""
+        error = StompError("the relay is stopping", "connect again")
         if self.over:
             return []
-        error = StompError("the relay is stopping", "connect again")
-        return (
-            self._failed(error)
-            if self._connection is None
-            else self._connection.shutdown.failed(self.client, error)
-        )
+        if self._connection is None:
+            self._fail(error)
+        else:
+            self._connection.shutdown.fail(self.client, error)
+        return self._outbox.drain()
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None = None) -> list[Effect]:
         """The session shall leave this broker at a quiet moment, or after `within` seconds, and find another one:
         `to`, if it can.
         """
-        effects: list[Effect] = []
-        connection = self._connection
-        if connection is None:
-            return effects
-        connection.search.leave(broker, effects, now, within, to)
-        return connection.sought(None, effects)
+        if self._connection is not None:
+            self._connection.leave(broker, now, within, to)
+        return self._outbox.drain()
 
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: links that wait for the time of their next attempt try at once."""
-        effects: list[Effect] = []
-        connection = self._connection
-        if connection is None:
-            return effects
-        return connection.sought(connection.search.reconsidered(effects, now), effects)
+        if self._connection is not None:
+            self._connection.reconsidered(now)
+        return self._outbox.drain()
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection takes no more for now."""
@@ -233,36 +237,41 @@ class Relay:
 
     def unblocked(self, leg: Leg, now: float) -> list[Effect]:
         """It takes more again."""
-        return [] if self._connection is None else self._connection.unblocked(leg, now)
+        if self._connection is not None:
+            self._connection.unblocked(leg, now)
+        return self._outbox.drain()
 
     # Before CONNECT
 
-    def _greeted(self, data: bytes, now: float) -> list[Effect]:
+    def _greet(self, data: bytes, now: float) -> None:
         client, listener = self.client, self.listener
-        client.heartbeat.heard_at = now
-        greeting = greeted(client, data, listener)
-        if greeting is None:
-            return []
-        if isinstance(greeting, Foreign):
+        client.heartbeat.received(now)
+        offer = first_frame(client, data, listener)
+        if offer is None:
+            return
+        if isinstance(offer, Foreign):
             self.counters["foreign"] += 1
-            answer: list[Effect] = [Send(client, greeting.answer)] if greeting.answer else []
-            return [Note(Event.FOREIGN, greeting.what), *answer, *self._closed(How.LINGER)]
-        dialect = greeting.agree(listener.versions)
+            self._outbox.put(Note(Event.FOREIGN, offer.what))
+            if offer.answer:
+                self._outbox.put(Send(client, offer.answer))
+            self._close(How.LINGER)
+            return
+        dialect = offer.agree(listener.versions)
         session = Session(self.name, dialect, listener.unacknowledged, self.counters)
-        flow = join(client, listener, greeting, session, self._chance)
-        self._connection = ClientConnection(client, listener, greeting, session, flow)
-        return self._connection.begun(now)
+        flow = join(client, listener, offer, session, self._outbox, self._chance)
+        self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)
+        self._connection.begin(now)
 
-    def _failed(self, error: StompError) -> list[Effect]:
+    def _fail(self, error: StompError) -> None:
         self.counters["errors_sent"] += 1
-        return [
+        self._outbox.put(
             failed(self.client.side.value, error),
             Send(self.client, complain(error, V1_0, spell_versions(self.listener.versions))),
             ended(End.RELAY, "there was no session"),
-            *self._closed(How.LINGER),
-        ]
+        )
+        self._close(How.LINGER)
 
-    def _closed(self, how: How) -> list[Effect]:
+    def _close(self, how: How) -> None:
         self.client.enter(State.CLOSED)
         self._until = inf
-        return [Close(self.client, how), Wake(inf)]
+        self._outbox.put(Close(self.client, how), Wake(inf))

@@ -26,8 +26,8 @@ from stomprelay.wire.names import LOGIN
 _CLIENT_ID: Final = b"client-id"
 _LONGEST: Final = 1000
 _REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
-_SILENT: Final = frozenset({State.OPENING, State.BINDING})
-_SAYS_MUCH: Final = frozenset({State.BINDING, State.CONNECTED})
+_SILENT: Final = frozenset({State.OPENING, State.CONNECTING})
+_SAYS_MUCH: Final = frozenset({State.CONNECTING, State.CONNECTED})
 
 
 class Journalled(Relaying):

@@ -293,7 +293,7 @@ class Caller:
         self.resent = 0
         self.answers: list[str | int] = []
         self.wrongs: list[str] = []
-        self.heard_at = inf
+        self.received_at = inf
         self.connected = False
         self.closed = False
         self.gone = False
@@ -392,7 +392,7 @@ class Caller:
 
     def hear(self, data: bytes) -> None:
         """The relay wrote this."""
-        self.heard_at = self.world.now
+        self.received_at = self.world.now
         frames, self.rest = cut(self.version, self.rest + data)
         for frame in frames:
             match frame.command:
@@ -746,7 +746,7 @@ class World:
 
     def _listens(self) -> None:
         for caller in self.callers:
-            silent = self.now - caller.heard_at
+            silent = self.now - caller.received_at
             if caller.talks and caller.names and silent > SILENCE:
                 caller.wrongs.append(f"silence for {silent:g} s")
-                caller.heard_at = self.now
+                caller.received_at = self.now

@@ -205,7 +205,7 @@ def test_connect_is_said_when_the_connection_is_there() -> None:
     play.now += 1.0
     play.accepts()
     assert play.sent() == (b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:there\nheart-beat:10000,10000\n\n\0")
-    assert play.leg.heartbeat.said_at == 101.0
+    assert play.leg.heartbeat.sent_at == 101.0
 
 
 def test_a_connection_that_nobody_waits_for_any_more() -> None:
@@ -822,7 +822,7 @@ def test_to_part(version: bytes) -> None:
     assert not play.link.up
     assert not play.link.quiet
     assert play.leg.state is State.LEAVING
-    assert play.leg.heartbeat.said_at == 101.0
+    assert play.leg.heartbeat.sent_at == 101.0
     assert play.over.brokers[0].health.sessions == 1
 
 

@@ -83,7 +83,7 @@ class Scene:
         for effect in effects:
             assert isinstance(effect, Send)
             assert effect.leg is self.leg
-            assert effect.leg.heartbeat.said_at == 7.0
+            assert effect.leg.heartbeat.sent_at == 7.0
             data = effect.data
             assert data
         return data.replace(b"\0\n", b"\0")

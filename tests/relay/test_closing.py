@@ -180,7 +180,7 @@ def test_a_client_whose_session_does_not_survive() -> None:
     play = Scene()
     play.flow.survives = False
     assert ways(play.shutdown.vanished("Connection reset", 1.0)) == [How.FLUSH]
-    play = Scene(State.BINDING)
+    play = Scene(State.CONNECTING)
     play.flow.survives = False
     play.client.decoder.feed(b"SEND\ndestination:/queue/a\n\nx\0")
     play.shutdown.vanished("Connection reset", 1.0)

@@ -1222,7 +1222,7 @@ def test_too_much_is_unconfirmed(product: str) -> None:
         assert play.broker_reads().count(b"\0") == 1
         resender = link(play).resender
         assert resender is not None
-        assert resender.unconfirmed.octets == 3 * len(frame)
+        assert resender.unconfirmed.size == 3 * len(frame)
 
 
 def test_too_much_waits_for_a_broker() -> None:

@@ -4,12 +4,12 @@ from math import inf
 from typing import Any
 
 import pytest
+from stomprelay.relay.link.search import Search
 
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.flow import DisconnectState, Flow
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link, Stage
-from stomprelay.relay.link.search import Search
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream

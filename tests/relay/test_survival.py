@@ -225,7 +225,7 @@ class Survival(RuleBasedStateMachine):
                 assert caller.failed or caller.leaving or caller.gone, caller.notes
             for link in caller.relay.links:
                 assert link.resender is not None
-                assert link.resender.unconfirmed.octets <= self.buffer + CHUNK
+                assert link.resender.unconfirmed.size <= self.buffer + CHUNK
         for broker in self.brokers:
             assert broker.health.sessions >= 0
 

@@ -47,7 +47,7 @@ class Scene:
     def kept(self) -> list[Kept]:
         """What the next broker will be told, which is not kept any more; the memory of it is empty then."""
         taken = self.waiting.unconfirmed.taken()
-        assert self.waiting.unconfirmed.octets == len(self.waiting.unconfirmed) == 0
+        assert self.waiting.unconfirmed.size == len(self.waiting.unconfirmed) == 0
         return taken
 
     def answers(self) -> list[bytes]:
@@ -143,7 +143,7 @@ def test_the_order_in_which_it_is_kept(cut: Cut) -> None:
     for chunk in cut.chunks(said):
         scene.says(chunk)
     whole = BEGIN % b"" + INSIDE % (b"", b"3") + INSIDE % (b"receipt:i\n", b"5") + COMMIT % b"receipt:c\n"
-    assert scene.waiting.unconfirmed.octets == sum(
+    assert scene.waiting.unconfirmed.size == sum(
         map(len, [SEND % (b"", b"1"), SEND % (b"receipt:r\n", b"2"), SEND % (b"", b"4"), whole])
     ) + len(SEND % (b"", b"6"))
     assert scene.kept() == [

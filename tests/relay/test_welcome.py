@@ -48,7 +48,7 @@ def scene(version: bytes, hello: bytes = b"") -> Scene:
     session = Session(b"relay-session", DIALECTS[version], 10, Counters())
     offer = Offer.read(frame(SAY_HELLO[version].replace(b"CONNECT\n", b"CONNECT\n" + hello)))
     welcome = Welcome(client, front, offer, session)
-    client.enter(State.BINDING, session.dialect)
+    client.enter(State.CONNECTING, session.dialect)
     return Scene(client, session, welcome)
 
 

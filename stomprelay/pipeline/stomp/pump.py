@@ -19,7 +19,6 @@ from stomprelay.pipeline.stomp.dial import Dial
 from stomprelay.pipeline.stomp.line import ASKED, PRESSURE, Line
 from stomprelay.pipeline.stomp.mailbox import Mailbox
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.link.link import Stage
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
@@ -85,8 +84,8 @@ class Pump:
     @property
     def there(self) -> bool:
         """Whether the session has a broker in each group that it has not given up."""
-        stages = [link.stage for link in self._relay.links if link.stage is not Stage.ENDED]
-        return bool(stages) and all(each is Stage.UP for each in stages)
+        links = [link for link in self._relay.links if not link.ended]
+        return bool(links) and all(link.up for link in links)
 
     @property
     def cumulative(self) -> bool:

@@ -101,11 +101,9 @@ class Bridge:
             else:
                 head = self._edited(frame, edit, session)
         except StompError as error:
-            error.receipt = frame.header(RECEIPT_HEADER, self.source)
-            raise
+            raise error.asked_for(frame.header(RECEIPT_HEADER, self.source)) from None
         if memo is not None and session.traces == traces:
-            session.memo = memo
-            session.memo_head = head
+            session.remember(memo, head)
         return head
 
     @staticmethod

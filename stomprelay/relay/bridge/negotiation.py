@@ -22,7 +22,7 @@ class Bridges(NamedTuple):
 
 
 @cache
-def pair(
+def bridges_between(
     client: bytes,
     broker: bytes,
     profile: str,
@@ -59,7 +59,7 @@ def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[byte
 def profile(upstream: Upstream, broker: Broker, accord: Accord) -> Profile:
     """The profile of the broker that answered: the configured one, or what its CONNECTED shows."""
     found = detect(accord.server, accord.session) if upstream.profile is AUTO else upstream.profile
-    broker.profile = found
+    broker.learnt(found)
     return found
 
 

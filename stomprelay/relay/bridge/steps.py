@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 from stomprelay.session.ledger import Delivery, Ledger
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO, MADE, MODES
-from stomprelay.wire.dialect import Delivery as Naming
-from stomprelay.wire.dialect import Dialect, Headers
+from stomprelay.wire.dialect import DeliveryNaming, Dialect, Headers
 from stomprelay.wire.errors import ProtocolError, Refused
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import (
@@ -140,15 +139,15 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     transaction = None if name is None else session.transactions.get(name)
     whole = delivery is not None and ledger.settled(delivery, None if transaction is None else name)
     if transaction is not None and not whole:
-        transaction.doomed = "it acknowledges messages of a broker that was lost"
+        transaction.doom("it acknowledges messages of a broker that was lost")
     if delivery is None or stale:
         session.lose("acks_stale")
         return NOTHING
     if transaction is not None:
-        transaction.acknowledged = True
+        transaction.acknowledge()
     if source.delivery is target.delivery:
         return _renamed(frame, delivery, source)
-    if target.delivery is Naming.ACK:
+    if target.delivery is DeliveryNaming.ACK:
         if delivery.ack is None:
             said = frame.command.decode()
             raise Refused(f"{said} is not possible", "the broker gave the message no ack header")
@@ -161,7 +160,7 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
 
 def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
     """Both sides name deliveries alike; yet two brokers may have given the same name."""
-    if source.delivery is not Naming.ACK:
+    if source.delivery is not DeliveryNaming.ACK:
         if frame.header(MESSAGE_ID, source) == delivery.message_id:
             return AS_IT_IS
         return Edit((MESSAGE_ID,), ((MESSAGE_ID, delivery.message_id),))
@@ -189,9 +188,9 @@ def named(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
 
 
 _FIND: Final = {
-    Naming.MESSAGE_ID: _by_message,
-    Naming.SUBSCRIPTION_AND_MESSAGE_ID: _by_message,
-    Naming.ACK: _by_token,
+    DeliveryNaming.MESSAGE_ID: _by_message,
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _by_message,
+    DeliveryNaming.ACK: _by_token,
 }
 
 
@@ -214,11 +213,11 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
                 if not pair.judges:
                     return AS_IT_IS
                 raise ProtocolError("MESSAGE without message-id")
-            given = ack if source.delivery is Naming.ACK else None
+            given = ack if source.delivery is DeliveryNaming.ACK else None
             taken = alike and given is not None and session.taken(given)
-            clashes = target.delivery is not Naming.ACK and session.clashes(message_id)
+            clashes = target.delivery is not DeliveryNaming.ACK and session.clashes(message_id)
             delivery = session.ledger.noted(subscription, message_id, given, tokened=taken)
-            if target.delivery is Naming.ACK and (taken or not alike):
+            if target.delivery is DeliveryNaming.ACK and (taken or not alike):
                 drop = (ACK_HEADER,)
                 add = ((ACK_HEADER, delivery.token),)
             elif clashes:

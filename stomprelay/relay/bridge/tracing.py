@@ -33,13 +33,6 @@ def _lines(frame: Frame) -> bytes:
     return _LINE.sub(b"", lines) if _NEEDLE in lines else lines
 
 
-def _bodiless(frame: Frame, lines: bytes) -> Frame:
-    """A frame with other header lines and no body: enough for a bridge, which looks at heads only."""
-    head = frame.data[frame.start : frame.head - 1] + lines
-    size = len(head)
-    return Frame(frame.command, head, 0, frame.head - frame.start, size, size, size, frame.plain)
-
-
 class Tracer:
     """Marks the SENDs of the session with this name, numbered from 1."""
 
@@ -52,7 +45,8 @@ class Tracer:
     def _marked(self, frame: Frame) -> bytes:
         """The header lines of a SEND, with a trace of their own, from the LF of the command line on."""
         self._number += 1
-        frame.trace = trace = b"%b-%d" % (self._name, self._number)
+        trace = b"%b-%d" % (self._name, self._number)
+        frame.mark(trace)
         return b"%b%b%b" % (_NEEDLE, trace, _lines(frame))
 
     def frames(self, decoder: Decoder) -> Iterator[Frame]:
@@ -60,15 +54,7 @@ class Tracer:
         octets of their own.
         """
         for frame in decoder.frames():
-            yield self._whole(frame) if frame.command is SEND else frame
-
-    def _whole(self, frame: Frame) -> Frame:
-        data, start, head = frame.data, frame.start, frame.head
-        pieces = data[start : head - 1], self._marked(frame), data[frame.body : frame.after]
-        body = len(pieces[0]) + len(pieces[1])
-        by = body - frame.body
-        end, after = frame.end + by, frame.after + by
-        return Frame(frame.command, b"".join(pieces), 0, head - start, body, end, after, frame.plain)
+            yield frame.with_lines(self._marked(frame)) if frame.command is SEND else frame
 
     def headed(self, headed: Headed) -> Headed:
         """The same for `carry`, which wants no more than heads."""
@@ -76,7 +62,7 @@ class Tracer:
         def traced(frame: Frame, bridge: Bridge) -> bytes | None:
             if frame.command is not SEND:
                 return headed(frame, bridge)
-            marked = _bodiless(frame, self._marked(frame))
+            marked = frame.with_lines(self._marked(frame), body=False)
             head = headed(marked, bridge)
             return marked.data if head is None else head
 
@@ -97,7 +83,7 @@ class Untracing(Bridge):
             return super().head(frame, session)
         bare = frame
         if frame.data.find(_NEEDLE, frame.head - 1, frame.body) >= 0:
-            bare = _bodiless(frame, _lines(frame))
+            bare = frame.with_lines(_lines(frame), body=False)
         head = None
         if not self._passes or session.subscriptions.acknowledging:
             head = super().head(bare, session)

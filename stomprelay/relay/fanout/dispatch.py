@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from stomprelay.relay.bridge.steps import named
-from stomprelay.relay.effects import Effect
-from stomprelay.relay.fanout.member import Cover, Member
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.fanout.member import CumulativeAck, Member
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
 from stomprelay.relay.fanout.router import Router, Target
 from stomprelay.relay.notes import missed
@@ -35,8 +35,8 @@ from stomprelay.wire.names import (
 
 
 class Placement:
-    """A transaction is wholly on one target: the first frame in it decides on which. Until it is `used` so, that is the
-    target that was told its BEGIN (`headers`, without the receipt) for want of a better one.
+    """Where a client's open transaction is: wholly on one target, on which the first frame in it decides. Until it is
+    `used` so, that is the target that was sent its BEGIN (`headers`, without the receipt) for want of a better one.
 
     `bearing` are members with a part of it that no other one has: without them it cannot be committed. `short` are
     members that a part of it missed.
@@ -51,18 +51,26 @@ class Placement:
         self.bearing: set[Member] = set()
         self.short: set[Member] = set()
 
+    def move(self, target: Target) -> None:
+        """The first frame in the transaction is for this target."""
+        self.target = target
+
+    def use(self) -> None:
+        """A frame of the transaction was sent: from now on it stays on its target."""
+        self.used = True
+
     def spoiled(self, name: bytes) -> list[Member]:
-        """The members on which it cannot be committed; their `blame` says why."""
+        """Return the members on which it cannot be committed; their `reason` says why."""
         spoiled = []
         for member in self.target.members:
             transaction = member.session.transactions.get(name)
             doomed = None if transaction is None else transaction.doomed
-            if not member.out:
+            if not member.given_up:
                 if doomed is None and member in self.short:
                     doomed = "it was full"
                 if doomed is None:
                     continue
-                member.blame = doomed
+                member.failed(doomed)
             spoiled.append(member)
         return spoiled
 
@@ -73,54 +81,43 @@ VOTES: Final = b"-vote-"
 """In the middle of receipt ids that are asked for in the client's name, between the session's and a number."""
 
 
-def with_header(frame: Frame, name: bytes, value: bytes) -> Frame:
-    """A frame with one more header in front, which is plain in every dialect; in octets of its own."""
-    line = b"%b:%b\n" % (name, value)
-    start, head, after = frame.start, frame.head, frame.after
-    data = b"".join([frame.data[start:head], line, frame.data[head:after]])
-    by = len(line) - start
-    return Frame(
-        frame.command, data, 0, head - start, frame.body + by, frame.end + by, after + by, frame.plain
-    )
-
-
 class Dispatch:
-    """Says each frame of a client to the members that it is for, and opens a confirmation for each receipt."""
+    """Sends each frame of a client to the members that it is for, and opens a confirmation for each receipt."""
 
     __slots__ = (
+        "_asked",
         "_confirmations",
         "_copies",
         "_memo",
-        "_memo_lane",
+        "_outbox",
         "_placed",
         "_router",
         "_session",
         "_subscribed",
-        "_votings",
     )
 
-    def __init__(self, session: Session, router: Router, confirmations: Confirmations[Member]) -> None:
+    def __init__(
+        self, session: Session, outbox: Outbox, router: Router, confirmations: Confirmations[Member]
+    ) -> None:
         self._session = session
+        self._outbox = outbox
         self._router = router
         self._confirmations = confirmations
         self._copies = 0
-        self._votings = 0
-        self._memo: bytes | None = None
-        self._memo_lane: Member | None = None
+        self._asked = 0
+        self._memo: tuple[bytes, Member] | None = None
         self._subscribed: dict[bytes, Target] = {}
         self._placed: dict[bytes, Placement] = {}
 
-    def say(self, frame: Frame, effects: list[Effect]) -> None:
-        """A frame of the client, any but DISCONNECT. Raises `StompError` for one that cannot be said."""
-        memo = frame.memo
-        if memo is not None and memo is self._memo:
-            assert self._memo_lane is not None
-            self._memo_lane.say(frame)
+    def send(self, frame: Frame) -> None:
+        """A frame of the client, any but DISCONNECT. Raises `StompError` for one that cannot be sent."""
+        if self._memo is not None and self._memo[0] is frame.memo:
+            self._memo[1].send(frame)
             return
         self._memo = None
         receipt = frame.header(RECEIPT_HEADER, self._session.dialect)
         if frame.command is SEND:
-            self._send(frame, receipt, effects)
+            self._send(frame, receipt)
         else:
             _ORDERS[frame.command](self, frame, receipt)
 
@@ -128,46 +125,48 @@ class Dispatch:
         return frame.header(name, self._session.dialect)
 
     def _ask(
-        self, receipt: bytes | None, target: Target, members: list[Member], *, weighs: bool = False
+        self, receipt: bytes | None, target: Target, members: list[Member], *, crucial: bool = False
     ) -> None:
         """A quorum of these has to confirm. Groups that are not asked count as having refused."""
         if receipt is not None:
             missing = [member for member in target.members if member not in members]
-            self._confirmations.ask(Confirmation(receipt, members, target.quorum, (), missing, weighs=weighs))
+            self._confirmations.ask(
+                Confirmation(receipt, members, target.quorum, (), missing, crucial=crucial)
+            )
 
-    def _ask_one(self, receipt: bytes | None, member: Member, *, weighs: bool = False) -> None:
+    def _ask_one(self, receipt: bytes | None, member: Member, *, crucial: bool = False) -> None:
         if receipt is not None:
-            self._confirmations.ask(Confirmation(receipt, [member], 1, weighs=weighs))
+            self._confirmations.ask(Confirmation(receipt, [member], 1, crucial=crucial))
 
     def _tell(self, target: Target, frame: Frame, receipt: bytes | None) -> None:
         """All groups are told."""
         members = target.live
         self._ask(receipt, target, members)
         for member in members:
-            member.say(frame)
+            member.send(frame)
 
     # Messages
 
-    def _send(self, frame: Frame, receipt: bytes | None, effects: list[Effect]) -> None:
+    def _send(self, frame: Frame, receipt: bytes | None) -> None:
         destination = self._header(frame, DESTINATION) or b""
         name = self._header(frame, TRANSACTION)
         target = self._router.target(destination)
         placement = self._place(name, target, receipt)
-        if not target.copied(destination):
+        if not target.copies(destination):
             member = self._only(target, placement)
-            self._ask_one(receipt, member, weighs=True)
-            member.say(frame)
+            self._ask_one(receipt, member, crucial=True)
+            member.send(frame)
             if not target.fans and receipt is None and name is None:
-                self._memo, self._memo_lane = frame.memo, member
+                self._memo = None if frame.memo is None else (frame.memo, member)
             return
         members = target.takers()
         if len(members) < len(target.live):
-            self._overflow(target, members, placement, effects)
+            self._overflow(target, members, placement)
         self._copies += 1
-        frame = with_header(frame, COPY, b"%b-%d" % (self._session.name, self._copies))
-        self._ask(receipt, target, members, weighs=True)
+        frame = frame.with_header(COPY, b"%b-%d" % (self._session.name, self._copies))
+        self._ask(receipt, target, members, crucial=True)
         for member in members:
-            member.say(frame)
+            member.send(frame)
 
     @staticmethod
     def _only(target: Target, placement: Placement | None) -> Member:
@@ -180,18 +179,15 @@ class Dispatch:
             placement.bearing.add(member)
         return member
 
-    def _overflow(
-        self, target: Target, members: list[Member], placement: Placement | None, effects: list[Effect]
-    ) -> None:
+    def _overflow(self, target: Target, members: list[Member], placement: Placement | None) -> None:
         """The others miss a SEND. The log is told when that begins."""
         for member in target.live:
             if member in members:
                 continue
             self._session.lose("fanout_overflowed")
             if not member.short:
-                effects.append(missed(member.link.group, target.upstream))
-            member.blame = "its queue was full"
-            member.short = True
+                self._outbox.put(missed(member.link.group, target.upstream))
+            member.missed("its queue was full")
             if placement is not None:
                 placement.short.add(member)
 
@@ -222,17 +218,17 @@ class Dispatch:
         if placement is not None:
             placement.bearing.add(member)
         self._ask_one(receipt, member)
-        if member.out:
+        if member.given_up:
             self._session.lose("acks_stale")
             if receipt is not None:
-                member.resender.answers.append(receipt)
+                member.resender.unconfirmed.give(receipt)
         else:
-            member.say(frame)
+            member.send(frame)
         if delivery is None or delivery.subscription.ack != CUMULATIVE:
             return
-        cover = Cover(frame.command, delivery.subscription.id, delivery.order, name)
+        ack = CumulativeAck(frame.command, delivery.subscription.id, delivery.order, name)
         for other in target.live:
-            if other is not member and other.cover(cover) and placement is not None:
+            if other is not member and other.acknowledge(ack) and placement is not None:
                 placement.bearing.add(other)
 
     def _origin(self, frame: Frame, receipt: bytes | None) -> tuple[Target, Member, Delivery | None]:
@@ -276,8 +272,8 @@ class Dispatch:
                 member.compose(BEGIN, placement.headers)
             for member in placement.target.live:
                 member.compose(ABORT, [(TRANSACTION, name)])
-            placement.target = target
-        placement.used = True
+            placement.move(target)
+        placement.use()
         return placement
 
     def _begin(self, frame: Frame, receipt: bytes | None) -> None:
@@ -304,28 +300,28 @@ class Dispatch:
         if placement is None or not placement.target.fans:
             target = self._router.main if placement is None else placement.target
             members = target.live
-            self._ask(receipt, target, members, weighs=True)
+            self._ask(receipt, target, members, crucial=True)
             for member in members:
-                member.say(frame)
+                member.send(frame)
             return
         target, spoiled = placement.target, placement.spoiled(name)
         able = [member for member in target.members if member not in spoiled]
         if len(able) < target.quorum or not placement.bearing.issubset(able):
-            why = "; ".join(f"group {member}: {member.blame}" for member in spoiled)
+            why = "; ".join(f"group {member}: {member.reason}" for member in spoiled)
             raise Refused("the transaction cannot be committed", why, receipt=receipt)
         hidden = receipt is None
         if receipt is None:
-            self._votings += 1
-            receipt = b"%b%b%d" % (self._session.name, VOTES, self._votings)
-            frame = with_header(frame, RECEIPT_HEADER, receipt)
+            self._asked += 1
+            receipt = b"%b%b%d" % (self._session.name, VOTES, self._asked)
+            frame = frame.with_header(RECEIPT_HEADER, receipt)
         confirmation = Confirmation(
-            receipt, able, target.quorum, placement.bearing, spoiled, weighs=True, hidden=hidden
+            receipt, able, target.quorum, placement.bearing, spoiled, crucial=True, hidden=hidden
         )
         self._confirmations.ask(confirmation)
         for member in able:
-            member.say(frame)
+            member.send(frame)
         for member in spoiled:
-            if not member.out:
+            if not member.given_up:
                 member.compose(ABORT, [(TRANSACTION, name)])
 
 

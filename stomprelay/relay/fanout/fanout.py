@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from stomprelay.relay.bridge.tracing import Tracer
-from stomprelay.relay.effects import Effect
+from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.disconnect import Disconnect
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.member import Member
@@ -15,7 +15,6 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.complaint import complain
-from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused, StompError
@@ -23,12 +22,11 @@ from stomprelay.wire.names import DISCONNECT
 
 
 class Fanout:
-    """A `Flow` with several links. What the client says goes by a `Dispatch` to members, each of which waits for
-    its own broker alone; what brokers say comes by a `Merge`. `links` makes those of an upstream.
+    """A `Flow` with several links. What the client sends goes by `Dispatch` to members, each of which waits for its own
+    broker alone; what brokers send comes by `Merge`. `links` makes those of an upstream.
     """
 
     __slots__ = (
-        "_begun",
         "_client",
         "_disconnect",
         "_dispatch",
@@ -37,36 +35,45 @@ class Fanout:
         "_quorum",
         "_router",
         "_session",
+        "_started",
         "_tracer",
         "links",
     )
 
+    coupled = False
+    """What is for one broker does not wait for another: the service tells of each by `blocked` and `unblocked`."""
+
     def __init__(
-        self, client: Leg, listener: Listener, session: Session, links: Callable[[Upstream], list[Link]]
+        self,
+        client: Leg,
+        listener: Listener,
+        session: Session,
+        outbox: Outbox,
+        links: Callable[[Upstream], list[Link]],
     ) -> None:
         self._client = client
         self._session = session
         self._tracer = Tracer(session.name) if listener.trace else None
-        self._router = Router(listener, links)
+        self._router = Router(listener, outbox, links)
         self._places = self._router.places
         self.links = self.opened()
-        self._quorum = Quorum(client, session, self._router)
-        self._dispatch = Dispatch(session, self._router, self._quorum.confirmations)
+        self._quorum = Quorum(client, session, outbox, self._router)
+        self._dispatch = Dispatch(session, outbox, self._router, self._quorum.confirmations)
         self._disconnect = Disconnect(session, self._router, self._quorum)
-        self._merge = Merge(client, session, self._quorum, self._disconnect)
-        self._begun = False
+        self._merge = Merge(client, session, outbox, self._quorum, self._disconnect)
+        self._started = False
 
     # What is asked of it
 
     @property
     def disconnect(self) -> DisconnectState:
         """How far the client's DISCONNECT is."""
-        return self._disconnect.disconnect
+        return self._disconnect.state
 
     @property
     def disconnect_receipt(self) -> bytes | None:
         """The receipt that it asked for."""
-        return self._disconnect.disconnect_receipt
+        return self._disconnect.receipt
 
     @property
     def erred(self) -> bool:
@@ -74,17 +81,8 @@ class Fanout:
         return self._merge.erred
 
     @property
-    def deaf(self) -> bool:
-        """The client is gone, and only what it said is still to be delivered."""
-        return self._quorum.deaf
-
-    @deaf.setter
-    def deaf(self, deaf: bool) -> None:
-        self._quorum.deaf = deaf
-
-    @property
     def survives(self) -> bool:
-        """What the client says may have to wait, even where the loss of a broker ends the session."""
+        """What the client sends may have to wait, even where the loss of a broker ends the session."""
         return True
 
     @property
@@ -94,8 +92,8 @@ class Fanout:
 
     @property
     def flowing(self) -> bool:
-        """What the client says waits in members, so that what is for one broker does not wait for another."""
-        return self._begun
+        """What the client sends waits in members, so that what is for one broker does not wait for another."""
+        return self._started
 
     @property
     def full(self) -> bool:
@@ -114,143 +112,153 @@ class Fanout:
 
     @property
     def settled(self) -> bool:
-        """The client said goodbye and is owed nothing."""
+        """The client sent DISCONNECT and is owed nothing."""
         return self._disconnect.settled
 
     def opened(self) -> list[Link]:
-        """Those of upstreams that were not needed before, and those whose broker was left just now."""
-        opened, self._router.opened = self._router.opened, []
-        return opened
+        """Return those of upstreams that were not needed before, and those whose broker was left just now."""
+        return self._router.take_opened()
 
     # What comes
 
-    def to_broker(self, effects: list[Effect], now: float) -> StompError | None:
-        """Carry what the client's leg has."""
-        failure = None
+    def to_broker(self, now: float) -> None:
+        """Carry the frames that the client's leg has."""
         count = 0
         tracer, decoder = self._tracer, self._client.decoder
         try:
             for frame in decoder.frames() if tracer is None else tracer.frames(decoder):
                 count += 1
                 if frame.command is DISCONNECT:
-                    self._disconnect.came(frame, self._client)
+                    self._disconnect.received(frame, self._client)
                     break
-                self._dispatch.say(frame, effects)
-        except StompError as error:
-            failure = error
-        self._session.counters["client_frames"] += count
-        if len(self.links) != len(self._places):
-            self.links = list(self._places)
+                self._dispatch.send(frame)
+        finally:
+            self._session.counters["client_frames"] += count
+            if len(self.links) != len(self._places):
+                self.links = list(self._places)
+            self._leave_flooded(now)
+
+    def _leave_flooded(self, now: float) -> None:
+        """Leave brokers for which too much waits; then go on."""
+        failure = None
         for target, member in self._places.values():
             if member.flooded and target.upstream.movable:
-                failure = self._quorum.leave(target, member, effects, now) or failure
-        return self._go_on(effects, now) or failure
+                try:
+                    self._quorum.leave(target, member, now)
+                except StompError as error:
+                    failure = error
+        self._go_on(now)
+        if failure is not None:
+            raise failure
 
-    def to_client(self, link: Link, effects: list[Effect], now: float) -> StompError | None:
-        """Carry what the broker's leg of a link has."""
+    def to_client(self, link: Link, now: float) -> None:
+        """Carry the frames that the broker's leg of a link has."""
         target, member = self._places[link]
-        leg = link.leg
-        assert leg is not None
-        failure = self._merge.pour(target, member, effects, now)
-        if failure is not None and target.fans and not isinstance(failure, Refused):
-            why = f"it sent what cannot be passed on: {failure.message}"
-            failure = self._quorum.strike(target, member, why, effects, now)
-        failure = failure or self._go_on(effects, now)
-        # A broker whose receipts the client waits for is read from, whatever the client owes it.
-        if member.session.full and not member.held and not leg.closed and not self.crowded:
-            member.held = True
-            effects.append(Pause(leg))
-        return failure
-
-    def bound(self, link: Link, effects: list[Effect], now: float) -> StompError | None:
-        """Tell a new broker all that it has to know."""
-        target, member = self._places[link]
-        member.bound()
-        self._begun = self._begun or self.ready
+        leg = link.connection.leg
         try:
-            member.resender.replay(subscriptions=self.disconnect is DisconnectState.UNSAID and not self.deaf)
+            try:
+                self._merge.forward(target, member, now)
+            except StompError as error:
+                if not target.fans or isinstance(error, Refused):
+                    raise
+                self._quorum.fault(target, member, f"it sent what cannot be passed on: {error.message}", now)
+            self._go_on(now)
+        finally:
+            # A broker whose receipts the client waits for is read from, whatever the client owes it.
+            if member.session.full and not leg.closed and not self.crowded:
+                member.pause()
+
+    def connected(self, link: Link, now: float) -> None:
+        """Send a new broker all that it has to know."""
+        target, member = self._places[link]
+        member.connected()
+        self._started = self._started or self.ready
+        receives = self.disconnect is DisconnectState.NONE and not self._client.gone
+        try:
+            member.resender.replay(subscriptions=receives)
         except StompError as error:
             if not target.fans:
-                return error
-            return self._quorum.give_up(target, member, f"{error.message} there", effects, now)
+                raise
+            self._quorum.give_up(target, member, f"{error.message} there", now)
+            return
         finally:
-            member.resender.flush(effects, now)
-        return self._go_on(effects, now)
+            member.resender.flush(now)
+        self._go_on(now)
 
     def over(self, link: Link) -> bool:
-        """It said ERROR and the client was told, or the client said goodbye."""
-        return self.settled or (self.erred and self._places[link][1].erred)
+        """It sent ERROR and the client was told, or the client sent DISCONNECT."""
+        return self.settled or (self.erred and self._router.member(link).erred)
 
-    def lost(self, link: Link, effects: list[Effect], now: float) -> StompError | None:
+    def lost(self, link: Link, now: float) -> None:
         """Others go on; this one is sought anew."""
         target, member = self._places[link]
-        failure = self._quorum.lost(target, member, effects, now)
-        if not target.upstream.movable:
-            return StompError(
-                "connection to the broker was lost", f"upstream {target}", receipt=self.disconnect_receipt
-            )
-        return failure or self._go_on(effects, now)
+        try:
+            self._quorum.lost(target, member, now)
+        finally:
+            if not target.upstream.movable:
+                raise StompError(
+                    "connection to the broker was lost", f"upstream {target}", receipt=self.disconnect_receipt
+                )
+        self._go_on(now)
 
-    def given_up(self, link: Link, effects: list[Effect], now: float) -> StompError | None:
+    def given_up(self, link: Link, now: float) -> None:
         """Others go on, if they are enough."""
         target, member = self._places[link]
+        receipt = self.disconnect_receipt
         if target.fans:
-            failure = self._quorum.give_up(target, member, link.verdict, effects, now)
-            return failure or self._go_on(effects, now)
-        if link.fresh or not target.upstream.movable:
-            return StompError(
-                "broker not available", f"upstream {target} did not connect", receipt=self.disconnect_receipt
-            )
-        return StompError(
-            "no broker available", f"upstream {target}: {link.verdict}", receipt=self.disconnect_receipt
-        )
+            self._quorum.give_up(target, member, link.reason, now)
+            self._go_on(now)
+        elif link.fresh or not target.upstream.movable:
+            raise StompError("broker not available", f"upstream {target} did not connect", receipt=receipt)
+        else:
+            raise StompError("no broker available", f"upstream {target}: {link.reason}", receipt=receipt)
 
-    def denied(self, link: Link, error: bytes, effects: list[Effect], now: float) -> bytes | None:
+    def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
         """Others go on, if they are enough. Otherwise a client that was not answered yet gets this ERROR."""
         target, member = self._places[link]
-        failure = self._quorum.give_up(target, member, "it answered CONNECT with ERROR", effects, now)
-        failure = failure or self._go_on(effects, now)
-        if failure is None:
-            return None
-        return complain(failure, self._session.dialect) if self._begun and target.fans else error
+        try:
+            self._quorum.give_up(target, member, "it answered CONNECT with ERROR", now)
+            self._go_on(now)
+        except StompError as failure:
+            return complain(failure, self._session.dialect) if self._started and target.fans else error
+        return None
 
     def unanswered(self) -> list[Link]:
-        """Those that are in the way of a disconnect."""
+        """Return those that are in the way of a DISCONNECT."""
         members = [
             member for target, member in self._places.values() if target.upstream.movable and member.up
         ]
         return [member.link for member in members if not member.safe or self._disconnect.awaits(member)]
 
-    def send_disconnect(self, effects: list[Effect], now: float) -> None:
+    def send_disconnect(self, now: float) -> None:
         """The DISCONNECT that waited goes to all brokers that are there."""
-        self._disconnect.say(effects, now)
+        self._disconnect.send(now)
 
     def blocked(self, leg: Leg) -> None:
-        """What is said to this broker waits for it, and for nobody else."""
-        self._member(leg).blocked = True
+        """What is sent to this broker waits for it, and for no other."""
+        self._member(leg).block()
 
-    def unblocked(self, leg: Leg, effects: list[Effect], now: float) -> StompError | None:
-        """What waited is said."""
-        self._member(leg).blocked = False
-        return self._go_on(effects, now)
+    def unblocked(self, leg: Leg, now: float) -> None:
+        """What waited is sent."""
+        self._member(leg).unblock()
+        self._go_on(now)
 
     def _member(self, leg: Leg) -> Member:
         return next(member for link, (_, member) in self._places.items() if link.leg is leg)
 
-    def _go_on(self, effects: list[Effect], now: float) -> StompError | None:
-        """What was said is written, what was answered is told, and what waited for that happens."""
+    def _go_on(self, now: float) -> None:
+        """What was sent is written, what was answered is told, and what waited for that happens."""
         decided: list[Confirmation[Member]] = []
-        failure: StompError | None = None
+        failures: list[StompError] = []
         for _, member in self._places.values():
             try:
-                member.flush(effects, now)
+                member.flush(now)
             except StompError as error:
-                failure = failure or error
-            decided += self._quorum.excused(member)
-            if member.held and member.link.leg is not None and (not member.session.crowded or self.crowded):
-                member.held = False
-                effects.append(Resume(member.link.leg))
-        failure = failure or self._quorum.announce(decided, effects, now)
-        if failure is None:
-            self._disconnect.go_on(effects, now)
-        return failure
+                failures.append(error)
+            decided += self._quorum.released(member)
+            if member.paused and (not member.session.crowded or self.crowded):
+                member.resume()
+        for failure in failures:
+            raise failure
+        self._quorum.announce(decided, now)
+        self._disconnect.go_on(now)

@@ -4,15 +4,15 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
-from stomprelay.relay.effects import Effect
+from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.fanout.router import Router, Target
-from stomprelay.relay.forward import give
+from stomprelay.relay.forward import give_receipts
 from stomprelay.relay.notes import given_up, left
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
-from stomprelay.wire.errors import StompError
+from stomprelay.wire.errors import Refused
 
 Party = TypeVar("Party", bound=Hashable)
 
@@ -27,25 +27,25 @@ class Outcome(Enum):
 
 
 class Confirmation(Generic[Party]):
-    """One frame whose receipt is asked of several parties. It passes when `quorum` of them agreed, and all that are
-    `required`.
+    """One frame that several parties have to confirm before the client gets its receipt. It passes when `quorum` of
+    them confirmed, and all that are `required`.
 
-    `awaited` have not answered. `refused` said no, or were given up, in that order. An excused party is one that the
-    frame does not concern any more: it counts for the quorum only when nobody is left who could agree. `weighs` marks
+    `awaited` have not answered. `refused` answered with an ERROR, or were given up, in that order. A released party is
+    one that the frame does not concern any more: it counts for the quorum only when no other can. `crucial` marks
     frames that must not be lost; `hidden` receipts are asked for in the client's name, without its knowledge.
     """
 
     __slots__ = (
-        "_agreed",
-        "_excused",
+        "_confirmed",
+        "_released",
         "_required",
         "awaited",
+        "crucial",
         "hidden",
+        "outcome",
         "quorum",
         "receipt",
         "refused",
-        "verdict",
-        "weighs",
     )
 
     def __init__(
@@ -56,49 +56,49 @@ class Confirmation(Generic[Party]):
         required: Collection[Party] = (),
         refused: Collection[Party] = (),
         *,
-        weighs: bool = False,
+        crucial: bool = False,
         hidden: bool = False,
     ) -> None:
         self.receipt = receipt
         self.hidden = hidden
         self.quorum = quorum
-        self.weighs = weighs
+        self.crucial = crucial
         self.awaited = set(parties)
         self.refused = list(refused)
-        self.verdict = Outcome.OPEN
+        self.outcome = Outcome.OPEN
         self._required = frozenset(required)
-        self._agreed: set[Party] = set()
-        self._excused: set[Party] = set()
+        self._confirmed: set[Party] = set()
+        self._released: set[Party] = set()
         self.count()
 
     def count(self) -> None:
-        """Settle the verdict, if it can be."""
-        if self.verdict is not Outcome.OPEN:
+        """Settle the outcome, if the answers so far do."""
+        if self.outcome is not Outcome.OPEN:
             return
-        if len(self._agreed) >= self.quorum and self._required <= self._agreed:
-            self.verdict = Outcome.PASSED
+        if len(self._confirmed) >= self.quorum and self._required <= self._confirmed:
+            self.outcome = Outcome.PASSED
             return
-        content = self._agreed | self._excused
+        content = self._confirmed | self._released
         possible = content | self.awaited
         if len(possible) < self.quorum or not self._required <= possible:
-            self.verdict = Outcome.FAILED
+            self.outcome = Outcome.FAILED
         elif not self.awaited:
-            self.verdict = Outcome.PASSED
+            self.outcome = Outcome.PASSED
 
-    def agree(self, party: Party) -> None:
-        """It has what the frame brought."""
+    def confirm(self, party: Party) -> None:
+        """The party sent its RECEIPT."""
         self.awaited.discard(party)
-        self._agreed.add(party)
+        self._confirmed.add(party)
         self.count()
 
-    def excuse(self, party: Party) -> None:
-        """The frame does not concern it any more."""
+    def release(self, party: Party) -> None:
+        """The frame does not concern the party any more."""
         self.awaited.discard(party)
-        self._excused.add(party)
+        self._released.add(party)
         self.count()
 
     def refuse(self, party: Party) -> None:
-        """It will not have it."""
+        """The party answered with an ERROR, or is given up."""
         self.awaited.discard(party)
         self.refused.append(party)
         self.count()
@@ -108,8 +108,8 @@ class Confirmations(Generic[Party]):
     """The confirmations of one client, by receipt. A client may use a receipt id again before it was answered: each
     party answers its confirmations in the order in which they were asked for.
 
-    What is answered by `agree`, `excuse`, `refuse` and `leave` are confirmations that were decided just now. A decided
-    one is remembered until the last of its parties answered, so that no answer is taken for another one's.
+    `confirm`, `release`, `refuse` and `leave` return the confirmations that they decided. A decided one is remembered
+    until the last of its parties answered, so that no answer is taken for another one's.
     """
 
     __slots__ = ("_confirmations", "pending")
@@ -117,155 +117,151 @@ class Confirmations(Generic[Party]):
     def __init__(self) -> None:
         self._confirmations: dict[bytes, list[Confirmation[Party]]] = {}
         self.pending = 0
-        """How many confirmations that weigh are open: those about what must not be lost."""
+        """How many crucial confirmations are open: those about what must not be lost."""
 
     def ask(self, confirmation: Confirmation[Party]) -> None:
         """A frame that asks for a receipt goes to the parties of an open confirmation."""
-        assert confirmation.verdict is Outcome.OPEN
-        self.pending += confirmation.weighs
+        assert confirmation.outcome is Outcome.OPEN
+        self.pending += confirmation.crucial
         self._confirmations.setdefault(confirmation.receipt, []).append(confirmation)
 
-    def agree(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party confirmed."""
+    def confirm(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
+        """A party sent this RECEIPT. Returns the confirmation that this decided, if any."""
         confirmation = self.awaited(party, receipt)
-        return None if confirmation is None else self._cast(confirmation, confirmation.agree, party)
+        return None if confirmation is None else self._answer(confirmation, confirmation.confirm, party)
 
-    def excuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party has nothing to confirm any more."""
+    def release(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
+        """A party has nothing to confirm any more. Returns the confirmation that this decided, if any."""
         confirmation = self.awaited(party, receipt)
-        return None if confirmation is None else self._cast(confirmation, confirmation.excuse, party)
+        return None if confirmation is None else self._answer(confirmation, confirmation.release, party)
 
     def refuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """A party will not confirm."""
+        """A party answered with an ERROR. Returns the confirmation that this decided, if any."""
         confirmation = self.awaited(party, receipt)
-        return None if confirmation is None else self._cast(confirmation, confirmation.refuse, party)
+        return None if confirmation is None else self._answer(confirmation, confirmation.refuse, party)
 
     def leave(self, party: Party) -> list[Confirmation[Party]]:
-        """A party is given up: it refuses all that it was asked."""
+        """A party is given up: it refuses all that it was asked. Returns the confirmations that this decided."""
         asked = [each for same in self._confirmations.values() for each in same if party in each.awaited]
-        decided = [self._cast(confirmation, confirmation.refuse, party) for confirmation in asked]
+        decided = [self._answer(confirmation, confirmation.refuse, party) for confirmation in asked]
         return [confirmation for confirmation in decided if confirmation is not None]
 
     def awaited(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
-        """The confirmation that a party's next answer with this receipt is for."""
+        """Return the confirmation that a party's next answer with this receipt is for."""
         return next((each for each in self._confirmations.get(receipt, ()) if party in each.awaited), None)
 
-    def _cast(
-        self, confirmation: Confirmation[Party], vote: Callable[[Party], None], party: Party
+    def _answer(
+        self, confirmation: Confirmation[Party], answer: Callable[[Party], None], party: Party
     ) -> Confirmation[Party] | None:
-        was = confirmation.verdict
-        vote(party)
+        was = confirmation.outcome
+        answer(party)
         if not confirmation.awaited:
             same = self._confirmations[confirmation.receipt]
             same.remove(confirmation)
             if not same:
                 del self._confirmations[confirmation.receipt]
-        if confirmation.verdict is was:
+        if confirmation.outcome is was:
             return None
-        self.pending -= confirmation.weighs
+        self.pending -= confirmation.crucial
         return confirmation
 
 
-_STRIKES: Final = 2
-"""How often a broker may answer nothing but an ERROR before its group is given up."""
+_FAULTS: Final = 2
+"""How often a broker may send nothing but an ERROR before its group is given up."""
 
 
 class Quorum:
-    """The confirmations of a session (`confirmations`), and the groups that fail in it.
-
-    Methods append their effects; those that answer a `StompError` tell why the session cannot go on. `deaf`: the
-    client is gone and is told nothing.
+    """The `confirmations` of a session, and the groups that fail in it. Methods that raise `StompError` tell why the
+    session cannot go on, after the client was given what it could be given.
     """
 
-    __slots__ = ("_client", "_router", "_session", "confirmations", "deaf")
+    __slots__ = ("_client", "_outbox", "_router", "_session", "confirmations")
 
-    def __init__(self, client: Leg, session: Session, router: Router) -> None:
+    def __init__(self, client: Leg, session: Session, outbox: Outbox, router: Router) -> None:
         self._client = client
         self._session = session
+        self._outbox = outbox
         self._router = router
         self.confirmations: Confirmations[Member] = Confirmations()
-        self.deaf = False
 
-    def excused(self, member: Member) -> list[Confirmation[Member]]:
-        """What the relay answers in the place of a broker that has nothing to do with it any more."""
-        answers = member.resender.answers
-        decided = [self.confirmations.excuse(member, receipt) for receipt in answers]
-        answers.clear()
+    def released(self, member: Member) -> list[Confirmation[Member]]:
+        """The relay answers in the place of a broker that has nothing to do with it any more. Returns what this
+        decided; `announce` it.
+        """
+        receipts = member.resender.take_given()
+        decided = [self.confirmations.release(member, receipt) for receipt in receipts]
         return [confirmation for confirmation in decided if confirmation is not None]
 
-    def announce(
-        self, decided: Iterable[Confirmation[Member]], effects: list[Effect], now: float
-    ) -> StompError | None:
-        """The client is told what was decided without a RECEIPT that it could be passed."""
-        failure: StompError | None = None
+    def announce(self, decided: Iterable[Confirmation[Member]], now: float) -> None:
+        """Give the client the receipts of what was decided without a RECEIPT that could be passed on. Raises `Refused`
+        for the first that failed.
+        """
+        failure: Refused | None = None
         passed: list[bytes] = []
         for confirmation in decided:
-            if confirmation.verdict is Outcome.FAILED and failure is None:
+            if confirmation.outcome is Outcome.FAILED and failure is None:
                 target, _ = self._router.places[confirmation.refused[-1].link]
-                failure = target.failure(
-                    confirmation.refused, None if confirmation.hidden else confirmation.receipt
-                )
-            elif confirmation.verdict is Outcome.PASSED and not confirmation.hidden:
+                receipt = None if confirmation.hidden else confirmation.receipt
+                failure = target.failure(confirmation.refused, receipt)
+            elif confirmation.outcome is Outcome.PASSED and not confirmation.hidden:
                 passed.append(confirmation.receipt)
-        if not self.deaf:
-            give(passed, self._client, effects, now)
-        return failure
+        give_receipts(passed, self._client, self._outbox, now)
+        if failure is not None:
+            raise failure
 
-    def refused(self, member: Member, receipt: bytes, effects: list[Effect], now: float) -> StompError | None:
-        """A broker will not confirm what it was asked to."""
+    def refused(self, member: Member, receipt: bytes, now: float) -> None:
+        """A broker answered with an ERROR what it was to confirm. Raises as `announce`."""
         confirmation = self.confirmations.refuse(member, receipt)
-        return None if confirmation is None else self.announce([confirmation], effects, now)
+        if confirmation is not None:
+            self.announce([confirmation], now)
 
     # Groups that fail
 
-    def lost(self, target: Target, member: Member, effects: list[Effect], now: float) -> StompError | None:
-        """A group lost its broker, and with it perhaps the outcome of something."""
+    def lost(self, target: Target, member: Member, now: float) -> None:
+        """A group lost its broker, and with it perhaps the outcome of something. Raises `StompError` for an outcome
+        that the client has to know of.
+        """
         for failure in member.lost():
             if not target.fans or failure.receipt is None:
-                return failure
-            member.blame = failure.detail or failure.message
-            error = self.refused(member, failure.receipt, effects, now)
-            if error is not None:
-                return error
-        return None
+                raise failure
+            member.failed(failure.detail or failure.message)
+            self.refused(member, failure.receipt, now)
 
-    def strike(
-        self, target: Target, member: Member, why: str, effects: list[Effect], now: float
-    ) -> StompError | None:
-        """A broker of a fan-out went wrong on its own: it is left, and its group tries once more."""
-        member.strikes += 1
-        if member.strikes >= _STRIKES:
-            return self.give_up(target, member, why, effects, now)
-        member.blame = why
-        effects.append(left(member.link.broker, target.upstream, why))
-        member.link.parted = True
-        return None
+    def fault(self, target: Target, member: Member, reason: str, now: float) -> None:
+        """A broker of a fan-out went wrong on its own: it is left, and its group tries once more.
 
-    def give_up(
-        self, target: Target, member: Member, why: str, effects: list[Effect], now: float
-    ) -> StompError | None:
-        """A group is out for the rest of the session."""
-        if member.out:
-            return None
-        member.out = True
-        member.blame = why
-        effects.append(
-            given_up(member.link.group, member.link.broker or member.link.before, target.upstream, why)
-        )
-        member.lost()
-        self._session.counters["possibly_lost"] += len(member.resender.unconfirmed.taken())
-        member.link.end(effects)
-        failure = self.announce([*self.excused(member), *self.confirmations.leave(member)], effects, now)
-        if failure is None and not target.reachable:
-            failure = target.failure([each for each in target.members if each.out])
-        return failure
+        Raises as `give_up`.
+        """
+        if member.fault(reason) >= _FAULTS:
+            self.give_up(target, member, reason, now)
+            return
+        self._outbox.put(left(member.link.broker, target.upstream, reason))
+        member.link.abandon()
 
-    def leave(self, target: Target, member: Member, effects: list[Effect], now: float) -> StompError | None:
-        """A broker takes nothing any more: better to look for another one than to keep ever more for it."""
+    def give_up(self, target: Target, member: Member, reason: str, now: float) -> None:
+        """A group is left out for the rest of the session. Raises `Refused` where the quorum cannot do without it."""
+        if member.given_up:
+            return
+        member.give_up(reason)
         link = member.link
-        effects.append(left(link.broker, target.upstream, "it takes nothing any more"))
+        self._outbox.put(given_up(link.group, link.broker or link.before, target.upstream, reason))
+        member.lost()
+        self._session.counters["possibly_lost"] += len(member.resender.unconfirmed.take())
+        link.end()
+        self.announce([*self.released(member), *self.confirmations.leave(member)], now)
+        if not target.reachable:
+            raise target.failure([each for each in target.members if each.given_up])
+
+    def leave(self, target: Target, member: Member, now: float) -> None:
+        """A broker takes nothing any more: better to look for another one than to keep ever more for it.
+
+        Raises as `lost`.
+        """
+        link = member.link
+        self._outbox.put(left(link.broker, target.upstream, "it takes nothing any more"))
         self._session.counters["brokers_lost"] += 1
-        failure = self.lost(target, member, effects, now)
-        link.hang_up(How.ABORT, effects)
-        self._router.opened.append(link)
-        return failure
+        try:
+            self.lost(target, member, now)
+        finally:
+            link.hang_up(How.ABORT)
+            self._router.reopen(link)

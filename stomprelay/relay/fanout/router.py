@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
@@ -12,15 +13,20 @@ from stomprelay.wire.errors import Refused
 TOPICS: Final = (b"/topic/", b"/temp-topic/", b"/exchange/", b"topic://", b"jms.topic.")
 """How destinations begin that are not queues, at one product or another."""
 
+_MOST_KNOWN: Final = 4096
+"""How many destinations are remembered with where they lead."""
+
 
 class Target:
-    """What goes to an upstream goes to its members; what it takes to do so is `quorum` of them."""
+    """One upstream of a session, with a member for each of its groups. What goes to it goes to its members; what it
+    takes to do so is `quorum` of them.
+    """
 
     __slots__ = ("_queues", "members", "quorum", "upstream")
 
-    def __init__(self, upstream: Upstream, links: Iterable[Link]) -> None:
+    def __init__(self, upstream: Upstream, links: Iterable[Link], outbox: Outbox) -> None:
         self.upstream = upstream
-        self.members = [Member(link) for link in links]
+        self.members = [Member(link, link.resender, outbox) for link in links if link.resender is not None]
         self.quorum = min(upstream.quorum, len(self.members))
         self._queues = upstream.fan_out_queues
 
@@ -35,7 +41,7 @@ class Target:
     @property
     def live(self) -> list[Member]:
         """The members that are not given up."""
-        return [member for member in self.members if not member.out]
+        return [member for member in self.members if not member.given_up]
 
     @property
     def ready(self) -> bool:
@@ -61,7 +67,7 @@ class Target:
 
     @property
     def safe(self) -> bool:
-        """Whether a quorum has all that the client said, and no other broker that is there still waits for some of it.
+        """Whether a quorum has all that the client sent, and no other broker that is there still waits for some of it.
 
         A group that missed SENDs cannot vouch for them.
         """
@@ -72,7 +78,7 @@ class Target:
             return False
         return sum(member.safe and not member.short for member in self.live) >= self.quorum
 
-    def copied(self, destination: bytes) -> bool:
+    def copies(self, destination: bytes) -> bool:
         """Whether a SEND goes to all groups, not to one alone."""
         return self.fans and (self._queues or destination.startswith(TOPICS))
 
@@ -84,48 +90,46 @@ class Target:
         return next((member for member in roomy if member.up), (roomy or live)[0])
 
     def takers(self) -> list[Member]:
-        """The members for a SEND: all that have room, and more only where the quorum needs them."""
+        """Return the members for a SEND: all that have room, and more only where the quorum needs them."""
         live = self.live
         roomy = [member for member in live if not member.full]
         if len(roomy) == len(live):
             if any(member.short for member in live) and all(member.safe for member in live):
                 for member in live:
-                    member.short = False
+                    member.caught_up()
             return live
-        return roomy if len(roomy) >= self.quorum else sorted(live, key=_load)[: self.quorum]
+        return roomy if len(roomy) >= self.quorum else sorted(live, key=_size)[: self.quorum]
 
     def failure(self, members: Iterable[Member], receipt: bytes | None = None) -> Refused:
-        """What the client is told when these members failed and the quorum cannot be reached."""
+        """Return what the client is told when these members failed and the quorum cannot be reached."""
         failed = ", ".join(
-            f"{member} ({member.blame})" if member.blame else str(member) for member in members
+            f"{member} ({member.reason})" if member.reason else str(member) for member in members
         )
         needed = f"upstream {self} needs {self.quorum} of {len(self.members)} groups"
         return Refused("the quorum cannot be reached", f"{needed}; failed: {failed}", receipt=receipt)
 
 
-def _load(member: Member) -> int:
-    return member.octets
-
-
-_MOST_KNOWN: Final = 4096
+def _size(member: Member) -> int:
+    return member.size
 
 
 class Router:
     """The targets of a session: `main`, the listener's own upstream, and those that were needed since.
 
-    `links` makes the links of an upstream; those in `opened` have to seek their brokers. `places` tells where
-    a link belongs.
+    `links` makes the links of an upstream; those of `take_opened` have to seek their brokers. `places` tells where a
+    link belongs.
     """
 
-    __slots__ = ("_known", "_links", "_listener", "main", "opened", "places", "targets")
+    __slots__ = ("_known", "_links", "_listener", "_opened", "_outbox", "main", "places", "targets")
 
-    def __init__(self, listener: Listener, links: Callable[[Upstream], list[Link]]) -> None:
+    def __init__(self, listener: Listener, outbox: Outbox, links: Callable[[Upstream], list[Link]]) -> None:
         self._listener = listener
+        self._outbox = outbox
         self._links = links
         self._known: dict[bytes, Target] = {}
+        self._opened: list[Link] = []
         self.targets: list[Target] = []
         self.places: dict[Link, tuple[Target, Member]] = {}
-        self.opened: list[Link] = []
         self.main = self._open(listener.upstream)
 
     @property
@@ -134,7 +138,7 @@ class Router:
         return bool(self._listener.routes)
 
     def target(self, destination: bytes) -> Target:
-        """Where a destination leads; the way there is opened when it is first asked for."""
+        """Return where a destination leads; the way there is opened when it is first asked for."""
         if not self.forks:
             return self.main
         target = self._known.get(destination)
@@ -145,13 +149,26 @@ class Router:
             self._known[destination] = target
         return target
 
+    def member(self, link: Link) -> Member:
+        """Return the member that a link is of."""
+        return self.places[link][1]
+
+    def reopen(self, link: Link) -> None:
+        """The broker of a link was left: it has to seek another one."""
+        self._opened.append(link)
+
+    def take_opened(self) -> list[Link]:
+        """Return the links that have to seek brokers, since the last call."""
+        opened, self._opened = self._opened, []
+        return opened
+
     def _open(self, upstream: Upstream) -> Target:
         for target in self.targets:
             if target.upstream is upstream:
                 return target
         links = self._links(upstream)
-        target = Target(upstream, links)
+        target = Target(upstream, links, self._outbox)
         self.targets.append(target)
         self.places.update((member.link, (target, member)) for member in target.members)
-        self.opened += links
+        self._opened += links
         return target

@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from stomprelay.relay.bridge.negotiation import Bridges, asked, credentials, pair, profile
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.bridge.negotiation import Bridges, asked, bridges_between, credentials, profile
+from stomprelay.relay.effects import Open, Outbox
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.profile import Profile
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.effects import Event, Note
+from stomprelay.session.effects import Close, Event, How, Note
 from stomprelay.session.handshake import Accord, Offer, spell_versions, versions
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -19,26 +19,27 @@ from stomprelay.wire.names import VERSION
 
 
 class Accepted(NamedTuple):
-    """A broker accepted the session: its bridges, what it agreed to, what it is, and a line for the log."""
+    """A broker accepted the session: the bridges to it, what it agreed to, which product it is, a line for the log."""
 
     bridges: Bridges
     accord: Accord
     product: Profile
-    note: str
+    text: str
 
 
 class Handshake:
     """One session asking one broker: what was offered, what was asked, and on which leg. `tracked`: the session keeps
     account of its deliveries whatever the versions.
 
-    Perform what `opened` answers; when the connection is there send `connect()`; give the first frame that comes
-    back to `accepted` or, where it is an ERROR, to `retried`.
+    After `open`, when the connection is there, send the bytes of `connect()`; give the first frame that comes back to
+    `accepted` or, where it is an ERROR, to `retry`.
     """
 
     __slots__ = (
         "_asked",
         "_loss",
         "_offer",
+        "_outbox",
         "_session",
         "_traced",
         "_tracked",
@@ -55,6 +56,7 @@ class Handshake:
         broker: Broker,
         offer: Offer,
         session: Session,
+        outbox: Outbox,
         *,
         tracked: bool = False,
     ) -> None:
@@ -65,16 +67,17 @@ class Handshake:
         self._traced = listener.trace
         self._offer = offer
         self._session = session
+        self._outbox = outbox
         self._asked = asked(upstream, broker, session.dialect)
         self._tried = self._asked
         self.leg = Leg(Side.UPSTREAM, upstream.limits)
 
-    def opened(self) -> list[Effect]:
-        """The broker's connection is asked for; its CONNECTED has to come in time."""
-        return [Open(self.leg, self.broker)]
+    def open(self) -> None:
+        """Ask for the broker's connection."""
+        self._outbox.put(Open(self.leg, self.broker))
 
     def connect(self) -> bytes:
-        """The CONNECT frame for the broker."""
+        """Return the CONNECT frame for the broker."""
         upstream = self._upstream
         return self._offer.connect(
             self._asked,
@@ -84,7 +87,7 @@ class Handshake:
         )
 
     def accepted(self, frame: Frame, now: float) -> Accepted:
-        """CONNECTED came: the broker's leg speaks from here on, with beats of its own.
+        """CONNECTED came: the broker's leg speaks from here on, with heart-beats of its own.
 
         Raises `ProtocolError` when the broker settled on a version that is not known.
         """
@@ -92,7 +95,7 @@ class Handshake:
         accord = Accord.read(frame)
         product = profile(upstream, self.broker, accord)
         dialect = self._session.dialect
-        bridges = pair(
+        bridges = bridges_between(
             dialect.version,
             accord.dialect.version,
             product.name,
@@ -111,19 +114,23 @@ class Handshake:
         pair_of_versions = f"STOMP {dialect.version.decode()} to {accord.dialect.version.decode()}"
         return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker}")
 
-    def retried(self, frame: Frame) -> Note | None:
-        """ERROR came instead. Where it says that the broker speaks other versions, they are remembered and this
-        handshake has a new leg to open; otherwise None, and the ERROR is the client's.
+    def retry(self, frame: Frame) -> bool:
+        """ERROR came instead. Returns whether it says that the broker speaks other versions: then they are remembered,
+        the old leg is closed, and the new one is to be opened. Otherwise the ERROR is the client's.
         """
         upstream = self._upstream
         spoken = versions(frame.raw(VERSION) or b"") & DIALECTS.keys()
         # RabbitMQ names its versions in every ERROR: only ones that were not asked for tell anything.
         if not spoken or spoken & self._tried or upstream.versions is not None:
-            return None
-        self.broker.versions = self._asked = spoken
+            return False
+        self.broker.speaks(spoken)
+        self._asked = spoken
         self._tried |= spoken
-        self.leg.enter(State.CLOSED)
-        self.leg = Leg(Side.UPSTREAM, upstream.limits)
         only = spell_versions(spoken).decode()
         facts = {"broker": str(self.broker), "upstream": upstream.name, "versions": only}
-        return Note(Event.RETRIED, f"broker {self.broker} speaks {only} only", facts)
+        old, self.leg = self.leg, Leg(Side.UPSTREAM, upstream.limits)
+        old.enter(State.CLOSED)
+        self._outbox.put(
+            Note(Event.RETRIED, f"broker {self.broker} speaks {only} only", facts), Close(old, How.FLUSH)
+        )
+        return True

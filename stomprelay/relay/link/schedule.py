@@ -131,7 +131,7 @@ class Schedule:
         self._left.remove(broker)
         self._before, self.last = self.last, broker
         self._target = broker
-        broker.health.coming += 1
+        broker.health.expect(1)
         return Attempt(broker, at + self._turn(broker, now) if self._late else at)
 
     def stands(self, now: float) -> bool:
@@ -167,7 +167,7 @@ class Schedule:
     def ended(self) -> None:
         """The attempt is over, well or not: this session is not on its way to a broker any more."""
         if self._target is not None:
-            self._target.health.coming -= 1
+            self._target.health.expect(-1)
             self._target = None
 
     def verdict(self, now: float) -> str:

@@ -83,6 +83,14 @@ class Broker:
     def __str__(self) -> str:
         return self.uri
 
+    def speaks(self, versions: frozenset[bytes] | None) -> None:
+        """It was found to speak these versions only; None: nothing is known of it any more."""
+        self.versions = versions
+
+    def learnt(self, profile: Profile) -> None:
+        """It was found to be this product."""
+        self.profile = profile
+
 
 class Group:
     """Brokers under one policy. `reconnect` is None for a plain address: one attempt, and the session ends with it.

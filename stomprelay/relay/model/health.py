@@ -66,6 +66,26 @@ class Health:
         self._trial_until = 0.0
         self._slot = 0.0
 
+    def joined(self) -> None:
+        """It serves one more session."""
+        self.sessions += 1
+
+    def left(self) -> None:
+        """It serves one session less."""
+        self.sessions -= 1
+
+    def expect(self, sessions: int) -> None:
+        """So many more sessions are on their way to it; -1 is one less."""
+        self.coming += sessions
+
+    def pause(self) -> None:
+        """An operator takes it out of service."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """An operator takes it into service again."""
+        self.paused = False
+
     def answered(self) -> None:
         """It answered CONNECTED in time."""
         self.up = True

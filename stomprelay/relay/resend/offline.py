@@ -1,4 +1,4 @@
-"""What a client says while there is no broker to be told."""
+"""What a client sends while there is no broker to send it to."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,86 +25,79 @@ from stomprelay.wire.names import (
     UNSUBSCRIBE,
 )
 
-_MOOT: Final = frozenset({ACK, NACK, UNSUBSCRIBE, ABORT})
-
+_WITHOUT_EFFECT: Final = frozenset({ACK, NACK, UNSUBSCRIBE, ABORT})
+"""Commands that mean nothing to a broker that was not there when they came."""
 
 _LINE: Final = 256
-"""More octets than any line of the relay's has."""
+"""More bytes than any header line of the relay's has."""
 
 
 @lru_cache
-def _roomier(limits: Limits) -> Limits:
-    """Limits for what the relay put into a client's frames beside all that the client may."""
+def _with_room(limits: Limits) -> Limits:
+    """Return limits that also admit what the relay puts into a client's frames, beside all that the client may."""
     return replace(limits, headers=limits.headers + 2, header_line=max(limits.header_line, _LINE))
 
 
 class Offline:
-    """Keeps what the next broker has to be told: SENDs and transactions in the unconfirmed, orders in the session.
+    """Keeps what the next broker has to be sent: SENDs and transactions in `unconfirmed`, subscriptions in the session.
 
-    `answers` are receipts of frames that no broker will be told of: the relay gives them. `most` is how many octets
-    of open transactions are kept.
+    `most` is how many bytes of open transactions are kept.
     """
 
-    __slots__ = ("_limits", "_most", "answers", "session", "unconfirmed")
+    __slots__ = ("_limits", "_most", "_session", "unconfirmed")
 
     def __init__(self, session: Session, limits: Limits, most: int) -> None:
-        self.session = session
         self.unconfirmed = Unconfirmed(session.name, most)
-        self.answers: list[bytes] = []
-        self._limits = _roomier(limits)
+        self._session = session
+        self._limits = _with_room(limits)
         self._most = most
 
     def read(self, wire: bytes) -> Iterator[Frame]:
-        """The client's frames, as they were read when they came."""
-        decoder = Decoder(self.session.dialect, CLIENT_COMMANDS, self._limits)
+        """Return the client's frames in bytes that were kept, as they were read when they came."""
+        decoder = Decoder(self._session.dialect, CLIENT_COMMANDS, self._limits)
         decoder.feed(wire)
         return decoder.frames()
 
     def marks(self, frame: Frame) -> tuple[bytes | None, bytes | None]:
-        """The receipt that a frame asks for, and the transaction that it belongs to."""
-        dialect = self.session.dialect
+        """Return the receipt that a frame asks for, and the name of the transaction that it belongs to."""
+        dialect = self._session.dialect
         return frame.header(RECEIPT_HEADER, dialect), frame.header(TRANSACTION, dialect)
 
     def keep(self, transaction: Transaction, frame: Frame) -> None:
-        """All open transactions together may keep as many octets as everything else that is not confirmed."""
-        others = sum(each.octets for each in self.session.transactions.values())
+        """Keep a frame of an open transaction. All of them together may have as many bytes as everything else that is
+        not confirmed.
+        """
+        others = sum(each.size for each in self._session.transactions.values())
         transaction.keep(frame.wire, self._most - others)
 
-    def given(self) -> list[bytes]:
-        """The `answers`, none of them twice."""
-        given = list(self.answers)
-        self.answers.clear()
-        return given
-
-    def say(self, frame: Frame) -> None:
-        """What is only an order to a broker is remembered, all else is kept to be said. Raises `Refused` for the
-        COMMIT of a transaction that is lost.
+    def send(self, frame: Frame) -> None:
+        """Keep a frame for the next broker, or note in the session what it asks for. Raises `Refused` for the COMMIT
+        of a transaction that is lost.
         """
-        session, unconfirmed, command = self.session, self.unconfirmed, frame.command
+        session, unconfirmed, command = self._session, self.unconfirmed, frame.command
         receipt, name = self.marks(frame)
         transaction = None if name is None else session.transactions.get(name)
         if command is ACK or command is NACK:
             session.lose("acks_stale")
             if transaction is not None:
-                transaction.doomed = "it acknowledges messages of a broker that was lost"
+                transaction.doom("it acknowledges messages of a broker that was lost")
         elif command is COMMIT and transaction is not None:
             if transaction.doomed is not None:
                 raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
-            unconfirmed.keep(
-                b"".join([*transaction.frames, frame.wire]), receipt or unconfirmed.ask(), said=False
-            )
+            wire = b"".join([*transaction.frames, frame.wire])
+            unconfirmed.keep(wire, receipt or unconfirmed.ask(), sent=False)
         elif command is SEND and transaction is not None:
             if receipt is not None:
                 unconfirmed.owe(receipt)
             self._join(transaction, frame)
             return
         elif command is SEND or command is COMMIT:
-            unconfirmed.keep(frame.wire, receipt or unconfirmed.ask(), said=False)
+            unconfirmed.keep(frame.wire, receipt or unconfirmed.ask(), sent=False)
         if command in Session.WATCHED:
             self._observe(frame, name)
         if receipt is not None:
-            if command in _MOOT:
-                self.answers.append(receipt)
+            if command in _WITHOUT_EFFECT:
+                unconfirmed.give(receipt)
             else:
                 unconfirmed.owe(receipt)
 
@@ -113,25 +106,25 @@ class Offline:
         dropped = [*transaction.frames[1:], frame.wire]
         self.keep(transaction, frame)
         if transaction.cut:
-            transaction.doomed = "there was no broker, and it was too large to be kept"
+            transaction.doom("there was no broker, and it was too large to be kept")
             for each in self.read(b"".join(dropped)):
-                self._pay(each.header(RECEIPT_HEADER, self.session.dialect))
+                self._give_up(each.header(RECEIPT_HEADER, self._session.dialect))
 
     def _observe(self, frame: Frame, name: bytes | None) -> None:
-        session, command = self.session, frame.command
+        session, command = self._session, frame.command
         ended = session.transactions.get(name or b"")
         subscription = session.observed(command, frame.headers(session.dialect))
         if command is BEGIN and name is not None:
             self.keep(session.transactions[name], frame)
         elif command is ABORT and ended is not None:
             for each in self.read(b"".join(ended.frames)):
-                self._pay(each.header(RECEIPT_HEADER, session.dialect))
+                self._give_up(each.header(RECEIPT_HEADER, session.dialect))
         elif command is UNSUBSCRIBE and subscription is not None:
-            self._pay(next((value for key, value in subscription.headers if key == RECEIPT_HEADER), None))
+            self._give_up(next((value for key, value in subscription.headers if key == RECEIPT_HEADER), None))
 
-    def _pay(self, receipt: bytes | None) -> None:
-        """No broker will be told of what asked for this receipt."""
+    def _give_up(self, receipt: bytes | None) -> None:
+        """No broker will be sent what asked for this receipt."""
         if receipt is not None and self.unconfirmed.owes(receipt):
             self.unconfirmed.refused(receipt)
-            self.session.received(receipt)
-            self.answers.append(receipt)
+            self._session.received(receipt)
+            self.unconfirmed.give(receipt)

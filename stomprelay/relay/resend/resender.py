@@ -1,8 +1,8 @@
-"""A client's frames on their way to a broker that may be lost, so that they can be said to another one.
+"""A client's frames on their way to a broker that may be lost, so that they can be sent to another one.
 
-A resender belongs to a session's place in one group and outlives the legs there. It keeps what is not confirmed in
-its `Unconfirmed`, asks for receipts of the relay's own where the upstream says `confirm`, and sends everything
-again that a new broker has to know: subscriptions first, then what was not confirmed, then open transactions.
+A resender belongs to a session's link to one group and outlives the legs there. It keeps what is not confirmed in
+`Unconfirmed`, asks for receipts of the relay's own where the upstream says `confirm`, and sends everything again that
+a new broker has to know: subscriptions first, then what was not confirmed, then open transactions.
 """
 
 import re
@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from stomprelay.relay.bridge.bridge import Bridge
-from stomprelay.relay.effects import Effect
-from stomprelay.relay.forward import Pieces
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.forward import Joiner
 from stomprelay.relay.resend.offline import Offline
-from stomprelay.session.effects import Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import Subscription
-from stomprelay.wire.errors import Refused, StompError
+from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.limits import Limits
 from stomprelay.wire.names import (
@@ -38,39 +37,44 @@ AGAIN: Final = b"relay-resent:true\n"
 _MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
 
 
-class Resender:
-    """Says what a session's client says to the broker that it has. `unconfirmed` is what is not confirmed.
+def unknown_outcome(receipt: bytes | None) -> Refused:
+    """Return what the client is told of a COMMIT that its broker was lost after; see `Resender.lost`."""
+    return Refused(
+        "the outcome of a transaction is unknown", "its broker was lost after COMMIT", receipt=receipt
+    )
 
-    Give it a broker with `bound`, then `replay`; say frames with `say` and write them with `flush`; tell it when the
-    broker is `lost`. While there is none, `say` keeps what has to wait. `answers` are receipts that the relay gives
-    in a broker's place: `give` the client what is `given`.
+
+class Resender:
+    """Sends what a session's client sends to the broker that it has. `unconfirmed` is what is not confirmed.
+
+    Give it a broker with `connected`, then `replay`; put frames in with `send` and write them with `flush`; tell it
+    when the broker is `lost`. While there is none, `send` keeps what has to wait. After each of them give the client
+    the receipts of `take_given`.
     """
 
     __slots__ = (
         "_batch",
-        "_bridge",
+        "_broker",
         "_confirm",
+        "_joiner",
         "_last",
-        "_leg",
+        "_offline",
+        "_outbox",
         "_owing",
-        "_pieces",
         "_plain",
-        "_waiting",
-        "answers",
         "session",
         "unconfirmed",
     )
 
-    def __init__(self, session: Session, limits: Limits, *, most: int, confirm: bool) -> None:
+    def __init__(self, session: Session, outbox: Outbox, limits: Limits, *, most: int, confirm: bool) -> None:
         self.session = session
-        self._waiting = Offline(session, limits, most)
-        self.unconfirmed = self._waiting.unconfirmed
-        self.answers = self._waiting.answers
+        self._offline = Offline(session, limits, most)
+        self.unconfirmed = self._offline.unconfirmed
+        self._outbox = outbox
         self._confirm = confirm
         self._owing = True
-        self._leg: Leg | None = None
-        self._bridge: Bridge | None = None
-        self._pieces = Pieces()
+        self._broker: tuple[Leg, Bridge] | None = None
+        self._joiner = Joiner()
         self._plain: bytes | None = None
         self._batch: list[Frame] = []
         self._last: tuple[Frame, bytes | None, bytes] | None = None
@@ -80,37 +84,36 @@ class Resender:
         """Whether a broker could be left without a trace."""
         return self.session.quiet and self.unconfirmed.quiet
 
+    def take_given(self) -> list[bytes]:
+        """Return the receipts that the relay has to give the client, none of them twice."""
+        return self.unconfirmed.take_given()
+
     # Brokers come and go
 
-    def bound(self, leg: Leg, bridge: Bridge, *, cumulative: bool) -> None:
+    def connected(self, leg: Leg, bridge: Bridge, *, cumulative: bool) -> None:
         """There is a broker. `cumulative`: what its receipts mean, see `Profile`."""
-        self._leg, self._bridge = leg, bridge
-        self.unconfirmed.cumulative = cumulative
-        self.session.memo = self._plain = None
+        self._broker = leg, bridge
+        self.unconfirmed.connected(cumulative=cumulative)
+        self.session.forget_head()
+        self._plain = None
 
-    def lost(self, *, subscriptions: bool = True) -> StompError | None:
-        """The broker is gone; `subscriptions` as for `replay`. Answers what cannot be made good: a COMMIT of which
-        nobody knows what became.
+    def lost(self, *, subscriptions: bool = True) -> list[bytes | None]:
+        """The broker is lost; `subscriptions` as for `replay`. Returns what cannot be made good: each COMMIT of which
+        nobody knows what became, as the receipt that its client asked for with it, if any.
         """
-        self._leg = self._bridge = None
-        self._forget()
+        self._broker = None
+        self._joiner.clear()
+        self._batch = []
+        self._last = None
         unconfirmed, session = self.unconfirmed, self.session
         session.counters["possibly_lost"] += unconfirmed.unproved
-        unconfirmed.unproved = 0
         session.lost_broker()
-        given = unconfirmed.lost(self._receipts(subscriptions))
-        for receipt in given:
+        for receipt in unconfirmed.lost(self._receipts(subscriptions)):
             session.received(receipt)
-        self.answers += given
-        doubt = unconfirmed.doubted()
-        if doubt is None:
-            return None
-        return Refused(
-            "the outcome of a transaction is unknown", "its broker was lost after COMMIT", receipt=doubt[0]
-        )
+        return unconfirmed.take_doubts()
 
     def _receipts(self, subscriptions: bool) -> Iterator[bytes]:
-        """Those that the next broker will be asked for with subscriptions and open transactions."""
+        """Return those that the next broker will be asked for with subscriptions and open transactions."""
         for subscription in self.session.subscriptions if subscriptions else ():
             yield from (value for name, value in subscription.headers if name == RECEIPT_HEADER)
         for transaction in self.session.transactions.values():
@@ -120,31 +123,28 @@ class Resender:
                     yield receipt
 
     def replay(self, *, subscriptions: bool = True) -> None:
-        """Say to a new broker what it has to know; write it with `flush`. Raises as `say` does."""
+        """Put in for a new broker all that it has to know; write it with `flush`. Raises as `send` does."""
+        _, bridge = self._connection
         if subscriptions:
             for subscription in self.session.subscriptions:
-                self._subscribe(subscription)
+                self._subscribe(subscription, bridge)
         # What is kept may hold a whole transaction, and another one of its name may be open.
-        session, opened = self.session, self.session.transactions
-        session.transactions = {}
         self._owing = False
         try:
-            for kept in self.unconfirmed.taken():
-                for frame in self.read(kept.wire):
-                    session.counters["frames_resent"] += kept.said
-                    self._say(frame, AGAIN if kept.said else b"")
-            self._close()
+            with self.session.without_transactions() as opened:
+                for kept in self.unconfirmed.take():
+                    for frame in self.read(kept.wire):
+                        self.session.counters["frames_resent"] += kept.sent
+                        self._send(frame, bridge, AGAIN if kept.sent else b"")
+                self._close()
         finally:
-            session.transactions = opened
             self._owing = True
-        for transaction in list(opened.values()):
+        for transaction in opened:
             for wire in transaction.frames:
                 for frame in self.read(wire):
-                    self._pieces.add(frame, self._headed(frame))
+                    self._joiner.add(frame, bridge.head(frame, self.session))
 
-    def _subscribe(self, subscription: Subscription) -> None:
-        bridge = self._bridge
-        assert bridge is not None
+    def _subscribe(self, subscription: Subscription, bridge: Bridge) -> None:
         headers = [
             (name, value)
             for name, value in subscription.headers
@@ -152,49 +152,51 @@ class Resender:
         ]
         if bridge.target.named_subscriptions and not subscription.named:
             headers.insert(0, (ID, subscription.id))
-        self._pieces.write(bridge.compose(SUBSCRIBE, headers, self.session))
+        self._joiner.write(bridge.compose(SUBSCRIBE, headers, self.session))
 
     def unsubscribe(self) -> None:
-        """Say that no more messages are wanted; write it with `flush`."""
-        bridge = self._bridge
-        assert bridge is not None
+        """Put in that no more messages are wanted; write it with `flush`."""
+        _, bridge = self._connection
         named = bridge.target.named_subscriptions
         for each in self.session.subscriptions:
             header = (ID, each.id) if named or each.named else (DESTINATION, each.destination)
-            self._pieces.write(bridge.compose(UNSUBSCRIBE, [header], self.session))
+            self._joiner.write(bridge.compose(UNSUBSCRIBE, [header], self.session))
+
+    @property
+    def _connection(self) -> tuple[Leg, Bridge]:
+        """The leg of the broker and the bridge to it. Raises `LookupError` while there is none."""
+        if self._broker is None:
+            raise LookupError("there is no broker")
+        return self._broker
 
     def read(self, wire: bytes) -> Iterator[Frame]:
-        """The client's frames, as they were read when they came."""
-        return self._waiting.read(wire)
-
-    def given(self) -> list[bytes]:
-        """The `answers`, none of them twice."""
-        return self._waiting.given()
+        """Return the client's frames in bytes that were kept, as they were read when they came."""
+        return self._offline.read(wire)
 
     # Frames
 
-    def say(self, frame: Frame) -> None:
-        """A client's frame, for the broker or, while there is none, for the next. Raises `StompError` for one that
-        cannot be said.
+    def send(self, frame: Frame) -> None:
+        """Put in a client's frame for the broker or, while there is none, for the next. Raises `StompError` for one
+        that cannot be sent.
         """
-        if self._bridge is None:
-            self._waiting.say(frame)
+        if self._broker is None:
+            self._offline.send(frame)
         else:
-            self._say(frame)
+            self._send(frame, self._broker[1])
 
-    def _say(self, frame: Frame, extra: bytes = b"") -> None:
+    def _send(self, frame: Frame, bridge: Bridge, extra: bytes = b"") -> None:
         if frame.command is not SEND:
-            self._order(frame)
+            self._send_other(frame, bridge)
             return
-        head = self._headed(frame)
+        head = bridge.head(frame, self.session)
         memo = frame.memo
         if memo is None or memo is not self._plain:
             if _MARKED.search(frame.data, frame.head - 1, frame.body):
-                self._marked(frame, head, extra)
+                self._send_marked(frame, head, extra)
                 return
             self._plain = memo
         if not self._confirm:
-            self.unconfirmed.unproved += 1
+            self.unconfirmed.pass_unkept()
         elif self.unconfirmed.cumulative:
             self._add(frame, head, extra)
             return
@@ -202,22 +204,17 @@ class Resender:
             receipt = self.unconfirmed.ask()
             self.unconfirmed.keep(frame.wire, receipt)
             extra = b"%breceipt:%b\n" % (extra, receipt)
-        self._pieces.add(frame, head, extra)
+        self._joiner.add(frame, head, extra)
 
-    def _headed(self, frame: Frame) -> bytes | None:
-        bridge = self._bridge
-        assert bridge is not None
-        return bridge.head(frame, self.session)
-
-    def _marked(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
+    def _send_marked(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
         """A SEND that asks for a receipt, or belongs to a transaction."""
-        receipt, name = self._waiting.marks(frame)
+        receipt, name = self._offline.marks(frame)
         if receipt is not None and self._owing:
             self.unconfirmed.owe(receipt)
         transaction = None if name is None else self.session.transactions.get(name)
         if transaction is not None:
             self._close()
-            self._waiting.keep(transaction, frame)
+            self._offline.keep(transaction, frame)
         elif receipt is not None:
             self._close(batch=False)
             self._batch.append(frame)
@@ -228,23 +225,23 @@ class Resender:
             receipt = self.unconfirmed.ask()
             self.unconfirmed.keep(frame.wire, receipt)
             extra = b"%breceipt:%b\n" % (extra, receipt)
-        self._pieces.add(frame, head, extra)
+        self._joiner.add(frame, head, extra)
 
-    def _order(self, frame: Frame) -> None:
+    def _send_other(self, frame: Frame, bridge: Bridge) -> None:
         """Any frame but SEND."""
         self._close()
         session, unconfirmed, command = self.session, self.unconfirmed, frame.command
         receipt = name = None
         if _MARKED.search(frame.data, frame.head - 1, frame.body):
-            receipt, name = self._waiting.marks(frame)
+            receipt, name = self._offline.marks(frame)
         transaction = None if name is None else session.transactions.get(name)
         if command is COMMIT and transaction is not None and transaction.doomed is not None:
             raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
-        head = self._headed(frame)
+        head = bridge.head(frame, session)
         extra = b""
         if head == b"":
             if receipt is not None:
-                self.answers.append(receipt)
+                unconfirmed.give(receipt)
             return
         if receipt is not None and self._owing:
             unconfirmed.owe(receipt)
@@ -253,28 +250,22 @@ class Resender:
                 extra = b"receipt:%b\n" % (asked := unconfirmed.ask())
             unconfirmed.commit(receipt or asked, ours=receipt is None)
         elif command is BEGIN and name is not None:
-            self._waiting.keep(session.transactions[name], frame)
-        self._pieces.add(frame, head, extra)
+            self._offline.keep(session.transactions[name], frame)
+        self._joiner.add(frame, head, extra)
 
     def spelled(self, wire: bytes) -> bytes:
-        """A frame of the client as the broker is told it, apart from all accounts."""
-        assert self._bridge is not None
-        return b"".join([self._bridge.carry(frame, self.session) for frame in self.read(wire)])
+        """Return a frame of the client as the broker is sent it; nothing is kept or asked for."""
+        _, bridge = self._connection
+        return b"".join([bridge.carry(frame, self.session) for frame in self.read(wire)])
 
     # Writing
 
-    def flush(self, effects: list[Effect], now: float) -> None:
-        """Write what was said since the last time, in one piece."""
+    def flush(self, now: float) -> None:
+        """Write what was put in since the last time, in one piece."""
         self._close()
-        data = self._pieces.take()
-        if self._leg is not None and data:
-            self._leg.heartbeat.said_at = now
-            effects.append(Send(self._leg, data))
-
-    def _forget(self) -> None:
-        self._pieces.clear()
-        self._batch = []
-        self._last = None
+        data = self._joiner.take()
+        if self._broker is not None and data:
+            self._outbox.send(self._broker[0], data, now)
 
     def _add(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
         """One more SEND for the batch, whose last one will ask for the receipt: so each waits for the next."""
@@ -293,10 +284,10 @@ class Resender:
             self.unconfirmed.keep(self._batched(), receipt)
             self._batch = []
             extra = b"%breceipt:%b\n" % (extra, receipt)
-        self._pieces.add(frame, head, extra)
+        self._joiner.add(frame, head, extra)
 
     def _batched(self) -> bytes:
-        """The frames of the batch: one slice where nothing stood between them."""
+        """Return the frames of the batch: one slice where nothing stood between them."""
         first, last = self._batch[0], self._batch[-1]
         wires = [each.wire for each in self._batch]
         return wires[0] if first is last else b"".join(wires)

@@ -1,0 +1,121 @@
+"""The brokers of one session, as they are sought, found, left and given up."""
+
+from math import inf
+
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.flow import DisconnectState, Flow
+from stomprelay.relay.link.handshake import Accepted
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.notes import lost
+from stomprelay.session.effects import Close, How
+from stomprelay.session.leg import Leg
+from stomprelay.session.states import State
+from stomprelay.wire.errors import StompError
+
+
+class Search:
+    """Tells the links of a flow what concerns them. Methods that raise `StompError` say why it cannot go on."""
+
+    __slots__ = ("_flow", "_outbox")
+
+    def __init__(self, flow: Flow, outbox: Outbox) -> None:
+        self._flow = flow
+        self._outbox = outbox
+
+    def link(self, leg: Leg) -> Link | None:
+        """Return the link whose leg this is."""
+        return next((link for link in self._flow.links if link.leg is leg), None)
+
+    @property
+    def deadline(self) -> float:
+        """When a link or its leg has to be looked at."""
+        deadline = inf
+        for link in self._flow.links:
+            leg = link.leg
+            deadline = min(deadline, link.until)
+            if leg is not None and leg.state is State.CONNECTED:
+                deadline = min(deadline, leg.heartbeat.deadline)
+        return deadline
+
+    def begin(self, links: list[Link], now: float) -> None:
+        """Look for brokers for these. Raises as `ended`."""
+        for link in links:
+            link.seek(now)
+        self.ended(links, now)
+
+    def connected(self, leg: Leg, now: float) -> None:
+        """A connection is there."""
+        link = self.link(leg)
+        if leg.closed or link is None:
+            self._outbox.put(Close(leg, How.ABORT))
+        else:
+            link.connected(leg, now)
+
+    def refused(self, leg: Leg, reason: str, now: float) -> None:
+        """A connection cannot be had. Raises as `ended`."""
+        link = self.link(leg)
+        if not leg.closed and link is not None:
+            link.refused(reason, now)
+            self.ended([link], now)
+
+    def answered(self, link: Link, data: bytes, now: float) -> Accepted | bytes | None:
+        """A broker sent something before it was CONNECTED, see `Link`. What is not STOMP is as good as no answer
+        where there may be another broker; elsewhere raises `StompError`.
+        """
+        try:
+            return link.answered(data, now)
+        except StompError as error:
+            if link.resender is None:
+                raise
+            link.refused(f"it answered CONNECT with what is not STOMP: {error.message}", now)
+            return None
+
+    def woke(self, now: float) -> None:
+        """Attempts begin, or took too long; a session that was to leave its broker leaves it now. Raises as `ended`."""
+        due = [link for link in self._flow.links if now >= link.until]
+        for link in due:
+            link.woke(now)
+        self.ended(due, now)
+
+    def reconsidered(self, now: float) -> None:
+        """A broker came back. Raises as `ended`."""
+        waiting = [link for link in self._flow.links if link.waiting]
+        for link in waiting:
+            link.reconsidered(now)
+        self.ended(waiting, now)
+
+    def ended(self, links: list[Link], now: float) -> None:
+        """Some of these may have found no broker for good. Raises `StompError` where the session cannot do without."""
+        for link in links:
+            if link.ended:
+                self._flow.given_up(link, now)
+
+    def lost(self, link: Link, reason: str) -> None:
+        """A link lost its broker; one that was leaving it anyway is no news."""
+        if not link.leaving and not link.done:
+            link.session.counters["brokers_lost"] += 1
+            link.lost()
+            self._outbox.put(lost(link.broker, link.upstream, reason))
+
+    def again(self, link: Link, now: float) -> None:
+        """A link that lost its broker, or left it, looks for the next one. Raises as `ended`."""
+        if link.leaving:
+            link.move(now)
+        else:
+            link.hang_up(How.ABORT)
+            link.seek(now)
+        self.ended([link], now)
+
+    def leave(self, broker: Broker, now: float, within: float, to: Broker | None) -> None:
+        """The session shall leave this broker; one whose client sent DISCONNECT leaves it anyway."""
+        for link in self._flow.links:
+            if link.broker is broker and self._flow.disconnect is DisconnectState.NONE:
+                link.leave(now, within, to)
+        self.move(now)
+
+    def move(self, now: float) -> None:
+        """Links that are to leave their broker do so at a quiet moment, which may be now."""
+        for link in self._flow.links:
+            if link.moving and link.quiet:
+                link.disconnect(now)
