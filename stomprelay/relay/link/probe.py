@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from stomprelay.relay.bridge.negotiation import asked, credentials, profile
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Effect, Open, Outbox
 from stomprelay.relay.model.balance import wanted
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.health import spread
@@ -42,14 +42,14 @@ _ASKED: Final = b"probe"
 
 
 class Probe:
-    """One conversation with one broker. Inputs are told with `now`; each answers with the effects to perform.
+    """One conversation with one broker. Inputs are told with `now`; each returns the effects to perform.
 
-    Say `begin`, then tell what comes of `leg` until `well` is known: True, or False where the broker did not do all
+    Call `begin`, then tell what comes of `leg` until `well` is known: True, or False where the broker did not do all
     of it within the upstream's `connect_timeout`. The broker's health is told then. `denied`: it did not accept the
     relay's own credentials. `told`: the log knows that.
     """
 
-    __slots__ = ("_broker", "_chance", "_told", "_until", "_upstream", "denied", "leg", "well")
+    __slots__ = ("_broker", "_chance", "_outbox", "_told", "_until", "_upstream", "denied", "leg", "well")
 
     def __init__(
         self, upstream: Upstream, broker: Broker, chance: Callable[[], float], *, told: bool = False
@@ -58,6 +58,7 @@ class Probe:
         self._broker = broker
         self._chance = chance
         self._told = told
+        self._outbox = Outbox()
         self._until = inf
         self.leg = Leg(Side.UPSTREAM, upstream.limits)
         self.well: bool | None = None
@@ -69,121 +70,128 @@ class Probe:
         """Ask for a connection; sessions leave a broker alone whose pause is just over, until it is known."""
         self._broker.health.trial(now)
         self._until = now + self._upstream.connect_timeout
-        return [Open(self.leg, self._broker), Wake(self._until)]
+        self._outbox.put(Open(self.leg, self._broker), Wake(self._until))
+        return self._outbox.drain()
 
     def connected(self, now: float) -> list[Effect]:
         """The connection is there."""
         if self.leg.closed:
-            return [Close(self.leg, How.ABORT)]
-        upstream, broker = self._upstream, self._broker
-        connect = _OFFER.connect(
-            asked(upstream, broker, V1_2),
-            Terms(),
-            host=upstream.host,
-            credentials=credentials(upstream, broker),
-        )
-        return [Send(self.leg, connect)]
+            self._outbox.put(Close(self.leg, How.ABORT))
+        else:
+            upstream, broker = self._upstream, self._broker
+            connect = _OFFER.connect(
+                asked(upstream, broker, V1_2),
+                Terms(),
+                host=upstream.host,
+                credentials=credentials(upstream, broker),
+            )
+            self._outbox.put(Send(self.leg, connect))
+        return self._outbox.drain()
 
     def refused(self, reason: str, now: float) -> list[Effect]:
         """The connection cannot be had, and why."""
-        return self._failed(f"it did not connect: {reason}", now)
+        self._fail(f"it did not connect: {reason}", now)
+        return self._outbox.drain()
 
     def received(self, data: bytes, now: float) -> list[Effect]:
-        """Octets came."""
-        effects: list[Effect] = []
+        """Bytes came."""
         if not self.leg.closed:
             try:
                 self.leg.decoder.feed(data)
                 for frame in self.leg.decoder.frames():
-                    effects += self._heard(frame, now)
+                    self._receive(frame, now)
                     if self.well is not None:
                         break
             except StompError as error:
-                effects += self._failed(f"it sent what is not STOMP: {error.message}", now)
-        return effects
+                self._fail(f"it sent what is not STOMP: {error.message}", now)
+        return self._outbox.drain()
 
     def lost(self, reason: str, now: float) -> list[Effect]:
         """The connection ended."""
-        return self._failed(f"it closed the connection: {reason}", now)
+        self._fail(f"it closed the connection: {reason}", now)
+        return self._outbox.drain()
 
     def woke(self, now: float) -> list[Effect]:
         """The time of the last `Wake` has come."""
         if now < self._until:
-            return [Wake(self._until)]
-        missing = "CONNECTED" if self.leg.state is State.OPENING else "RECEIPT"
-        return self._failed(f"no {missing} in time", now, How.ABORT)
+            self._outbox.put(Wake(self._until))
+        else:
+            missing = "CONNECTED" if self.leg.state is State.OPENING else "RECEIPT"
+            self._fail(f"no {missing} in time", now, How.ABORT)
+        return self._outbox.drain()
 
     def stopped(self) -> list[Effect]:
         """The service stops: nothing is learnt."""
-        return [] if self.leg.closed else self._closed(How.ABORT)
+        if not self.leg.closed:
+            self._close(How.ABORT)
+        return self._outbox.drain()
 
     # The conversation
 
-    def _heard(self, frame: Frame, now: float) -> list[Effect]:
+    def _receive(self, frame: Frame, now: float) -> None:
         if frame.command is CONNECTED:
-            return self._accepted(Accord.read(frame))
-        if self.leg.state is State.OPENING:
-            return self._denied(frame, now)
-        if frame.command is ERROR:
+            self._accept(Accord.read(frame))
+        elif self.leg.state is State.OPENING:
+            self._deny(frame, now)
+        elif frame.command is ERROR:
             # The log gets the broker's header as it stands on its one line, and never a body.
-            said = (frame.raw(MESSAGE_HEADER) or b"").decode("utf-8", "backslashreplace")
-            return self._failed(f"it refused a message: {said}", now)
-        if frame.command is RECEIPT and frame.header(RECEIPT_ID, self.leg.dialect) == _ASKED:
-            return self._succeeded()
-        return []
+            text = (frame.raw(MESSAGE_HEADER) or b"").decode("utf-8", "backslashreplace")
+            self._fail(f"it refused a message: {text}", now)
+        elif frame.command is RECEIPT and frame.header(RECEIPT_ID, self.leg.dialect) == _ASKED:
+            self._succeed()
 
-    def _accepted(self, accord: Accord) -> list[Effect]:
+    def _accept(self, accord: Accord) -> None:
         product = profile(self._upstream, self._broker, accord)
         self.leg.enter(State.CONNECTED, product.dialects[accord.dialect.version])
         destination = self._upstream.checks.destination
         if destination is None:
-            return self._succeeded()
+            self._succeed()
+            return
         head = self.leg.dialect.write([(DESTINATION, destination.encode()), (RECEIPT_HEADER, _ASKED)])
-        return [Send(self.leg, b"%b\n%b\n\0" % (SEND, head))]
+        self._outbox.put(Send(self.leg, b"%b\n%b\n\0" % (SEND, head)))
 
-    def _denied(self, frame: Frame, now: float) -> list[Effect]:
+    def _deny(self, frame: Frame, now: float) -> None:
         """ERROR instead of CONNECTED: an outage only if it says so."""
         if unavailable(frame.raw(MESSAGE_HEADER) or b""):
-            return self._failed("it answered CONNECT with an ERROR: unavailable", now)
+            self._fail("it answered CONNECT with an ERROR: unavailable", now)
+            return
         self.denied = self._upstream.credentials is not None
-        effects = self._succeeded()
+        self._succeed()
         if self.denied and not self._told:
             text = f"broker {self._broker} answered the CONNECT of a probe with ERROR: are our credentials right?"
-            effects.append(Note(Event.REFUSED, text, self._facts()))
-        return effects
+            self._outbox.put(Note(Event.REFUSED, text, self._facts()))
 
     # Outcomes
 
-    def _succeeded(self) -> list[Effect]:
+    def _succeed(self) -> None:
         health = self._broker.health
-        effects: list[Effect] = []
         if health.up is False and not health.paused:
-            effects.append(Note(Event.CONNECTED, f"broker {self._broker} is up again", self._facts()))
+            text = f"broker {self._broker} is up again"
+            self._outbox.put(Note(Event.CONNECTED, text, self._facts()))
         if self.leg.state is State.CONNECTED:
-            effects.append(Send(self.leg, b"%b\n\n\0" % DISCONNECT))
+            self._outbox.put(Send(self.leg, b"%b\n\n\0" % DISCONNECT))
         self.well = True
         health.answered()
-        return [*effects, *self._closed(How.FLUSH)]
+        self._close(How.FLUSH)
 
-    def _failed(self, reason: str, now: float, how: How = How.FLUSH) -> list[Effect]:
+    def _fail(self, reason: str, now: float, how: How = How.FLUSH) -> None:
         if self.leg.closed:
-            return []
+            return
         health = self._broker.health
-        effects: list[Effect] = []
         if health.up is not False and not health.paused:
             facts = self._facts() | {"reason": reason}
-            effects.append(Note(Event.LOST, f"broker {self._broker} is down: {reason}", facts))
+            self._outbox.put(Note(Event.LOST, f"broker {self._broker} is down: {reason}", facts))
         self.well = False
         health.failed(self._upstream.checks, now, self._chance)
-        return [*effects, *self._closed(how)]
+        self._close(how)
 
     def _facts(self) -> dict[str, Fact]:
         return {"broker": str(self._broker), "upstream": self._upstream.name}
 
-    def _closed(self, how: How) -> list[Effect]:
+    def _close(self, how: How) -> None:
         self.leg.enter(State.CLOSED)
         self._until = inf
-        return [Close(self.leg, how), Wake(inf)]
+        self._outbox.put(Close(self.leg, how), Wake(inf))
 
 
 class Watch:
