@@ -245,7 +245,7 @@ class ClientConnection:
         if client.state is State.CONNECTED:
             self._release(now)
         if first and not client.closed and not client.gone and not self._buffer.paused:
-            outbox.put(Resume(client))  # last: what it answers is reckoned anew
+            outbox.put(Resume(client))  # last: the deadline that its answer asks for is the newest
 
     def _welcome(self, accepted: Accepted, now: float) -> None:
         """Answer the client's CONNECT, with its version and our own heart-beats; `accepted` is from the last broker."""

@@ -25,7 +25,10 @@ class Search:
 
     def link(self, leg: Leg) -> Link | None:
         """Return the link whose leg this is."""
-        return next((link for link in self._flow.links if link.leg is leg), None)
+        for link in self._flow.links:
+            if link.leg is leg:
+                return link
+        return None
 
     @property
     def deadline(self) -> float:

@@ -224,7 +224,7 @@ class Watch:
         return back or now >= self._at
 
     def probe(self, now: float) -> Probe:
-        """The next conversation; say `begin`."""
+        """Return the next conversation; call its `begin`."""
         checks = self._upstream.checks
         self._at = now + spread(checks.probe, self._chance) if checks.probe else inf
         self._again = now + checks.pause
