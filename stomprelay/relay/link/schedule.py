@@ -139,7 +139,8 @@ class Schedule:
         otherwise the broker was paused, or found to be out while there are others: ask `next`.
         """
         broker = self.last
-        assert broker is not None
+        if broker is None:
+            return False
         health = broker.health
         if health.paused or (health.out(now) and any(not each.health.out(now) for each in self._open())):
             self._left.append(broker)
