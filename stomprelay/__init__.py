@@ -1,6 +1,6 @@
 """A relay between STOMP clients and STOMP brokers. The words that the code uses:
 
-Frame         one STOMP message on the wire, as offsets into the bytes that arrived; a header is looked up when asked for
+Frame         one STOMP message on the wire, as offsets into the bytes that arrived; headers are read when asked for
 Dialect       what one STOMP version does, as a record of facts: commands, escapes, how a delivery is named
 Leg           one STOMP connection without its socket: *downstream* to a client, *upstream* to a broker
 Session       what a client believes it has: subscriptions, transactions, receipts owed; it outlives upstream legs
@@ -17,7 +17,7 @@ Link          a session's connection to one group: the broker that it has there,
 Flow          what carries frames between a client and its links: *Single* with one, *Fanout* with several
 Resender      sends a client's frames to a link's broker, and again to the next one; it keeps the *Unconfirmed*
 Quorum        how many groups of a fan-out must confirm a frame before the client has its RECEIPT
-Journal       what passed through a relay, on disk: *segments*, files of *blocks*, each the frames of a chunk or one event
+Journal       what passed through a relay, on disk: *segments*, files of *blocks*, each a chunk's frames or an event
 
 The layers, each importing only those before it: ``wire``; ``session``; ``relay``, ``broker`` and ``journal``;
 ``config``; ``service`` (Twisted) and ``pipeline`` (Spark), which do not know each other; ``explain`` and ``remote``;
