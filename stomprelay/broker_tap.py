@@ -5,9 +5,9 @@ from typing import Any
 from twisted.application.service import IService
 from twisted.python import usage
 
-from stomprelay.service.brokerservice import BrokerService
-from stomprelay.service.endpoints import BadEndpoint
+from stomprelay.service.embedded import BrokerService
 from stomprelay.service.heap import keep_freed
+from stomprelay.service.network.endpoints import BadEndpoint
 
 DEFAULT = "tcp:61613:interface=127.0.0.1"
 

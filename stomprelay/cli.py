@@ -184,8 +184,8 @@ def _usable(file: str, config: Config) -> None:
     from twisted.internet import reactor
     from twisted.internet.protocol import Factory
 
-    from stomprelay.service import tls
-    from stomprelay.service.endpoints import BadEndpoint, entrance, way
+    from stomprelay.service.network import tls
+    from stomprelay.service.network.endpoints import BadEndpoint, entrance, way
 
     places = [(f"listener.{each.name}.endpoint", each.endpoint) for each in config.listeners]
     if config.admin is not None:

@@ -6,9 +6,9 @@ from twisted.application.service import IService
 from twisted.python import usage
 
 from stomprelay import config
-from stomprelay.service.endpoints import BadEndpoint
 from stomprelay.service.heap import keep_freed
-from stomprelay.service.relayservice import RelayService
+from stomprelay.service.network.endpoints import BadEndpoint
+from stomprelay.service.relay import RelayService
 
 
 class Options(usage.Options):

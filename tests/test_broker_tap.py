@@ -7,7 +7,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.python import usage
 
 from stomprelay import broker_tap
-from stomprelay.service.brokerservice import BrokerService
+from stomprelay.service.embedded import BrokerService
 
 
 def parsed(*arguments: str) -> broker_tap.Options:

@@ -10,7 +10,7 @@ import pytest
 from stomprelay.config import load
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.service.metrics import metrics
+from stomprelay.service.admin.metrics import metrics
 from tests.config.reference import settings
 from tests.service.diary import Diary
 from tests.service.house import failover, listener, movable

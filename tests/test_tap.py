@@ -12,7 +12,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.python import usage
 
 from stomprelay import tap
-from stomprelay.service.relayservice import RelayService
+from stomprelay.service.relay import RelayService
 
 
 def parsed(*arguments: str) -> tap.Options:

@@ -10,8 +10,8 @@ from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
 from stomprelay.broker.broker import Broker
-from stomprelay.service.perform import Performer, Place, Stage, log_note
-from stomprelay.service.protocol import LegProtocol
+from stomprelay.service.connection.driver import Performer, Place, Stage, log_note
+from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.session.effects import Note
 
 _FORM: Final = "embedded broker: {event}: {text}"

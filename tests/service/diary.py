@@ -13,8 +13,8 @@ from stomprelay.journal.block import Block, Kind, decode
 from stomprelay.journal.schema import Context, Header, JournalEvent
 from stomprelay.journal.settings import Settings
 from stomprelay.relay.model.listener import Listener
-from stomprelay.service.journal import Journal
-from stomprelay.service.scribe import Scribe
+from stomprelay.service.journal.journal import Journal
+from stomprelay.service.journal.writer_thread import Scribe
 from tests.service.house import House
 
 HEADER = Header(1, "here", "00000000", 1, 0, 60.0, "tests")

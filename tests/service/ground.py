@@ -4,8 +4,8 @@ from typing import Any
 
 from twisted.internet.task import Clock
 
-from stomprelay.service.perform import Performer, Stage
-from stomprelay.service.protocol import LegProtocol
+from stomprelay.service.connection.driver import Performer, Stage
+from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side

@@ -11,7 +11,7 @@ from stomprelay.config import Config
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.relayservice import RelayService
+from stomprelay.service.relay import RelayService
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
 CONNECTED = b"CONNECTED\nversion:1.2\nserver:scripted/1\nsession:s1\n\n\0"

@@ -6,7 +6,7 @@ from twisted.internet.address import UNIXAddress
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.service.brokerservice import BrokerService
+from stomprelay.service.embedded import BrokerService
 from tests.service.house import CONNECT, Wire
 
 

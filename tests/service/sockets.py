@@ -8,7 +8,7 @@ from twisted.application.service import IService
 from twisted.internet import reactor as real_reactor
 from twisted.internet.defer import maybeDeferred
 
-from stomprelay.service.endpoints import Entrance
+from stomprelay.service.network.endpoints import Entrance
 from tests.service.talker import PATIENCE, Talker, connect
 
 reactor: Any = real_reactor

@@ -9,7 +9,7 @@ import pytest
 from twisted.web.test.requesthelper import DummyChannel
 
 from stomprelay.relay.model.counters import COUNTERS
-from stomprelay.service.admin import site
+from stomprelay.service.admin.site import site
 from tests.service.diary import Diary
 from tests.service.house import CONNECT, CONNECTED, SEND, House, failover, listener, movable
 

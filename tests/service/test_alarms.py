@@ -6,7 +6,7 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
-from stomprelay.service.alarms import Alarms, Sleeper
+from stomprelay.service.connection.timers import Alarms, Sleeper
 
 
 class Bed(Sleeper):

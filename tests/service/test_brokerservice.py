@@ -8,8 +8,8 @@ from twisted.internet import reactor
 from twisted.internet.address import UNIXAddress
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.service.brokerservice import BrokerService
-from stomprelay.service.endpoints import BadEndpoint
+from stomprelay.service.embedded import BrokerService
+from stomprelay.service.network.endpoints import BadEndpoint
 from tests.service.house import CONNECT, SEND
 from tests.service.talker import connect, until
 from tests.service.test_serving import SUBSCRIBE, Shop

@@ -13,7 +13,7 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.testing import MemoryReactor
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 
-from stomprelay.service import direct
+from stomprelay.service.connection import direct
 from tests.service.house import Wire
 
 

@@ -10,7 +10,7 @@ from twisted.internet.address import IPv4Address
 from twisted.internet.defer import maybeDeferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
-from stomprelay.service.brokerservice import BrokerService
+from stomprelay.service.embedded import BrokerService
 from tests.service.house import CONNECT, SEND, Wire
 from tests.service.pub import Pub
 from tests.service.sockets import ANY_PORT, call, port_of, reactor

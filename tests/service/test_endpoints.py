@@ -16,8 +16,8 @@ from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service import tls
-from stomprelay.service.endpoints import BACKLOG, BadEndpoint, CannotStart, entrance, way
+from stomprelay.service.network import tls
+from stomprelay.service.network.endpoints import BACKLOG, BadEndpoint, CannotStart, entrance, way
 from tests.e2e.certificates import Authority
 from tests.service.talker import Accepting, Talker, connect
 

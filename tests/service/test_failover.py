@@ -17,7 +17,7 @@ from stomprelay.config import Config
 from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker, Group, Reconnect
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.relayservice import RelayService
+from stomprelay.service.relay import RelayService
 from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND, listener
 from tests.service.sockets import ANY_PORT, call
 from tests.service.talker import Accepting, Talker, until

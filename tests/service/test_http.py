@@ -17,9 +17,9 @@ from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.metrics import metrics
-from stomprelay.service.relayservice import RelayService
-from stomprelay.service.status import SHOWN, status
+from stomprelay.service.admin.metrics import metrics
+from stomprelay.service.admin.status import SHOWN, status
+from stomprelay.service.relay import RelayService
 from stomprelay.session.handshake import Credentials
 from tests.service.house import CONNECT, SEND, House, listener, upstream
 from tests.service.sockets import ANY_PORT, call, reactor, running

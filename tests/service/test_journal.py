@@ -14,9 +14,9 @@ from stomprelay.journal.schema import Header, JournalEvent
 from stomprelay.journal.segment import read
 from stomprelay.journal.settings import Full, Settings
 from stomprelay.journal.writer import Writer
-from stomprelay.service.endpoints import CannotStart
-from stomprelay.service.journal import GRACE, SOFTWARE, Journal
-from stomprelay.service.scribe import Scribe
+from stomprelay.service.journal.journal import GRACE, SOFTWARE, Journal
+from stomprelay.service.journal.writer_thread import Scribe
+from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.session.effects import Event, Note
 from tests.service.diary import Threaded, Told, told
 

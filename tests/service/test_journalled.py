@@ -7,8 +7,8 @@ from twisted.internet import error
 
 from stomprelay.journal.capture import ALL
 from stomprelay.journal.settings import Full
-from stomprelay.service.journalled import Journalled
-from stomprelay.service.relaying import Relaying
+from stomprelay.service.connection.recording import Journalled
+from stomprelay.service.connection.relay_driver import Relaying
 from stomprelay.session.leg import Leg
 from tests.service.diary import Diary, Told
 from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND, House, Wire, failover, listener, movable

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.group import Broker
-from stomprelay.service.metrics import metrics
-from stomprelay.service.spool import Dropped
+from stomprelay.service.admin.metrics import metrics
+from stomprelay.service.journal.queue import Dropped
 from tests.service.diary import Diary
 from tests.service.house import SEND, House, failover, listener, movable
 

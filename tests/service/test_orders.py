@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stomprelay.service.orders import LONGEST, BadOrder, Order, read
+from stomprelay.service.admin.requests import LONGEST, BadOrder, Order, read
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stomprelay.service.outlet import Outlet
+from stomprelay.service.connection.outlet import Outlet
 
 
 class Session:

@@ -12,9 +12,9 @@ from twisted.python.failure import Failure
 
 from stomprelay.relay.link.probe import Probe
 from stomprelay.relay.model.health import Checks
-from stomprelay.service.endpoints import way
-from stomprelay.service.perform import Stage
-from stomprelay.service.probing import LINGER, Probing
+from stomprelay.service.brokers.probe import LINGER, Probing
+from stomprelay.service.connection.driver import Stage
+from stomprelay.service.network.endpoints import way
 from tests.service.diary import Diary
 from tests.service.house import CONNECTED, Wire, movable
 

@@ -19,10 +19,11 @@ from twisted.python.failure import Failure
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service import direct, tls
-from stomprelay.service.perform import Stage
-from stomprelay.service.protocol import LegProtocol
-from stomprelay.service.valve import ASKED, PRESSURE
+from stomprelay.service.connection import direct
+from stomprelay.service.connection.backpressure import ASKED, PRESSURE
+from stomprelay.service.connection.driver import Stage
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.network import tls
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side

@@ -5,8 +5,8 @@ import gc
 import pytest
 from twisted.internet import error
 
-from stomprelay.service.protocol import LegProtocol
-from stomprelay.service.relaying import Relaying
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.relay_driver import Relaying
 from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND, House, listener, upstream
 
 

@@ -17,9 +17,9 @@ from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Match, Route, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
-from stomprelay.service.endpoints import BadEndpoint
 from stomprelay.service.memory import MemoryEndpoint
-from stomprelay.service.relayservice import RelayService
+from stomprelay.service.network.endpoints import BadEndpoint
+from stomprelay.service.relay import RelayService
 from tests.service.house import (
     CONNECT,
     CONNECTED,

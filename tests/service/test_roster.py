@@ -4,7 +4,7 @@ import pytest
 
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Match, Route
-from stomprelay.service.roster import ALL, Roster, place
+from stomprelay.service.brokers.brokers import ALL, Roster, place
 from tests.service.house import broker, failover, listener, movable, upstream
 
 

@@ -9,7 +9,7 @@ from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 
 from stomprelay.relay.model.group import Group, Policy, Reconnect
 from stomprelay.relay.model.health import Checks
-from stomprelay.service import rounds
+from stomprelay.service.brokers import checks
 from tests.service.house import (
     CONNECT,
     CONNECTED,
@@ -255,7 +255,7 @@ def test_a_round_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch, log
         calls.append(sea.house.reactor.seconds())
         raise ZeroDivisionError
 
-    monkeypatch.setattr(rounds, "moves", fails)
+    monkeypatch.setattr(checks, "moves", fails)
     sea.pass_time(3)
     assert calls == [1.0, 2.0, 3.0]
     assert sum(line.startswith("critical: a round failed") for line in log) == 3

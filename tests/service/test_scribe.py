@@ -15,9 +15,9 @@ from stomprelay.journal.schema import Header
 from stomprelay.journal.segment import read
 from stomprelay.journal.settings import Settings
 from stomprelay.journal.writer import Writer
-from stomprelay.service import scribe as module
-from stomprelay.service.scribe import Scribe
-from stomprelay.service.spool import Spool
+from stomprelay.service.journal import writer_thread as module
+from stomprelay.service.journal.queue import Spool
+from stomprelay.service.journal.writer_thread import Scribe
 from tests.service.diary import told
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/j/x")

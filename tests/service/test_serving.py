@@ -4,7 +4,7 @@ from twisted.internet.address import UNIXAddress
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.service.brokerservice import BrokerService
+from stomprelay.service.embedded import BrokerService
 from tests.service.house import CONNECT, SEND, Wire
 
 SUBSCRIBE = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal.block import Block, Kind, decode
-from stomprelay.service.spool import BEYOND, HURRY, LEAST, Dropped, Spool
+from stomprelay.service.journal.queue import BEYOND, HURRY, LEAST, Dropped, Spool
 
 EVENT = int(Kind.EVENT)
 SIZE = 36 + 2 + 4

@@ -5,8 +5,8 @@ from typing import Any
 from twisted.internet.task import Clock
 
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.service.alarms import Alarms
-from stomprelay.service.standstill import QUIET, Standstill
+from stomprelay.service.connection.standstill import QUIET, Standstill
+from stomprelay.service.connection.timers import Alarms
 
 HELD, RELEASED = JournalEvent.HELD, JournalEvent.RELEASED
 

@@ -16,8 +16,8 @@ from stomprelay.config.address import broker
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
-from stomprelay.service.endpoints import BadEndpoint, entrance
-from stomprelay.service.relayservice import RelayService
+from stomprelay.service.network.endpoints import BadEndpoint, entrance
+from stomprelay.service.relay import RelayService
 from tests.service.sockets import ANY_PORT, call, port_of, reactor, running
 from tests.service.talker import Accepting
 

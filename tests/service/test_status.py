@@ -5,7 +5,7 @@ from pathlib import Path
 
 from twisted.internet.error import ConnectionLost
 
-from stomprelay.service.status import status
+from stomprelay.service.admin.status import status
 from tests.service.diary import Diary
 from tests.service.house import CONNECT, CONNECTED, SEND, House, failover, listener, movable
 

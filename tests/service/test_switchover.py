@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from stomprelay.service.roster import ALL, Roster
-from stomprelay.service.switchover import Switchover
+from stomprelay.service.brokers.brokers import ALL, Roster
+from stomprelay.service.brokers.pause import Switchover
 from tests.service.diary import Diary
 from tests.service.house import failover, listener, movable, upstream
 from tests.service.understudy import Link, Rehearsal

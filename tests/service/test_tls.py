@@ -16,7 +16,7 @@ from OpenSSL import SSL
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service import tls
+from stomprelay.service.network import tls
 from tests.e2e.certificates import Authority, Credentials
 
 PROTOCOL: Any = None

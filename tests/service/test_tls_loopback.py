@@ -17,10 +17,10 @@ from stomprelay.config import Config
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
-from stomprelay.service.endpoints import entrance, way
-from stomprelay.service.reasons import spell
-from stomprelay.service.relayservice import RelayService
-from stomprelay.service.tls import trouble
+from stomprelay.service.network.endpoints import entrance, way
+from stomprelay.service.network.reasons import spell
+from stomprelay.service.network.tls import trouble
+from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority, Credentials
 from tests.service.certificates import self_signed, serving
 from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND

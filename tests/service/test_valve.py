@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.service.valve import ASKED, JOURNAL, PRESSURE, Valve
+from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE, Valve
 from tests.service.house import Wire
 
 

@@ -7,7 +7,7 @@ from twisted.internet import error
 from twisted.internet.defer import Deferred, fail, succeed
 
 from stomprelay.relay.effects import Open
-from stomprelay.service.ways import take
+from stomprelay.service.connection.ways import take
 from stomprelay.session.effects import Close, How
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side

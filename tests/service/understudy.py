@@ -7,9 +7,9 @@ from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
-from stomprelay.service.perform import Performer, Stage
-from stomprelay.service.protocol import LegProtocol
-from stomprelay.service.relaying import Relaying
+from stomprelay.service.connection.driver import Performer, Stage
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.relay_driver import Relaying
 from stomprelay.session.effects import Close, How
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side, State

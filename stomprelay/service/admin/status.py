@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final
 
 from stomprelay import __version__
-from stomprelay.service.relayservice import RelayService
+from stomprelay.service.relay import RelayService
 
 SHOWN: Final = 1000
 """Sessions on the page, at most."""

@@ -14,10 +14,10 @@ from twisted.logger import Logger
 
 from stomprelay.broker.bounds import DEFAULTS, Bounds
 from stomprelay.broker.broker import Broker
-from stomprelay.service.endpoints import entrance
+from stomprelay.service.connection.driver import Performer, Stage
+from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.service.memory import MemoryEndpoint
-from stomprelay.service.perform import Performer, Stage
-from stomprelay.service.protocol import LegProtocol
+from stomprelay.service.network.endpoints import entrance
 from stomprelay.service.serving import Serving
 
 _log: Final = Logger("stomprelay")

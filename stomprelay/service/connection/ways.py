@@ -8,8 +8,8 @@ from zope.interface import implementer
 
 from stomprelay.relay.effects import Open
 from stomprelay.relay.model.group import Broker
-from stomprelay.service.perform import Performer
-from stomprelay.service.protocol import LegProtocol
+from stomprelay.service.connection.driver import Performer
+from stomprelay.service.connection.protocol import LegProtocol
 
 Ways = Mapping[Broker, IStreamClientEndpoint]
 """The endpoints that lead to the brokers."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.service.alarms import Alarms, Sleeper
+from stomprelay.service.connection.timers import Alarms, Sleeper
 
 QUIET: Final = 1.0
 """Seconds for which a leg must have been read from until it is said to be: under load it stops and goes many times a

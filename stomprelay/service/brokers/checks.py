@@ -15,11 +15,11 @@ from stomprelay.relay.link.probe import Watch
 from stomprelay.relay.model.balance import Allowance, moves
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.perform import Stage
-from stomprelay.service.probing import Probing
-from stomprelay.service.relaying import Relaying
-from stomprelay.service.roster import Roster
-from stomprelay.service.ways import Ways
+from stomprelay.service.brokers.brokers import Roster
+from stomprelay.service.brokers.probe import Probing
+from stomprelay.service.connection.driver import Stage
+from stomprelay.service.connection.relay_driver import Relaying
+from stomprelay.service.connection.ways import Ways
 
 _log: Final = Logger("stomprelay")
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 from stomprelay import __version__
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.health import Health
-from stomprelay.service.relayservice import RelayService
+from stomprelay.service.relay import RelayService
 
 if TYPE_CHECKING:
-    from stomprelay.service.journal import Journal
+    from stomprelay.service.journal.journal import Journal
 
 _BROKERS: Final = {
     "up": "whether the broker answered CONNECT when it was asked last; absent while it was not asked yet",

@@ -22,7 +22,7 @@ from stomprelay.config.endpoint import client, server
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service import tls
+from stomprelay.service.network import tls
 
 MEMORY: Final = "memory:"
 """The endpoint of the embedded broker."""

@@ -9,7 +9,7 @@ from typing import Protocol
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
-from stomprelay.service.protocol import LegProtocol
+from stomprelay.service.connection.protocol import LegProtocol
 
 
 class Outlets(Protocol):

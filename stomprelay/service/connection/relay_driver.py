@@ -9,11 +9,11 @@ from zope.interface import implementer
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
-from stomprelay.service.outlet import Outlet
-from stomprelay.service.perform import Performer, Stage, log_note, spell_address
-from stomprelay.service.protocol import LegProtocol
-from stomprelay.service.valve import PRESSURE
-from stomprelay.service.ways import Ways, take
+from stomprelay.service.connection.backpressure import PRESSURE
+from stomprelay.service.connection.driver import Performer, Stage, log_note, spell_address
+from stomprelay.service.connection.outlet import Outlet
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.ways import Ways, take
 from stomprelay.session.effects import Note
 from stomprelay.session.states import State
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from twisted.logger import Logger
 
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.service.perform import Stage
-from stomprelay.service.relaying import Relaying
-from stomprelay.service.roster import Entry
+from stomprelay.service.brokers.brokers import Entry
+from stomprelay.service.connection.driver import Stage
+from stomprelay.service.connection.relay_driver import Relaying
 
 _log = Logger("stomprelay")
 

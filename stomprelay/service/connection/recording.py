@@ -8,13 +8,13 @@ from stomprelay.journal.tape import Tape
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
-from stomprelay.service.journal import Journal
-from stomprelay.service.perform import Stage, spell_address
-from stomprelay.service.protocol import LegProtocol
-from stomprelay.service.relaying import Relaying
-from stomprelay.service.standstill import Standstill
-from stomprelay.service.valve import ASKED, JOURNAL, PRESSURE
-from stomprelay.service.ways import Ways
+from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE
+from stomprelay.service.connection.driver import Stage, spell_address
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.relay_driver import Relaying
+from stomprelay.service.connection.standstill import Standstill
+from stomprelay.service.connection.ways import Ways
+from stomprelay.service.journal.journal import Journal
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import State

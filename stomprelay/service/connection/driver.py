@@ -13,14 +13,14 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger, LogLevel
 
 from stomprelay.relay.effects import Effect
-from stomprelay.service.alarms import Alarms, Sleeper
-from stomprelay.service.protocol import LegProtocol
-from stomprelay.service.valve import ASKED
+from stomprelay.service.connection.backpressure import ASKED
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.timers import Alarms, Sleeper
 from stomprelay.session.effects import Close, Event, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 
 if TYPE_CHECKING:
-    from stomprelay.service.journal import Journal
+    from stomprelay.service.journal.journal import Journal
 
 _log: Final = Logger("stomprelay")
 

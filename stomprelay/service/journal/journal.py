@@ -19,9 +19,9 @@ from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Context, Happening, JournalEvent
 from stomprelay.journal.settings import Full, Settings
 from stomprelay.journal.writer import Writer
-from stomprelay.service.endpoints import CannotStart
-from stomprelay.service.scribe import Scribe
-from stomprelay.service.spool import Dropped, Spool
+from stomprelay.service.journal.queue import Dropped, Spool
+from stomprelay.service.journal.writer_thread import Scribe
+from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.session.effects import Note
 
 _log: Final = Logger("stomprelay")

@@ -6,9 +6,9 @@ from typing import Any, ClassVar, Final
 
 from stomprelay.relay.effects import Open
 from stomprelay.relay.link.probe import Probe
-from stomprelay.service.perform import Performer, Stage, log_note
-from stomprelay.service.protocol import LegProtocol
-from stomprelay.service.ways import Ways, take
+from stomprelay.service.connection.driver import Performer, Stage, log_note
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.ways import Ways, take
 from stomprelay.session.effects import Note
 
 LINGER: Final = 2.0

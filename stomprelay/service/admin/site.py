@@ -22,11 +22,11 @@ from typing import Any, Final, NamedTuple
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
-from stomprelay.service.metrics import metrics
-from stomprelay.service.orders import BadOrder, Order, brokers, read
-from stomprelay.service.relayservice import RelayService
-from stomprelay.service.roster import Entry
-from stomprelay.service.status import status
+from stomprelay.service.admin.metrics import metrics
+from stomprelay.service.admin.requests import BadOrder, Order, brokers, read
+from stomprelay.service.admin.status import status
+from stomprelay.service.brokers.brokers import Entry
+from stomprelay.service.relay import RelayService
 
 LONGEST_BODY: Final = 4096
 """Octets of an order, at most."""

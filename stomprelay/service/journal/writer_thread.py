@@ -9,7 +9,7 @@ from stomprelay.journal.block import Kind, encode
 from stomprelay.journal.folder import Entry, Recovery
 from stomprelay.journal.schema import Context, Happening, JournalEvent
 from stomprelay.journal.settings import Settings
-from stomprelay.service.spool import Batch, Dropped, Spool
+from stomprelay.service.journal.queue import Batch, Dropped, Spool
 
 PORTION: Final = 1 << 18
 """Octets that are written at once."""

@@ -16,17 +16,17 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from stomprelay.service import direct
-from stomprelay.service.alarms import Sleeper
-from stomprelay.service.reasons import spell
-from stomprelay.service.tls import trouble
-from stomprelay.service.valve import Valve
+from stomprelay.service.connection import direct
+from stomprelay.service.connection.backpressure import Valve
+from stomprelay.service.connection.timers import Sleeper
+from stomprelay.service.network.reasons import spell
+from stomprelay.service.network.tls import trouble
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
 
 if TYPE_CHECKING:
-    from stomprelay.service.perform import Performer
+    from stomprelay.service.connection.driver import Performer
 
 
 def _layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:

@@ -20,20 +20,20 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
-from stomprelay.service.brokerservice import BrokerService
-from stomprelay.service.endpoints import MEMORY, BadEndpoint, entrance, way
+from stomprelay.service.brokers.brokers import ALL, Roster
+from stomprelay.service.brokers.checks import Rounds
+from stomprelay.service.brokers.pause import Switchover
+from stomprelay.service.connection.driver import Performer, Stage
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.relay_driver import Relaying
+from stomprelay.service.connection.ways import Ways
+from stomprelay.service.embedded import BrokerService
+from stomprelay.service.network.endpoints import MEMORY, BadEndpoint, entrance, way
 from stomprelay.service.notify import Notify
-from stomprelay.service.perform import Performer, Stage
-from stomprelay.service.protocol import LegProtocol
-from stomprelay.service.relaying import Relaying
-from stomprelay.service.roster import ALL, Roster
-from stomprelay.service.rounds import Rounds
 from stomprelay.service.signals import PAUSE, RESUME, Signals
-from stomprelay.service.switchover import Switchover
-from stomprelay.service.ways import Ways
 
 if TYPE_CHECKING:
-    from stomprelay.service.journal import Journal
+    from stomprelay.service.journal.journal import Journal
 
 _log: Final = Logger("stomprelay")
 
@@ -140,8 +140,8 @@ class RelayService(MultiService):
         """Added first, it ends last."""
         if settings.directory is None:
             return None
-        from stomprelay.service.journal import Held, Journal
-        from stomprelay.service.journalled import Journalled
+        from stomprelay.service.connection.recording import Journalled
+        from stomprelay.service.journal.journal import Held, Journal
 
         def held() -> Iterator[Held]:
             return (session for session in self.everyone() if isinstance(session, Journalled))
@@ -157,7 +157,7 @@ class RelayService(MultiService):
         if endpoint is None:
             return
         # A web server is not loaded where none is wanted.
-        from stomprelay.service.admin import site
+        from stomprelay.service.admin.site import site
 
         try:
             door = entrance(self._reactor, "admin", endpoint, site(self, self._reactor))

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from stomprelay.service.relayservice import RelayService
+from stomprelay.service.relay import RelayService
 
 LONGEST: Final = 86400.0
 """Seconds that sessions may be given to leave a broker, at most."""

@@ -1,0 +1,1 @@
+"""Health, metrics, a status page and requests to pause brokers, over HTTP."""

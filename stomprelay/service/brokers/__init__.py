@@ -1,0 +1,1 @@
+"""The brokers of a relay: which there are, how they are probed, paused and balanced."""
