@@ -185,7 +185,7 @@ def _usable(file: str, config: Config) -> None:
     from twisted.internet.protocol import Factory
 
     from stomprelay.service.network import tls
-    from stomprelay.service.network.endpoints import BadEndpoint, entrance, way
+    from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
 
     places = [(f"listener.{each.name}.endpoint", each.endpoint) for each in config.listeners]
     if config.admin is not None:
@@ -195,18 +195,18 @@ def _usable(file: str, config: Config) -> None:
         for listener in config.listeners:
             key = f"listener.{listener.name}.tls"
             if listener.tls is not None:
-                tls.server(listener.tls)
+                tls.for_listener(listener.tls)
         for upstream, broker in [(each, broker) for each in config.upstreams for broker in each.brokers]:
             key = f"upstream.{upstream.name}.tls"
             if broker.tls:
-                tls.client(upstream.tls, broker.host)
+                tls.for_broker(upstream.tls, broker.host)
             key = f"upstream.{upstream.name}.uri"
             if broker.endpoint != MEMORY:
-                way(reactor, broker, upstream.tls)
+                client_endpoint(reactor, broker, upstream.tls)
         for key, place in places:
             # systemd's sockets are there only when it starts the relay itself.
             if server(place).kind != "systemd":
-                entrance(reactor, key, place, Factory())
+                listening_service(reactor, key, place, Factory())
     except tls.Unusable as error:
         raise ConfigError(f"{file}: {key}.{error}") from None
     except BadEndpoint as error:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from stomprelay.config import endpoint
 from stomprelay.config.address import broker as read_broker
+from stomprelay.config.address import host_and_port
 from stomprelay.config.table import nearest
 
 DEFAULT: Final = "http://127.0.0.1:61680"
@@ -205,7 +206,7 @@ def _uri(standings: Iterable[Standing], name: str) -> str:
     uris = list(dict.fromkeys(each.uri for each in standings))
     if name == ALL or name in uris:
         return name
-    found = [uri for uri in uris if name.lower() in _names(uri)]
+    found = [uri for uri in uris if name.lower() == _host_and_port(uri)]
     if len(found) > 1:
         raise Refusal(f"{name}: may be any of {', '.join(found)}; say which")
     if not found:
@@ -213,14 +214,12 @@ def _uri(standings: Iterable[Standing], name: str) -> str:
     return found[0]
 
 
-def _names(uri: str) -> Iterator[str]:
-    """What a broker may be called beside its URI."""
+def _host_and_port(uri: str) -> str | None:
     try:
-        arguments = endpoint.client(read_broker(uri).endpoint).arguments
+        found = host_and_port(read_broker(uri))
     except ValueError:
-        return
-    host, port = arguments.get("host", "").lower(), arguments.get("port", "")
-    yield f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return None
+    return None if found is None else found.lower()
 
 
 def _table(standings: Iterable[Standing]) -> Iterator[str]:

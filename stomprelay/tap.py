@@ -6,8 +6,8 @@ from twisted.application.service import IService
 from twisted.python import usage
 
 from stomprelay import config
-from stomprelay.service.heap import keep_freed
 from stomprelay.service.network.endpoints import BadEndpoint
+from stomprelay.service.process import keep_freed_memory
 from stomprelay.service.relay import RelayService
 
 
@@ -62,7 +62,7 @@ def makeService(options: Options, reactor: Any = None) -> IService:
     """The relay that the options describe."""
     if reactor is None:
         from twisted.internet import reactor
-    keep_freed()
+    keep_freed_memory()
     try:
         return RelayService(options.configuration, reactor)
     except BadEndpoint as error:

@@ -54,4 +54,4 @@ def test_the_reactor_is_the_global_one() -> None:
 
     service = broker_tap.makeService(parsed())
     assert isinstance(service, BrokerService)
-    assert service.stage.reactor is reactor
+    assert service.runtime.reactor is reactor

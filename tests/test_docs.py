@@ -120,7 +120,7 @@ def test_every_metric_that_is_named_exists(tmp_path: Path, page: Path) -> None:
     """As the metrics page has it."""
     found = set(re.findall(r"`(stomprelay_\w+)`", page.read_text(encoding="utf-8")))
     house = Diary(tmp_path, listener(upstream=movable(failover(1, 2))))
-    served = re.findall(r"^# TYPE (\w+) ", metrics(house.service), re.MULTILINE)
+    served = re.findall(r"^# TYPE (\w+) ", metrics(house.service.state), re.MULTILINE)
     assert found <= set(served)
     assert found or page.name != "failover.md"
 

@@ -95,3 +95,15 @@ def _by_endpoint(text: str) -> Broker:
         # Without it, Twisted would not verify whose certificate it is shown.
         return Broker(text, f"{text}:hostname={quoted(host)}", host)
     return Broker(text, text, host)
+
+
+def host_and_port(broker: Broker) -> str | None:
+    """A broker's `host:port`, with brackets around an IPv6 address; None for an endpoint without them."""
+    try:
+        arguments = client(broker.endpoint).arguments
+    except ValueError:
+        return None
+    host, port = arguments.get("host"), arguments.get("port")
+    if not host or not port:
+        return None
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,39 +1,96 @@
-"""The embedded broker as a service: for `memory:` upstreams, and on endpoints of its own."""
+"""The embedded broker as a service: one driver for each client, endpoints that it listens on, and one in memory."""
 
 import os
+import socket
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from twisted.application.service import MultiService
-from twisted.internet.defer import Deferred, TimeoutError
-from twisted.internet.interfaces import IAddress
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import (
+    IAddress,
+    IProtocol,
+    IProtocolFactory,
+    IPushProducer,
+    IStreamClientEndpoint,
+)
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from stomprelay.broker.bounds import DEFAULTS, Bounds
 from stomprelay.broker.broker import Broker
-from stomprelay.service.connection.driver import Performer, Stage
-from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.memory import MemoryEndpoint
-from stomprelay.service.network.endpoints import entrance
-from stomprelay.service.serving import Serving
+from stomprelay.service.connection.driver import Driver, log_note
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.network.endpoints import listening_service
+from stomprelay.session.effects import Note
 
 _log: Final = Logger("stomprelay")
 
-GRACE: Final = 1.0
-"""Seconds beyond the linger that a stop waits for connections to end."""
+LINGER: Final = 2.0
+"""Seconds that a closed connection of the broker may take to end."""
+
+_FORM: Final = "embedded broker: {event}: {text}"
 
 
-@dataclass(frozen=True)
-class _Place:
-    name: str = "broker"
-    linger: float = 2.0
+@implementer(IPushProducer)
+class BrokerDriver(Driver):
+    """Drives one client's connection to the embedded broker; `ended` is called when it is over.
+
+    Its effects may concern the connections of other clients: a SEND of one is a MESSAGE to another. It is the
+    producer of its client's transport, and pauses nobody: messages for a client that reads too slowly wait in the
+    broker.
+    """
+
+    __slots__ = ("_first", "_on_end", "connection")
+
+    def __init__(self, runtime: Runtime, broker: Broker, ended: Callable[[Driver], None]) -> None:
+        super().__init__(runtime, LINGER)
+        self.connection, self._first = broker.opened(runtime.seconds())
+        self._on_end = ended
+
+    def end(self) -> None:
+        """It is over."""
+        super().end()
+        self._on_end(self)
+
+    def connected(self, protocol: LegProtocol) -> None:
+        """The client is connected."""
+        protocol.set_producer(self)
+        first, self._first = self._first, []
+        self.perform(first)
+
+    def received(self, protocol: LegProtocol, data: bytes) -> None:
+        """Bytes came."""
+        self.perform(self.connection.received(data, self.runtime.seconds()))
+
+    def lost(self, protocol: LegProtocol, reason: str) -> None:
+        """The client's connection ended."""
+        self.perform(self.connection.lost(self.runtime.seconds()))
+
+    def woke(self, now: float) -> None:
+        """The connection's time has come."""
+        self.perform(self.connection.woke(now))
+
+    def pauseProducing(self) -> None:
+        """Too much waits to be written to the client."""
+        self.perform(self.connection.paused())
+
+    def resumeProducing(self) -> None:
+        """There is room again."""
+        self.perform(self.connection.resumed(self.runtime.seconds()))
+
+    def stopProducing(self) -> None:
+        """The transport is gone; `lost` is called next."""
+
+    def _note(self, effect: Note) -> None:
+        log_note(effect, _FORM)
 
 
-class Reception(Factory):
-    """Receives the broker's clients."""
+class BrokerFactory(Factory):
+    """Builds the protocols of the broker's clients."""
 
     noisy = False
 
@@ -41,18 +98,18 @@ class Reception(Factory):
         self._service = service
 
     def logPrefix(self) -> str:
-        """As Twisted's lines call it."""
+        """As Twisted's log lines name it."""
         return "embedded broker"
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """A connection for a new client; none while stopping."""
-        return self._service.received()
+        """The protocol of a new client; None while stopping."""
+        return self._service.accept()
 
 
 class BrokerService(MultiService):
     """Serves the embedded broker on these endpoints, and to `memory`. Raises `BadEndpoint`.
 
-    `clients` are the connections that are not closed.
+    `clients` are the drivers of connections that are not closed.
     """
 
     def __init__(
@@ -64,40 +121,94 @@ class BrokerService(MultiService):
     ) -> None:
         super().__init__()
         self.broker = Broker(bounds, name=b"memory-%b" % os.urandom(4).hex().encode("ascii"))
-        self.clients: set[Performer] = set()
-        self.stage = Stage(reactor, seconds, self.clients.discard)
+        self.clients: set[Driver] = set()
+        self.runtime = Runtime(reactor, seconds)
         self.stopping = False
-        self._reactor = reactor
-        self._place = _Place()
-        reception = Reception(self)
-        self.memory = MemoryEndpoint(reactor, reception)
-        self._doors = MultiService()
-        self._doors.setServiceParent(self)
+        factory = BrokerFactory(self)
+        self.memory = MemoryEndpoint(reactor, factory)
+        self._listening = MultiService()
+        self._listening.setServiceParent(self)
         for number, endpoint in enumerate(listen, 1):
-            entrance(reactor, f"broker-{number}", endpoint, reception).setServiceParent(self._doors)
+            listening_service(reactor, f"broker-{number}", endpoint, factory).setServiceParent(
+                self._listening
+            )
 
-    def received(self) -> LegProtocol | None:
+    def accept(self) -> LegProtocol | None:
         """The protocol for one more client; None while stopping."""
         if self.stopping:
             return None
-        serving = Serving(self.stage, self._place, self.broker)
-        self.clients.add(serving)
-        return LegProtocol(serving, serving.connection.leg)
+        driver = BrokerDriver(self.runtime, self.broker, self.clients.discard)
+        self.clients.add(driver)
+        return LegProtocol(driver, driver.connection.leg)
 
     def stopService(self) -> Deferred[None]:
-        """Stop accepting, tell every client, and wait until their connections have ended, or long enough."""
+        """Stop accepting, close every client's connection, and wait until all have ended, or long enough."""
         self.stopping = True
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        closed = self._doors.disownServiceParent()
+        closed = self._listening.disownServiceParent()
         anyone = next(iter(self.clients), None)
         if anyone is not None:
-            anyone.perform(self.broker.stopped(self.stage.seconds()))
+            anyone.perform(self.broker.stopped(self.runtime.seconds()))
         if closed is not None:
             await closed
-        try:
-            await self.stage.idle().addTimeout(self._place.linger + GRACE, self._reactor)
-        except TimeoutError:
-            _log.warn("{count} connections of the broker did not end in time", count=self.stage.sockets)
+        if not await self.runtime.wait_closed(LINGER):
+            _log.warn("{count} connections of the broker did not end in time", count=self.runtime.sockets)
         await super().stopService()
+
+
+class _Keeping(Factory):
+    """Keeps the protocols that another factory builds."""
+
+    noisy = False
+
+    def __init__(self, factory: IProtocolFactory) -> None:
+        self._factory = factory
+        self.built: list[Any] = []
+
+    def buildProtocol(self, addr: Any) -> Any:
+        """What the other factory builds."""
+        self.built.append(self._factory.buildProtocol(addr))
+        return self.built[-1]
+
+
+@implementer(IStreamClientEndpoint)
+class MemoryEndpoint:
+    """Connects a client to the embedded broker in the reactor's next turn, by a pair of connected sockets.
+
+    No network sees them, and between the two ends the kernel buffers as between two processes: so back-pressure is
+    that of any other broker.
+    """
+
+    def __init__(self, reactor: Any, factory: IProtocolFactory) -> None:
+        self._reactor = reactor
+        self._factory = factory
+
+    def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
+        """Fires with the client's protocol."""
+        call = self._reactor.callLater(0, lambda: self._join(factory, connected))
+        connected: Deferred[IProtocol] = Deferred(lambda _: call.cancel())
+        return connected
+
+    def _join(self, factory: IProtocolFactory, connected: Deferred[IProtocol]) -> None:
+        keeping = _Keeping(factory)
+        try:
+            join(self._reactor, self._factory, keeping)
+        except Exception:
+            connected.errback(Failure())
+        else:
+            connected.callback(keeping.built[0])
+
+
+def join(reactor: Any, *factories: IProtocolFactory) -> None:
+    """Give each of two factories one end of a pair of sockets. Raises `OSError` when there are no sockets left."""
+    ends = socket.socketpair()
+    try:
+        for end, factory in zip(ends, factories, strict=True):
+            end.setblocking(False)
+            # The reactor takes a duplicate.
+            reactor.adoptStreamConnection(end.fileno(), socket.AF_UNIX, factory)
+    finally:
+        for end in ends:
+            end.close()

@@ -1,79 +1,64 @@
-"""The relay as a service: its listeners, its sessions, and how they end."""
+"""The relay as a service: made from a configuration, it listens, accepts sessions, and ends them when it stops."""
 
 import os
 import random
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from twisted.application.service import MultiService
-from twisted.internet.defer import Deferred, TimeoutError
+from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IStreamClientEndpoint
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from stomprelay.config import Config
+from stomprelay.config.address import MEMORY
 from stomprelay.journal.settings import Settings
-from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
-from stomprelay.service.brokers.brokers import ALL, Roster
-from stomprelay.service.brokers.checks import Rounds
-from stomprelay.service.brokers.pause import Switchover
-from stomprelay.service.connection.driver import Performer, Stage
-from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.relay_driver import Relaying
-from stomprelay.service.connection.ways import Ways
+from stomprelay.service.brokers.brokers import ALL, Brokers
+from stomprelay.service.brokers.checks import PeriodicChecks
+from stomprelay.service.brokers.pause import Pauses
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.connection.recording import RecordingDriver
+from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.embedded import BrokerService
-from stomprelay.service.network.endpoints import MEMORY, BadEndpoint, entrance, way
-from stomprelay.service.notify import Notify
-from stomprelay.service.signals import PAUSE, RESUME, Signals
-
-if TYPE_CHECKING:
-    from stomprelay.service.journal.journal import Journal
+from stomprelay.service.journal.journal import Journal
+from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
+from stomprelay.service.process import PAUSE, RESUME, Notify, Signals
+from stomprelay.service.state import ListenerSessions, RelayState, Sessions
 
 _log: Final = Logger("stomprelay")
 
-GRACE: Final = 1.0
-"""Seconds beyond the longest linger that a stop waits for connections to end."""
 
-
-class Reception(Factory):
-    """Receives the clients of one listener. `sessions` are those that are not over."""
+class ListenerFactory(Factory):
+    """Builds the protocols of one listener's clients."""
 
     noisy = False
 
-    def __init__(self, service: "RelayService", listener: Listener, ways: Ways) -> None:
-        self.listener = listener
-        self.counters = Counters()
-        self.sessions: set[Relaying] = set()
-        self._service = service
-        self._ways = ways
+    def __init__(
+        self, sessions: ListenerSessions, accept: Callable[[ListenerSessions], LegProtocol | None]
+    ) -> None:
+        self._sessions = sessions
+        self._accept = accept
 
     def logPrefix(self) -> str:
-        """As Twisted's lines call it."""
-        return f"listener {self.listener.name}"
+        """As Twisted's log lines name it."""
+        return f"listener {self._sessions.listener.name}"
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """A session for a new client; none while stopping."""
-        service = self._service
-        if service.stopping:
-            return None
-        relay = Relay(self.listener, service.next_name(), self.counters, random.random)
-        session = service.received(relay, self._ways)
-        self.sessions.add(session)
-        return LegProtocol(session, relay.client)
+        """The protocol of a new client; None while stopping."""
+        return self._accept(self._sessions)
 
 
 class RelayService(MultiService):
-    """Listens where the configuration says, and relays.
+    """Listens where the configuration tells it to, and relays. Raises `BadEndpoint` for what cannot be used.
 
-    `receptions` holds what is known of each listener, by its name; `roster` the brokers. SIGUSR1 pauses all of them,
-    SIGUSR2 resumes them; so does `switchover`, each by itself. `journal` is there if one is kept; `clock` is its time,
-    in nanoseconds since 1970. `received` makes a session for a client. Raises `BadEndpoint` for what cannot be used.
+    `state` is what runs; `embedded` is the embedded broker, if an upstream leads to it. SIGUSR1 pauses all brokers,
+    SIGUSR2 resumes them; so does `state.pauses`, each by itself. `clock` is the time of the journal, in nanoseconds
+    since 1970.
     """
 
     def __init__(
@@ -84,74 +69,71 @@ class RelayService(MultiService):
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         super().__init__()
-        self.stopping = False
-        self.receptions: dict[str, Reception] = {}
-        self.stage = Stage(reactor, seconds, self._over)
         self._reactor = reactor
         run = os.urandom(4).hex()
         self._prefix = f"relay-{run}"
         self._named = 0
-        self.roster = Roster(config.listeners)
-        self.switchover = Switchover(self.everyone, self.stage)
-        self.received: Callable[[Relay, Ways], Relaying] = partial(Relaying, self.stage)
-        self.journal = self._add_journal(config.journal, run, clock)
-        self.broker: BrokerService | None = None
-        if any(entry.broker.endpoint == MEMORY for entry in self.roster):
-            self.broker = BrokerService(reactor, config.broker, seconds=seconds)
-            self.broker.setServiceParent(self)
-        ways = {
-            broker: self._way(upstream, broker)
-            for upstream in self.roster.upstreams
+        runtime = Runtime(reactor, seconds)
+        brokers = Brokers(config.listeners)
+        sessions = Sessions(config.listeners)
+        # Added first, the journal ends last.
+        journal = self._add_journal(config.journal, sessions, run, clock)
+        self.state = RelayState(runtime, sessions, brokers, Pauses(sessions, journal), journal)
+        self._upstreams = {each.broker: each.upstream.name for each in brokers}
+        self.embedded: BrokerService | None = None
+        if any(each.broker.endpoint == MEMORY for each in brokers):
+            self.embedded = BrokerService(reactor, config.broker, seconds=seconds)
+            self.embedded.setServiceParent(self)
+        self._endpoints = {
+            broker: self._endpoint(upstream, broker)
+            for upstream in brokers.upstreams
             for broker in upstream.brokers
         }
-        self._doors = MultiService()
-        self._doors.setServiceParent(self)
-        for listener in config.listeners:
-            self._add(listener, ways)
-        self._rounds = Rounds(self.stage, self.roster, self.everyone, ways)
-        self._rounds.setServiceParent(self)
+        self._listening = MultiService()
+        self._listening.setServiceParent(self)
+        for each in sessions.listeners.values():
+            self._listen(each)
+        self._checks = PeriodicChecks(runtime, brokers, sessions, self._endpoints, journal)
+        self._checks.setServiceParent(self)
         self._add_admin(config.admin)
-        orders = {
-            PAUSE: lambda: self.switchover.pause(self.roster.named(ALL)),
-            RESUME: lambda: self.switchover.resume(self.roster.named(ALL)),
+        actions = {
+            PAUSE: lambda: self.state.pauses.pause(brokers.find(ALL)),
+            RESUME: lambda: self.state.pauses.resume(brokers.find(ALL)),
         }
-        Signals(reactor, orders).setServiceParent(self)
+        Signals(reactor, actions).setServiceParent(self)
         self._notify = Notify(self._status, reactor)
         self._notify.setServiceParent(self)
 
-    def _add(self, listener: Listener, ways: Ways) -> None:
-        reception = Reception(self, listener, ways)
-        try:
-            door = entrance(self._reactor, listener.name, listener.endpoint, reception, listener.tls)
-        except BadEndpoint as error:
-            raise BadEndpoint(f"listener.{listener.name}.{error}") from error
-        self.receptions[listener.name] = reception
-        door.setServiceParent(self._doors)
+    def _add_journal(
+        self, settings: Settings, sessions: Sessions, run: str, clock: Callable[[], int]
+    ) -> Journal | None:
+        if settings.directory is None:
+            return None
 
-    def _way(self, upstream: Upstream, broker: Broker) -> IStreamClientEndpoint:
-        if self.broker is not None and broker.endpoint == MEMORY:
-            return self.broker.memory
+        def recorded() -> Iterator[RecordingDriver]:
+            return (session for session in sessions if isinstance(session, RecordingDriver))
+
+        journal = Journal(settings.directory, settings, self._reactor, run, recorded, clock)
+        journal.setServiceParent(self)
+        return journal
+
+    def _endpoint(self, upstream: Upstream, broker: Broker) -> IStreamClientEndpoint:
+        if self.embedded is not None and broker.endpoint == MEMORY:
+            return self.embedded.memory
         try:
-            return way(self._reactor, broker, upstream.tls)
+            return client_endpoint(self._reactor, broker, upstream.tls)
         except BadEndpoint as error:
             raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
 
-    def _add_journal(self, settings: Settings, run: str, clock: Callable[[], int]) -> "Journal | None":
-        """Added first, it ends last."""
-        if settings.directory is None:
-            return None
-        from stomprelay.service.connection.recording import Journalled
-        from stomprelay.service.journal.journal import Held, Journal
-
-        def held() -> Iterator[Held]:
-            return (session for session in self.everyone() if isinstance(session, Journalled))
-
-        journal = Journal(settings, self._reactor, run, held, clock)
-        journal.setServiceParent(self)
-        self.stage.journal = journal
-        upstreams = {entry.broker: entry.upstream.name for entry in self.roster}
-        self.received = lambda relay, ways: Journalled(self.stage, relay, ways, journal, upstreams)
-        return journal
+    def _listen(self, sessions: ListenerSessions) -> None:
+        listener, factory = sessions.listener, ListenerFactory(sessions, self._accept)
+        try:
+            service = listening_service(
+                self._reactor, listener.name, listener.endpoint, factory, listener.tls
+            )
+        except BadEndpoint as error:
+            raise BadEndpoint(f"listener.{listener.name}.{error}") from error
+        service.setServiceParent(self._listening)
 
     def _add_admin(self, endpoint: str | None) -> None:
         if endpoint is None:
@@ -160,43 +142,45 @@ class RelayService(MultiService):
         from stomprelay.service.admin.site import site
 
         try:
-            door = entrance(self._reactor, "admin", endpoint, site(self, self._reactor))
+            service = listening_service(self._reactor, "admin", endpoint, site(self.state, self._reactor))
         except BadEndpoint as error:
             raise BadEndpoint(f"admin: {error}") from error
-        door.setServiceParent(self)
+        service.setServiceParent(self)
 
-    def next_name(self) -> bytes:
+    def _accept(self, sessions: ListenerSessions) -> LegProtocol | None:
+        """A session for a new client; None while stopping."""
+        runtime, journal = self.state.runtime, self.state.journal
+        if self.state.sessions.stopping:
+            return None
+        relay = Relay(sessions.listener, self._next_name(), sessions.counters, random.random)
+        driver = (
+            RelayDriver(runtime, relay, self._endpoints, sessions.ended)
+            if journal is None
+            else RecordingDriver(runtime, relay, self._endpoints, sessions.ended, journal, self._upstreams)
+        )
+        sessions.add(driver)
+        return LegProtocol(driver, relay.client)
+
+    def _next_name(self) -> bytes:
         """A name for a session that no other ever had."""
         self._named += 1
         return f"{self._prefix}-{self._named}".encode("ascii")
 
-    def _over(self, performer: Performer) -> None:
-        assert isinstance(performer, Relaying)
-        self.receptions[performer.place.name].sessions.discard(performer)
-
-    def everyone(self) -> Iterator[Relaying]:
-        """All sessions of all listeners."""
-        for reception in self.receptions.values():
-            yield from reception.sessions
-
-    @property
-    def sessions(self) -> int:
-        """How many clients are there."""
-        return sum(len(reception.sessions) for reception in self.receptions.values())
-
     def _status(self) -> str:
-        sessions, listeners = self.sessions, len(self.receptions)
-        state = "stopping, " if self.stopping else ""
-        trouble = (
-            f", the journal {self.journal.state}" if self.journal is not None and self.journal.trouble else ""
+        """One line for systemd."""
+        sessions, journal = self.state.sessions, self.state.journal
+        count, listeners = len(sessions), len(sessions.listeners)
+        state = "stopping, " if sessions.stopping else ""
+        trouble = f", the journal {journal.state}" if journal is not None and journal.trouble else ""
+        return (
+            f"{state}{count} session{'s'[: count != 1]}, {listeners} listener{'s'[: listeners != 1]}{trouble}"
         )
-        return f"{state}{sessions} session{'s'[: sessions != 1]}, {listeners} listener{'s'[: listeners != 1]}{trouble}"
 
     def startService(self) -> None:
         """All listeners listen, or an exception says which one cannot."""
         super().startService()
-        for reception in self.receptions.values():
-            listener = reception.listener
+        for each in self.state.sessions.listeners.values():
+            listener = each.listener
             _log.info(
                 "{listener}: {endpoint} to {brokers}",
                 listener=listener.name,
@@ -207,21 +191,19 @@ class RelayService(MultiService):
             )
 
     def stopService(self) -> Deferred[None]:
-        """Stop accepting, tell every client, and wait until their connections have ended, or long enough."""
-        self.stopping = True
+        """Stop accepting, end every session, and wait until their connections have ended, or long enough."""
+        self.state.sessions.refuse()
         self._notify.stopping()
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        closed = self._doors.disownServiceParent()
-        self._rounds.stop()
-        for session in tuple(self.everyone()):
-            session.stop()
+        runtime, sessions = self.state.runtime, self.state.sessions
+        closed = self._listening.disownServiceParent()
+        self._checks.stop()
+        sessions.stop()
         if closed is not None:
             await closed
-        longest = max((each.listener.linger for each in self.receptions.values()), default=0.0)
-        try:
-            await self.stage.idle().addTimeout(longest + GRACE, self._reactor)
-        except TimeoutError:
-            _log.warn("{count} connections did not end in time", count=self.stage.sockets)
+        longest = max((each.listener.linger for each in sessions.listeners.values()), default=0.0)
+        if not await runtime.wait_closed(longest):
+            _log.warn("{count} connections did not end in time", count=runtime.sockets)
         await super().stopService()

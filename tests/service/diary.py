@@ -14,7 +14,7 @@ from stomprelay.journal.schema import Context, Header, JournalEvent
 from stomprelay.journal.settings import Settings
 from stomprelay.relay.model.listener import Listener
 from stomprelay.service.journal.journal import Journal
-from stomprelay.service.journal.writer_thread import Scribe
+from stomprelay.service.journal.writer_thread import WriterThread
 from tests.service.house import House
 
 HEADER = Header(1, "here", "00000000", 1, 0, 60.0, "tests")
@@ -65,13 +65,13 @@ class Diary(House):
     reactor: Threaded
 
     def __init__(self, directory: Path, *listeners: Listener, **settings: Any) -> None:
-        with patch.object(Scribe, "start"):
+        with patch.object(WriterThread, "start"):
             super().__init__(*listeners, journal=Settings(str(directory), **settings))
 
     @property
     def journal(self) -> Journal:
         """It is there."""
-        journal = self.service.journal
+        journal = self.service.state.journal
         assert journal is not None
         return journal
 
@@ -80,9 +80,9 @@ class Diary(House):
         return [each for each in self._waiting() if each.event != JournalEvent.BEGUN.value]
 
     def _waiting(self) -> Iterator[Told]:
-        spool = self.journal._spool
-        while batch := spool.take(1 << 30):
-            spool.done()
+        queue = self.journal._queue
+        while batch := queue.take(1 << 30):
+            queue.done()
             for block in decode(batch.data):
                 assert isinstance(block, Block)
                 yield told(block)

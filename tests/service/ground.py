@@ -1,11 +1,12 @@
-"""A stage with one performer that only writes down what it is told."""
+"""A driver without a core, which only writes down what it is told."""
 
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.task import Clock
 
-from stomprelay.service.connection.driver import Performer, Stage
-from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.driver import Driver
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
@@ -13,34 +14,32 @@ from stomprelay.wire.limits import Limits
 from tests.service.house import Wire
 
 
-class Place:
-    """Where the clients of these tests come in."""
+class Recording(Driver):
+    """A driver without a core; what that would have been told is kept."""
 
-    name = "here"
-    linger = 2.0
-
-
-class Recording(Performer):
-    """A performer whose core says nothing; what it would have been told is kept."""
-
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage, Place())
+    def __init__(self, runtime: Runtime, ended: Callable[[Driver], None]) -> None:
+        super().__init__(runtime, 2.0)
+        self._on_end = ended
         self.told: list[tuple[Any, ...]] = []
 
-    def made(self, line: LegProtocol) -> None:
-        self.told.append(("made", line.leg.side))
+    def end(self) -> None:
+        super().end()
+        self._on_end(self)
 
-    def received(self, line: LegProtocol, data: bytes) -> None:
-        self.told.append(("received", line.leg.side, data))
+    def connected(self, protocol: LegProtocol) -> None:
+        self.told.append(("connected", protocol.leg.side))
 
-    def read(self, line: LegProtocol, on: bool) -> None:
-        self.told.append(("read", line.leg.side, on))
+    def received(self, protocol: LegProtocol, data: bytes) -> None:
+        self.told.append(("received", protocol.leg.side, data))
 
-    def refused(self, line: LegProtocol, reason: str) -> None:
-        self.told.append(("refused", line.leg.side, reason))
+    def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
+        self.told.append(("read", protocol.leg.side, on))
 
-    def lost(self, line: LegProtocol, reason: str) -> None:
-        self.told.append(("lost", line.leg.side, reason))
+    def refused(self, protocol: LegProtocol, reason: str) -> None:
+        self.told.append(("refused", protocol.leg.side, reason))
+
+    def lost(self, protocol: LegProtocol, reason: str) -> None:
+        self.told.append(("lost", protocol.leg.side, reason))
 
     def woke(self, now: float) -> None:
         self.told.append(("woke", now))
@@ -50,20 +49,20 @@ class Recording(Performer):
 
 
 class Ground:
-    """A stage with one performer and its client's connection."""
+    """One such driver and its client's connection."""
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.over: list[Performer] = []
-        self.stage = Stage(self.clock, self.clock.seconds, self.over.append)
-        self.performer = Recording(self.stage)
+        self.over: list[Driver] = []
+        self.runtime = Runtime(self.clock, self.clock.seconds)
+        self.driver = Recording(self.runtime, self.over.append)
         self.wire = Wire()
         self.leg = Leg(Side.DOWNSTREAM, Limits())
-        self.line = LegProtocol(self.performer, self.leg)
-        self.wire.protocol = self.line
-        self.line.makeConnection(self.wire)
+        self.protocol = LegProtocol(self.driver, self.leg)
+        self.wire.protocol = self.protocol
+        self.protocol.makeConnection(self.wire)
 
     def said(self) -> list[tuple[Any, ...]]:
-        """What the performer was told since the last look."""
-        told, self.performer.told = self.performer.told, []
+        """What the driver was told since the last look."""
+        told, self.driver.told = self.driver.told, []
         return told

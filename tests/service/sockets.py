@@ -8,7 +8,7 @@ from twisted.application.service import IService
 from twisted.internet import reactor as real_reactor
 from twisted.internet.defer import maybeDeferred
 
-from stomprelay.service.network.endpoints import Entrance
+from stomprelay.service.network.endpoints import ListeningService
 from tests.service.talker import PATIENCE, Talker, connect
 
 reactor: Any = real_reactor
@@ -18,7 +18,7 @@ ANY_PORT = "tcp:0:interface=127.0.0.1"
 
 def port_of(entrance: Any) -> int:
     """The port that an entrance listens on."""
-    assert isinstance(entrance, Entrance)
+    assert isinstance(entrance, ListeningService)
     listening: Any = entrance._waitingForPort
     port: int = listening.result.getHost().port
     return port

@@ -26,7 +26,7 @@ class Answer:
         **headers: str,
     ) -> None:
         channel = DummyChannel()
-        channel.site = factory = site(house.service, house.reactor)
+        channel.site = factory = site(house.service.state, house.reactor)
         request: Any = factory.requestFactory(channel)
         for name, value in headers.items():
             request.requestHeaders.addRawHeader(name.replace("_", "-"), value)
@@ -198,7 +198,7 @@ def test_brokers_in_json(pair: House) -> None:
     answer = Answer(pair, "/brokers")
     assert answer.status == 200
     assert answer.headers["content-type"] == JSON
-    group = pair.service.roster.entries[0].group.name
+    group = pair.service.state.brokers.configured[0].group.name
     assert json.loads(answer.text) == {
         "brokers": [
             {

@@ -1,4 +1,4 @@
-"""Alarms: many sleepers, one timer."""
+"""Timers: many sleepers, one timer."""
 
 from math import inf
 
@@ -6,13 +6,13 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
-from stomprelay.service.connection.timers import Alarms, Sleeper
+from stomprelay.service.connection.timers import Timed, Timers
 
 
-class Bed(Sleeper):
+class Bed(Timed):
     """Writes down when it was woken; may set its alarm again."""
 
-    def __init__(self, alarms: Alarms, again: float = inf) -> None:
+    def __init__(self, alarms: Timers, again: float = inf) -> None:
         super().__init__()
         self.alarms = alarms
         self.again = again
@@ -31,12 +31,12 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def alarms(clock: Clock) -> Alarms:
+def alarms(clock: Clock) -> Timers:
     """By that clock."""
-    return Alarms(clock, clock.seconds)
+    return Timers(clock, clock.seconds)
 
 
-def test_a_sleeper_is_woken_once_at_its_time(clock: Clock, alarms: Alarms) -> None:
+def test_a_sleeper_is_woken_once_at_its_time(clock: Clock, alarms: Timers) -> None:
     """Not before, and not again."""
     bed = Bed(alarms)
     alarms.set(bed, 2.0)
@@ -49,7 +49,7 @@ def test_a_sleeper_is_woken_once_at_its_time(clock: Clock, alarms: Alarms) -> No
     assert clock.getDelayedCalls() == []
 
 
-def test_no_timer_is_kept_for_those_that_are_gone(clock: Clock, alarms: Alarms) -> None:
+def test_no_timer_is_kept_for_those_that_are_gone(clock: Clock, alarms: Timers) -> None:
     """When the last that sleeps is woken, a later time of one that left means nothing."""
     gone, bed = Bed(alarms), Bed(alarms)
     alarms.set(gone, 9.0)
@@ -64,7 +64,7 @@ def test_no_timer_is_kept_for_those_that_are_gone(clock: Clock, alarms: Alarms) 
     assert gone.woken == []
 
 
-def test_many_sleepers_share_one_timer(clock: Clock, alarms: Alarms) -> None:
+def test_many_sleepers_share_one_timer(clock: Clock, alarms: Timers) -> None:
     """A thousand alarms are one delayed call, and ring each at its time."""
     beds = [Bed(alarms) for _ in range(1000)]
     for number, bed in enumerate(beds):
@@ -75,7 +75,7 @@ def test_many_sleepers_share_one_timer(clock: Clock, alarms: Alarms) -> None:
     assert [bed.woken for bed in beds] == [[1.0 + number] for number in range(1000)]
 
 
-def test_a_later_time_leaves_the_timer_alone(clock: Clock, alarms: Alarms) -> None:
+def test_a_later_time_leaves_the_timer_alone(clock: Clock, alarms: Timers) -> None:
     """Moving on is free: the timer rings as it was set, and the sleeper is looked at again."""
     bed = Bed(alarms)
     alarms.set(bed, 1.0)
@@ -89,7 +89,7 @@ def test_a_later_time_leaves_the_timer_alone(clock: Clock, alarms: Alarms) -> No
     assert bed.woken == [49.0]
 
 
-def test_an_earlier_time_counts(clock: Clock, alarms: Alarms) -> None:
+def test_an_earlier_time_counts(clock: Clock, alarms: Timers) -> None:
     """An alarm may be set forward; the old time wakes nobody."""
     bed = Bed(alarms)
     alarms.set(bed, 5.0)
@@ -100,7 +100,7 @@ def test_an_earlier_time_counts(clock: Clock, alarms: Alarms) -> None:
     assert bed.woken == [1.0]
 
 
-def test_infinity_is_never(clock: Clock, alarms: Alarms) -> None:
+def test_infinity_is_never(clock: Clock, alarms: Timers) -> None:
     """An alarm that is taken back does not ring."""
     bed = Bed(alarms)
     alarms.set(bed, 1.0)
@@ -110,7 +110,7 @@ def test_infinity_is_never(clock: Clock, alarms: Alarms) -> None:
     assert clock.getDelayedCalls() == []
 
 
-def test_a_time_that_is_over_wakes_in_the_next_turn(clock: Clock, alarms: Alarms) -> None:
+def test_a_time_that_is_over_wakes_in_the_next_turn(clock: Clock, alarms: Timers) -> None:
     """Never within `set`, which the sleeper may have called itself."""
     clock.advance(5)
     bed = Bed(alarms)
@@ -120,7 +120,7 @@ def test_a_time_that_is_over_wakes_in_the_next_turn(clock: Clock, alarms: Alarms
     assert bed.woken == [5.0]
 
 
-def test_a_sleeper_that_wants_to_be_woken_at_once_again_starves_nobody(clock: Clock, alarms: Alarms) -> None:
+def test_a_sleeper_that_wants_to_be_woken_at_once_again_starves_nobody(clock: Clock, alarms: Timers) -> None:
     """Others whose time has come are woken before it is woken again."""
     woken: list[str] = []
 
@@ -140,7 +140,7 @@ def test_a_sleeper_that_wants_to_be_woken_at_once_again_starves_nobody(clock: Cl
     assert woken == ["restless", "other", "restless", "restless"]
 
 
-def test_a_sleeper_may_set_its_alarm_again(clock: Clock, alarms: Alarms) -> None:
+def test_a_sleeper_may_set_its_alarm_again(clock: Clock, alarms: Timers) -> None:
     """A regular beat."""
     bed = Bed(alarms, again=2.0)
     alarms.set(bed, 1.0)
@@ -148,7 +148,7 @@ def test_a_sleeper_may_set_its_alarm_again(clock: Clock, alarms: Alarms) -> None
     assert bed.woken == [1.0, 3.0, 5.0]
 
 
-def test_forgotten_sleepers_leave_no_timer(clock: Clock, alarms: Alarms) -> None:
+def test_forgotten_sleepers_leave_no_timer(clock: Clock, alarms: Timers) -> None:
     """With the last sleeper goes the delayed call, however far its time."""
     beds = [Bed(alarms) for _ in range(10)]
     for number, bed in enumerate(beds):
@@ -161,7 +161,7 @@ def test_forgotten_sleepers_leave_no_timer(clock: Clock, alarms: Alarms) -> None
     assert all(bed.woken == [] for bed in beds)
 
 
-def test_forgotten_sleepers_are_not_kept(clock: Clock, alarms: Alarms) -> None:
+def test_forgotten_sleepers_are_not_kept(clock: Clock, alarms: Timers) -> None:
     """One sleeper that stays does not keep ten thousand that went."""
     lasting = Bed(alarms)
     alarms.set(lasting, 1000.0)
@@ -174,7 +174,7 @@ def test_forgotten_sleepers_are_not_kept(clock: Clock, alarms: Alarms) -> None:
     assert lasting.woken == [1000.0]
 
 
-def test_an_alarm_that_fails_is_told_and_stops_no_other(clock: Clock, alarms: Alarms) -> None:
+def test_an_alarm_that_fails_is_told_and_stops_no_other(clock: Clock, alarms: Timers) -> None:
     """The failure is logged; whoever comes after it is woken."""
 
     class Broken(Bed):

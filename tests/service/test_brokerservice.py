@@ -19,7 +19,7 @@ PLACE = "tcp:0:interface=127.0.0.1"
 
 def address(service: Any, door: int = 0) -> str:
     """Where it listens."""
-    port = list(service._doors)[door]._waitingForPort.result
+    port = list(service._listening)[door]._waitingForPort.result
     return f"tcp:127.0.0.1:{port.getHost().port}"
 
 
@@ -38,7 +38,7 @@ async def test_clients_over_the_network_and_in_memory_meet() -> None:
         assert (await consumer.frame()).endswith(b"\n\nhello\0")
         producer.transport.loseConnection()
     consumer.transport.loseConnection()
-    await until(lambda: not service.clients and not service.stage.sockets)
+    await until(lambda: not service.clients and not service.runtime.sockets)
     await service.stopService()
 
 
@@ -59,7 +59,7 @@ async def test_a_large_backlog_arrives_whole() -> None:
         assert (await consumer.frame()).endswith(body + b"\0")
     for client in (producer, consumer):
         client.transport.loseConnection()
-    await until(lambda: not service.stage.sockets)
+    await until(lambda: not service.runtime.sockets)
     await service.stopService()
 
 

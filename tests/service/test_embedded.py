@@ -98,8 +98,8 @@ def test_nothing_is_armed_for_a_client_that_is_gone() -> None:
     assert pub.reactor.getDelayedCalls() != []
     client.goes()
     assert pub.reactor.getDelayedCalls() == []
-    assert pub.service.stage.alarms._next == inf
-    assert pub.service.stage.lines == {}
+    assert pub.service.runtime.timers._next == inf
+    assert pub.service.runtime.protocols == {}
 
 
 def test_the_log_names_the_session_and_no_secret() -> None:
@@ -144,7 +144,7 @@ def test_a_long_backlog_leaves_nothing_behind_for_the_alarms() -> None:
     consumer.drains()
     pub.reactor.advance(0)
     assert consumer.written().count(b"MESSAGE\n") == 500
-    assert len(pub.service.stage.alarms._heap) < 100
+    assert len(pub.service.runtime.timers._heap) < 100
 
 
 # The service around them
@@ -171,9 +171,9 @@ def test_a_client_that_lingers_is_a_connection_and_no_client() -> None:
     """The stop waits for it all the same."""
     pub = Pub()
     staying, leaving = pub.client(), pub.client()
-    assert (len(pub.service.clients), pub.service.stage.sockets) == (2, 2)
+    assert (len(pub.service.clients), pub.service.runtime.sockets) == (2, 2)
     leaving.says(b"DISCONNECT\n\n\0")
-    assert (len(pub.service.clients), pub.service.stage.sockets) == (1, 2)
+    assert (len(pub.service.clients), pub.service.runtime.sockets) == (1, 2)
     staying.goes()
     stopped = stop(pub)
     assert stopped == []
@@ -217,7 +217,7 @@ async def test_a_stop_over_real_sockets() -> None:
     service = BrokerService(reactor, listen=[ANY_PORT])
     service.privilegedStartService()
     service.startService()
-    door = service._doors.getServiceNamed("broker-1")
+    door = service._listening.getServiceNamed("broker-1")
     port = port_of(door)
     client = await call(door)
     client.transport.write(CONNECT)

@@ -59,13 +59,13 @@ class Coast:
 
     async def __aexit__(self, *trouble: object) -> None:
         if trouble[0] is None:
-            await until(lambda: not self.service.stage.sockets)
+            await until(lambda: not self.service.state.runtime.sockets)
         await self.stop()
         for port in self._ports:
             await port.stopListening()
         if trouble[0] is None:
-            assert self.service.stage.lines == {}
-            assert self.service.sessions == 0
+            assert self.service.state.runtime.protocols == {}
+            assert len(self.service.state.sessions) == 0
             assert all(
                 each.health.sessions == each.health.coming == 0 for group in self.brokers for each in group
             )
@@ -84,7 +84,7 @@ class Coast:
 
     async def client(self) -> Talker:
         """A client that said CONNECT."""
-        client = await call(self.service._doors.getServiceNamed("public"))
+        client = await call(self.service._listening.getServiceNamed("public"))
         client.transport.write(CONNECT)
         return client
 
@@ -154,8 +154,8 @@ async def test_brokers_may_go_again_and_again() -> None:
             served = await coast.accepts(number)
             client.transport.write(SEND)
             assert await served.frame() == SEND
-            await until(lambda: coast.service.stage.sockets == 2)
-            assert len(coast.service.stage.lines) == 2
+            await until(lambda: coast.service.state.runtime.sockets == 2)
+            assert len(coast.service.state.runtime.protocols) == 2
         await leave(client)
         await served.gone()
 
@@ -171,15 +171,18 @@ async def test_a_broker_that_does_not_read_and_dies() -> None:
         slow.transport.getHandle().setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         frames = numbered(COUNT)
         client.transport.write(frames)
-        stage = coast.service.stage
+        runtime = coast.service.state.runtime
 
         def held() -> bool:
-            return any(line.valve is not None and line.valve.held for line in stage.lines.values())
+            return any(
+                protocol.reading is not None and protocol.reading.held
+                for protocol in runtime.protocols.values()
+            )
 
         await until(held)
-        taken = sum(line.octets for line in stage.lines.values())
+        taken = sum(each.bytes_received for each in runtime.protocols.values())
         await turns(0.2)
-        assert sum(line.octets for line in stage.lines.values()) == taken < len(frames) / 2
+        assert sum(each.bytes_received for each in runtime.protocols.values()) == taken < len(frames) / 2
         slow.transport.abortConnection()
         second = await coast.accepts(1)
         last = b"\nnumber:%d\n" % (COUNT - 1)
@@ -202,15 +205,18 @@ async def test_a_client_that_does_not_read_across_a_failover() -> None:
         client.transport.pauseProducing()
         large = MESSAGE.replace(b"hello", b"x" * 100_000)
         first.transport.write(large * 200)
-        stage = coast.service.stage
+        runtime = coast.service.state.runtime
 
         def held() -> bool:
-            return any(line.valve is not None and line.valve.held for line in stage.lines.values())
+            return any(
+                protocol.reading is not None and protocol.reading.held
+                for protocol in runtime.protocols.values()
+            )
 
         await until(held)
-        taken = sum(line.octets for line in stage.lines.values())
+        taken = sum(each.bytes_received for each in runtime.protocols.values())
         assert taken < len(large) * 150
-        (session,) = coast.service.everyone()
+        (session,) = coast.service.state.sessions
         first.transport.abortConnection()
 
         # Nobody reads from the first one, so its end is seen only when the client reads on.
@@ -221,7 +227,7 @@ async def test_a_client_that_does_not_read_across_a_failover() -> None:
         second.transport.write(large * 200)
         await until(held)
         client.transport.resumeProducing()
-        await until(lambda: session.glance().received >= len(large) * 200)
+        await until(lambda: session.info().from_brokers >= len(large) * 200)
         await until(lambda: not held())
         second.transport.write(MESSAGE)
         await client.hears(b"\n\nhello\0")
@@ -257,11 +263,11 @@ async def test_a_client_that_leaves_while_no_broker_is_there() -> None:
         await first.gone()
         client.transport.write(SEND)
         await until(
-            lambda: any(session.relay.links[0].broker is None for session in coast.service.everyone())
+            lambda: any(session.relay.links[0].broker is None for session in coast.service.state.sessions)
         )
         await leave(client)
-        await until(lambda: not coast.service.stage.lines)
-        assert coast.service.sessions == 1
+        await until(lambda: not coast.service.state.runtime.protocols)
+        assert len(coast.service.state.sessions) == 1
         for factory in coast.groups[0]:
             del factory.buildProtocol
         found: list[Talker] = []
@@ -312,7 +318,7 @@ async def test_the_relay_stops_while_a_session_waits_for_a_broker() -> None:
         client, first = await coast.session()
         coast.groups[0][0].buildProtocol = lambda addr: None  # type: ignore[assignment, method-assign, return-value]
         await leave(first)
-        await until(lambda: next(coast.service.everyone()).relay.links[0].broker is None)
+        await until(lambda: next(iter(coast.service.state.sessions)).relay.links[0].broker is None)
         stopping = coast.stop()
         assert b"the relay is stopping" in await client.frame()
         await client.gone()
@@ -339,8 +345,8 @@ async def test_a_slow_group_of_a_fan_out_holds_nobody() -> None:
         assert numbers(quick.heard) == list(range(COUNT))
         assert len(slow.heard) < len(frames) / 2
         waiting = [
-            len(line.transport.dataBuffer) + line.transport._tempDataLen
-            for line in coast.service.stage.lines.values()
+            len(protocol.transport.dataBuffer) + protocol.transport._tempDataLen
+            for protocol in coast.service.state.runtime.protocols.values()
         ]
         assert max(waiting) < 1_500_000  # the rest is in the group's own queue, which has its bound
         slow.transport.resumeProducing()
@@ -365,14 +371,16 @@ async def test_a_client_that_does_not_read_holds_all_groups() -> None:
         large = MESSAGE.replace(b"hello", b"x" * 100_000) * COUNT
         for served in (one, other):
             served.transport.write(large)
-        lines = coast.service.stage.lines
-        await until(lambda: sum(line.valve is not None and line.valve.held for line in lines.values()) == 2)
-        taken = sum(line.octets for line in lines.values())
+        lines = coast.service.state.runtime.protocols
+        await until(
+            lambda: sum(each.reading is not None and each.reading.held for each in lines.values()) == 2
+        )
+        taken = sum(each.bytes_received for each in lines.values())
         await turns(0.2)
-        assert sum(line.octets for line in lines.values()) == taken < len(large)
+        assert sum(each.bytes_received for each in lines.values()) == taken < len(large)
         client.transport.resumeProducing()
-        (session,) = coast.service.everyone()
-        await until(lambda: session.glance().received >= 2 * len(large))
+        (session,) = coast.service.state.sessions
+        await until(lambda: session.info().from_brokers >= 2 * len(large))
         await until(lambda: client.heard.count(b"\0") >= 2 * COUNT)
         await leave(client)
         await one.gone()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.service.heap import KEPT, LARGE, keep_freed
+from stomprelay.service.process import KEPT, LARGE, keep_freed_memory
 
 
 class Library:
@@ -26,14 +26,14 @@ def test_both_thresholds_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """The numbers are those of glibc's malloc.h."""
     library = Library(1)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
-    assert keep_freed()
+    assert keep_freed_memory()
     assert library.told == {-1: KEPT, -3: LARGE}
 
 
 def test_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """`mallopt` answers 0 for what it does not take."""
     monkeypatch.setattr(ctypes, "CDLL", lambda name: Library(0))
-    assert not keep_freed()
+    assert not keep_freed_memory()
 
 
 @pytest.mark.parametrize("error", [AttributeError, OSError])
@@ -44,10 +44,10 @@ def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch, error
         raise error
 
     monkeypatch.setattr(ctypes, "CDLL", load)
-    assert not keep_freed()
+    assert not keep_freed_memory()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_glibc_takes_it() -> None:
     """As it is, in this process."""
-    assert keep_freed()
+    assert keep_freed_memory()

@@ -61,7 +61,7 @@ class Relay:
 
     async def client(self, name: str = "public", connect: bytes = CONNECT) -> Talker:
         """A connected client of this listener."""
-        talker = await call(self.service._doors.getServiceNamed(name))
+        talker = await call(self.service._listening.getServiceNamed(name))
         talker.transport.write(connect)
         assert (await talker.frame()).startswith(b"CONNECTED\n")
         return talker
@@ -163,7 +163,7 @@ async def test_metrics_say_what_happened_and_what_is() -> None:
     assert sample(text, 'stomprelay_sessions_opened_total{listener="public"}') == 0
     assert sample(text, 'stomprelay_client_frames_total{listener="inside"}') == 1
     assert sample(text, 'stomprelay_client_bytes_total{listener="inside"}') == len(CONNECT) + len(SEND) + 10
-    after = metrics(relay.service)
+    after = metrics(relay.service.state)
     assert sample(after, 'stomprelay_sessions{listener="inside"}') == 0
     assert sample(after, "stomprelay_connections") == 0
     assert sample(after, 'stomprelay_sessions_opened_total{listener="inside"}') == 1
@@ -189,7 +189,7 @@ async def test_the_page_shows_listeners_and_sessions() -> None:
     (row,) = re.findall(r"<tr><td>(relay-\w+-1)</td><td>public</td><td>(.*?)</td><td>(.*?)</td>", page)
     assert row[1:] == (peer, "1.2 to 1.2")
     assert f'<td class="number">{len(CONNECT)}</td>' in page
-    assert "<h2>Sessions: 0</h2>" in status(relay.service)
+    assert "<h2>Sessions: 0</h2>" in status(relay.service.state)
 
 
 @pytest_twisted.ensureDeferred
@@ -213,7 +213,7 @@ def test_whatever_is_shown_is_escaped() -> None:
     broker = Broker("<b>broker & co</b>", "tcp:host=192.0.2.1:port=61613", "192.0.2.1")
     house = House(listener(name="<script>alert(1)</script>", upstream=upstream(broker=broker)))
     house.client()
-    page = status(house.service)
+    page = status(house.service.state)
     assert "<script>" not in page
     assert "<b>" not in page
     assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 2
@@ -225,7 +225,7 @@ def test_the_page_has_an_end() -> None:
     house = House()
     for _ in range(SHOWN + 5):
         house.client()
-    page = status(house.service)
+    page = status(house.service.state)
     assert f"<h2>Sessions: {SHOWN + 5}</h2>" in page
     assert page.count("<td>192.0.2.7:4711</td>") == SHOWN
 
@@ -258,9 +258,9 @@ async def test_clients_are_held_while_the_broker_is_paused() -> None:
     """And get their CONNECTED when it is resumed."""
     async with open_relay() as relay:
         paused = await relay.answers(post("/brokers/pause", b'{"broker": "memory:"}'))
-        talker = await call(relay.service._doors.getServiceNamed("public"))
+        talker = await call(relay.service._listening.getServiceNamed("public"))
         talker.transport.write(CONNECT)
-        await until(lambda: any(session.relay.links for session in relay.service.everyone()))
+        await until(lambda: any(session.relay.links for session in relay.service.state.sessions))
         assert talker.heard == b""
         resumed = await relay.answers(post("/brokers/resume", b'{"broker": "memory:"}'))
         assert (await talker.frame()).startswith(b"CONNECTED\n")

@@ -15,7 +15,7 @@ from stomprelay.journal.segment import read
 from stomprelay.journal.settings import Full, Settings
 from stomprelay.journal.writer import Writer
 from stomprelay.service.journal.journal import GRACE, SOFTWARE, Journal
-from stomprelay.service.journal.writer_thread import Scribe
+from stomprelay.service.journal.writer_thread import WriterThread
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.session.effects import Event, Note
 from tests.service.diary import Threaded, Told, told
@@ -43,6 +43,7 @@ class Room:
         self.session = Session()
         defaults: dict[str, Any] = {"relay": "here", "flush_interval": 0.01}
         self.journal = Journal(
+            str(directory),
             Settings(str(directory), **{**defaults, **settings}),
             self.reactor,
             "0123abcd",
@@ -140,7 +141,7 @@ def test_the_machines_name(tmp_path: Path) -> None:
 def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:
     """Until half of it is written; both are told, and nothing is left out."""
     room = Room(tmp_path, queue=1000, when_full=Full.BLOCK)
-    with patch.object(Scribe, "start"):
+    with patch.object(WriterThread, "start"):
         room.journal.startService()
     for _ in range(20):
         room.journal.record(b"[]", 0, (100, 0, 0), b"x" * 100)
@@ -164,7 +165,7 @@ def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:
 def test_a_full_queue_that_drops(tmp_path: Path) -> None:
     """Nobody is held."""
     room = Room(tmp_path, queue=1000)
-    with patch.object(Scribe, "start"):
+    with patch.object(WriterThread, "start"):
         room.journal.startService()
     for _ in range(30):
         room.journal.record(b"[]", 0, (100, 0, 0), b"x" * 100)
@@ -199,7 +200,7 @@ def test_a_disk_that_fails(tmp_path: Path, log: list[str]) -> None:
 def test_a_disk_that_hangs_at_the_end(tmp_path: Path, log: list[str]) -> None:
     """The relay does not wait for it for ever."""
     room = Room(tmp_path)
-    with patch.object(Scribe, "start"):
+    with patch.object(WriterThread, "start"):
         room.journal.startService()
     stopped: Deferred[None] = room.journal.stopService()
     ended: list[object] = []

@@ -7,8 +7,8 @@ from twisted.internet import error
 
 from stomprelay.journal.capture import ALL
 from stomprelay.journal.settings import Full
-from stomprelay.service.connection.recording import Journalled
-from stomprelay.service.connection.relay_driver import Relaying
+from stomprelay.service.connection.recording import RecordingDriver
+from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.session.leg import Leg
 from tests.service.diary import Diary, Told
 from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND, House, Wire, failover, listener, movable
@@ -36,10 +36,10 @@ def test_no_journal_no_cost(tmp_path: Path) -> None:
     """Without one, sessions are what they were, and no decoder has a tape."""
     house = House()
     client, _ = house.session()
-    (session,) = house.service.receptions["public"].sessions
-    assert type(session) is Relaying
+    (session,) = house.service.state.sessions.listeners["public"]
+    assert type(session) is RelayDriver
     assert client.protocol.leg.decoder.tape is None
-    assert house.service.journal is None
+    assert house.service.state.journal is None
 
 
 def test_a_session(diary: Diary) -> None:
@@ -156,7 +156,7 @@ def test_what_comes_with_the_end_is_recorded(diary: Diary) -> None:
     assert brief(diary.read())[:2] == [("client", "SEND"), ("error",)]
     broker.goes()
     client.goes()
-    assert diary.service.sessions == 0
+    assert len(diary.service.state.sessions) == 0
     assert diary.read() == []
 
 
@@ -173,7 +173,7 @@ def test_secrets(tmp_path: Path) -> None:
     for octet in said:
         client.says(bytes([octet]))
     broker.says(MESSAGE.replace(b"\n\n", b"\ntoken:geheim\n\n"))
-    batch = diary.journal._spool.take(1 << 30)
+    batch = diary.journal._queue.take(1 << 30)
     assert batch is not None
     assert batch.frames == 5
     assert b"geheim" not in batch.data
@@ -217,7 +217,7 @@ def test_back_pressure_ends_with_its_leg(diary: Diary) -> None:
     client.goes()
     broker.goes()
     assert [each.event for each in pressed(diary)] == ["back-pressure on", "back-pressure off"]
-    assert diary.service.sessions == 0
+    assert len(diary.service.state.sessions) == 0
     assert diary.reactor.getDelayedCalls() == []
 
 
@@ -310,7 +310,7 @@ def test_other_reasons_hold_on(tmp_path: Path) -> None:
     diary = full(tmp_path)
     client, broker = diary.session()
     broker.fills()
-    client.protocol.valve.hold(4)
+    client.protocol.reading.hold(4)
     diary.journal._hold()
     diary.journal._release()
     assert not client.reading
@@ -329,9 +329,9 @@ def test_sessions_leave_nothing(tmp_path: Path) -> None:
         first.goes()
         second.goes()
         diary.read()
-    assert diary.service.sessions == 0
+    assert len(diary.service.state.sessions) == 0
     assert diary.reactor.getDelayedCalls() == []
-    assert diary.service.stage.lines == {}
+    assert diary.service.state.runtime.protocols == {}
 
 
 def test_a_session_has_no_memory_of_legs_that_are_gone(tmp_path: Path) -> None:
@@ -344,8 +344,8 @@ def test_a_session_has_no_memory_of_legs_that_are_gone(tmp_path: Path) -> None:
             diary.reactor.advance(1)
         broker = diary.broker()
         broker.says(CONNECTED)
-    (session,) = diary.service.receptions["public"].sessions
-    assert isinstance(session, Journalled)
+    (session,) = diary.service.state.sessions.listeners["public"]
+    assert isinstance(session, RecordingDriver)
     legs: set[Leg] = {tape.leg for tape in session._tapes}
     assert len(legs) == 2
-    assert len(session._places) == 1
+    assert len(session._contexts) == 1

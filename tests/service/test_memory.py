@@ -8,7 +8,7 @@ import pytest_twisted
 from twisted.internet import error, reactor
 from twisted.internet.testing import MemoryReactorClock
 
-from stomprelay.service.memory import MemoryEndpoint
+from stomprelay.service.embedded import MemoryEndpoint
 from tests.service.talker import Accepting, Talker
 
 

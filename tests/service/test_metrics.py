@@ -12,14 +12,14 @@ from tests.service.house import SEND, House, failover, listener, movable
 
 def brokers(house: House) -> list[str]:
     """The samples of brokers."""
-    return [line for line in metrics(house.service).splitlines() if "upstream=" in line]
+    return [line for line in metrics(house.service.state).splitlines() if "upstream=" in line]
 
 
 def test_every_metric_says_what_it_is() -> None:
     """Help and type come once, before the samples; no sample comes twice, or Prometheus takes none."""
     house = House(listener(upstream=movable(failover(1, 2))), listener(name="other", endpoint="tcp:61614"))
     house.session()
-    lines = metrics(house.service).splitlines()
+    lines = metrics(house.service.state).splitlines()
     samples = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
     assert len(set(samples)) == len(samples)
     names = [line.split(" ")[2] for line in lines if line.startswith("# TYPE ")]
@@ -34,7 +34,7 @@ def test_brokers() -> None:
     house = House(listener(upstream=movable(failover(1, 2))))
     client, _ = house.session()
     client.says(SEND)
-    one, two = (entry.broker for entry in house.service.roster)
+    one, two = (entry.broker for entry in house.service.state.brokers)
     two.health.paused = True
     two.health.failures = 3
     at = 'upstream="main",broker="tcp://192.0.2.{}:61613"'
@@ -53,7 +53,7 @@ def test_brokers() -> None:
 def test_an_address_that_stands_in_two_groups() -> None:
     """One line: with the sessions of both, up only where both say so, paused where either is."""
     house = House(listener(upstream=movable(failover(1), failover(1))))
-    one, two = (entry.broker.health for entry in house.service.roster)
+    one, two = (entry.broker.health for entry in house.service.state.brokers)
     one.sessions, two.sessions = 2, 3
     one.failures, two.failures = 0, 4
     one.up = True
@@ -71,26 +71,29 @@ def test_labels_are_quoted() -> None:
     """Whatever an address has in it."""
     odd = Broker('tcp://"\\:1', "tcp:host=192.0.2.1:port=1")
     house = House(listener(name='"\\\n', upstream=movable(failover(), name='"')))
-    house.service.roster.entries = tuple(
-        entry._replace(broker=odd) for entry in House(listener(upstream=movable())).service.roster.entries[:1]
+    house.service.state.brokers.configured = tuple(
+        entry._replace(broker=odd)
+        for entry in House(listener(upstream=movable())).service.state.brokers.configured[:1]
     )
-    text = metrics(house.service)
+    text = metrics(house.service.state)
     assert 'broker="tcp://\\"\\\\:1"' in text
     assert 'stomprelay_sessions{listener="\\"\\\\\\n"} 0\n' in text
 
 
 def test_the_journal(tmp_path: Path) -> None:
     """What was written, left out, and waits; nothing where none is kept."""
-    assert "journal" not in metrics(House().service)
+    assert "journal" not in metrics(House().service.state)
     diary = Diary(tmp_path)
     written = diary.journal.written
-    written.blocks, written.frames, written.octets, written.errors = 1, 2, 3, 4
+    written.blocks, written.frames, written.size, written.errors = 1, 2, 3, 4
     written.lost = Dropped(1, 1, 1)
-    diary.journal._spool.dropped = Dropped(5, 6, 7)
+    diary.journal._queue.dropped = Dropped(5, 6, 7)
     written.trouble = "full"
     waiting = diary.journal.waiting
     found = [
-        line for line in metrics(diary.service).splitlines() if "journal" in line and not line.startswith("#")
+        line
+        for line in metrics(diary.service.state).splitlines()
+        if "journal" in line and not line.startswith("#")
     ]
     assert found == [
         "stomprelay_journal_blocks_total 1",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from twisted.internet.task import Clock
 
-from stomprelay.service.notify import EVERY, Notify
+from stomprelay.service.process import EVERY, Notify
 
 
 class Manager:

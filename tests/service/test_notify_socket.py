@@ -9,7 +9,7 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs, formatEvent
 
-from stomprelay.service.notify import EVERY, Notify
+from stomprelay.service.process import EVERY, Notify
 
 
 class Manager:

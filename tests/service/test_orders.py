@@ -4,21 +4,21 @@ import json
 
 import pytest
 
-from stomprelay.service.admin.requests import LONGEST, BadOrder, Order, read
+from stomprelay.service.admin.requests import LONGEST, BadRequest, BrokerRequest, parse
 
 
 @pytest.mark.parametrize(
     ("body", "order"),
     [
-        (b'{"broker": "*"}', Order("*")),
-        (b' {"broker":"tcp://a:61613","within":30}\n', Order("tcp://a:61613", 30.0)),
-        (b'{"within": 0.5, "broker": "a:61613"}', Order("a:61613", 0.5)),
-        (b'{"broker": "", "within": 0}', Order("", 0.0)),
+        (b'{"broker": "*"}', BrokerRequest("*")),
+        (b' {"broker":"tcp://a:61613","within":30}\n', BrokerRequest("tcp://a:61613", 30.0)),
+        (b'{"within": 0.5, "broker": "a:61613"}', BrokerRequest("a:61613", 0.5)),
+        (b'{"broker": "", "within": 0}', BrokerRequest("", 0.0)),
     ],
 )
-def test_an_order(body: bytes, order: Order) -> None:
+def test_an_order(body: bytes, order: BrokerRequest) -> None:
     """Which broker, and how long it may take."""
-    assert read(body, timed=True) == order
+    assert parse(body, timed=True) == order
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def test_an_order(body: bytes, order: Order) -> None:
 )
 def test_what_is_not_an_order(body: bytes, words: str) -> None:
     """The reason names what is wrong."""
-    with pytest.raises(BadOrder, match=words):
-        read(body, timed=True)
+    with pytest.raises(BadRequest, match=words):
+        parse(body, timed=True)
 
 
 def test_a_time_where_none_has_a_meaning() -> None:
     """Resuming takes none, and does not pretend to."""
-    with pytest.raises(BadOrder, match=json.dumps("within")):
-        read(b'{"broker": "*", "within": 1}', timed=False)
-    assert read(b'{"broker": "*"}', timed=False) == Order("*")
+    with pytest.raises(BadRequest, match=json.dumps("within")):
+        parse(b'{"broker": "*", "within": 1}', timed=False)
+    assert parse(b'{"broker": "*"}', timed=False) == BrokerRequest("*")

@@ -191,7 +191,7 @@ def test_a_broker_that_is_lost_while_it_is_full_never_has_room() -> None:
     slow.goes()
     play.reactor.advance(0)
     assert [said[0] for said in play.said()] == ["lost"]
-    assert legs[0] not in play.stage.lines
+    assert legs[0] not in play.runtime.protocols
 
 
 def test_a_broker_that_is_closed_before_it_is_told_of() -> None:
@@ -324,10 +324,10 @@ def test_octets_of_brokers_that_were_left_still_count() -> None:
     leg, first = play.open(0)
     first.says(b"12345")
     play.close(leg)
-    assert play.session.glance().received == 5
+    assert play.session.info().from_brokers == 5
     _, second = play.open(1)
     second.says(b"678")
-    assert play.session.glance().received == 8
+    assert play.session.info().from_brokers == 8
 
 
 def test_a_leg_that_is_connecting_can_be_closed_beside_one_that_is_not() -> None:
@@ -338,6 +338,6 @@ def test_a_leg_that_is_connecting_can_be_closed_beside_one_that_is_not() -> None
     play.close(one)
     assert first.ends == ["flush"]
     assert second.ends == []
-    assert two in play.stage.lines
+    assert two in play.runtime.protocols
     lone = Leg(Side.UPSTREAM, Limits())
-    assert lone not in play.stage.lines
+    assert lone not in play.runtime.protocols

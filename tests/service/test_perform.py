@@ -18,20 +18,20 @@ from tests.service.ground import Ground
 def ground() -> Ground:
     """A connected client."""
     ground = Ground()
-    assert ground.said() == [("made", Side.DOWNSTREAM)]
+    assert ground.said() == [("connected", Side.DOWNSTREAM)]
     return ground
 
 
 def test_send_writes_to_the_leg(ground: Ground) -> None:
     """In order."""
-    ground.performer.perform([Send(ground.leg, b"one"), Send(ground.leg, b"two")])
+    ground.driver.perform([Send(ground.leg, b"one"), Send(ground.leg, b"two")])
     assert ground.wire.written() == b"onetwo"
 
 
 def test_effects_on_a_leg_that_is_gone(ground: Ground) -> None:
     """Nothing is left to do, and nothing is raised."""
     gone = Leg(Side.UPSTREAM, Limits())
-    ground.performer.perform([Send(gone, b"x"), Pause(gone), Resume(gone), Close(gone, How.FLUSH)])
+    ground.driver.perform([Send(gone, b"x"), Pause(gone), Resume(gone), Close(gone, How.FLUSH)])
     assert ground.wire.written() == b""
     assert ground.wire.ends == []
 
@@ -39,10 +39,10 @@ def test_effects_on_a_leg_that_is_gone(ground: Ground) -> None:
 @pytest.mark.parametrize(("how", "end"), [(How.FLUSH, "flush"), (How.LINGER, "half"), (How.ABORT, "abort")])
 def test_close(ground: Ground, how: How, end: str) -> None:
     """Each way of ending is the transport's; the core hears nothing more, and its part is over."""
-    ground.performer.perform([Wake(1.0), Close(ground.leg, how)])
+    ground.driver.perform([Wake(1.0), Close(ground.leg, how)])
     assert ground.wire.ends == [end]
-    assert ground.over == [ground.performer]
-    assert ground.stage.lines == {}
+    assert ground.over == [ground.driver]
+    assert ground.runtime.protocols == {}
     ground.wire.says(b"still here")
     ground.wire.goes()
     ground.clock.advance(10)
@@ -52,11 +52,11 @@ def test_close(ground: Ground, how: How, end: str) -> None:
 
 def test_pause_and_resume(ground: Ground) -> None:
     """One chunk more may come, as the valve has it; the core is told that the leg is not read from."""
-    ground.performer.perform([Pause(ground.leg)])
+    ground.driver.perform([Pause(ground.leg)])
     assert ground.wire.reading
     ground.wire.says(b"x")
     assert not ground.wire.reading
-    ground.performer.perform([Resume(ground.leg)])
+    ground.driver.perform([Resume(ground.leg)])
     assert ground.wire.reading
     side = Side.DOWNSTREAM
     assert ground.said() == [("read", side, False), ("received", side, b"x"), ("read", side, True)]
@@ -64,39 +64,39 @@ def test_pause_and_resume(ground: Ground) -> None:
 
 def test_wake(ground: Ground) -> None:
     """At the time of the last `Wake`, once; infinity is never."""
-    ground.performer.perform([Wake(1.0), Wake(3.0)])
+    ground.driver.perform([Wake(1.0), Wake(3.0)])
     ground.clock.advance(2)
     assert ground.said() == []
     ground.clock.advance(1)
     assert ground.said() == [("woke", 3.0)]
-    ground.performer.perform([Wake(4.0), Wake(inf)])
+    ground.driver.perform([Wake(4.0), Wake(inf)])
     ground.clock.advance(100)
     assert ground.said() == []
 
 
 def test_wake_means_nothing_to_a_performer_without_legs(ground: Ground) -> None:
     """The last effects of an input may come after the last leg is closed."""
-    ground.performer.perform([Close(ground.leg, How.ABORT), Wake(1.0)])
+    ground.driver.perform([Close(ground.leg, How.ABORT), Wake(1.0)])
     ground.wire.goes()
     assert ground.clock.getDelayedCalls() == []
 
 
 def test_note(ground: Ground) -> None:
-    """What it looks like is for the performer to say."""
-    ground.performer.perform([Note(Event.CONNECTED, "hello")])
+    """What it looks like is for the driver to say."""
+    ground.driver.perform([Note(Event.CONNECTED, "hello")])
     assert ground.said() == [("note", "hello")]
 
 
 def test_a_stage_is_idle_without_connections(ground: Ground) -> None:
     """Lingering ones count; who waits is told when the last is gone, and at once when none is there."""
     waited: list[object] = []
-    first = ground.stage.idle().addCallback(waited.append)
-    assert ground.stage.idle() is first
-    ground.performer.perform([Close(ground.leg, How.LINGER)])
+    first = ground.runtime.idle().addCallback(waited.append)
+    assert ground.runtime.idle() is first
+    ground.driver.perform([Close(ground.leg, How.LINGER)])
     assert waited == []
     ground.wire.goes()
     assert waited == [None]
-    _ = ground.stage.idle().addCallback(waited.append)
+    _ = ground.runtime.idle().addCallback(waited.append)
     assert waited == [None, None]
 
 

@@ -12,9 +12,10 @@ from twisted.python.failure import Failure
 
 from stomprelay.relay.link.probe import Probe
 from stomprelay.relay.model.health import Checks
-from stomprelay.service.brokers.probe import LINGER, Probing
-from stomprelay.service.connection.driver import Stage
-from stomprelay.service.network.endpoints import way
+from stomprelay.service.brokers.probe import LINGER, ProbeDriver
+from stomprelay.service.connection.protocol import Runtime
+from stomprelay.service.journal.journal import Journal
+from stomprelay.service.network.endpoints import client_endpoint
 from tests.service.diary import Diary
 from tests.service.house import CONNECTED, Wire, movable
 
@@ -22,15 +23,15 @@ from tests.service.house import CONNECTED, Wire, movable
 class Asking:
     """A probe that has begun."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, journal: Journal | None = None, **settings: Any) -> None:
         self.reactor = MemoryReactorClock()
-        self.stage = Stage(self.reactor, self.reactor.seconds, lambda performer: None)
+        self.runtime = Runtime(self.reactor, self.reactor.seconds)
         self.upstream = movable(connect_timeout=5.0, **settings)
         self.broker = self.upstream.brokers[0]
-        self.over: list[Probing] = []
+        self.over: list[ProbeDriver] = []
         self.probe = Probe(self.upstream, self.broker, lambda: 0.5)
-        ways = {self.broker: way(self.reactor, self.broker, self.upstream.tls)}
-        self.probing = Probing(self.stage, "main", self.probe, ways, self.over.append)
+        ways = {self.broker: client_endpoint(self.reactor, self.broker, self.upstream.tls)}
+        self.probing = ProbeDriver(self.runtime, "main", self.probe, ways, self.over.append, journal)
         self.probing.begin()
 
     def accepted(self) -> Wire:
@@ -51,8 +52,8 @@ class Asking:
         """Whether it is over, and nothing is left of it."""
         return (
             self.over == [self.probing]
-            and self.stage.lines == {}
-            and self.stage.sockets == 0
+            and self.runtime.protocols == {}
+            and self.runtime.sockets == 0
             and self.reactor.getDelayedCalls() == []
         )
 
@@ -144,9 +145,8 @@ def test_a_stop(there: bool) -> None:
 
 def test_the_journal_has_what_was_learnt(tmp_path: Path) -> None:
     """As something of the relay's own, with the upstream."""
-    asking = Asking()
     diary = Diary(tmp_path)
-    asking.stage.journal = diary.journal
+    asking = Asking(diary.journal)
     asking.refused()
     (lost,) = diary.read()
     assert (lost.event, lost.context.upstream, lost.context.session) == ("lost", "main", "")

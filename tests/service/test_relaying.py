@@ -6,13 +6,13 @@ import pytest
 from twisted.internet import error
 
 from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.relay_driver import Relaying
+from stomprelay.service.connection.relay_driver import RelayDriver
 from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND, House, listener, upstream
 
 
-def only(house: House) -> Relaying:
+def only(house: House) -> RelayDriver:
     """The one session that there is."""
-    (session,) = house.service.receptions["public"].sessions
+    (session,) = house.service.state.sessions.listeners["public"]
     return session
 
 
@@ -31,7 +31,7 @@ def test_a_session(log: list[str]) -> None:
     client.goes()
     assert broker.ends == ["flush"]
     broker.goes()
-    assert house.service.sessions == 0
+    assert len(house.service.state.sessions) == 0
     assert house.reactor.getDelayedCalls() == []
     name = house.service._prefix
     assert log[-2:] == [
@@ -64,7 +64,7 @@ def test_a_broker_that_refuses(log: list[str]) -> None:
     assert client.written().startswith(b"ERROR\nmessage:broker not available\n")
     assert client.ends == ["half"]
     client.goes()
-    assert house.service.sessions == 0
+    assert len(house.service.state.sessions) == 0
     assert "warn: " in log[-2]
     assert log[-2].endswith("refused: broker tcp://192.0.2.1:61613 did not connect: connection refused")
 
@@ -79,7 +79,7 @@ def test_a_broker_that_does_not_answer_in_time() -> None:
     assert client.written().startswith(b"ERROR\n")
     assert connector.stoppedConnecting
     client.goes()
-    assert house.service.sessions == 0
+    assert len(house.service.state.sessions) == 0
     assert house.reactor.getDelayedCalls() == []
 
 
@@ -90,7 +90,7 @@ def test_a_client_that_goes_while_its_broker_is_awaited() -> None:
     client.says(CONNECT)
     client.goes()
     assert house.reactor.connectors[0].stoppedConnecting
-    assert house.service.sessions == 0
+    assert len(house.service.state.sessions) == 0
     house.reactor.advance(0)
     assert house.reactor.getDelayedCalls() == []
 
@@ -101,13 +101,13 @@ def test_a_client_that_left_its_frames_behind() -> None:
     client = house.client()
     client.says(CONNECT + SEND)
     client.goes()
-    assert house.service.sessions == 1
+    assert len(house.service.state.sessions) == 1
     broker = house.broker()
     broker.says(CONNECTED)
     assert broker.written().endswith(SEND)
     assert broker.ends == ["flush"]
     broker.goes()
-    assert house.service.sessions == 0
+    assert len(house.service.state.sessions) == 0
 
 
 @pytest.mark.parametrize("end", [0, 1])
@@ -180,8 +180,8 @@ def test_many_clients_that_never_say_connect() -> None:
     house.reactor.advance(10)
     for client in clients:
         client.goes()
-    assert house.service.sessions == 0
-    assert house.service.stage.lines == {}
+    assert len(house.service.state.sessions) == 0
+    assert house.service.state.runtime.protocols == {}
     assert house.reactor.getDelayedCalls() == []
 
 
@@ -199,7 +199,7 @@ def test_closing_at_any_octet() -> None:
             broker.goes()
         else:
             client.goes()
-        assert house.service.sessions == 0, cut
+        assert len(house.service.state.sessions) == 0, cut
     for cut in range(len(answers) + 1):
         client = house.client()
         client.says(CONNECT)
@@ -209,9 +209,9 @@ def test_closing_at_any_octet() -> None:
         assert client.written().startswith((b"ERROR", b"CONNECTED")), cut
         assert client.ends == ["half"], cut
         client.goes()
-        assert house.service.sessions == 0, cut
-    assert house.service.stage.lines == {}
-    assert house.service.stage.sockets == 0
+        assert len(house.service.state.sessions) == 0, cut
+    assert house.service.state.runtime.protocols == {}
+    assert house.service.state.runtime.sockets == 0
     assert house.reactor.getDelayedCalls() == []
 
 
@@ -257,15 +257,15 @@ def test_what_there_is_to_see() -> None:
     """Before CONNECT, while the broker is awaited, and after; octets as they came."""
     house = House()
     client = house.client()
-    glance = only(house).glance()
-    assert (glance.peer, glance.client, glance.broker, glance.sent) == ("192.0.2.7:4711", "", "", 0)
+    glance = only(house).info()
+    assert (glance.peer, glance.client, glance.broker, glance.from_client) == ("192.0.2.7:4711", "", "", 0)
     client.says(CONNECT)
-    glance = only(house).glance()
-    assert (glance.client, glance.broker, glance.sent) == ("1.2", "", len(CONNECT))
+    glance = only(house).info()
+    assert (glance.client, glance.broker, glance.from_client) == ("1.2", "", len(CONNECT))
     broker = house.broker()
     broker.says(CONNECTED.replace(b"1.2", b"1.1"))
-    glance = only(house).glance()
-    assert (glance.client, glance.broker, glance.received) == ("1.2", "1.1", len(CONNECTED))
+    glance = only(house).info()
+    assert (glance.client, glance.broker, glance.from_brokers) == ("1.2", "1.1", len(CONNECTED))
     assert glance.name == house.service._prefix + "-1"
 
 

@@ -17,7 +17,7 @@ from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Match, Route, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
-from stomprelay.service.memory import MemoryEndpoint
+from stomprelay.service.embedded import MemoryEndpoint
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.relay import RelayService
 from tests.service.house import (
@@ -41,7 +41,7 @@ PLACE = "tcp:0:interface=127.0.0.1"
 def test_names_of_sessions() -> None:
     """No two are alike, in one process or in two; letters, digits and dashes only."""
     one, two = House().service, House().service
-    names = [one.next_name(), one.next_name(), two.next_name()]
+    names = [one._next_name(), one._next_name(), two._next_name()]
     assert len(set(names)) == 3
     assert all(re.fullmatch(rb"relay-[0-9a-f]{8}-\d+", name) for name in names)
 
@@ -53,9 +53,9 @@ def test_each_listener_has_its_own_books() -> None:
     client = house.client(1)
     client.says(CONNECT)
     house.broker()
-    assert house.service.receptions["public"].counters["sessions_opened"] == 0
-    assert house.service.receptions["other"].counters["sessions_opened"] == 1
-    assert house.service.sessions == 1
+    assert house.service.state.sessions.listeners["public"].counters["sessions_opened"] == 0
+    assert house.service.state.sessions.listeners["other"].counters["sessions_opened"] == 1
+    assert len(house.service.state.sessions) == 1
 
 
 def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
     early = house.client()
     stopped: list[object] = []
     _ = house.service.stopService().addCallback(stopped.append)
-    assert house.service.stopping
+    assert house.service.state.sessions.stopping
     assert house.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)) is None
     for each in (client, early):
         assert b"ERROR\nmessage:the relay is stopping\n" in each.written()
@@ -160,10 +160,10 @@ def test_every_broker_of_every_upstream_can_be_reached() -> None:
     memory = Broker("memory:", "memory:")
     side = Route(Match.EXACT, "/queue/side", upstream(broker=memory))
     house = House(listener(upstream=movable(failover(1, 2)), routes=(side,)))
-    brokers = [entry.broker for entry in house.service.roster]
-    assert set(house.service._rounds._ways) == set(brokers)
-    assert isinstance(house.service._rounds._ways[memory], MemoryEndpoint)
-    assert House(listener(upstream=movable(failover(1, 2)))).service.broker is None
+    brokers = [entry.broker for entry in house.service.state.brokers]
+    assert set(house.service._endpoints) == set(brokers)
+    assert isinstance(house.service._endpoints[memory], MemoryEndpoint)
+    assert House(listener(upstream=movable(failover(1, 2)))).service.embedded is None
 
 
 # On real sockets
@@ -171,7 +171,7 @@ def test_every_broker_of_every_upstream_can_be_reached() -> None:
 
 def address(service: RelayService, door: int = 0) -> str:
     """Where a listener listens."""
-    port = list(service._doors)[door]._waitingForPort.result
+    port = list(service._listening)[door]._waitingForPort.result
     return f"tcp:127.0.0.1:{port.getHost().port}"
 
 
@@ -194,8 +194,8 @@ class Town:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await until(lambda: not self.service.stage.sockets)
-        assert self.service.stage.lines == {}
+        await until(lambda: not self.service.state.runtime.sockets)
+        assert self.service.state.runtime.protocols == {}
         await self.service.stopService()
         await self.port.stopListening()
 
@@ -242,16 +242,17 @@ async def test_memory_is_bounded(slow: str) -> None:
         def held() -> int:
             return sum(
                 len(line.transport.dataBuffer) + line.transport._tempDataLen + line.leg.decoder.buffered
-                for line in town.service.stage.lines.values()
+                for line in town.service.state.runtime.protocols.values()
             )
 
         def stopped() -> bool:
             return any(
-                line.valve is not None and line.valve.held for line in town.service.stage.lines.values()
+                line.reading is not None and line.reading.held
+                for line in town.service.state.runtime.protocols.values()
             )
 
         await until(stopped)
-        taken = sum(line.octets for line in town.service.stage.lines.values())
+        taken = sum(line.bytes_received for line in town.service.state.runtime.protocols.values())
         assert held() < 1_000_000
         assert taken < len(frames) / 2
         reader.transport.resumeProducing()
@@ -302,9 +303,9 @@ async def test_the_relay_before_the_embedded_broker() -> None:
     assert (await client.frame()).startswith(b"ERROR\nmessage:the relay is stopping\n")
     await client.gone()
     await stopping
-    assert service.broker is not None
-    assert service.broker.clients == set()
-    assert service.broker.stage.sockets == 0
+    assert service.embedded is not None
+    assert service.embedded.clients == set()
+    assert service.embedded.runtime.sockets == 0
 
 
 @pytest_twisted.ensureDeferred
@@ -316,7 +317,7 @@ async def test_clients_on_a_unix_socket(tmp_path: Path) -> None:
     client.transport.write(CONNECT)
     assert (await client.frame()).startswith(b"CONNECTED\n")
     client.transport.loseConnection()
-    await until(lambda: not service.stage.sockets)
+    await until(lambda: not service.state.runtime.sockets)
     await service.stopService()
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from stomprelay.config.address import host_and_port
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Match, Route
-from stomprelay.service.brokers.brokers import ALL, Roster, place
+from stomprelay.service.brokers.brokers import ALL, Brokers
 from tests.service.house import broker, failover, listener, movable, upstream
 
 
@@ -12,7 +13,7 @@ def test_every_broker_of_every_upstream() -> None:
     """In order, each upstream once however many listeners and routes lead there."""
     main, side = upstream(), movable(failover(1, 2), failover(3), name="side")
     routes = (Route(Match.PREFIX, "/topic/", side),)
-    roster = Roster(
+    roster = Brokers(
         [listener(upstream=main, routes=routes), listener(upstream=side), listener(upstream=main)]
     )
     assert roster.upstreams == (main, side)
@@ -38,8 +39,8 @@ def test_every_broker_of_every_upstream() -> None:
 )
 def test_a_broker_is_meant_by_its_address(word: str, numbers: list[int]) -> None:
     """As it is configured, or as host and port; wherever it stands."""
-    roster = Roster([listener(upstream=movable(failover(1, 2), failover(1)))])
-    assert [str(entry.broker) for entry in roster.named(word)] == [
+    roster = Brokers([listener(upstream=movable(failover(1, 2), failover(1)))])
+    assert [str(entry.broker) for entry in roster.find(word)] == [
         f"tcp://192.0.2.{number}:61613" for number in numbers
     ]
 
@@ -59,13 +60,13 @@ def test_a_broker_is_meant_by_its_address(word: str, numbers: list[int]) -> None
 )
 def test_host_and_port(endpoint: str, words: str | None) -> None:
     """Of any endpoint that has both."""
-    assert place(Broker("uri", endpoint)) == words
+    assert host_and_port(Broker("uri", endpoint)) == words
 
 
 def test_states() -> None:
     """What an operator did comes first, then what the relay does, then what was seen last."""
     main = upstream()
-    (entry,) = Roster([listener(upstream=main)])
+    (entry,) = Brokers([listener(upstream=main)])
     health = entry.broker.health
     assert entry.state(0.0) == "unknown"
     health.answered()
@@ -81,5 +82,5 @@ def test_a_broker_may_be_shared() -> None:
     """One object in two groups is two entries, with one health."""
     shared = broker(7)
     one, other = upstream(broker=shared), upstream(broker=shared)
-    roster = Roster([listener(upstream=one), listener(upstream=other)])
+    roster = Brokers([listener(upstream=one), listener(upstream=other)])
     assert [entry.broker for entry in roster] == [shared, shared]

@@ -87,7 +87,7 @@ class Sea:
     @property
     def sessions(self) -> list[int]:
         """How many sessions each broker has."""
-        return [entry.broker.health.sessions for entry in self.house.service.roster]
+        return [entry.broker.health.sessions for entry in self.house.service.state.brokers]
 
 
 def test_no_rounds_are_made_for_a_plain_address() -> None:
@@ -114,11 +114,11 @@ def test_a_plain_address_can_be_probed() -> None:
     here = House(listener(upstream=upstream(checks=Checks(probe=10.0))))
     sea = Sea(here)
     sea.pass_time(40)
-    (entry,) = here.service.roster
+    (entry,) = here.service.state.brokers
     assert 3 <= len(sea.wires[1]) <= 5
     assert entry.broker.health.up
     assert all(wire.ends[0] == "flush" for wire in sea.wires[1])
-    assert here.service.sessions == 0
+    assert len(here.service.state.sessions) == 0
 
 
 def test_a_probe_finds_an_outage_that_no_client_met(log: list[str]) -> None:
@@ -144,7 +144,7 @@ def test_probes_end_with_the_service() -> None:
     _ = here.service.stopService().addCallback(stopped.append)
     assert here.reactor.connectors[0].stoppedConnecting
     assert stopped == [None]
-    assert here.service.stage.lines == {}
+    assert here.service.state.runtime.protocols == {}
     here.reactor.advance(0)
     assert here.reactor.getDelayedCalls() == []
 
@@ -158,7 +158,7 @@ def test_whoever_waits_hears_of_a_broker_that_came_back() -> None:
     sea.client()
     sea.sink(1)
     sea.pass_time(3)
-    assert sea.house.service.roster.entries[0].state(NEVER) == "down"
+    assert sea.house.service.state.brokers.configured[0].state(NEVER) == "down"
     sea.up.add(1)
     sea.pass_time(60)
     assert sea.sessions == [0]
@@ -228,13 +228,13 @@ def test_a_session_that_was_asked_counts_where_it_goes() -> None:
     for _ in range(8):
         sea.client()
     sea.up = {1, 2}
-    two = sea.house.service.roster.entries[1].broker
+    two = sea.house.service.state.brokers.configured[1].broker
     two.health.answered()
     for _ in range(5):
         sea.house.reactor.advance(1)  # nobody confirms DISCONNECT
     moving = sum(
-        link.moving or link.broker is not sea.house.service.roster.entries[0].broker
-        for session in sea.house.service.everyone()
+        link.moving or link.broker is not sea.house.service.state.brokers.configured[0].broker
+        for session in sea.house.service.state.sessions
         for link in session.relay.links
     )
     assert 3 <= moving <= 4

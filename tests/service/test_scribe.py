@@ -16,8 +16,8 @@ from stomprelay.journal.segment import read
 from stomprelay.journal.settings import Settings
 from stomprelay.journal.writer import Writer
 from stomprelay.service.journal import writer_thread as module
-from stomprelay.service.journal.queue import Spool
-from stomprelay.service.journal.writer_thread import Scribe
+from stomprelay.service.journal.queue import JournalQueue
+from stomprelay.service.journal.writer_thread import WriterThread
 from tests.service.diary import told
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/j/x")
@@ -97,10 +97,17 @@ class Desk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int = 10**7, **settings: Any) -> None:
         self.now = 0.0
         monkeypatch.setattr(module, "time", self)
-        self.spool = Spool(room, itertools.count(1).__next__)
+        self.spool = JournalQueue(room, itertools.count(1).__next__)
         self.pen, self.shelf, self.log = Pen(), Shelf(), Log()
-        self.scribe = Scribe(
-            Settings("/j", **settings), self.spool, self.pen, self.shelf, lambda: 42, self.log
+        self.roomy: list[int] = []
+        self.scribe = WriterThread(
+            Settings("/j", **settings),
+            self.spool,
+            self.pen,
+            self.shelf,
+            lambda: 42,
+            self.log,
+            lambda: self.roomy.append(self.spool.size),
         )
 
     def monotonic(self) -> float:
@@ -125,8 +132,8 @@ def test_what_waits_is_written(desk: Desk) -> None:
     desk.scribe.turn()
     assert [each.payload for each in desk.pen.blocks()] == [b"a\n\n", b"b\n\n"] * 10_000
     assert (desk.scribe.blocks, desk.scribe.frames) == (20_000, 20_000)
-    assert desk.scribe.octets == len(desk.pen.written)
-    assert desk.spool.octets == 0
+    assert desk.scribe.size == len(desk.pen.written)
+    assert desk.spool.size == 0
     assert desk.pen.rolled == 1
 
 
@@ -152,14 +159,14 @@ def test_a_disk_that_fails(desk: Desk, failure: Exception) -> None:
     desk.scribe.turn()
     assert desk.scribe.errors == 2
     assert desk.scribe.trouble
-    assert desk.spool.octets > 0
+    assert desk.spool.size > 0
     assert [line.partition(": ")[0] for line in desk.log.lines] == ["warn"]
     desk.pen.failure = None
     desk.scribe.turn()
     assert desk.scribe.trouble == ""
     assert desk.log.lines[1:] == ["info: the journal is written again"]
     assert [each.payload for each in desk.pen.blocks()] == [b"a", b"b"]
-    assert desk.spool.octets == 0
+    assert desk.spool.size == 0
 
 
 def test_the_reason_is_told(desk: Desk) -> None:
@@ -211,7 +218,7 @@ def test_an_end_without_a_disk(desk: Desk) -> None:
     desk.scribe.stop(lambda: None)
     desk.scribe.end()
     assert desk.scribe.lost.blocks == desk.scribe.lost.frames == 10_000
-    assert desk.spool.octets == 0
+    assert desk.spool.size == 0
     assert "warn: 10000 blocks of the journal are lost" in desk.log.lines
 
 
@@ -264,24 +271,26 @@ def test_old_segments(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for it is told once half of what is there is written, and not while the disk fails."""
     desk = Desk(monkeypatch, room=1000)
-    calls: list[int] = []
-    desk.scribe.roomy = lambda: calls.append(desk.spool.octets)
+    desk.scribe.ask_for_room()
     desk.put(b"x" * 1000)
     desk.pen.failure = FULL
     desk.scribe.turn()
-    assert calls == []
+    assert desk.roomy == []
     desk.pen.failure = None
     desk.scribe.turn()
-    assert calls == [0]
+    desk.scribe.turn()
+    assert desk.roomy == [0]
 
 
 def test_in_a_thread_of_its_own(tmp_path: Path) -> None:
     """With real files: all is there when it says that it ended."""
     settings = Settings(str(tmp_path), flush_interval=0.01, segment_size=5000)
-    spool = Spool(10**6, itertools.count(1).__next__)
+    spool = JournalQueue(10**6, itertools.count(1).__next__)
     writer = Writer(tmp_path, "r", "0" * 8, size=5000, age=60.0, software="tests")
     log = Log()
-    scribe = Scribe(settings, spool, writer, Folder(tmp_path), itertools.count(1).__next__, log)
+    scribe = WriterThread(
+        settings, spool, writer, Folder(tmp_path), itertools.count(1).__next__, log, lambda: None
+    )
     scribe.start()
     for number in range(1000):
         spool.put(b'["l"]', number, (3, 0, 0), b"a\n\n")

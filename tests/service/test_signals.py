@@ -11,7 +11,7 @@ import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.testing import MemoryReactorClock
 
-from stomprelay.service.signals import PAUSE, RESUME, Signals
+from stomprelay.service.process import PAUSE, RESUME, Signals
 from tests.service.talker import until
 
 

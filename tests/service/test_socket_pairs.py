@@ -10,7 +10,7 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 
-from stomprelay.service.memory import MemoryEndpoint, join
+from stomprelay.service.embedded import MemoryEndpoint, join
 from tests.service.sockets import reactor
 from tests.service.talker import Talker
 

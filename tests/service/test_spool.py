@@ -3,31 +3,32 @@
 import itertools
 import time
 from threading import Thread
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal.block import Block, Kind, decode
-from stomprelay.service.journal.queue import BEYOND, HURRY, LEAST, Dropped, Spool
+from stomprelay.service.journal.queue import BEYOND, ENOUGH, LEAST, Dropped, JournalQueue
 
 EVENT = int(Kind.EVENT)
 SIZE = 36 + 2 + 4
 """Octets of a block as `filled` puts it."""
 
 
-def spool(room: int = 10**6, *, lossy: bool = True) -> Spool:
+def spool(room: int = 10**6, **settings: Any) -> JournalQueue:
     """A queue whose clock counts."""
-    return Spool(room, itertools.count(1).__next__, lossy=lossy)
+    return JournalQueue(room, itertools.count(1).__next__, **settings)
 
 
-def put(queue: Spool, *payloads: bytes) -> None:
+def put(queue: JournalQueue, *payloads: bytes) -> None:
     """Events with these payloads."""
     for payload in payloads:
         queue.put(b"[]", 0, (), payload, EVENT)
 
 
-def taken(queue: Spool, most: int = 1 << 30) -> list[Block]:
+def taken(queue: JournalQueue, most: int = 1 << 30) -> list[Block]:
     """What is taken, read."""
     batch = queue.take(most)
     queue.done()
@@ -54,16 +55,16 @@ def test_blocks_come_out_as_they_went_in() -> None:
 def test_what_waits_is_counted_until_it_is_done() -> None:
     """Exactly as it will be written."""
     queue = spool()
-    assert queue.octets == 0
+    assert queue.size == 0
     queue.put(b"[]", 0, (3, 0, 0) * 2, b"abcdef")
     put(queue, b"xxxx")
-    waiting = queue.octets
+    waiting = queue.size
     batch = queue.take(1 << 30)
     assert batch is not None
-    assert waiting == queue.octets == len(batch.data)
+    assert waiting == queue.size == len(batch.data)
     assert (batch.blocks, batch.frames) == (2, 2)
     queue.done()
-    assert queue.octets == 0
+    assert queue.size == 0
 
 
 def test_portions() -> None:
@@ -75,7 +76,7 @@ def test_portions() -> None:
     while found := taken(queue, 1):
         first += len(found)
     assert first == 1000
-    assert queue.octets == 0
+    assert queue.size == 0
 
 
 def test_what_is_too_much_is_dropped() -> None:
@@ -101,9 +102,8 @@ def test_a_block_larger_than_the_queue() -> None:
 
 def test_where_nothing_is_to_be_lost() -> None:
     """Whoever listens is told to hold; what comes nevertheless is kept, as far as memory allows."""
-    queue = spool(10 * SIZE, lossy=False)
-    told = []
-    queue.crowded = lambda: told.append(queue.octets)
+    told: list[int] = []
+    queue: JournalQueue = spool(10 * SIZE, lossy=False, full=lambda: told.append(queue.size))
     for _ in range(9):
         put(queue, b"xxxx")
     assert told == []
@@ -118,7 +118,7 @@ def test_where_nothing_is_to_be_lost_and_there_is_room() -> None:
     """Several times as much as there is room for."""
     queue = spool(LEAST, lossy=False)
     put(queue, *[b"x" * (1 << 20)] * (5 * (LEAST >> 20)))
-    assert BEYOND * LEAST <= queue.octets <= BEYOND * LEAST + (2 << 20)
+    assert BEYOND * LEAST <= queue.size <= BEYOND * LEAST + (2 << 20)
     assert queue.dropped.blocks > 0
 
 
@@ -131,11 +131,11 @@ def test_a_queue_that_is_shut() -> None:
     assert [each.payload for each in taken(queue)] == [b"a"]
 
 
-@pytest.mark.parametrize("octets", [0, 4, HURRY])
+@pytest.mark.parametrize("octets", [0, 4, ENOUGH])
 def test_waiting(octets: int) -> None:
     """Nobody is kept waiting for ever: not where nothing comes, not for little, not at all for much."""
     queue = spool(1 << 30)
-    thread = Thread(target=queue.wait, args=(0.01 if not octets else 600, 0.01 if octets < HURRY else 600))
+    thread = Thread(target=queue.wait, args=(0.01 if not octets else 600, 0.01 if octets < ENOUGH else 600))
     if octets:
         put(queue, b"x" * octets, b"x", b"x")
     thread.start()
@@ -148,7 +148,7 @@ def test_waiting_ends_at_a_word() -> None:
     queue = spool()
     thread = Thread(target=queue.wait, args=(600, 600))
     thread.start()
-    queue.hurry()
+    queue.wake()
     thread.join(60)
     assert not thread.is_alive()
 
@@ -172,7 +172,7 @@ def test_two_threads() -> None:
             time.sleep(0.001)
     thread.join(60)
     assert [each.number for each in found] == list(range(20_000))
-    assert queue.octets == 0
+    assert queue.size == 0
 
 
 @given(st.lists(st.one_of(st.integers(0, 200), st.none())))
@@ -188,4 +188,4 @@ def test_the_account_balances(steps: list[int | None]) -> None:
             put_in += 1
     came_out += len(taken(queue))
     assert put_in == came_out + queue.dropped.blocks
-    assert queue.octets == 0
+    assert queue.size == 0

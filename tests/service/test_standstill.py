@@ -5,8 +5,8 @@ from typing import Any
 from twisted.internet.task import Clock
 
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.service.connection.standstill import QUIET, Standstill
-from stomprelay.service.connection.timers import Alarms
+from stomprelay.service.connection.recording import QUIET, ReadingStop
+from stomprelay.service.connection.timers import Timers
 
 HELD, RELEASED = JournalEvent.HELD, JournalEvent.RELEASED
 
@@ -18,8 +18,8 @@ class Leg:
         self.clock = Clock()
         self.told: list[tuple[JournalEvent, dict[str, Any]]] = []
         self.over: Any = 0  # not int, for it changes between two looks
-        alarms = Alarms(self.clock, self.clock.seconds)
-        self.standstill = Standstill(alarms, self.clock.seconds, "broker", self._tell, self._over)
+        alarms = Timers(self.clock, self.clock.seconds)
+        self.standstill = ReadingStop(alarms, self.clock.seconds, "broker", self._tell, self._over)
         self.standstill.began("pressure")
 
     def _tell(self, event: JournalEvent, text: str, facts: dict[str, Any]) -> None:
@@ -35,7 +35,7 @@ def test_it_is_told_at_once_and_over_when_it_is_quiet() -> None:
     leg = Leg()
     assert leg.told == [(HELD, {"side": "broker", "reason": "pressure"})]
     leg.clock.advance(2.5)
-    leg.standstill.went_on()
+    leg.standstill.resumed()
     leg.clock.advance(QUIET / 2)
     assert not leg.over
     leg.clock.advance(QUIET / 2)
@@ -49,11 +49,11 @@ def test_stop_and_go_is_one() -> None:
     leg = Leg()
     for _ in range(100):
         leg.clock.advance(0.25)
-        leg.standstill.went_on()
+        leg.standstill.resumed()
         leg.clock.advance(QUIET * 0.9)
         leg.standstill.stopped()
     assert len(leg.told) == 1
-    leg.standstill.went_on()
+    leg.standstill.resumed()
     leg.clock.advance(QUIET)
     assert leg.told[1:] == [(RELEASED, {"side": "broker", "seconds": 25.0})]
 
@@ -61,7 +61,7 @@ def test_stop_and_go_is_one() -> None:
 def test_an_alarm_that_comes_too_early() -> None:
     """It stands still again: nothing is over."""
     leg = Leg()
-    leg.standstill.went_on()
+    leg.standstill.resumed()
     leg.standstill.stopped()
     leg.clock.advance(10 * QUIET)
     assert leg.over == 0
@@ -69,11 +69,11 @@ def test_an_alarm_that_comes_too_early() -> None:
 
 def test_it_ends_with_its_leg() -> None:
     """In the middle of it, or while it was quiet; and is told once."""
-    for went_on in (False, True):
+    for resumed in (False, True):
         leg = Leg()
         leg.clock.advance(3)
-        if went_on:
-            leg.standstill.went_on()
+        if resumed:
+            leg.standstill.resumed()
             leg.clock.advance(QUIET / 2)
         leg.standstill.end()
         assert leg.told[1:] == [(RELEASED, {"side": "broker", "seconds": 3.0})]

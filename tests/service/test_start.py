@@ -16,7 +16,7 @@ from stomprelay.config.address import broker
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
-from stomprelay.service.network.endpoints import BadEndpoint, entrance
+from stomprelay.service.network.endpoints import BadEndpoint, listening_service
 from stomprelay.service.relay import RelayService
 from tests.service.sockets import ANY_PORT, call, port_of, reactor, running
 from tests.service.talker import Accepting
@@ -38,7 +38,7 @@ def _sockets_that_could_not_be_bound() -> Iterator[None]:
 def start(name: str, description: str) -> str:
     """The line that is logged when the start ends."""
     with capturedLogs() as logs, pytest.raises(SystemExit) as caught:
-        entrance(reactor, name, description, Factory()).startService()
+        listening_service(reactor, name, description, Factory()).startService()
     (event,) = (event for event in logs if event["log_level"] is LogLevel.critical)
     assert caught.value.code == 1
     return formatEvent(event)
@@ -139,7 +139,7 @@ def test_an_admin_endpoint_that_cannot_be() -> None:
 async def test_an_entrance_that_starts() -> None:
     """Clients come in, and after the stop they come in no more."""
     accepting = Accepting()
-    door = entrance(reactor, "public", ANY_PORT, accepting)
+    door = listening_service(reactor, "public", ANY_PORT, accepting)
     async with running(door):
         port = port_of(door)
         client = await call(door)

@@ -14,7 +14,7 @@ def rows(house: House) -> list[tuple[str, ...]]:
     """The rows of all tables, as text."""
     return [
         tuple(re.findall("<td.*?>(.*?)</td>", row))
-        for row in re.findall("<tr>(.*?)</tr>", status(house.service))
+        for row in re.findall("<tr>(.*?)</tr>", status(house.service.state))
     ]
 
 
@@ -30,7 +30,7 @@ def test_brokers_and_how_they_are() -> None:
     """Where they stand, their state, their sessions, their failures."""
     house = House(listener(upstream=movable(failover(1, 2))))
     house.session()
-    two = house.service.roster.entries[1]
+    two = house.service.state.brokers.configured[1]
     two.broker.health.failed(two.upstream.checks, house.reactor.seconds(), lambda: 0.5)
     name = two.group.name
     assert ("main", name, "tcp://192.0.2.1:61613", "up", "1", "0") in rows(house)
@@ -63,14 +63,14 @@ def test_where_a_session_is() -> None:
 def test_everything_is_escaped() -> None:
     """Names are text."""
     house = House(listener(name="<i>", upstream=movable(failover(1), name="<b>")))
-    assert "<i>" not in status(house.service)
-    assert "<b>" not in status(house.service)
-    assert "&lt;b&gt;" in status(house.service)
+    assert "<i>" not in status(house.service.state)
+    assert "<b>" not in status(house.service.state)
+    assert "&lt;b&gt;" in status(house.service.state)
 
 
 def test_the_journal(tmp_path: Path) -> None:
     """Where it is, how it is and how much; a failing disk shows, in the line for systemd, too."""
-    assert "Journal" not in status(House().service)
+    assert "Journal" not in status(House().service.state)
     diary = Diary(tmp_path)
     waiting = str(diary.journal.waiting)
     assert (str(tmp_path), "is written", "0", "0", "0", waiting, "0", "0") in rows(diary)

@@ -41,21 +41,23 @@ def strangers(directory: Path) -> Authority:
     return Authority(directory, "strangers")
 
 
-def serving(credentials: Credentials, **more: Any) -> tls.Verification:
+def serving(credentials: Credentials, **more: Any) -> tls.TLSConnections:
     """A listener that shows this certificate."""
-    return tls.server(ServerTLS(str(credentials.certificate), str(credentials.key), **more))
+    return tls.for_listener(ServerTLS(str(credentials.certificate), str(credentials.key), **more))
 
 
-def asking(authority: Authority, host: str = "localhost", own: Credentials | None = None) -> tls.Verification:
+def asking(
+    authority: Authority, host: str = "localhost", own: Credentials | None = None
+) -> tls.TLSConnections:
     """An upstream that knows this authority, and may have a certificate of its own."""
     certificate, key = (str(own.certificate), str(own.key)) if own else (None, None)
-    return tls.client(ClientTLS(str(authority.file), certificate, key), host)
+    return tls.for_broker(ClientTLS(str(authority.file), certificate, key), host)
 
 
 class Meeting:
     """A handshake in memory between what a listener and what an upstream would make."""
 
-    def __init__(self, server: tls.Verification, client: tls.Verification) -> None:
+    def __init__(self, server: tls.TLSConnections, client: tls.TLSConnections) -> None:
         self.server = server.serverConnectionForTLS(PROTOCOL)
         self.client = client.clientConnectionForTLS(PROTOCOL)
         self.server.set_accept_state()
@@ -82,7 +84,7 @@ class Meeting:
     def trouble(self, side: str) -> str | None:
         """What the log would say."""
         layer: Any = SimpleNamespace(getHandle=lambda: getattr(self, side))
-        return tls.trouble(layer)
+        return tls.certificate_problem(layer)
 
 
 def test_a_broker_that_is_who_it_should_be(authority: Authority) -> None:
@@ -104,7 +106,7 @@ def test_a_broker_by_its_address(authority: Authority) -> None:
 def test_a_name_in_place_of_the_host(authority: Authority) -> None:
     """`name` is verified and asked for, whatever the address says; other alphabets become ASCII."""
     good = authority.issue("other", ["b\u00fccher.example".encode("idna").decode()])
-    client = tls.client(ClientTLS(str(authority.file), name="b\u00fccher.example"), "127.0.0.1")
+    client = tls.for_broker(ClientTLS(str(authority.file), name="b\u00fccher.example"), "127.0.0.1")
     meeting = Meeting(serving(good), client)
     assert meeting.failed == {}
     assert meeting.server.get_servername() == b"xn--bcher-kva.example"
@@ -139,7 +141,7 @@ def test_a_certificate_without_any_name(directory: Path, authority: Authority) -
     )
     path = directory / "really-nameless.pem"
     path.write_bytes(builder.sign(authority._key, hashes.SHA256()).public_bytes(Encoding.PEM))
-    server = tls.server(ServerTLS(str(path), str(issued.key)))
+    server = tls.for_listener(ServerTLS(str(path), str(issued.key)))
     meeting = Meeting(server, asking(authority))
     assert "client" in meeting.failed
     assert "cannot be for localhost" in (meeting.trouble("client") or "")
@@ -161,7 +163,7 @@ def test_an_expired_certificate(authority: Authority) -> None:
 
 def test_the_platforms_trust_does_not_include_ours(authority: Authority) -> None:
     """Without `ca` the authorities of the system count, and no others."""
-    meeting = Meeting(serving(authority.issue("private")), tls.client(ClientTLS(), "localhost"))
+    meeting = Meeting(serving(authority.issue("private")), tls.for_broker(ClientTLS(), "localhost"))
     assert "client" in meeting.failed
 
 
@@ -219,7 +221,9 @@ def test_files_that_cannot_be_used(directory: Path, authority: Authority) -> Non
     ]
     for settings, words in cases:
         with pytest.raises(tls.Unusable) as caught:
-            tls.server(settings) if isinstance(settings, ServerTLS) else tls.client(settings, "localhost")
+            tls.for_listener(settings) if isinstance(settings, ServerTLS) else tls.for_broker(
+                settings, "localhost"
+            )
         assert str(caught.value).startswith(words)
 
 
@@ -228,7 +232,7 @@ def test_certificate_and_key_in_one_file(directory: Path, authority: Authority) 
     own = authority.issue("both", client=True)
     both = directory / "both.pem"
     both.write_bytes(own.certificate.read_bytes() + own.key.read_bytes())
-    client = tls.client(ClientTLS(str(authority.file), str(both)), "localhost")
+    client = tls.for_broker(ClientTLS(str(authority.file), str(both)), "localhost")
     server = serving(
         authority.issue("strict"), client_ca=str(authority.file), require_client_certificate=True
     )

@@ -17,9 +17,9 @@ from stomprelay.config import Config
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
-from stomprelay.service.network.endpoints import entrance, way
+from stomprelay.service.network.endpoints import client_endpoint, listening_service
 from stomprelay.service.network.reasons import spell
-from stomprelay.service.network.tls import trouble
+from stomprelay.service.network.tls import certificate_problem
 from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority, Credentials
 from tests.service.certificates import self_signed, serving
@@ -88,7 +88,7 @@ class Shaker(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         layer: Any = self.transport
-        self.ended.callback(trouble(layer) or spell(reason))
+        self.ended.callback(certificate_problem(layer) or spell(reason))
 
 
 class Once(Factory):
@@ -118,9 +118,9 @@ class Outcome:
 async def shake(server: ServerTLS, client: ClientTLS, host: str = "localhost") -> Outcome:
     """A client connects to a server that says hello when the handshake is done."""
     callee, caller = Shaker(b"hello"), Shaker()
-    door = entrance(reactor, "door", ANY_PORT, Once(callee), server)
+    door = listening_service(reactor, "door", ANY_PORT, Once(callee), server)
     async with running(door):
-        await way(reactor, _broker(door, host), client).connect(Once(caller))
+        await client_endpoint(reactor, _broker(door, host), client).connect(Once(caller))
         reasons = [await end.ended.addTimeout(PATIENCE, reactor) for end in (caller, callee)]
     return Outcome(caller.heard, reasons[0], reasons[1], callee.asked_for)
 
@@ -267,9 +267,9 @@ async def test_a_client_s_expired_certificate(trust: Trust) -> None:
 async def test_a_broker_that_does_not_speak_tls(trust: Trust) -> None:
     """It answers in plain STOMP; the reason says what is wrong with that."""
     caller, broker = Shaker(), Accepting()
-    door = entrance(reactor, "door", ANY_PORT, broker)
+    door = listening_service(reactor, "door", ANY_PORT, broker)
     async with running(door):
-        await way(reactor, _broker(door), trust.trusting).connect(Once(caller))
+        await client_endpoint(reactor, _broker(door), trust.trusting).connect(Once(caller))
         plain = await broker.accepted.get()
         plain.transport.write(b"ERROR\nmessage:Bad CONNECT\n\n\0")
         reason = await caller.ended.addTimeout(PATIENCE, reactor)
@@ -291,7 +291,7 @@ async def test_a_broker_that_does_not_speak_tls(trust: Trust) -> None:
 async def test_a_client_that_does_not_speak_tls(trust: Trust, said: bytes, reason: str) -> None:
     """The listener's log says so; plain STOMP on the TLS port is the likeliest mistake of all."""
     callee = Shaker()
-    door = entrance(reactor, "door", ANY_PORT, Once(callee), trust.server)
+    door = listening_service(reactor, "door", ANY_PORT, Once(callee), trust.server)
     async with running(door):
         caller = await call(door)
         caller.transport.write(said)
@@ -305,7 +305,7 @@ async def test_a_client_that_does_not_speak_tls(trust: Trust, said: bytes, reaso
 async def test_a_client_that_says_nothing_at_all(trust: Trust) -> None:
     """A port scan, a monitor: no certificate is to blame."""
     callee = Shaker()
-    door = entrance(reactor, "door", ANY_PORT, Once(callee), trust.server)
+    door = listening_service(reactor, "door", ANY_PORT, Once(callee), trust.server)
     async with running(door):
         caller = await call(door)
         caller.transport.loseConnection()
@@ -320,14 +320,14 @@ async def test_a_client_that_says_nothing_at_all(trust: Trust) -> None:
 @pytest_twisted.ensureDeferred
 async def test_the_log_says_why_a_broker_was_not_accepted(trust: Trust) -> None:
     """The client is told which upstream, and nothing of certificates."""
-    door = entrance(reactor, "door", ANY_PORT, Once(Shaker()), trust.server)
+    door = listening_service(reactor, "door", ANY_PORT, Once(Shaker()), trust.server)
     async with running(door):
         broker = _broker(door, "127.0.0.2")
         upstream = Upstream("main", alone(broker), tls=trust.trusting)
         service = RelayService(Config((Listener("public", ANY_PORT, upstream),)), reactor)
         with capturedLogs() as logs:
             async with running(service):
-                caller = await call(service._doors.getServiceNamed("public"))
+                caller = await call(service._listening.getServiceNamed("public"))
                 caller.transport.write(CONNECT)
                 answer = await caller.frame()
                 caller.transport.loseConnection()
@@ -345,15 +345,15 @@ async def test_the_log_says_why_a_broker_was_not_accepted(trust: Trust) -> None:
 async def test_from_tls_to_tls(trust: Trust) -> None:
     """A relay whose client and broker both speak TLS, with certificates of all four ends verified."""
     broker = Accepting()
-    door = entrance(reactor, "door", ANY_PORT, broker, trust.demanding)
+    door = listening_service(reactor, "door", ANY_PORT, broker, trust.demanding)
     async with running(door):
         upstream = Upstream("main", alone(_broker(door)), tls=trust.showing(trust.client))
         listener = Listener("public", ANY_PORT, upstream, tls=trust.demanding)
         service = RelayService(Config((listener,)), reactor)
         async with running(service):
-            here = _broker(service._doors.getServiceNamed("public"))
+            here = _broker(service._listening.getServiceNamed("public"))
             caller = Talker()
-            await way(reactor, here, trust.showing(trust.client)).connect(Once(caller))
+            await client_endpoint(reactor, here, trust.showing(trust.client)).connect(Once(caller))
             caller.transport.write(CONNECT)
             there = await broker.accepted.get()
             assert (await there.frame()).startswith(b"CONNECT\n")
@@ -374,9 +374,9 @@ async def test_from_broker_to_broker_with_tls(trust: Trust) -> None:
     first, second = Accepting(), Accepting()
     mute = Accepting()
     doors = [
-        entrance(reactor, "first", ANY_PORT, first, trust.server),
-        entrance(reactor, "mute", ANY_PORT, mute),
-        entrance(reactor, "second", ANY_PORT, second, trust.server),
+        listening_service(reactor, "first", ANY_PORT, first, trust.server),
+        listening_service(reactor, "mute", ANY_PORT, mute),
+        listening_service(reactor, "second", ANY_PORT, second, trust.server),
     ]
     async with running(doors[0]), running(doors[1]), running(doors[2]):
         options = Reconnect(randomize=False, initial_delay=0.0)
@@ -385,8 +385,8 @@ async def test_from_broker_to_broker_with_tls(trust: Trust) -> None:
         service = RelayService(Config((Listener("public", ANY_PORT, upstream, tls=trust.server),)), reactor)
         async with running(service):
             caller = Talker()
-            here = _broker(service._doors.getServiceNamed("public"))
-            await way(reactor, here, trust.trusting).connect(Once(caller))
+            here = _broker(service._listening.getServiceNamed("public"))
+            await client_endpoint(reactor, here, trust.trusting).connect(Once(caller))
             caller.transport.write(CONNECT)
             one = await first.accepted.get()
             await one.frame()

@@ -1,4 +1,4 @@
-"""A relay that does what a test says, in place of the real one, and its performer on a reactor in memory."""
+"""A relay that does what a test says, in place of the real one, and its driver on a reactor in memory."""
 
 from collections import deque
 from typing import Any
@@ -7,9 +7,8 @@ from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
-from stomprelay.service.connection.driver import Performer, Stage
-from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.relay_driver import Relaying
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.session.effects import Close, How
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side, State
@@ -88,20 +87,24 @@ class Understudy:
 
 
 class Rehearsal:
-    """A performer whose relay is an understudy, its client, and brokers that connect when they are asked to."""
+    """A driver whose relay is an understudy, its client, and brokers that connect when they are asked to."""
 
     def __init__(self) -> None:
         self.reactor = MemoryReactorClock()
-        self.over: list[Performer] = []
-        self.stage = Stage(self.reactor, self.reactor.seconds, self.over.append)
+        self.over: list[RelayDriver] = []
+        self.on_end = self.over.append
+        self.runtime = Runtime(self.reactor, self.reactor.seconds)
         self.relay = Understudy()
         self.brokers = (broker(1), broker(2), broker(3))
         ways: Any = {each: Way(self) for each in self.brokers}
         self.wires: list[Wire] = []
         relay: Any = self.relay
-        self.session = Relaying(self.stage, relay, ways)
+        self.session = RelayDriver(self.runtime, relay, ways, self._ended)
         self.client = Wire(LegProtocol(self.session, self.relay.client))
         self.client.protocol.makeConnection(self.client)
+
+    def _ended(self, session: RelayDriver) -> None:
+        self.on_end(session)
 
     def said(self) -> list[tuple[Any, ...]]:
         """What the relay was told since the last look."""

@@ -1,15 +1,13 @@
-"""What there is to count, in the text format of Prometheus."""
+"""Counters and gauges, in the text format of Prometheus."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from stomprelay import __version__
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.health import Health
-from stomprelay.service.relay import RelayService
-
-if TYPE_CHECKING:
-    from stomprelay.service.journal.journal import Journal
+from stomprelay.service.journal.journal import Journal
+from stomprelay.service.state import RelayState
 
 _BROKERS: Final = {
     "up": "whether the broker answered CONNECT when it was asked last; absent while it was not asked yet",
@@ -19,29 +17,29 @@ _BROKERS: Final = {
 }
 
 
-def metrics(service: RelayService) -> str:
+def metrics(state: RelayState) -> str:
     """Every counter of every listener, how many sessions there are now, and how the brokers are."""
-    return "".join(f"{line}\n" for line in _lines(service))
+    return "".join(f"{line}\n" for line in _lines(state))
 
 
-def _lines(service: RelayService) -> Iterator[str]:
-    receptions = [(_label(name), each) for name, each in service.receptions.items()]
+def _lines(state: RelayState) -> Iterator[str]:
+    listeners = [(_label(name), each) for name, each in state.sessions.listeners.items()]
     yield from _head("info", "gauge", "the version that runs")
     yield f'stomprelay_info{{version="{_label(__version__)}"}} 1'
     yield from _head(
         "sessions", "gauge", "clients that are there, or whose last words are still being delivered"
     )
-    for name, reception in receptions:
-        yield f'stomprelay_sessions{{listener="{name}"}} {len(reception.sessions)}'
+    for name, sessions in listeners:
+        yield f'stomprelay_sessions{{listener="{name}"}} {len(sessions)}'
     yield from _head("connections", "gauge", "connections to clients and brokers that are open now")
-    yield f"stomprelay_connections {service.stage.sockets}"
+    yield f"stomprelay_connections {state.runtime.sockets}"
     for counter, meaning in COUNTERS.items():
         yield from _head(f"{counter}_total", "counter", meaning)
-        for name, reception in receptions:
-            yield f'stomprelay_{counter}_total{{listener="{name}"}} {reception.counters[counter]}'
-    if service.journal is not None:
-        yield from _journal(service.journal)
-    brokers = _brokers(service)
+        for name, sessions in listeners:
+            yield f'stomprelay_{counter}_total{{listener="{name}"}} {sessions.counters[counter]}'
+    if state.journal is not None:
+        yield from _journal(state.journal)
+    brokers = _brokers(state)
     for gauge, meaning in _BROKERS.items():
         yield from _head(f"broker_{gauge}", "gauge", meaning)
         for labels, values in brokers.items():
@@ -50,15 +48,15 @@ def _lines(service: RelayService) -> Iterator[str]:
                 yield f"stomprelay_broker_{gauge}{{{labels}}} {value:d}"
 
 
-def _journal(journal: "Journal") -> Iterator[str]:
+def _journal(journal: Journal) -> Iterator[str]:
     written, dropped = journal.written, journal.dropped
     for name, kind, value, meaning in (
         ("blocks_total", "counter", written.blocks, "blocks that were written to the journal"),
         ("frames_total", "counter", written.frames, "frames that were written to the journal"),
-        ("bytes_total", "counter", written.octets, "bytes that were written to the journal"),
+        ("bytes_total", "counter", written.size, "bytes that were written to the journal"),
         ("dropped_blocks_total", "counter", dropped.blocks, "blocks that were left out of the journal"),
         ("dropped_frames_total", "counter", dropped.frames, "frames that were left out of the journal"),
-        ("dropped_bytes_total", "counter", dropped.octets, "bytes that were left out of the journal"),
+        ("dropped_bytes_total", "counter", dropped.size, "bytes that were left out of the journal"),
         ("write_errors_total", "counter", written.errors, "attempts to write the journal that failed"),
         ("queue_bytes", "gauge", journal.waiting, "bytes that wait to be written to the journal"),
         ("failing", "gauge", int(bool(journal.trouble)), "whether the journal cannot be written now"),
@@ -72,14 +70,14 @@ def _head(name: str, kind: str, meaning: str) -> Iterator[str]:
     yield f"# TYPE stomprelay_{name} {kind}"
 
 
-def _brokers(service: RelayService) -> dict[str, dict[str, int | None]]:
-    """The gauges of each address of each upstream. One that stands there several times has one line: two lines of
-    one name would spoil the whole page.
+def _brokers(state: RelayState) -> dict[str, dict[str, int | None]]:
+    """The gauges of each address of each upstream, by its labels. An address that stands there several times has one
+    line: Prometheus rejects the whole page for two lines of one name.
     """
     brokers: dict[str, dict[str, int | None]] = {}
-    for entry in service.roster:
-        labels = f'upstream="{_label(entry.upstream.name)}",broker="{_label(entry.broker.uri)}"'
-        found = _gauges(entry.broker.health)
+    for each in state.brokers:
+        labels = f'upstream="{_label(each.upstream.name)}",broker="{_label(each.broker.uri)}"'
+        found = _gauges(each.broker.health)
         brokers[labels] = _joined(brokers[labels], found) if labels in brokers else found
     return brokers
 

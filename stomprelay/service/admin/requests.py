@@ -1,4 +1,4 @@
-"""What operators order over HTTP, in JSON: which brokers, and how they are to leave.
+"""Requests to pause or resume brokers, and the brokers as they are answered with, in JSON.
 
     {"broker": "tcp://broker-a:61613", "within": 30}
 
@@ -9,67 +9,67 @@ import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from stomprelay.service.relay import RelayService
+from stomprelay.service.state import RelayState
 
 LONGEST: Final = 86400.0
 """Seconds that sessions may be given to leave a broker, at most."""
 
 
-class BadOrder(Exception):
-    """An order that cannot be understood; the text says why."""
+class BadRequest(Exception):
+    """A request that cannot be understood; the text tells why."""
 
 
-class Order(NamedTuple):
-    """Which broker, in the words of the order, and how many seconds its sessions have; None where nothing is said."""
+class BrokerRequest(NamedTuple):
+    """Which broker, in the words of the request, and within how many seconds; None where the request has none."""
 
     broker: str
     within: float | None = None
 
 
-def read(body: bytes, *, timed: bool) -> Order:
-    """The order in a body; only one that is `timed` may say how long it takes. Raises `BadOrder`."""
+def parse(body: bytes, *, timed: bool) -> BrokerRequest:
+    """The request in a body; only one that is `timed` may have `within`. Raises `BadRequest`."""
     try:
-        said = json.loads(body)
+        values = json.loads(body)
     except (ValueError, RecursionError):
-        raise BadOrder('the body must be JSON such as {"broker": "*"}') from None
-    if not isinstance(said, dict):
-        raise BadOrder('the body must be an object such as {"broker": "*"}')
+        raise BadRequest('the body must be JSON such as {"broker": "*"}') from None
+    if not isinstance(values, dict):
+        raise BadRequest('the body must be an object such as {"broker": "*"}')
     known = ("broker", "within") if timed else ("broker",)
-    for key in said:
+    for key in values:
         if key not in known:
-            raise BadOrder(f"there is no {json.dumps(key)} here; there is {' and '.join(known)}")
-    broker = said.get("broker")
+            raise BadRequest(f"there is no {json.dumps(key)} here; there is {' and '.join(known)}")
+    broker = values.get("broker")
     if not isinstance(broker, str):
-        raise BadOrder('"broker" must be the address of a broker, its host:port, or "*" for all')
-    return Order(broker, _seconds(said))
+        raise BadRequest('"broker" must be the address of a broker, its host:port, or "*" for all')
+    return BrokerRequest(broker, _within(values))
 
 
-def _seconds(said: Mapping[str, object]) -> float | None:
-    if "within" not in said:
+def _within(values: Mapping[str, object]) -> float | None:
+    if "within" not in values:
         return None
-    within = said["within"]
+    within = values["within"]
     if isinstance(within, bool) or not isinstance(within, int | float) or not 0 <= within <= LONGEST:
-        raise BadOrder(f'"within" must be seconds, from 0 to {LONGEST:g}')
+        raise BadRequest(f'"within" must be seconds, from 0 to {LONGEST:g}')
     return float(within)
 
 
-def brokers(service: RelayService) -> str:
+def brokers(state: RelayState) -> str:
     """All brokers and how they are, in JSON."""
-    now = service.stage.seconds()
+    now = state.runtime.seconds()
     moving: dict[object, int] = {}
-    for session in service.everyone():
+    for session in state.sessions:
         for link in session.relay.links:
             if link.moving and link.broker is not None:
                 moving[link.broker] = moving.get(link.broker, 0) + 1
     rows = [
         {
-            "uri": entry.broker.uri,
-            "upstream": entry.upstream.name,
-            "group": entry.group.name,
-            "state": entry.state(now),
-            "sessions": entry.broker.health.sessions,
-            "moving": moving.get(entry.broker, 0),
+            "uri": each.broker.uri,
+            "upstream": each.upstream.name,
+            "group": each.group.name,
+            "state": each.state(now),
+            "sessions": each.broker.health.sessions,
+            "moving": moving.get(each.broker, 0),
         }
-        for entry in service.roster
+        for each in state.brokers
     ]
     return json.dumps({"brokers": rows}) + "\n"

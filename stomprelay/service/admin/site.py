@@ -1,7 +1,7 @@
-"""Health, metrics, a status page and a few orders over HTTP.
+"""Health, metrics, a status page and requests to pause brokers, over HTTP.
 
-Nothing here asks who wants to know, nothing here is secret, and whoever reaches it may pause brokers: let it listen on
-the loopback interface, or on a UNIX socket.
+There is no authentication: nothing that is shown is secret, but anybody who can connect may pause brokers. So let it
+listen on the loopback interface, or on a UNIX socket.
 
     GET /healthz            200 while clients are served, 503 while the relay stops, or holds them for a journal that
                             cannot be written
@@ -11,8 +11,8 @@ the loopback interface, or on a UNIX socket.
     POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
     POST /brokers/resume    take them into service again: {"broker": "*"}
 
-An order is JSON and says so in its `content-type`, which a form of another site cannot; and none is taken from a web
-page at all, which its `origin` would tell of. It is answered as `/brokers` is.
+The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; a request with an `origin`,
+which browsers add for web pages, is refused. The response is that of `/brokers`.
 """
 
 import json
@@ -23,44 +23,44 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from stomprelay.service.admin.metrics import metrics
-from stomprelay.service.admin.requests import BadOrder, Order, brokers, read
+from stomprelay.service.admin.requests import BadRequest, BrokerRequest, brokers, parse
 from stomprelay.service.admin.status import status
-from stomprelay.service.brokers.brokers import Entry
-from stomprelay.service.relay import RelayService
+from stomprelay.service.brokers.brokers import ConfiguredBroker
+from stomprelay.service.state import RelayState
 
 LONGEST_BODY: Final = 4096
-"""Octets of an order, at most."""
+"""Bytes of a request's body, at most."""
 
 _JSON: Final = "application/json"
 
 
-class Answer(NamedTuple):
-    """What is answered to a request."""
+class Response(NamedTuple):
+    """The response to a request."""
 
     text: str
     kind: str = "text/plain; charset=utf-8"
     status: int = 200
 
 
-Page = Callable[[], Answer]
-"""What a GET is answered."""
-Deed = Callable[[bytes], Answer]
-"""What is done with the body of a POST, and answered."""
+Page = Callable[[], Response]
+"""Returns the response to a GET."""
+Action = Callable[[bytes], Response]
+"""Does what the body of a POST asks for, and returns the response."""
 
 
-def refusal(status: int, reason: str) -> Answer:
-    """An order that is not carried out, and why."""
-    return Answer(json.dumps({"error": reason}) + "\n", _JSON, status)
+def refusal(status: int, reason: str) -> Response:
+    """The response to a POST that is not carried out, and why."""
+    return Response(json.dumps({"error": reason}) + "\n", _JSON, status)
 
 
-class Bounded(Request):
-    """A request of whose body no more is kept than an order needs; `excess` is set where more came."""
+class BoundedRequest(Request):
+    """A request of whose body no more than `LONGEST_BODY` is kept; `excess` is set where more came."""
 
     content: Any
     excess = False
 
     def gotLength(self, length: int | None) -> None:
-        """Whatever length it announces, it is kept in memory."""
+        """Keep the body in memory, whatever length is announced."""
         super().gotLength(0)
 
     def handleContentChunk(self, data: bytes) -> None:
@@ -71,42 +71,42 @@ class Bounded(Request):
             super().handleContentChunk(data)
 
 
-class Pages(Resource):
-    """All there is, by its path. Twisted's own pages for what there is not are not used: they quote badly."""
+class AdminPages(Resource):
+    """All pages and actions by path. Twisted's own page for a path that is not there does not escape it properly."""
 
     isLeaf = True
 
-    def __init__(self, pages: Mapping[bytes, Page], deeds: Mapping[bytes, Deed]) -> None:
+    def __init__(self, pages: Mapping[bytes, Page], actions: Mapping[bytes, Action]) -> None:
         super().__init__()
         self._pages = pages
-        self._deeds = deeds
+        self._actions = actions
 
     def render(self, request: Any) -> bytes:
-        """Answer GET, HEAD, and POST where there is something to do."""
-        page, deed = self._pages.get(request.path), self._deeds.get(request.path)
+        """Respond to GET and HEAD of pages, and to POST of actions."""
+        page, action = self._pages.get(request.path), self._actions.get(request.path)
         if page is not None and request.method in (b"GET", b"HEAD"):
-            answer = page()
-        elif deed is not None and request.method == b"POST":
-            answer = _ordered(request, deed)
+            response = page()
+        elif action is not None and request.method == b"POST":
+            response = _post(request, action)
         elif page is not None:
-            answer = Answer("GET only\n", status=405)
+            response = Response("GET only\n", status=405)
             request.setHeader(b"allow", b"GET, HEAD")
-        elif deed is not None:
-            answer = refusal(405, "POST only")
+        elif action is not None:
+            response = refusal(405, "POST only")
             request.setHeader(b"allow", b"POST")
         else:
-            answer = Answer("not found\n", status=404)
-        body = answer.text.encode("utf-8")
-        request.setResponseCode(answer.status)
-        request.setHeader(b"content-type", answer.kind.encode("ascii"))
+            response = Response("not found\n", status=404)
+        body = response.text.encode("utf-8")
+        request.setResponseCode(response.status)
+        request.setHeader(b"content-type", response.kind.encode("ascii"))
         request.setHeader(b"content-length", b"%d" % len(body))
         request.setHeader(b"cache-control", b"no-store")
         request.setHeader(b"x-content-type-options", b"nosniff")
         return b"" if request.method == b"HEAD" else body
 
 
-def _ordered(request: Any, deed: Deed) -> Answer:
-    """Do it, unless it could be a web page in somebody's browser that asks."""
+def _post(request: Any, action: Action) -> Response:
+    """Do it, unless the request could come from a web page in somebody's browser."""
     if request.getHeader(b"origin") is not None:
         return refusal(403, "not from a web page")
     kind = request.getHeader(b"content-type") or b""
@@ -114,16 +114,16 @@ def _ordered(request: Any, deed: Deed) -> Answer:
         return refusal(415, f"the content-type must be {_JSON}")
     if request.excess:
         return refusal(413, f"the body must not be longer than {LONGEST_BODY} bytes")
-    return deed(request.content.read())
+    return action(request.content.read())
 
 
-class Quiet(Site):
-    """Without an access log: it would hold little but the probes of monitors."""
+class AdminSite(Site):
+    """A site without an access log, which would have little but the requests of monitoring."""
 
     noisy = False
 
     def logPrefix(self) -> str:
-        """As Twisted's lines call it."""
+        """As Twisted's log lines name it."""
         return "admin"
 
     def startFactory(self) -> None:
@@ -133,45 +133,52 @@ class Quiet(Site):
         """No line to write."""
 
 
-def _health(service: RelayService) -> Answer:
-    """A journal that cannot be written is told; it makes the relay unfit only where nobody is read from for it."""
-    journal = service.journal
-    if service.stopping:
-        return Answer("stopping\n", status=503)
+def _health(state: RelayState) -> Response:
+    """A journal that cannot be written is reported; it makes the relay unfit only where it holds all sessions."""
+    journal = state.journal
+    if state.sessions.stopping:
+        return Response("stopping\n", status=503)
     if journal is None or not journal.trouble:
-        return Answer("ok\n")
-    told = f"the journal {journal.state}\n"
-    return Answer(f"nobody is read from: {told}", status=503) if journal.stuck else Answer(f"ok, but {told}")
+        return Response("ok\n")
+    text = f"the journal {journal.state}\n"
+    if journal.stuck:
+        return Response(f"nobody is read from: {text}", status=503)
+    return Response(f"ok, but {text}")
 
 
-def site(service: RelayService, reactor: Any) -> Site:
+def site(state: RelayState, reactor: Any) -> Site:
     """The factory of the HTTP server."""
 
-    def act(body: bytes, carry_out: Callable[[tuple[Entry, ...], Order], None], *, timed: bool) -> Answer:
+    def act(
+        body: bytes, do: Callable[[tuple[ConfiguredBroker, ...], BrokerRequest], None], *, timed: bool
+    ) -> Response:
         try:
-            order = read(body, timed=timed)
-        except BadOrder as error:
+            request = parse(body, timed=timed)
+        except BadRequest as error:
             return refusal(400, str(error))
-        entries = service.roster.named(order.broker)
-        if not entries:
-            return refusal(404, f"there is no broker {json.dumps(order.broker)}")
-        carry_out(entries, order)
-        return Answer(brokers(service), _JSON)
+        found = state.brokers.find(request.broker)
+        if not found:
+            return refusal(404, f"there is no broker {json.dumps(request.broker)}")
+        do(found, request)
+        return Response(brokers(state), _JSON)
 
-    def pause(entries: tuple[Entry, ...], order: Order) -> None:
-        service.switchover.pause(entries, order.within)
+    def pause(found: tuple[ConfiguredBroker, ...], request: BrokerRequest) -> None:
+        state.pauses.pause(found, request.within)
 
-    def resume(entries: tuple[Entry, ...], _order: Order) -> None:
-        service.switchover.resume(entries)
+    def resume(found: tuple[ConfiguredBroker, ...], _request: BrokerRequest) -> None:
+        state.pauses.resume(found)
 
     pages: dict[bytes, Page] = {
-        b"/": lambda: Answer(status(service), "text/html; charset=utf-8"),
-        b"/healthz": lambda: _health(service),
-        b"/metrics": lambda: Answer(metrics(service), "text/plain; version=0.0.4; charset=utf-8"),
-        b"/brokers": lambda: Answer(brokers(service), _JSON),
+        b"/": lambda: Response(status(state), "text/html; charset=utf-8"),
+        b"/healthz": lambda: _health(state),
+        b"/metrics": lambda: Response(metrics(state), "text/plain; version=0.0.4; charset=utf-8"),
+        b"/brokers": lambda: Response(brokers(state), _JSON),
     }
-    deeds: dict[bytes, Deed] = {
+    actions: dict[bytes, Action] = {
         b"/brokers/pause": lambda body: act(body, pause, timed=True),
         b"/brokers/resume": lambda body: act(body, resume, timed=False),
     }
-    return Quiet(Pages(pages, deeds), requestFactory=Bounded, parsePOSTFormSubmission=False, reactor=reactor)
+    pages_and_actions = AdminPages(pages, actions)
+    return AdminSite(
+        pages_and_actions, requestFactory=BoundedRequest, parsePOSTFormSubmission=False, reactor=reactor
+    )

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final
 
 from stomprelay import __version__
-from stomprelay.service.relay import RelayService
+from stomprelay.service.state import RelayState
 
 SHOWN: Final = 1000
 """Sessions on the page, at most."""
@@ -21,19 +21,19 @@ td.number, th.number { text-align: right; }
 """
 
 
-def status(service: RelayService) -> str:
+def status(state: RelayState) -> str:
     """The whole page."""
-    state = "stopping" if service.stopping else "running"
+    condition = "stopping" if state.sessions.stopping else "running"
     return "".join(
         (
             _HEAD,
-            f"<h1>stomprelay {escape(__version__)}, {state}</h1>\n",
+            f"<h1>stomprelay {escape(__version__)}, {condition}</h1>\n",
             "<h2>Listeners</h2>\n",
-            _table(("listener", "endpoint", "broker", "#sessions", "#ever", "#errors"), _listeners(service)),
+            _table(("listener", "endpoint", "broker", "#sessions", "#ever", "#errors"), _listeners(state)),
             "<h2>Brokers</h2>\n",
-            _table(("upstream", "group", "broker", "state", "#sessions", "#failures"), _brokers(service)),
-            *_journal(service),
-            f"<h2>Sessions: {service.sessions}</h2>\n",
+            _table(("upstream", "group", "broker", "state", "#sessions", "#failures"), _brokers(state)),
+            *_journal(state),
+            f"<h2>Sessions: {len(state.sessions)}</h2>\n",
             _table(
                 (
                     "session",
@@ -44,32 +44,32 @@ def status(service: RelayService) -> str:
                     "#bytes from client",
                     "#bytes from broker",
                 ),
-                _sessions(service),
+                _sessions(state),
             ),
             "</body></html>\n",
         )
     )
 
 
-def _listeners(service: RelayService) -> Iterator[tuple[object, ...]]:
-    for reception in service.receptions.values():
-        listener, counters = reception.listener, reception.counters
+def _listeners(state: RelayState) -> Iterator[tuple[object, ...]]:
+    for sessions in state.sessions.listeners.values():
+        listener, counters = sessions.listener, sessions.counters
         yield (
             listener.name,
             listener.endpoint,
             ", ".join(str(broker) for upstream in listener.upstreams() for broker in upstream.brokers),
-            len(reception.sessions),
+            len(sessions),
             counters["sessions_opened"],
             counters["errors_sent"] + counters["errors_passed"],
         )
 
 
-def _journal(service: RelayService) -> Iterator[str]:
-    journal = service.journal
+def _journal(state: RelayState) -> Iterator[str]:
+    journal = state.journal
     if journal is None:
         return
     written, dropped = journal.written, journal.dropped
-    counts = (written.blocks, written.frames, written.octets, journal.waiting, dropped.frames, written.errors)
+    counts = (written.blocks, written.frames, written.size, journal.waiting, dropped.frames, written.errors)
     yield "<h2>Journal</h2>\n"
     yield _table(
         (
@@ -86,32 +86,32 @@ def _journal(service: RelayService) -> Iterator[str]:
     )
 
 
-def _brokers(service: RelayService) -> Iterator[tuple[object, ...]]:
-    now = service.stage.seconds()
-    for entry in service.roster:
-        health = entry.broker.health
+def _brokers(state: RelayState) -> Iterator[tuple[object, ...]]:
+    now = state.runtime.seconds()
+    for each in state.brokers:
+        health = each.broker.health
         yield (
-            entry.upstream.name,
-            entry.group.name,
-            entry.broker,
-            entry.state(now),
+            each.upstream.name,
+            each.group.name,
+            each.broker,
+            each.state(now),
             health.sessions,
             health.failures,
         )
 
 
-def _sessions(service: RelayService) -> Iterator[tuple[object, ...]]:
-    for session in islice(service.everyone(), SHOWN):
-        glance = session.glance()
-        versions = f"{glance.client} to {glance.broker}" if glance.broker else glance.client or "none yet"
+def _sessions(state: RelayState) -> Iterator[tuple[object, ...]]:
+    for session in islice(state.sessions, SHOWN):
+        info = session.info()
+        versions = f"{info.client} to {info.broker}" if info.broker else info.client or "none yet"
         yield (
-            glance.name,
-            session.place.name,
-            glance.peer,
+            info.name,
+            session.relay.listener.name,
+            info.peer,
             versions,
-            ", ".join(glance.brokers) or "none yet",
-            glance.sent,
-            glance.received,
+            ", ".join(info.brokers) or "none yet",
+            info.from_client,
+            info.from_brokers,
         )
 
 

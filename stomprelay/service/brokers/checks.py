@@ -1,9 +1,9 @@
-"""What is looked after once a second, for all sessions together: that brokers are probed, that whoever waits for a
-broker hears when it came back, and that sessions go where they belong.
+"""What is looked after once a second, for all sessions together: brokers whose probe is due are probed, sessions that
+wait for a broker learn that it came back, and sessions move to the brokers where they belong.
 """
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from twisted.application.service import Service
@@ -15,16 +15,16 @@ from stomprelay.relay.link.probe import Watch
 from stomprelay.relay.model.balance import Allowance, moves
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.service.brokers.brokers import Roster
-from stomprelay.service.brokers.probe import Probing
-from stomprelay.service.connection.driver import Stage
-from stomprelay.service.connection.relay_driver import Relaying
-from stomprelay.service.connection.ways import Ways
+from stomprelay.service.brokers.brokers import Brokers
+from stomprelay.service.brokers.probe import ProbeDriver
+from stomprelay.service.connection.protocol import Runtime
+from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
+from stomprelay.service.journal.journal import Journal
 
 _log: Final = Logger("stomprelay")
 
 EVERY: Final = 1.0
-"""Seconds from one round to the next."""
+"""Seconds between two runs of the checks."""
 
 
 class _Asked(NamedTuple):
@@ -40,83 +40,94 @@ class _Asked(NamedTuple):
         return self.link.moving and self.link.broker is self.origin
 
 
-class Rounds(Service):
-    """Makes its rounds while the service runs, where there is anything to look after."""
+class PeriodicChecks(Service):
+    """Runs the checks while the service runs, where there is anything to check. `sessions` is a live collection; what
+    probes learn is recorded in the journal, if there is one.
+    """
 
     def __init__(
         self,
-        stage: Stage,
-        roster: Roster,
-        sessions: Callable[[], Iterable[Relaying]],
-        ways: Ways,
+        runtime: Runtime,
+        brokers: Brokers,
+        sessions: Iterable[RelayDriver],
+        endpoints: Endpoints,
+        journal: Journal | None = None,
     ) -> None:
-        self._stage = stage
-        self._roster = roster
+        self._runtime = runtime
+        self._brokers = brokers
         self._sessions = sessions
-        self._ways = ways
-        now = stage.seconds()
+        self._endpoints = endpoints
+        self._journal = journal
+        now = runtime.seconds()
         self._watches = [
             (upstream.name, Watch(upstream, group, broker, now, random.random))
-            for upstream, group, broker in roster
+            for upstream, group, broker in brokers
         ]
-        self._probing: set[Probing] = set()
+        self._probes: set[ProbeDriver] = set()
         self._down: frozenset[Broker] = frozenset()
-        self._allowances = [(upstream, Allowance(upstream.rebalance_rate)) for upstream in roster.upstreams]
+        self._allowances = [(upstream, Allowance(upstream.rebalance_rate)) for upstream in brokers.upstreams]
         self._asked: list[_Asked] = []
-        self._loop = LoopingCall(self.go)
-        self._loop.clock = stage.reactor
+        self._loop = LoopingCall(self.run)
+        self._loop.clock = runtime.reactor
 
     def startService(self) -> None:
         """Begin, unless every upstream is a plain address that is not probed."""
         super().startService()
-        if any(each.movable or each.checks.probe for each in self._roster.upstreams):
+        if any(each.movable or each.checks.probe for each in self._brokers.upstreams):
             _ = self._loop.start(EVERY, now=False)
 
     def stop(self) -> None:
-        """No more rounds, and no more probes."""
+        """Run no more checks, and end the probes."""
         if self._loop.running:
             self._loop.stop()
-        for probing in tuple(self._probing):
-            probing.stop()
+        for probe in tuple(self._probes):
+            probe.stop()
 
     def stopService(self) -> None:
         """As `stop`."""
         super().stopService()
         self.stop()
 
-    def go(self) -> None:
-        """One round. What fails in it is logged, and is no reason to miss the next."""
-        now = self._stage.seconds()
-        for part in (self._probe, self._welcome, self._balance):
+    def run(self) -> None:
+        """Run all checks once. One that fails is logged, and the others are run."""
+        now = self._runtime.seconds()
+        for check in (self._probe_brokers, self._find_recovered, self._balance):
             try:
-                part(now)
+                check(now)
             except Exception:
                 _log.failure("a round failed")
 
-    def _probe(self, now: float) -> None:
-        """Ask the brokers whose time has come."""
+    def _probe_brokers(self, now: float) -> None:
+        """Probe the brokers whose probe is due."""
         for upstream, watch in self._watches:
             if watch.due(now):
-                probing = Probing(self._stage, upstream, watch.probe(now), self._ways, self._probing.discard)
-                self._probing.add(probing)
-                probing.begin()
+                probe = ProbeDriver(
+                    self._runtime,
+                    upstream,
+                    watch.probe(now),
+                    self._endpoints,
+                    self._probes.discard,
+                    self._journal,
+                )
+                self._probes.add(probe)
+                probe.begin()
 
-    def _welcome(self, now: float) -> None:
-        """Of brokers that were down and are up whoever waits for one of their group is told."""
-        brokers = {entry.broker for entry in self._roster}
-        back = {broker for broker in self._down if broker.health.up}
+    def _find_recovered(self, now: float) -> None:
+        """Sessions that wait for a broker of a group try at once when one of it was down and is up."""
+        brokers = {each.broker for each in self._brokers}
+        recovered = {broker for broker in self._down if broker.health.up}
         self._down = frozenset(broker for broker in brokers if broker.health.up is False)
-        if not back:
+        if not recovered:
             return
-        for session in tuple(self._sessions()):
+        for session in tuple(self._sessions):
             if any(
-                link.broker is None and not back.isdisjoint(link.group.brokers)
+                link.broker is None and not recovered.isdisjoint(link.group.brokers)
                 for link in session.relay.links
             ):
                 session.reconsider()
 
     def _balance(self, now: float) -> None:
-        """Sessions that are on one broker and belong on another one move, if nothing of theirs is open."""
+        """Move sessions that are on one broker and belong on another, if nothing of theirs is open."""
         self._asked = [each for each in self._asked if each.pending]
         for upstream, allowance in self._allowances:
             for group in upstream.groups:
@@ -136,9 +147,9 @@ class Rounds(Service):
         return placed
 
     def _move(self, upstream: Upstream, group: Group, wanted: dict[Broker, list[Broker]]) -> int:
-        """Ask sessions on each of these brokers to go to the targets named for it. Answers how many there were."""
+        """Ask sessions on each of these brokers to go to the targets listed for it. Returns how many were asked."""
         count = 0
-        for session in tuple(self._sessions()):
+        for session in tuple(self._sessions):
             for link in session.relay.links:
                 if link.group is not group or link.moving or not link.quiet:
                     continue

@@ -1,14 +1,14 @@
-"""Performing for one probe: a broker's connection, of which no client knows."""
+"""Driving one probe: a connection to a broker that belongs to no client."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from stomprelay.relay.effects import Open
 from stomprelay.relay.link.probe import Probe
-from stomprelay.service.connection.driver import Performer, Stage, log_note
-from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.ways import Ways, take
+from stomprelay.service.connection.driver import Driver, log_note
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.connection.relay_driver import Endpoints
+from stomprelay.service.journal.journal import Journal
 from stomprelay.session.effects import Note
 
 LINGER: Final = 2.0
@@ -17,64 +17,68 @@ LINGER: Final = 2.0
 _FORM: Final = "upstream {upstream}: {event}: {text}"
 
 
-@dataclass(frozen=True)
-class _Place:
-    name: str
-    linger: float = LINGER
+class ProbeDriver(Driver):
+    """Drives one probe of a broker of this upstream, from `begin` until `ended` is called. What it learns is logged,
+    and recorded in the journal if there is one.
+    """
 
-
-class Probing(Performer):
-    """Performs the effects of one probe of a broker of this upstream, from `begin` until `over` is told of it."""
-
-    __slots__ = ("_over", "_probe", "_ways")
+    __slots__ = ("_endpoints", "_journal", "_on_end", "_probe", "_upstream")
 
     def __init__(
-        self, stage: Stage, upstream: str, probe: Probe, ways: Ways, over: Callable[["Probing"], None]
+        self,
+        runtime: Runtime,
+        upstream: str,
+        probe: Probe,
+        endpoints: Endpoints,
+        ended: Callable[["ProbeDriver"], None],
+        journal: Journal | None = None,
     ) -> None:
-        super().__init__(stage, _Place(upstream))
+        super().__init__(runtime, LINGER)
+        self._upstream = upstream
         self._probe = probe
-        self._ways = ways
-        self._over = over
+        self._endpoints = endpoints
+        self._on_end = ended
+        self._journal = journal
 
     def begin(self) -> None:
-        """Ask the broker."""
-        self.perform(self._probe.begin(self.stage.seconds()))
+        """Connect to the broker."""
+        self.perform(self._probe.begin(self.runtime.seconds()))
 
     def stop(self) -> None:
         """The service stops."""
         self.perform(self._probe.stopped())
 
-    def made(self, line: LegProtocol) -> None:
-        """The connection is there."""
-        self.perform(self._probe.connected(self.stage.seconds()))
+    def connected(self, protocol: LegProtocol) -> None:
+        """The connection is established."""
+        self.perform(self._probe.connected(self.runtime.seconds()))
 
-    def received(self, line: LegProtocol, data: bytes) -> None:
-        """The broker answers."""
-        self.perform(self._probe.received(data, self.stage.seconds()))
+    def received(self, protocol: LegProtocol, data: bytes) -> None:
+        """The broker sent bytes."""
+        self.perform(self._probe.received(data, self.runtime.seconds()))
 
-    def refused(self, line: LegProtocol, reason: str) -> None:
-        """The broker cannot be reached."""
-        self.perform(self._probe.refused(reason, self.stage.seconds()))
+    def refused(self, protocol: LegProtocol, reason: str) -> None:
+        """The broker cannot be connected to."""
+        self.perform(self._probe.refused(reason, self.runtime.seconds()))
 
-    def lost(self, line: LegProtocol, reason: str) -> None:
-        """The broker went."""
-        self.perform(self._probe.lost(reason, self.stage.seconds()))
+    def lost(self, protocol: LegProtocol, reason: str) -> None:
+        """The connection ended."""
+        self.perform(self._probe.lost(reason, self.runtime.seconds()))
 
     def woke(self, now: float) -> None:
         """It takes too long."""
         self.perform(self._probe.woke(now))
 
     def end(self) -> None:
-        """All is known."""
-        self.stage.alarms.forget(self)
-        self._over(self)
+        """The probe is over."""
+        super().end()
+        self._on_end(self)
 
     def _note(self, effect: Note) -> None:
-        log_note(effect, _FORM, upstream=self.place.name)
-        if self.stage.journal is not None:
-            self.stage.journal.noted(effect, self.place.name)
+        log_note(effect, _FORM, upstream=self._upstream)
+        if self._journal is not None:
+            self._journal.noted(effect, self._upstream)
 
     def _open(self, effect: Open) -> None:
-        take(self._ways, self, effect)
+        LegProtocol(self, effect.leg).connect(self._endpoints[effect.broker])
 
-    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Performer.effects, Open: _open}
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Driver.effects, Open: _open}

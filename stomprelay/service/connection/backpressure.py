@@ -1,8 +1,8 @@
-"""Back-pressure: whether a leg is read from.
+"""Whether a connection is read from, and why not.
 
-A leg is not read from while there is a reason against it. One is pressure: what comes from it goes to another leg
-whose transport holds too much already. So a leg's valve is registered as the producer of that transport, which
-shuts it and opens it again. Another is that the core asked for it, a third that the journal has no room.
+A connection is not read from while there is a reason against it. One is pressure: what comes from it goes to another
+connection, whose transport holds too much already. So its `ReadControl` is registered as the producer of that
+transport, which stops and resumes it. Another is that the core asked for it, a third that the journal has no room.
 """
 
 from typing import Any, Final, Protocol
@@ -11,37 +11,37 @@ from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
 PRESSURE: Final = 1
-"""The other leg cannot be written to fast enough."""
+"""The other connection cannot be written to fast enough."""
 ASKED: Final = 2
-"""The core said `Pause`."""
+"""The core asked for it, by the effect `Pause`."""
 JOURNAL: Final = 4
 """The journal has no room for what would come."""
 
 
 class Source(Protocol):
-    """Whose reading a valve governs."""
+    """The connection whose reading is controlled."""
 
     transport: Any
     """Its `pauseProducing` and `resumeProducing` stop and start the reading."""
 
-    def read(self, on: bool) -> None:
-        """Reading stopped, or goes on: the core must know, for the silence of an unread peer means nothing."""
+    def reading_changed(self, on: bool) -> None:
+        """Reading stopped, or goes on. The core must be told: a peer that is not read from is not silent."""
 
 
 @implementer(IPushProducer)
-class Valve:
-    """The reading side of one leg.
+class ReadControl:
+    """Stops and resumes the reading of one connection.
 
-    Where nothing but the core's wish is against it, the transport goes on reading until something comes: only so
-    is the end of the connection seen. That one chunk passes, then it is shut for good.
+    Where `ASKED` is the only reason, the transport goes on reading until something comes: only so is the end of the
+    connection seen. That one chunk passes, then reading stops.
     """
 
-    __slots__ = ("_reasons", "_shut", "_source")
+    __slots__ = ("_reasons", "_source", "_stopped")
 
     def __init__(self, source: Source) -> None:
         self._source: Source | None = source
         self._reasons = 0
-        self._shut = False
+        self._stopped = False
 
     @property
     def held(self) -> bool:
@@ -50,59 +50,59 @@ class Valve:
 
     @property
     def reasons(self) -> int:
-        """Those that there are not to read, added up."""
+        """The sum of the reasons not to read; 0 when there is none."""
         return self._reasons
 
     def hold(self, reason: int) -> None:
-        """There is a reason not to read."""
+        """Do not read, for this reason. A reason that is there already changes nothing."""
         source = self._source
         if source is None:
             return
         before = self._reasons
         self._reasons = before | reason
-        if reason != ASKED and not self._shut:
-            self._shut = True
+        if reason != ASKED and not self._stopped:
+            self._stopped = True
             source.transport.pauseProducing()
         if not before:
-            source.read(False)
+            source.reading_changed(False)
 
     def release(self, reason: int) -> None:
-        """The reason is no more; read on if it was the last."""
+        """The reason is gone. Reading goes on if it was the last."""
         source = self._source
         before = self._reasons
         if source is None or not before & reason:
             return
         self._reasons = before & ~reason
         if not self._reasons:
-            self._open(source)
-            source.read(True)
+            self._resume(source)
+            source.reading_changed(True)
 
-    def passed(self) -> None:
-        """Something came. When it should not have, nothing more does."""
-        if self._reasons and not self._shut and self._source is not None:
-            self._shut = True
+    def received(self) -> None:
+        """A chunk came. If there was a reason not to read, it is the last."""
+        if self._reasons and not self._stopped and self._source is not None:
+            self._stopped = True
             self._source.transport.pauseProducing()
 
     def retire(self) -> None:
-        """The leg is closed: read whatever the reasons, tell nobody. What comes is for its protocol to throw away."""
+        """The leg is closed: read whatever the reasons, and report nothing more. The protocol discards what comes."""
         source, self._source = self._source, None
         if source is not None:
-            self._open(source)
+            self._resume(source)
 
-    def _open(self, source: Source) -> None:
-        if self._shut:
-            self._shut = False
+    def _resume(self, source: Source) -> None:
+        if self._stopped:
+            self._stopped = False
             if source.transport is not None:
                 source.transport.resumeProducing()
 
     def pauseProducing(self) -> None:
-        """The transport that takes this leg's octets is full."""
+        """The transport that takes this connection's bytes is full."""
         self.hold(PRESSURE)
 
     def resumeProducing(self) -> None:
-        """It has room again."""
+        """That transport has room again."""
         self.release(PRESSURE)
 
     def stopProducing(self) -> None:
-        """It is gone, and what becomes of this leg is the core's to say."""
+        """That transport is gone; the core decides what becomes of this connection."""
         self.release(PRESSURE)

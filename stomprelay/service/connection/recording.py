@@ -1,4 +1,4 @@
-"""Performing for one relay whose journal is kept: what its legs bring is recorded after it passed."""
+"""Driving a relay whose journal is kept: the frames of its legs, and what happens to them, are recorded."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final
@@ -9,11 +9,10 @@ from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE
-from stomprelay.service.connection.driver import Stage, spell_address
-from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.relay_driver import Relaying
-from stomprelay.service.connection.standstill import Standstill
-from stomprelay.service.connection.ways import Ways
+from stomprelay.service.connection.driver import spell_address
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
+from stomprelay.service.connection.timers import Timed, Timers
 from stomprelay.service.journal.journal import Journal
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg
@@ -23,174 +22,249 @@ from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import LOGIN
 
+QUIET: Final = 1.0
+"""Seconds of uninterrupted reading after which a stop counts as over: under load reading stops and goes on many times
+a second, and that is one event.
+"""
+
 _CLIENT_ID: Final = b"client-id"
 _LONGEST: Final = 1000
 _REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
-_SILENT: Final = frozenset({State.OPENING, State.CONNECTING})
-_SAYS_MUCH: Final = frozenset({State.CONNECTING, State.CONNECTED})
+_NOT_CONNECTED: Final = frozenset({State.OPENING, State.CONNECTING})
+_HOLDABLE: Final = frozenset({State.CONNECTING, State.CONNECTED})
+"""Legs of which much may come. One that has not answered CONNECT yet has its own time limit."""
+
+Record = Callable[[JournalEvent, str, dict[str, Any]], None]
 
 
-class Journalled(Relaying):
-    """Performs as `Relaying` does; whatever is decoded meanwhile on a leg becomes one block, each `Note` an event."""
+class ReadingStop(Timed):
+    """A leg that is not read from, as two events of the journal: `HELD` when it `began`, `RELEASED` at its end.
+
+    Call `resumed` and `stopped` in turns. It ends, and calls `ended`, `QUIET` seconds after the last `resumed`, or
+    when `end` is called.
+    """
+
+    __slots__ = ("_ended", "_record", "_seconds", "_side", "_since", "_timers", "_total")
+
+    def __init__(
+        self,
+        timers: Timers,
+        seconds: Callable[[], float],
+        side: str,
+        record: Record,
+        ended: Callable[[], None],
+    ) -> None:
+        super().__init__()
+        self._timers = timers
+        self._seconds = seconds
+        self._side = side
+        self._record = record
+        self._ended = ended
+        self._since: float | None = None
+        self._total = 0.0
+
+    def began(self, reason: str) -> None:
+        """The leg is not read from any more."""
+        self.stopped()
+        text = f"the {self._side} is not read from"
+        self._record(JournalEvent.HELD, text, {"side": self._side, "reason": reason})
+
+    def stopped(self) -> None:
+        """It is not read from again."""
+        if self._since is None:
+            self._since = self._seconds()
+
+    def resumed(self) -> None:
+        """It is read from, perhaps only for a moment."""
+        if self._since is not None:
+            now = self._seconds()
+            self._total += now - self._since
+            self._since = None
+            self._timers.set(self, now + QUIET)
+
+    def woke(self, now: float) -> None:
+        """It is over if reading did not stop again."""
+        if self._since is None:
+            self.end()
+
+    def end(self) -> None:
+        """It is over, or its leg is closed."""
+        self.resumed()
+        self._timers.forget(self)
+        text = f"the {self._side} is read from again, after {self._total:.3f} s"
+        self._record(JournalEvent.RELEASED, text, {"side": self._side, "seconds": round(self._total, 3)})
+        self._ended()
+
+
+class RecordingDriver(RelayDriver):
+    """A `RelayDriver` that records: the frames decoded from one chunk of a leg are one block, each `Note` an event.
+
+    `upstreams` has the name of each broker's upstream.
+    """
 
     __slots__ = (
-        "_about",
         "_context",
+        "_context_bytes",
+        "_contexts",
         "_host",
         "_journal",
-        "_places",
-        "_record",
-        "_standstills",
+        "_record_block",
+        "_stops",
         "_tapes",
         "_upstreams",
     )
 
     def __init__(
-        self, stage: Stage, relay: Relay, ways: Ways, journal: Journal, upstreams: Mapping[Broker, str]
+        self,
+        runtime: Runtime,
+        relay: Relay,
+        endpoints: Endpoints,
+        ended: Callable[[RelayDriver], None],
+        journal: Journal,
+        upstreams: Mapping[Broker, str],
     ) -> None:
-        super().__init__(stage, relay, ways)
+        super().__init__(runtime, relay, endpoints, ended)
         self._journal = journal
-        self._record = journal.record
+        self._record_block = journal.record
         self._upstreams = upstreams
-        self._about = Context(relay.listener.name, relay.name.decode("ascii"))
-        self._context = b""
+        self._context = Context(relay.listener.name, relay.name.decode("ascii"))
+        self._context_bytes = b""
         self._host = ""
         self._tapes: tuple[Tape, ...] = ()
-        self._places: dict[Leg, Context] = {}
-        self._standstills: dict[Leg, Standstill] = {}
+        self._contexts: dict[Leg, Context] = {}
+        self._stops: dict[Leg, ReadingStop] = {}
 
-    # What is heard
+    # What is recorded
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """First what the core answered; then what led to it is recorded."""
-        Relaying.perform(self, effects)
+        """Perform the effects first; then record the frames that led to them."""
+        RelayDriver.perform(self, effects)
         for tape in self._tapes:
-            if tape.frames:  # what `_cut` does, on the hot path
-                self._record(tape.context or self._settled(tape), *tape.cut())
+            if tape.frames:  # what `_record_frames` does, on the hot path
+                self._record_block(tape.context or self._leg_context(tape), *tape.cut())
                 if self._journal.full:
                     self.hold()
 
-    def _cut(self, tape: Tape) -> None:
-        self._record(tape.context or self._settled(tape), *tape.cut())
+    def _record_frames(self, tape: Tape) -> None:
+        self._record_block(tape.context or self._leg_context(tape), *tape.cut())
         if self._journal.full:
             self.hold()
 
-    def _settled(self, tape: Tape) -> bytes:
-        """The context of a leg's frames is settled with the first: who the client is, and which version is spoken."""
+    def _leg_context(self, tape: Tape) -> bytes:
+        """The context of a leg's frames, known from the first frame on: which client, and which version."""
         leg = tape.leg
         if leg is self.relay.client:
-            self._introduce(tape.frames[0])
+            self._identify_client(tape.frames[0])
             session = self.relay.session
             version = b"" if session is None else session.dialect.version
-            place = self._about._replace(side=Side.CLIENT.value)
+            context = self._context._replace(side=Side.CLIENT.value)
         else:
             version = leg.dialect.version
-            place = self._places[leg]._replace(client=self._about.client)
-        tape.context = place._replace(version=version.decode("ascii")).encode()
+            context = self._contexts[leg]._replace(client=self._context.client)
+        tape.context = context._replace(version=version.decode("ascii")).encode()
         return tape.context
 
-    def _introduce(self, connect: Frame) -> None:
-        """The client says who it is."""
+    def _identify_client(self, connect: Frame) -> None:
+        """Name the client by its CONNECT: its client-id, else its login, else its host."""
         try:
-            said = dict(reversed(connect.headers(V1_0)))
+            headers = dict(reversed(connect.headers(V1_0)))
         except StompError:
-            said = {}
-        name = (said.get(_CLIENT_ID) or said.get(LOGIN) or b"").strip().decode("utf-8", "replace")
-        self._about = self._about._replace(client=name[:_LONGEST] or self._host)
-        self._context = b""
+            headers = {}
+        name = (headers.get(_CLIENT_ID) or headers.get(LOGIN) or b"").strip().decode("utf-8", "replace")
+        self._context = self._context._replace(client=name[:_LONGEST] or self._host)
+        self._context_bytes = b""
 
-    def _happened(self, event: str, text: str, facts: Any) -> None:
+    def _record_event(self, event: str, text: str, facts: Any) -> None:
         """An event of this session, behind the frames that led to it."""
         for tape in self._tapes:
             if tape.frames:
-                self._cut(tape)
-        if not self._context:
-            self._context = self._about.encode()
-        self._journal.event(self._context, event, text, facts)
+                self._record_frames(tape)
+        if not self._context_bytes:
+            self._context_bytes = self._context.encode()
+        self._journal.event(self._context_bytes, event, text, facts)
 
     def _note(self, effect: Note) -> None:
         super()._note(effect)
-        self._happened(effect.event.value, effect.text, effect.facts)
+        self._record_event(effect.event.value, effect.text, effect.facts)
 
     # Legs come and go
 
-    def joined(self, line: LegProtocol) -> None:
+    def added(self, protocol: LegProtocol) -> None:
         """A leg has a connection, or is about to have one."""
-        tape = Tape(line.leg, self._journal.capture, traced=self.relay.listener.trace)
+        tape = Tape(protocol.leg, self._journal.capture, traced=self.relay.listener.trace)
         self._tapes = (*self._tapes, tape)
-        super().joined(line)
+        super().added(protocol)
 
-    def made(self, line: LegProtocol) -> None:
-        """Client or broker is there."""
-        if line.leg is self.relay.client:
-            peer = spell_address(line.peer)
-            self._host = getattr(line.peer, "host", peer)
-            self._about = self._about._replace(peer=peer)
-        super().made(line)
+    def connected(self, protocol: LegProtocol) -> None:
+        """The client or a broker is connected."""
+        if protocol.leg is self.relay.client:
+            peer = spell_address(protocol.peer)
+            self._host = getattr(protocol.peer, "host", peer)
+            self._context = self._context._replace(peer=peer)
+        super().connected(protocol)
 
     def _open(self, effect: Open) -> None:
-        self._places[effect.leg] = self._about._replace(
+        self._contexts[effect.leg] = self._context._replace(
             side=Side.BROKER.value, upstream=self._upstreams[effect.broker], broker=str(effect.broker)
         )
         super()._open(effect)
 
-    def left(self, line: LegProtocol) -> None:
-        """A leg was closed. What it brought is recorded still."""
-        standstill = self._standstills.get(line.leg)
-        if standstill is not None:
-            standstill.end()
+    def closed(self, protocol: LegProtocol) -> None:
+        """A leg was closed. What came from it is still recorded."""
+        leg = protocol.leg
+        stop = self._stops.get(leg)
+        if stop is not None:
+            stop.end()
         for tape in self._tapes:
-            if tape.leg is line.leg and tape.frames:
-                self._cut(tape)
-        self._tapes = tuple(tape for tape in self._tapes if tape.leg is not line.leg)
-        self._places.pop(line.leg, None)
-        super().left(line)
+            if tape.leg is leg and tape.frames:
+                self._record_frames(tape)
+        self._tapes = tuple(tape for tape in self._tapes if tape.leg is not leg)
+        self._contexts.pop(leg, None)
+        super().closed(protocol)
 
     # Legs that are not read from
 
-    def read(self, line: LegProtocol, on: bool) -> None:
+    def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
         """The leg is read from again, or not any more."""
-        super().read(line, on)
-        leg = line.leg
-        standstill = self._standstills.get(leg)
-        if standstill is not None:
-            (standstill.went_on if on else standstill.stopped)()
-        elif not on and leg.state not in _SILENT and line.valve is not None:
-            reason = _REASONS.get(line.valve.reasons)
+        super().reading_changed(protocol, on)
+        leg = protocol.leg
+        stop = self._stops.get(leg)
+        if stop is not None:
+            (stop.resumed if on else stop.stopped)()
+        elif not on and leg.state not in _NOT_CONNECTED and protocol.reading is not None:
+            reason = _REASONS.get(protocol.reading.reasons)
             if reason is not None:
-                self._stand_still(leg, reason)
+                self._begin_stop(leg, reason)
 
-    def _stand_still(self, leg: Leg, reason: str) -> None:
-        standstill = Standstill(
-            self.stage.alarms, self.stage.seconds, leg.side.value, self._tell, lambda: self._go_on(leg)
-        )
-        self._standstills[leg] = standstill
-        standstill.began(reason)
+    def _begin_stop(self, leg: Leg, reason: str) -> None:
+        def record(event: JournalEvent, text: str, facts: dict[str, Any]) -> None:
+            self._record_event(event.value, text, facts)
 
-    def _go_on(self, leg: Leg) -> None:
-        del self._standstills[leg]
+        def ended() -> None:
+            del self._stops[leg]
 
-    def _tell(self, event: JournalEvent, text: str, facts: dict[str, Any]) -> None:
-        self._happened(event.value, text, facts)
+        runtime = self.runtime
+        stop = ReadingStop(runtime.timers, runtime.seconds, leg.side.value, record, ended)
+        self._stops[leg] = stop
+        stop.began(reason)
 
     def hold(self) -> None:
-        """The journal has no room. What is still to come of a client that said goodbye is awaited; and whoever has
-        not answered CONNECT yet has its time to do so.
+        """The journal has no room: read from no leg of which much may come. A client that said DISCONNECT is still
+        read from, and so is a broker that has not answered CONNECT yet.
         """
-        client, lines = self.relay.client, self.stage.lines
-        if client not in lines or client.state not in _SAYS_MUCH:
+        client, protocols = self.relay.client, self.runtime.protocols
+        if client not in protocols or client.state not in _HOLDABLE:
             return
         for tape in self._tapes:
-            line = lines.get(tape.leg)
-            if line is not None and line.valve is not None and tape.leg.state in _SAYS_MUCH:
-                line.valve.hold(JOURNAL)
+            protocol = protocols.get(tape.leg)
+            if protocol is not None and protocol.reading is not None and tape.leg.state in _HOLDABLE:
+                protocol.reading.hold(JOURNAL)
 
     def release(self) -> None:
-        """It has room again."""
-        lines = self.stage.lines
+        """The journal has room again."""
         for tape in self._tapes:
-            line = lines.get(tape.leg)
-            if line is not None and line.valve is not None:
-                line.valve.release(JOURNAL)
+            protocol = self.runtime.protocols.get(tape.leg)
+            if protocol is not None and protocol.reading is not None:
+                protocol.reading.release(JOURNAL)
 
-    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Relaying.effects, Open: _open}
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**RelayDriver.effects, Open: _open}

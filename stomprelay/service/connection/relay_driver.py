@@ -1,28 +1,29 @@
-"""Performing for one relay: a client's connection, its brokers', and the pace of one side for the other."""
+"""Driving one relay: a client's connection, its brokers' connections, and back-pressure between them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
-from twisted.internet.interfaces import IPushProducer
+from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
 from zope.interface import implementer
 
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import PRESSURE
-from stomprelay.service.connection.driver import Performer, Stage, log_note, spell_address
-from stomprelay.service.connection.outlet import Outlet
-from stomprelay.service.connection.protocol import LegProtocol
-from stomprelay.service.connection.ways import Ways, take
+from stomprelay.service.connection.driver import Driver, log_note, spell_address
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.session.effects import Note
 from stomprelay.session.states import State
+
+Endpoints = Mapping[Broker, IStreamClientEndpoint]
+"""How to connect to each broker."""
 
 _FORM: Final = "{session} from {peer} on {listener}: {event}: {text}"
 
 
-class Glance(NamedTuple):
-    """What there is to see of a session: versions where they are agreed, the brokers it is on, octets from the client
-    and to it. `brokers` is empty while there is no CONNECT; a place without a broker says so.
+class SessionInfo(NamedTuple):
+    """What the status page shows of a session: versions where they are agreed, the brokers it is on, bytes received
+    from the client and from brokers. `brokers` is empty before CONNECT; "searching" stands for a group without one.
     """
 
     name: str
@@ -30,204 +31,261 @@ class Glance(NamedTuple):
     client: str
     broker: str
     brokers: tuple[str, ...]
-    sent: int
-    received: int
+    from_client: int
+    from_brokers: int
 
 
 @implementer(IPushProducer)
-class Relaying(Performer):
-    """Performs the effects of one relay.
-
-    It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
-    transport means is the relay's to say: where client and broker are `coupled` the client is not read from, else
-    the relay is told, in the reactor's next turn, for it hears of nothing before all that it asked for is done.
+class BrokerOutput:
+    """Whether too much waits to be written to one broker (`full`), as its transport reports it to its producer, which
+    this is. The driver looks at all outputs together, because what a full one means depends on the others.
     """
 
-    __slots__ = ("_full", "_outlets", "_received", "_telling", "_ways", "relay")
+    __slots__ = ("_driver", "_reported", "full", "protocol")
 
-    def __init__(self, stage: Stage, relay: Relay, ways: Ways) -> None:
-        super().__init__(stage, relay.listener)
+    def __init__(self, driver: "RelayDriver", protocol: LegProtocol) -> None:
+        self.protocol = protocol
+        self.full = False
+        self._driver = driver
+        self._reported = False
+
+    def blocked(self, coupled: bool) -> bool:
+        """Whether the relay should know that it is full. Where it holds the client's reading (`coupled`) the relay
+        need not be told; what it was told it must be told the end of.
+        """
+        return self.full and (self._reported or not coupled)
+
+    def unreported(self, coupled: bool) -> bool:
+        """Whether the relay was told otherwise than `blocked` is now."""
+        return self._reported is not self.blocked(coupled)
+
+    def report(self, coupled: bool) -> bool:
+        """What to tell the relay now; the call counts as having told it."""
+        self._reported = self.blocked(coupled)
+        return self._reported
+
+    def pauseProducing(self) -> None:
+        """Too much waits to be written."""
+        self.full = True
+        self._driver.check_outputs()
+
+    def resumeProducing(self) -> None:
+        """There is room again."""
+        self.full = False
+        self._driver.check_outputs()
+
+    def stopProducing(self) -> None:
+        """The transport is gone. What becomes of the leg the relay decides, so it is not told that there is room."""
+        self.full = False
+        self._driver.output_ended(self)
+
+
+@implementer(IPushProducer)
+class RelayDriver(Driver):
+    """Drives one relay, which stands for one client; `ended` is called when nothing more will happen.
+
+    It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
+    transport means is up to the relay: where client and broker are `coupled` the client is not read from, else the
+    relay is told, in the reactor's next turn, because all effects that it returned must be performed before.
+    """
+
+    __slots__ = (
+        "_client_full",
+        "_endpoints",
+        "_left_bytes",
+        "_on_end",
+        "_outputs",
+        "_report_scheduled",
+        "relay",
+    )
+
+    def __init__(
+        self, runtime: Runtime, relay: Relay, endpoints: Endpoints, ended: Callable[["RelayDriver"], None]
+    ) -> None:
+        super().__init__(runtime, relay.listener.linger)
         self.relay = relay
-        self._ways = ways
-        self._outlets: tuple[Outlet, ...] = ()
-        self._full = False
-        self._telling = False
-        self._received = 0
+        self._endpoints = endpoints
+        self._on_end = ended
+        self._outputs: tuple[BrokerOutput, ...] = ()
+        self._client_full = False
+        self._report_scheduled = False
+        self._left_bytes = 0
 
     @property
     def over(self) -> bool:
         """Whether nothing more will happen. Between two brokers a session may be without any leg."""
         return not self.legs and self.relay.over
 
+    def end(self) -> None:
+        """It is over."""
+        super().end()
+        self._on_end(self)
+
     @property
     def peer(self) -> str:
         """The client's address."""
-        line = self.stage.lines.get(self.relay.client)
-        return "a client that is gone" if line is None else spell_address(line.peer)
+        protocol = self.runtime.protocols.get(self.relay.client)
+        return "a client that is gone" if protocol is None else spell_address(protocol.peer)
 
-    def glance(self) -> Glance:
-        """Look at it without touching it."""
-        relay, lines = self.relay, self.stage.lines
-        client = lines.get(relay.client)
+    def info(self) -> SessionInfo:
+        """What there is to show of the session now."""
+        relay = self.relay
+        client = self.runtime.protocols.get(relay.client)
         links = relay.links
         versions = [
             link.leg.dialect.version.decode("ascii")
             for link in links
             if link.broker is not None and link.leg is not None
         ]
-        return Glance(
+        return SessionInfo(
             relay.name.decode("ascii"),
             self.peer,
             "" if relay.session is None else relay.session.dialect.version.decode("ascii"),
             ", ".join(dict.fromkeys(versions)),
             tuple("searching" if link.broker is None else str(link.broker) for link in links),
-            0 if client is None else client.octets,
-            self._received + sum(outlet.line.octets for outlet in self._outlets),
+            0 if client is None else client.bytes_received,
+            self._left_bytes + sum(output.protocol.bytes_received for output in self._outputs),
         )
 
-    def made(self, line: LegProtocol) -> None:
-        """Client or broker is there."""
-        relay, now = self.relay, self.stage.seconds()
-        if line.leg is relay.client:
+    def connected(self, protocol: LegProtocol) -> None:
+        """The client or a broker is connected."""
+        relay, now = self.relay, self.runtime.seconds()
+        if protocol.leg is relay.client:
             self.perform(relay.opened(now))
             return
-        outlet = Outlet(self, line)
-        self._outlets = (*self._outlets, outlet)
-        line.throttle(outlet)
-        client = self.stage.lines.get(relay.client)
+        output = BrokerOutput(self, protocol)
+        self._outputs = (*self._outputs, output)
+        protocol.set_producer(output)
+        client = self.runtime.protocols.get(relay.client)
         if client is not None:
-            client.throttle(self)
-        self.perform(relay.connected(line.leg, now))
-        self.weigh()
+            client.set_producer(self)
+        self.perform(relay.connected(protocol.leg, now))
+        self.check_outputs()
 
-    def received(self, line: LegProtocol, data: bytes) -> None:
+    def received(self, protocol: LegProtocol, data: bytes) -> None:
         """The hot path begins here."""
-        self.perform(self.relay.received(line.leg, data, self.stage.seconds()))
-        if self._full:
-            self._hold_back()
+        self.perform(self.relay.received(protocol.leg, data, self.runtime.seconds()))
+        if self._client_full:
+            self._hold_brokers()
 
-    def read(self, line: LegProtocol, on: bool) -> None:
-        """A leg that is not read from must not be taken for silent."""
+    def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
+        """The relay must know: a leg that is not read from must not be taken for silent."""
         if on:
-            self.perform(self.relay.resumed(line.leg, self.stage.seconds()))
+            self.perform(self.relay.resumed(protocol.leg, self.runtime.seconds()))
         else:
-            self.relay.paused(line.leg)
+            self.relay.paused(protocol.leg)
 
-    def refused(self, line: LegProtocol, reason: str) -> None:
-        """No broker."""
-        self.perform(self.relay.refused(line.leg, reason, self.stage.seconds()))
+    def refused(self, protocol: LegProtocol, reason: str) -> None:
+        """A broker cannot be connected to."""
+        self.perform(self.relay.refused(protocol.leg, reason, self.runtime.seconds()))
 
-    def lost(self, line: LegProtocol, reason: str) -> None:
-        """Client or broker went."""
-        self.perform(self.relay.lost(line.leg, reason, self.stage.seconds()))
+    def lost(self, protocol: LegProtocol, reason: str) -> None:
+        """The connection of the client or of a broker ended."""
+        self.perform(self.relay.lost(protocol.leg, reason, self.runtime.seconds()))
 
-    def left(self, line: LegProtocol) -> None:
+    def closed(self, protocol: LegProtocol) -> None:
         """A leg was closed; what came from a broker still counts."""
-        if line.leg is not self.relay.client:
-            self._received += line.octets
-        super().left(line)
+        if protocol.leg is not self.relay.client:
+            self._left_bytes += protocol.bytes_received
+        super().closed(protocol)
 
     def woke(self, now: float) -> None:
         """The relay's time has come."""
-        self._legless(self.relay.woke(now))
+        self._perform_legless(self.relay.woke(now))
 
     def stop(self) -> None:
         """The service stops."""
-        self._legless(self.relay.stopped(self.stage.seconds()))
+        self._perform_legless(self.relay.stopped(self.runtime.seconds()))
 
     def move(self, broker: Broker, within: float, to: Broker | None = None) -> None:
         """Leave this broker at a quiet moment, at the latest after so many seconds; `to` is preferred to others."""
-        self._legless(self.relay.leave(broker, self.stage.seconds(), within, to))
+        self._perform_legless(self.relay.leave(broker, self.runtime.seconds(), within, to))
 
     def reconsider(self) -> None:
-        """A broker came back: where the session waits for one, it tries at once."""
-        self._legless(self.relay.reconsidered(self.stage.seconds()))
+        """A broker came back: if the session waits for one, it tries at once."""
+        self._perform_legless(self.relay.reconsidered(self.runtime.seconds()))
 
-    def _legless(self, effects: Iterable[Effect]) -> None:
-        """Perform what the relay answers to an input that may come while there is no leg."""
+    def _perform_legless(self, effects: Iterable[Effect]) -> None:
+        """Perform what the relay returns for an input that may come while there is no leg, whose close would end it."""
         legs = self.legs
         self.perform(effects)
         if not legs and self.over:
             self.end()
 
-    # The pace of one side for the other
+    # Back-pressure
 
     def pauseProducing(self) -> None:
         """The client's transport is full."""
-        self._full = True
-        self._hold_back()
+        self._client_full = True
+        self._hold_brokers()
 
     def resumeProducing(self) -> None:
         """It has room again."""
-        self._full = False
-        for outlet in self._outlets:
-            if outlet.line.valve is not None:
-                outlet.line.valve.release(PRESSURE)
+        self._client_full = False
+        for output in self._outputs:
+            if output.protocol.reading is not None:
+                output.protocol.reading.release(PRESSURE)
 
     def stopProducing(self) -> None:
-        """The client is gone, and what brokers still say is not for it."""
+        """The client is gone, so what brokers still send waits for nobody."""
         self.resumeProducing()
 
-    def _hold_back(self) -> None:
-        """No broker is read from, but those that have not answered CONNECT yet."""
-        for outlet in self._outlets:
-            line = outlet.line
-            if line.valve is not None and line.leg.state is not State.OPENING:
-                line.valve.hold(PRESSURE)
+    def _hold_brokers(self) -> None:
+        """Read from no broker, but from those that have not answered CONNECT yet."""
+        for output in self._outputs:
+            protocol = output.protocol
+            if protocol.reading is not None and protocol.leg.state is not State.OPENING:
+                protocol.reading.hold(PRESSURE)
 
-    def weigh(self) -> None:
-        """Look at the outlets: the client is held by any that is full, or the relay is told which they are."""
+    def check_outputs(self) -> None:
+        """Hold the client's reading while a coupled broker's output is full, else have the relay told."""
         coupled = self.relay.coupled
-        full = told = False
-        for outlet in self._outlets:
-            full = full or outlet.full
-            told = told or outlet.told is not self._blocked(outlet, coupled)
-        client = self.stage.lines.get(self.relay.client)
-        if client is not None and client.valve is not None:
+        full = unreported = False
+        for output in self._outputs:
+            full = full or output.full
+            unreported = unreported or output.unreported(coupled)
+        client = self.runtime.protocols.get(self.relay.client)
+        if client is not None and client.reading is not None:
             if coupled and full:
-                client.valve.hold(PRESSURE)
+                client.reading.hold(PRESSURE)
             else:
-                client.valve.release(PRESSURE)
-        if told and not self._telling:
-            self._telling = True
-            self.stage.reactor.callLater(0, self._tell_blocked)
+                client.reading.release(PRESSURE)
+        if unreported and not self._report_scheduled:
+            self._report_scheduled = True
+            self.runtime.reactor.callLater(0, self._report_outputs)
 
-    def parted(self, outlet: Outlet) -> None:
+    def output_ended(self, output: BrokerOutput) -> None:
         """A broker's transport takes nothing any more."""
-        if outlet in self._outlets:
-            self._outlets = tuple(each for each in self._outlets if each is not outlet)
-            self.weigh()
+        if output in self._outputs:
+            self._outputs = tuple(each for each in self._outputs if each is not output)
+            self.check_outputs()
 
-    def _tell_blocked(self) -> None:
-        self._telling = False
-        for outlet in self._outlets:
-            blocked = self._blocked(outlet, self.relay.coupled)
-            if outlet not in self._outlets or blocked is outlet.told:
+    def _report_outputs(self) -> None:
+        self._report_scheduled = False
+        for output in self._outputs:
+            coupled = self.relay.coupled
+            if output not in self._outputs or not output.unreported(coupled):
                 continue
-            outlet.told = blocked
-            leg = outlet.line.leg
-            if blocked:
+            leg = output.protocol.leg
+            if output.report(coupled):
                 self.relay.blocked(leg)
             else:
-                self.perform(self.relay.unblocked(leg, self.stage.seconds()))
+                self.perform(self.relay.unblocked(leg, self.runtime.seconds()))
 
-    @staticmethod
-    def _blocked(outlet: Outlet, coupled: bool) -> bool:
-        """What the relay should know of it. Where it slows the client down the relay need not; once told, it must."""
-        return outlet.full and (outlet.told or not coupled)
+    # Effects
 
     def _note(self, effect: Note) -> None:
-        """One line that says who and where."""
+        """One line that names the session and the client."""
         log_note(
             effect,
             _FORM,
             session=self.relay.name.decode("ascii"),
             peer=self.peer,
-            listener=self.place.name,
+            listener=self.relay.listener.name,
         )
 
     def _open(self, effect: Open) -> None:
-        take(self._ways, self, effect)
-        self.weigh()
+        LegProtocol(self, effect.leg).connect(self._endpoints[effect.broker])
+        self.check_outputs()
 
-    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Performer.effects, Open: _open}
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Driver.effects, Open: _open}

@@ -1,7 +1,7 @@
-"""Waking many sleepers with one timer.
+"""Many timers on one delayed call of the reactor.
 
-Every relay has a time at which it wants to be called; most times move on before they come, because something was
-heard or said. So a sleeper's time is only noted, and looked at when the alarm rings that was set before.
+Each connection and each session has a time at which it wants to be called. Most of these times move on before they
+come, because something was received or sent. So a later time is only noted, and looked at when the earlier one comes.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,10 @@ from twisted.logger import Logger
 _log: Final = Logger("stomprelay")
 
 
-class Sleeper:
-    """Whoever can be woken. `due`: when it wants to be; `armed`: when it will be looked at. Infinity is never."""
+class Timed:
+    """An object with one timer. Only `Timers` writes these two, in seconds; infinity is never: `due` is when `woke`
+    is to be called, `armed` (the same or earlier) when `due` will be looked at.
+    """
 
     __slots__ = ("armed", "due")
 
@@ -26,42 +28,42 @@ class Sleeper:
         self.armed = inf
 
     def woke(self, now: float) -> None:
-        """The time has come. Set the alarm anew if there is to be another."""
+        """The time has come. For another call, set the timer again."""
         raise NotImplementedError
 
 
-class Alarms:
-    """The alarms of all sleepers. Times are those of `seconds`, a clock that never goes back."""
+class Timers:
+    """The timers of many objects. Times are in seconds of the clock `seconds`, which never goes back."""
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
         self._reactor = reactor
         self._seconds = seconds
-        self._heap: list[tuple[float, int, Sleeper]] = []
+        self._heap: list[tuple[float, int, Timed]] = []
         self._order = count()
         self._armed = 0
         self._next = inf
         self._call: IDelayedCall | None = None
 
-    def set(self, sleeper: Sleeper, at: float) -> None:
-        """Wake the sleeper at this time, in place of the one set before; infinity: not at all."""
-        sleeper.due = at
-        if at >= sleeper.armed:
+    def set(self, timed: Timed, at: float) -> None:
+        """Call `timed.woke` at this time, in place of the one set before; infinity: not at all."""
+        timed.due = at
+        if at >= timed.armed:
             return
-        if sleeper.armed == inf:
+        if timed.armed == inf:
             self._armed += 1
         else:
             self._tidy()
-        sleeper.armed = at
-        heappush(self._heap, (at, next(self._order), sleeper))
+        timed.armed = at
+        heappush(self._heap, (at, next(self._order), timed))
         if at < self._next:
             self._schedule(at)
 
-    def forget(self, sleeper: Sleeper) -> None:
-        """The sleeper is gone. When it was the last, no timer is left."""
-        sleeper.due = inf
-        if sleeper.armed == inf:
+    def forget(self, timed: Timed) -> None:
+        """Stop the object's timer. With the last one no delayed call is left."""
+        timed.due = inf
+        if timed.armed == inf:
             return
-        sleeper.armed = inf
+        timed.armed = inf
         self._armed -= 1
         if self._armed:
             self._tidy()
@@ -70,7 +72,7 @@ class Alarms:
             self._schedule(inf)
 
     def _tidy(self) -> None:
-        """Times that were superseded, or whose sleepers are gone, stay in the heap; but not many of them."""
+        """Times that were replaced or stopped stay in the heap, but not many of them."""
         heap = self._heap
         if len(heap) > 4 * self._armed + 64:
             heap[:] = [entry for entry in heap if entry[2].armed == entry[0]]
@@ -82,28 +84,28 @@ class Alarms:
             self._call.cancel()
             self._call = None
         if at < inf:
-            self._call = self._reactor.callLater(max(0.0, at - self._seconds()), self._ring)
+            self._call = self._reactor.callLater(max(0.0, at - self._seconds()), self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._call = None
         self._next = -inf
         now = self._seconds()
         heap = self._heap
-        rung = []
+        fired = []
         while heap and heap[0][0] <= now:
-            at, _, sleeper = heappop(heap)
-            if sleeper.armed == at:
-                sleeper.armed = inf
+            at, _, timed = heappop(heap)
+            if timed.armed == at:
+                timed.armed = inf
                 self._armed -= 1
-                rung.append(sleeper)
-        for sleeper in rung:
-            at = sleeper.due
+                fired.append(timed)
+        for timed in fired:
+            at = timed.due
             if at > now:
-                self.set(sleeper, at)
+                self.set(timed, at)
                 continue
-            sleeper.due = inf
+            timed.due = inf
             try:
-                sleeper.woke(now)
+                timed.woke(now)
             except Exception:
                 _log.failure("an alarm failed")
         if not self._armed:

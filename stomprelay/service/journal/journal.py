@@ -1,4 +1,4 @@
-"""The journal of a relay that runs: what its sessions record, on its way to a thread that writes it."""
+"""The journal of a relay that runs: what its sessions record, on its way to the thread that writes it."""
 
 import os
 import socket
@@ -19,8 +19,8 @@ from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Context, Happening, JournalEvent
 from stomprelay.journal.settings import Full, Settings
 from stomprelay.journal.writer import Writer
-from stomprelay.service.journal.queue import Dropped, Spool
-from stomprelay.service.journal.writer_thread import Scribe
+from stomprelay.service.journal.queue import Dropped, JournalQueue
+from stomprelay.service.journal.writer_thread import WriterThread
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.session.effects import Note
 
@@ -32,18 +32,18 @@ GRACE: Final = 10.0
 """Seconds that the end of the journal may take: a disk may hang for ever."""
 
 
-class Held(Protocol):
+class Holdable(Protocol):
     """A session whose legs can be held."""
 
     def hold(self) -> None:
-        """Read from none of them that says much."""
+        """Read from no leg of which much may come."""
 
     def release(self) -> None:
         """Read on."""
 
 
-class _Teller:
-    """A log for another thread than the reactor's."""
+class _ThreadLog:
+    """The log, for another thread than the reactor's: lines are written in the reactor's thread."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -56,35 +56,37 @@ class _Teller:
 
 
 class Journal(Service):
-    """Takes records from `startService` to `stopService`; what comes later is left out.
+    """Takes records from `startService` to `stopService`; what comes later is dropped.
 
-    `sessions` are those that are held while the queue is full, where it is set so. `clock` tells the time in
-    nanoseconds since 1970. `run` is 8 hexadecimal digits that no other start of a relay has. `full`: sessions are held;
-    each `hold`s itself when it becomes able to say much. `record` takes a block, of now; it is `Spool.put`.
+    `directory` is where it is written, whatever `settings` has there. `run` is 8 hexadecimal digits that no other
+    start of a relay has. `sessions` returns those to hold while the queue is full, where `when_full` is so set; then
+    `full` is True, and each session must `hold` itself when more may come of it. `clock` is the time in nanoseconds
+    since 1970. `record` takes a block, of now; it is `JournalQueue.put`.
     """
 
     def __init__(
         self,
+        directory: str,
         settings: Settings,
         reactor: Any,
         run: str,
-        sessions: Callable[[], Iterable[Held]],
+        sessions: Callable[[], Iterable[Holdable]],
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        assert settings.directory is not None
         self.settings = settings
         self.capture = Capture(settings.bodies, settings.rules, settings.redact)
-        self.directory = Path(settings.directory)
+        self.directory = Path(directory)
         self.relay = settings.relay or socket.gethostname()
         self.full = False
         self._reactor = reactor
         self._sessions = sessions
         self._since = 0.0
-        self._spool = Spool(settings.queue, clock, lossy=settings.when_full is Full.DROP)
         if settings.when_full is Full.BLOCK:
-            self._spool.crowded = self._hold
-        self.record = self._spool.put
-        writer = Writer(
+            self._queue = JournalQueue(settings.queue, clock, lossy=False, full=self._hold)
+        else:
+            self._queue = JournalQueue(settings.queue, clock)
+        self.record = self._queue.put
+        segments = Writer(
             self.directory,
             self.relay,
             run,
@@ -93,33 +95,35 @@ class Journal(Service):
             software=SOFTWARE,
         )
         self._folder = Folder(self.directory)
-        self._scribe = Scribe(settings, self._spool, writer, self._folder, clock, _Teller(reactor))
+        self._thread = WriterThread(
+            settings, self._queue, segments, self._folder, clock, _ThreadLog(reactor), self._roomy
+        )
 
     # What there is to see
 
     @property
     def waiting(self) -> int:
-        """Octets in the queue."""
-        return self._spool.octets
+        """Bytes in the queue."""
+        return self._queue.size
 
     @property
-    def written(self) -> Scribe:
-        """What counts blocks, frames and octets that were written, and failures to do so."""
-        return self._scribe
+    def written(self) -> WriterThread:
+        """Has the counts of what was written, and of failures to write."""
+        return self._thread
 
     @property
     def dropped(self) -> Dropped:
-        """What was left out."""
-        return self._spool.dropped.more(*self._scribe.lost)
+        """What was not written, and will not be."""
+        return self._queue.dropped.plus(*self._thread.lost)
 
     @property
     def trouble(self) -> str:
         """Why the disk takes nothing now; empty while it does."""
-        return self._scribe.trouble
+        return self._thread.trouble
 
     @property
     def stuck(self) -> bool:
-        """Whether nobody is read from because the disk takes nothing."""
+        """Whether no session is read from because the disk takes nothing."""
         return self.full and bool(self.trouble)
 
     @property
@@ -132,17 +136,17 @@ class Journal(Service):
     # What is recorded
 
     def event(self, context: bytes, event: str, text: str, facts: Mapping[str, Any]) -> None:
-        """Something happened in this context."""
+        """Record an event in this context."""
         self.record(context, 0, (), Happening(event, text, dict(facts)).encode(), _EVENT)
 
     def happened(
         self, event: JournalEvent, text: str, facts: Mapping[str, Any], upstream: str = "", broker: str = ""
     ) -> None:
-        """Something that is no session's."""
+        """Record an event that belongs to no session."""
         self.event(Context(upstream=upstream, broker=broker).encode(), event.value, text, facts)
 
     def noted(self, note: Note, upstream: str) -> None:
-        """The relay itself learnt something of a broker of this upstream."""
+        """Record what a probe learnt of a broker of this upstream."""
         facts = {"upstream": upstream, **note.facts}
         self.event(Context(upstream=upstream).encode(), note.event.value, note.text, facts)
 
@@ -158,7 +162,7 @@ class Journal(Service):
             _log.critical("{text}", text=text)
             raise CannotStart(text) from error
         super().startService()
-        self._scribe.start()
+        self._thread.start()
         facts = {"software": SOFTWARE, "pid": os.getpid()}
         self.happened(JournalEvent.BEGUN, f"{SOFTWARE} began to write", facts)
 
@@ -166,9 +170,9 @@ class Journal(Service):
         """Write what waits, and end the last segment. Fires when that is done, or took too long."""
         super().stopService()
         self.happened(JournalEvent.ENDED, f"{SOFTWARE} ended in good order", {})
-        self._spool.shut()
+        self._queue.shut()
         ended: Deferred[None] = Deferred()
-        self._scribe.stop(lambda: self._reactor.callFromThread(ended.callback, None))
+        self._thread.stop(lambda: self._reactor.callFromThread(ended.callback, None))
         return ended.addTimeout(GRACE, self._reactor).addErrback(self._late)
 
     def _late(self, failure: Any) -> None:
@@ -187,11 +191,10 @@ class Journal(Service):
         self.happened(JournalEvent.HELD, text, {"side": "", "reason": "journal"})
         for session in tuple(self._sessions()):
             session.hold()
-        self._scribe.roomy = self._roomy
+        self._thread.ask_for_room()
 
     def _roomy(self) -> None:
-        """Called from the thread."""
-        self._scribe.roomy = None
+        """Called in the writer's thread."""
         self._reactor.callFromThread(self._release)
 
     def _release(self) -> None:

@@ -1,4 +1,4 @@
-"""What waits to be written: records that the reactor's thread puts in, and another thread takes out as blocks."""
+"""What waits to be written: records that the reactor's thread puts in, and the writer thread takes out as blocks."""
 
 import time
 from collections import deque
@@ -8,30 +8,30 @@ from typing import Final, NamedTuple
 
 from stomprelay.journal.block import SIZES, Kind, sealed
 
-HURRY: Final = 1 << 18
-"""Octets with which nobody waits for more."""
+ENOUGH: Final = 1 << 18
+"""Bytes with which the writer does not wait for more."""
 BEYOND: Final = 4
-"""So many times what there is room for is kept where nothing is to be lost: those who were asked to hold have said it
-before they knew."""
+"""So many times its room a queue takes that is not lossy: what was read already comes after reading was stopped."""
 LEAST: Final = 64 << 20
-"""Octets that are kept there at any rate: what comes at once may be much."""
+"""Bytes that such a queue takes at any rate: one chunk read may be large."""
 
 _FRAMES: Final = int(Kind.FRAMES)
-_AROUND: Final = 36
-"""Octets of a block beside its context, its sizes and its payload."""
-_SEVERAL: Final = 64
+_OVERHEAD: Final = 36
+"""Bytes of a block beside its context, its sizes and its payload."""
+_AT_ONCE: Final = 64
 """Blocks that are made in one go. Then the reactor's thread may have its turn."""
-_BREATH: Final = 0.00001
+_YIELD: Final = 0.00001
+"""Seconds of sleep that give it its turn."""
 
 _Record = tuple[int, int, int, bytes, Sequence[int], bytes]
 
 
-def _alone() -> None:
-    """Nobody wants to know."""
+def _ignore() -> None:
+    """Do nothing."""
 
 
 class Batch(NamedTuple):
-    """Whole blocks, one behind the other, and what they count."""
+    """Whole blocks, one behind the other, and how many blocks and frames they are."""
 
     data: bytes
     blocks: int
@@ -39,123 +39,130 @@ class Batch(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """What was left out."""
+    """How many blocks and frames were not written, and their `size` in bytes."""
 
     blocks: int = 0
     frames: int = 0
-    octets: int = 0
+    size: int = 0
 
-    def more(self, blocks: int, frames: int, octets: int) -> "Dropped":
-        """And this."""
-        return Dropped(self.blocks + blocks, self.frames + frames, self.octets + octets)
+    def plus(self, blocks: int, frames: int, size: int) -> "Dropped":
+        """These and those."""
+        return Dropped(self.blocks + blocks, self.frames + frames, self.size + size)
 
     def since(self, before: "Dropped") -> "Dropped":
-        """What came to what was known before."""
-        return Dropped(self.blocks - before.blocks, self.frames - before.frames, self.octets - before.octets)
+        """Those that were not among an earlier count."""
+        return Dropped(self.blocks - before.blocks, self.frames - before.frames, self.size - before.size)
 
 
-class Spool:
-    """A queue of blocks with `room` for so many octets. What is more is dropped, and counted; where it is not `lossy`
-    only what is far more. `clock` tells the time of a block, in nanoseconds since 1970.
+class JournalQueue:
+    """A queue of blocks with `room` for so many bytes. A lossy one drops and counts what is more; one that is not
+    calls `full` instead, and drops only what is far more. `clock` is the time of a block, in nanoseconds since 1970.
 
-    One thread says `put`, and hears by `crowded` when there is no room; another one says `wait`, `take` and, when what
-    it took is written or given up, `done`. No lock is held: each step is one that Python does not divide.
+    One thread calls `put`, in which `full` is called; another one calls `wait`, `take` and, when what it took is
+    written or given up, `done`. There is no lock: each step is one that Python does not divide.
     """
 
     __slots__ = (
         "_clock",
         "_done",
-        "_hurried",
-        "_hurry",
+        "_enough",
+        "_enough_there",
+        "_enough_told",
+        "_full",
         "_in",
-        "_most",
-        "_much",
-        "_rung",
-        "_some",
+        "_limit",
+        "_some_there",
+        "_some_told",
         "_taken",
         "_waiting",
-        "crowded",
         "dropped",
         "room",
     )
 
-    def __init__(self, room: int, clock: Callable[[], int], *, lossy: bool = True) -> None:
+    def __init__(
+        self,
+        room: int,
+        clock: Callable[[], int],
+        *,
+        lossy: bool = True,
+        full: Callable[[], None] = _ignore,
+    ) -> None:
         self.room = room
         self.dropped = Dropped()
-        self.crowded: Callable[[], None] = _alone
+        self._full = full
         self._clock = clock
-        self._hurry = min(HURRY, room // 4)
-        self._most = room if lossy else max(BEYOND * room, LEAST)
+        self._enough = min(ENOUGH, room // 4)
+        self._limit = room if lossy else max(BEYOND * room, LEAST)
         self._waiting: deque[_Record] = deque()
         self._in = self._done = self._taken = 0
-        self._some, self._much = Event(), Event()
-        self._rung = self._hurried = False
+        self._some_there, self._enough_there = Event(), Event()
+        self._some_told = self._enough_told = False
 
     @property
-    def octets(self) -> int:
-        """How much waits, what is being written included."""
+    def size(self) -> int:
+        """Bytes that wait, those included that are being written."""
         return self._in - self._done
 
     def put(
         self, context: bytes, number: int, sizes: Sequence[int], payload: bytes, kind: int = _FRAMES
     ) -> None:
         """Have a block written; see `block.encode`. The hot path: the block itself is made by the other thread."""
-        octets = _AROUND + len(context) + 4 * len(sizes) + len(payload)
+        size = _OVERHEAD + len(context) + 4 * len(sizes) + len(payload)
         waiting = self._in - self._done
-        if waiting >= self._most:
-            self.dropped = self.dropped.more(1, len(sizes) // SIZES, octets)
+        if waiting >= self._limit:
+            self.dropped = self.dropped.plus(1, len(sizes) // SIZES, size)
             return
-        self._in += octets
+        self._in += size
         self._waiting.append((kind, self._clock(), number, context, sizes, payload))
-        if not self._rung:
-            self._rung = True
-            self._some.set()
-        elif waiting > self._hurry:
-            if not self._hurried:
-                self._hurried = True
-                self._much.set()
-            if waiting + octets >= self.room:
-                self.crowded()
+        if not self._some_told:
+            self._some_told = True
+            self._some_there.set()
+        elif waiting > self._enough:
+            if not self._enough_told:
+                self._enough_told = True
+                self._enough_there.set()
+            if waiting + size >= self.room:
+                self._full()
 
-    def hurry(self) -> None:
-        """Whoever waits shall look at once."""
-        self._some.set()
-        self._much.set()
+    def wake(self) -> None:
+        """End a `wait` at once."""
+        self._some_there.set()
+        self._enough_there.set()
 
     def shut(self) -> None:
-        """Nothing more is taken in."""
-        self._most = 0
+        """Take in nothing more."""
+        self._limit = 0
 
     # The other thread
 
     def wait(self, idle: float, gather: float) -> None:
-        """Until there is something, or `idle` seconds passed; then `gather` seconds more, unless much is there."""
-        if self._some.wait(idle):
-            self._much.wait(gather)
-        # First the bells, then the notes that they rang: what is put in between rings again.
-        self._some.clear()
-        self._much.clear()
-        self._rung = self._hurried = False
+        """Wait until there is something, or `idle` seconds passed; then `gather` seconds more, unless it is enough."""
+        if self._some_there.wait(idle):
+            self._enough_there.wait(gather)
+        # First the events, then the flags: what is put in between sets the events again.
+        self._some_there.clear()
+        self._enough_there.clear()
+        self._some_told = self._enough_told = False
 
     def take(self, most: int) -> Batch | None:
-        """Blocks of about so many octets, the oldest; None if there are none."""
+        """Blocks of about so many bytes, the oldest; None if there are none. Call `done` before the next `take`."""
         left = len(self._waiting)
         if not left:
             return None
         blocks: list[bytes] = []
-        octets = frames = 0
+        size = frames = 0
         following = self._waiting.popleft
-        while left and octets < most:
-            several = min(left, _SEVERAL)
+        while left and size < most:
+            several = min(left, _AT_ONCE)
             left -= several
             records = [following() for _ in range(several)]
             frames += sum([len(record[4]) for record in records])
-            sealed_ones = [sealed(*record) for record in records]
-            octets += sum(map(len, sealed_ones))
-            blocks += sealed_ones
+            made = [sealed(*record) for record in records]
+            size += sum(map(len, made))
+            blocks += made
             if left:
-                time.sleep(_BREATH)
-        self._taken = octets
+                time.sleep(_YIELD)
+        self._taken = size
         return Batch(b"".join(blocks), len(blocks), frames // SIZES)
 
     def done(self) -> None:

@@ -1,4 +1,4 @@
-"""Writing what waits in a spool to the journal's folder, in a thread of its own."""
+"""The thread that writes what waits in the journal's queue to the journal's folder."""
 
 import time
 from collections.abc import Callable
@@ -9,20 +9,20 @@ from stomprelay.journal.block import Kind, encode
 from stomprelay.journal.folder import Entry, Recovery
 from stomprelay.journal.schema import Context, Happening, JournalEvent
 from stomprelay.journal.settings import Settings
-from stomprelay.service.journal.queue import Batch, Dropped, Spool
+from stomprelay.service.journal.queue import Batch, Dropped, JournalQueue
 
 PORTION: Final = 1 << 18
-"""Octets that are written at once."""
+"""Bytes that are written at once."""
 IDLE: Final = 1.0
 """Seconds between two looks at what is due, where nothing has to be written; also the pause after a failure."""
-CLEARING: Final = 60.0
-"""Seconds between two looks at what need not be retained."""
+EXPIRING: Final = 60.0
+"""Seconds between two looks for segments that need not be retained."""
 
-_NOWHERE: Final = Context().encode()
+_NO_CONTEXT: Final = Context().encode()
 
 
-class Pen(Protocol):
-    """Writes segments; `journal.writer.Writer` does. `number` of them were begun."""
+class Segments(Protocol):
+    """Writes segments, of which `number` were begun; `journal.writer.Writer` is one."""
 
     number: int
 
@@ -39,8 +39,8 @@ class Pen(Protocol):
         """End the last one."""
 
 
-class Shelf(Protocol):
-    """Where segments are; `journal.folder.Folder` is it."""
+class SegmentFolder(Protocol):
+    """Where segments are; `journal.folder.Folder` is one."""
 
     def recover(self, now: int) -> list[Recovery]:
         """End what dead relays left."""
@@ -50,42 +50,50 @@ class Shelf(Protocol):
 
 
 class Log(Protocol):
-    """Who is told, in the reactor's thread or before it runs."""
+    """A log that may be written from any thread."""
 
     def info(self, form: str, **fields: object) -> None:
-        """What went well."""
+        """Write a line about what went well."""
 
     def warn(self, form: str, **fields: object) -> None:
-        """What did not."""
+        """Write a line about what did not."""
 
 
-class Scribe:
-    """`start` it, and say `stop` when nothing more is put into the spool; then `ended` is called, from its thread.
+class WriterThread:
+    """Call `start`, and `stop` when nothing more is put into the queue; then it calls `ended`, from its thread.
 
     `trouble` is why the disk takes nothing; while it is there the same is tried again every second. `errors` counts
-    such failures; `blocks`, `frames` and `octets` are what was written, `lost` what could not be before the end.
-    `roomy`, if set, is called from its thread while the spool is at most half full.
+    such failures; `blocks`, `frames` and `size` (in bytes) are what was written, `lost` what could not be before the
+    end. `roomy` is called from the thread, once after each `ask_for_room`, when the queue is at most half full.
     """
 
     def __init__(
-        self, settings: Settings, spool: Spool, pen: Pen, shelf: Shelf, clock: Callable[[], int], log: Log
+        self,
+        settings: Settings,
+        queue: JournalQueue,
+        segments: Segments,
+        folder: SegmentFolder,
+        clock: Callable[[], int],
+        log: Log,
+        roomy: Callable[[], None],
     ) -> None:
-        self.blocks = self.frames = self.octets = self.errors = 0
+        self.blocks = self.frames = self.size = self.errors = 0
         self.lost = Dropped()
         self.trouble = ""
-        self.roomy: Callable[[], None] | None = None
         self._settings = settings
-        self._spool = spool
-        self._pen = pen
-        self._shelf = shelf
+        self._queue = queue
+        self._segments = segments
+        self._folder = folder
         self._clock = clock
         self._log = log
+        self._roomy = roomy
+        self._room_wanted = False
         self._batch: Batch | None = None
-        self._told = Dropped()
+        self._reported = Dropped()
         self._stopping = Event()
         self._ended: Callable[[], None] = lambda: None
         self._number = 0
-        self._sync_at = self._clear_at = self._confess_at = 0.0
+        self._sync_at = self._expire_at = self._report_at = 0.0
         self._portion = min(PORTION, settings.segment_size)
         self._idle = min(IDLE, settings.segment_age, settings.sync_interval or IDLE)
 
@@ -94,10 +102,14 @@ class Scribe:
         Thread(target=self._run, name="journal", daemon=True).start()
 
     def stop(self, ended: Callable[[], None]) -> None:
-        """Write what waits, end the segment, and be done."""
+        """Write what waits, end the segment, and end the thread."""
         self._ended = ended
         self._stopping.set()
-        self._spool.hurry()
+        self._queue.wake()
+
+    def ask_for_room(self) -> None:
+        """Have `roomy` called when there is room again. Call it from another thread, when the queue is full."""
+        self._room_wanted = True
 
     # The thread
 
@@ -105,7 +117,7 @@ class Scribe:
         try:
             self.begin()
             while not self._stopping.is_set():
-                self._spool.wait(self._idle, self._settings.flush_interval)
+                self._queue.wait(self._idle, self._settings.flush_interval)
                 self.turn()
                 if self.trouble:
                     self._stopping.wait(IDLE)
@@ -114,25 +126,25 @@ class Scribe:
             self._ended()
 
     def begin(self) -> None:
-        """See to what relays left that died."""
+        """End the segments that relays left open that died."""
         try:
-            for found in self._shelf.recover(self._clock()):
-                self._tell(found)
+            for each in self._folder.recover(self._clock()):
+                self._log_recovery(each)
         except OSError as error:
             self._log.warn("the journal's folder cannot be looked through: {error}", error=_words(error))
 
-    def _tell(self, found: Recovery) -> None:
-        if found.failure:
+    def _log_recovery(self, recovery: Recovery) -> None:
+        if recovery.failure:
             self._log.warn(
                 "segment {path} of a relay that died cannot be ended: {failure}",
-                path=found.was,
-                failure=found.failure,
+                path=recovery.was,
+                failure=recovery.failure,
             )
         else:
             self._log.info(
                 "segment {path} of a relay that died is ended; {cut} octets at its end were torn",
-                path=found.path or found.was,
-                cut=found.cut,
+                path=recovery.path or recovery.was,
+                cut=recovery.cut,
             )
 
     def turn(self) -> None:
@@ -140,84 +152,86 @@ class Scribe:
         try:
             self._write()
             self._sync()
-            self._pen.roll(self._clock())
-        except Exception as error:  # whatever it is, the next turn may fare better
+            self._segments.roll(self._clock())
+        except Exception as error:  # whatever it is, it is tried again in the next turn
             self._failed(error)
         else:
-            self._well()
-            self._clear()
-        if self.roomy is not None and self._spool.octets <= self._spool.room // 2:
-            self.roomy()
+            self._succeeded()
+            self._expire()
+        if self._room_wanted and self._queue.size <= self._queue.room // 2:
+            self._room_wanted = False
+            self._roomy()
 
     def end(self) -> None:
-        """The last turn: what cannot be written now never will be."""
-        for last in (self._write, lambda: self._pen.close(self._clock())):
+        """The last turn: what cannot be written now is lost."""
+        for last in (self._write, lambda: self._segments.close(self._clock())):
             try:
                 last()
             except Exception as error:
                 self._failed(error)
-        batch = self._batch or self._spool.take(self._portion)
+        batch = self._batch or self._queue.take(self._portion)
         while batch is not None:
-            self.lost = self.lost.more(batch.blocks, batch.frames, len(batch.data))
-            self._spool.done()
-            batch = self._spool.take(self._portion)
+            self.lost = self.lost.plus(batch.blocks, batch.frames, len(batch.data))
+            self._queue.done()
+            batch = self._queue.take(self._portion)
         if self.lost.blocks:
             self._log.warn("{count} blocks of the journal are lost", count=self.lost.blocks)
 
     def _write(self) -> None:
         while True:
             if self._batch is None:
-                self._batch = self._spool.take(self._portion)
+                self._batch = self._queue.take(self._portion)
             batch = self._batch
             if batch is None:
                 break
-            self._pen.write(batch.data, self._clock())
+            self._segments.write(batch.data, self._clock())
             self._batch = None
-            self._spool.done()
+            self._queue.done()
             self.blocks += batch.blocks
             self.frames += batch.frames
-            self.octets += len(batch.data)
-        self._confess()
+            self.size += len(batch.data)
+        self._record_dropped()
 
-    def _confess(self) -> None:
-        """Write down what was left out, once a second."""
-        dropped, now = self._spool.dropped, time.monotonic()
-        if dropped == self._told or (now < self._confess_at and not self._stopping.is_set()):
+    def _record_dropped(self) -> None:
+        """Write an event about what was dropped, at most once a second."""
+        dropped, now = self._queue.dropped, time.monotonic()
+        if dropped == self._reported or (now < self._report_at and not self._stopping.is_set()):
             return
-        self._confess_at = now + IDLE
-        count = dropped.since(self._told)
+        self._report_at = now + IDLE
+        count = dropped.since(self._reported)
         text = f"{count.blocks} blocks with {count.frames} frames were left out: the queue was full"
-        happening = Happening(JournalEvent.DROPPED.value, text, count._asdict()).encode()
-        data = b"".join(encode(Kind.EVENT, self._clock(), 0, _NOWHERE, (), happening))
-        self._pen.write(data, self._clock())
-        self._told = dropped
+        facts = {"blocks": count.blocks, "frames": count.frames, "octets": count.size}
+        happening = Happening(JournalEvent.DROPPED.value, text, facts).encode()
+        data = b"".join(encode(Kind.EVENT, self._clock(), 0, _NO_CONTEXT, (), happening))
+        self._segments.write(data, self._clock())
+        self._reported = dropped
         self.blocks += 1
-        self.octets += len(data)
+        self.size += len(data)
         self._log.warn("the journal: {text}", text=text)
 
     def _sync(self) -> None:
         every, now = self._settings.sync_interval, time.monotonic()
         if every and now >= self._sync_at:
-            self._pen.sync()
+            self._segments.sync()
             self._sync_at = now + every
 
-    def _clear(self) -> None:
-        """Remove what need not be kept: with each new segment, and now and then. That it cannot be removed keeps
-        nobody from writing.
+    def _expire(self) -> None:
+        """Remove segments that need not be kept: with each new segment, and every `EXPIRING` seconds. A failure is
+        logged, and stops nothing else.
         """
         age, size, now = self._settings.retain_age, self._settings.retain_size, time.monotonic()
-        number = self._pen.number
-        if (age is None and size is None) or (number == self._number and now < self._clear_at):
+        number = self._segments.number
+        if (age is None and size is None) or (number == self._number and now < self._expire_at):
             return
         self._number = number
-        self._clear_at = now + CLEARING
+        self._expire_at = now + EXPIRING
         try:
-            gone = self._shelf.expire(self._clock(), age, size)
+            expired = self._folder.expire(self._clock(), age, size)
         except OSError as error:
             self._log.warn("old segments cannot be removed: {error}", error=_words(error))
             return
-        if gone:
-            self._log.info("{count} old segments were removed", count=len(gone))
+        if expired:
+            self._log.info("{count} old segments were removed", count=len(expired))
 
     def _failed(self, error: Exception) -> None:
         self.errors += 1
@@ -226,7 +240,7 @@ class Scribe:
             self.trouble = words
             self._log.warn("the journal cannot be written: {error}", error=words)
 
-    def _well(self) -> None:
+    def _succeeded(self) -> None:
         if self.trouble:
             self.trouble = ""
             self._log.info("the journal is written again")

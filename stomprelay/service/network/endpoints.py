@@ -1,4 +1,4 @@
-"""From configuration to sockets: where clients come in, and the way to the brokers."""
+"""From configured endpoint strings to services that listen and to endpoints that connect to brokers."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -24,15 +24,12 @@ from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.network import tls
 
-MEMORY: Final = "memory:"
-"""The endpoint of the embedded broker."""
-
 BACKLOG: Final = 1024
-"""Clients that may wait to be accepted; Twisted's own default is 50."""
-QUEUEING: Final = frozenset({"tcp", "tcp6", "ssl", "tls", "unix"})
+"""Clients that may wait to be accepted, where the endpoint does not set it; Twisted's own default is 50."""
+WITH_BACKLOG: Final = frozenset({"tcp", "tcp6", "ssl", "tls", "unix"})
 
 ATTEMPT_DELAY: Final = 0.1
-"""Seconds that the first address of a host has before the next is tried beside it (RFC 8305, section 5)."""
+"""Seconds after which the next address of a host is tried beside the one before (RFC 8305, section 5)."""
 
 _log: Final = Logger("stomprelay")
 
@@ -44,8 +41,8 @@ class BadEndpoint(Exception):
 class CannotStart(SystemExit, Exception):
     """An endpoint cannot be listened on, and the process ends with status 1.
 
-    As an exit it shows no traceback: its line is in the log. As an exception it is one of those of which `twistd`
-    tells the process that waits for the daemon to start.
+    As an exit it shows no traceback: its line is in the log. As an exception it is one of those that `twistd` reports
+    to the process that waits for the daemon to start.
     """
 
     def __init__(self, text: str) -> None:
@@ -53,10 +50,10 @@ class CannotStart(SystemExit, Exception):
         self.code = 1
 
 
-class Entrance(StreamServerEndpointService):
-    """One endpoint on which clients come in. It cannot be started where it cannot listen."""
+class ListeningService(StreamServerEndpointService):
+    """Listens on one endpoint. Where it cannot listen it cannot be started."""
 
-    # Twisted would only log it, and run on without the port.
+    # By default Twisted only logs it, and runs on without the port.
     _raiseSynchronously = True
 
     def __init__(self, name: str, description: str, endpoint: IStreamServerEndpoint, factory: Any) -> None:
@@ -76,20 +73,19 @@ class Entrance(StreamServerEndpointService):
             raise CannotStart(text) from error
 
 
-def entrance(
+def listening_service(
     reactor: Any,
     name: str,
     description: str,
     factory: IProtocolFactory,
     secured: ServerTLS | None = None,
-) -> Entrance:
-    """The service that listens on a Twisted server endpoint string, with TLS inside it where asked for.
+) -> ListeningService:
+    """The service that listens on a Twisted server endpoint string, with TLS inside it where `secured` is given.
 
-    So `tcp:61614` with TLS is what everybody expects, and `haproxy:tcp:61614` with TLS reads the PROXY header first.
-    Raises `BadEndpoint`.
+    Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
     """
     try:
-        endpoint = serverFromString(reactor, _patient(description))
+        endpoint = serverFromString(reactor, _with_backlog(description))
     except Exception as error:
         raise BadEndpoint(f"endpoint {description!r}: {_why(error)}") from error
     if secured is not None:
@@ -98,26 +94,26 @@ def entrance(
                 f"endpoint {description!r} has TLS of its own: leave out the tls table, or say tcp:"
             )
         try:
-            factory = TLSMemoryBIOFactory(tls.server(secured), False, factory, reactor)
+            factory = TLSMemoryBIOFactory(tls.for_listener(secured), False, factory, reactor)
         except tls.Unusable as error:
             raise BadEndpoint(f"tls.{error}") from error
-    return Entrance(name, description, endpoint, factory)
+    return ListeningService(name, description, endpoint, factory)
 
 
-def _patient(description: str) -> str:
-    """The endpoint with room for many clients that come at once, where it does not say for how many."""
+def _with_backlog(description: str) -> str:
+    """The endpoint with `BACKLOG`, where it has none of its own."""
     parts = server(description)
-    if parts.kind in QUEUEING and "backlog" not in parts.arguments:
+    if parts.kind in WITH_BACKLOG and "backlog" not in parts.arguments:
         return f"{description}:backlog={BACKLOG}"
     return description
 
 
-def way(reactor: Any, broker: Broker, secured: ClientTLS) -> IStreamClientEndpoint:
-    """The client endpoint that leads to a broker on the network. Raises `BadEndpoint`."""
+def client_endpoint(reactor: Any, broker: Broker, secured: ClientTLS) -> IStreamClientEndpoint:
+    """The endpoint that connects to a broker on the network. Raises `BadEndpoint`."""
     try:
         endpoint = _client(reactor, broker.endpoint)
         if broker.tls:
-            endpoint = wrapClientTLS(tls.client(secured, broker.host), endpoint, reactor)
+            endpoint = wrapClientTLS(tls.for_broker(secured, broker.host), endpoint, reactor)
     except tls.Unusable as error:
         raise BadEndpoint(f"tls.{error}") from error
     except Exception as error:
@@ -128,7 +124,7 @@ def way(reactor: Any, broker: Broker, secured: ClientTLS) -> IStreamClientEndpoi
 def _client(reactor: Any, description: str) -> IStreamClientEndpoint:
     """The endpoint that a string describes.
 
-    Twisted's own `tcp:` knows IPv4 only where a host has a name, and its `ssl:` and `tls:` let a certificate pass
+    Twisted's own `tcp:` resolves host names to IPv4 addresses only, and its `ssl:` and `tls:` accept a certificate
     that has no name in it at all.
     """
     parts = client(description)
@@ -159,11 +155,11 @@ def _tls(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
     )
     inner = arguments.get("endpoint")
     within = _tcp(reactor, arguments) if inner is None else _client(reactor, inner)
-    return wrapClientTLS(tls.client(secured, arguments["host"]), within, reactor)
+    return wrapClientTLS(tls.for_broker(secured, arguments["host"]), within, reactor)
 
 
 def _why(error: Exception) -> str:
-    """Endpoint parsers raise whatever Python raised."""
+    """The reason in words. Twisted's parsers let any exception through."""
     text = " ".join(str(error).split())
     if isinstance(error, (IndexError, KeyError)):
         return f"systemd passed no such socket ({text})"

@@ -1,4 +1,4 @@
-"""Why a connection ended or could not be had, in a few words for the log."""
+"""Why a connection ended or could not be established, in a few words for the log."""
 
 from typing import Final
 
@@ -34,11 +34,11 @@ _TLS: Final = {
     "tlsv1 alert unknown ca": "the peer does not know the authority of our certificate",
     "tlsv13 alert certificate required": "the peer demands a certificate of ours",
 }
-"""What OpenSSL says and what it means; whatever is not here is shown as OpenSSL says it."""
+"""OpenSSL's reasons and what they mean; any other is shown in OpenSSL's words."""
 
 
 def spell(failure: Failure) -> str:
-    """One line that says what happened. It may name hosts and certificates, never a secret."""
+    """The reason in one line. It may name hosts and certificates, never a secret."""
     problem = failure.value
     if isinstance(problem, SSL.Error):
         return _spell_tls(problem)
@@ -51,8 +51,8 @@ def spell(failure: Failure) -> str:
 
 def _spell_tls(problem: SSL.Error) -> str:
     queue = problem.args[0] if problem.args and isinstance(problem.args[0], list) else []
-    said = [entry[-1] for entry in queue if isinstance(entry, tuple) and entry and entry[-1]]
-    if not said:
+    reasons = [entry[-1] for entry in queue if isinstance(entry, tuple) and entry and entry[-1]]
+    if not reasons:
         return "TLS failed"
-    words = [f"{_TLS[each]} ({each})" if each in _TLS else each for each in said]
+    words = [f"{_TLS[each]} ({each})" if each in _TLS else each for each in reasons]
     return f"TLS: {', '.join(words)}"

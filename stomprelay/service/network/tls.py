@@ -1,7 +1,7 @@
-"""Certificates: what ours are loaded from, and how the peer's are verified.
+"""TLS: loading our certificates, and verifying the peer's.
 
-OpenSSL verifies the chain; the name is verified by service_identity, and a certificate that names nothing at all is
-refused too. What was wrong is kept with the connection, for OpenSSL itself only says that something was.
+OpenSSL verifies the chain, service_identity the name; a certificate without any name is refused too. What was wrong is
+kept with the connection, because OpenSSL only reports that something was.
 """
 
 import os
@@ -24,7 +24,7 @@ from stomprelay.relay.model.upstream import ClientTLS
 
 _CODES = SSL.X509VerificationCodes
 _UNKNOWN: Final = "its authority is not known here"
-_FOUND: Final = {
+_MEANINGS: Final = {
     _CODES.ERR_CERT_HAS_EXPIRED: "it has expired",
     _CODES.ERR_CERT_NOT_YET_VALID: "it is not valid yet",
     _CODES.ERR_CERT_REVOKED: "it was revoked",
@@ -44,18 +44,22 @@ class Unusable(Exception):
         super().__init__(f"{key}: {path}: {reason}")
 
 
-class Checked(SSL.Connection):
-    """A TLS connection that remembers what was wrong with the peer's certificate."""
+class CheckedConnection(SSL.Connection):
+    """A TLS connection that remembers what was wrong with the peer's certificate (`problem`)."""
 
-    found: str | None = None
+    problem: str | None = None
+
+    def reject(self, problem: str) -> None:
+        """The certificate is not accepted, for this reason."""
+        self.problem = problem
 
 
 @implementer(IOpenSSLServerConnectionCreator, IOpenSSLClientConnectionCreator)
-class Verification:
-    """Makes the TLS connections of one listener or one broker.
+class TLSConnections:
+    """Makes the TLS connections of one listener or one broker, and verifies the peers' certificates.
 
     `name`: what the peer's certificate must be for and what is asked for by SNI; None where the peer is a client,
-    who has no name.
+    which has no name. `demanded` is OpenSSL's `VERIFY_*`.
     """
 
     def __init__(self, context: SSL.Context, demanded: int, name: str | None = None) -> None:
@@ -83,20 +87,20 @@ class Verification:
         return connection
 
     def _connection(self) -> SSL.Connection:
-        return Checked(self._context, None)
+        return CheckedConnection(self._context, None)
 
     def _verify(
         self, connection: SSL.Connection, certificate: X509, code: int, depth: int, trusted: int
     ) -> bool:
-        found = None
+        problem = None
         if not trusted:
-            found = _FOUND.get(code, f"OpenSSL's code is {code}")
-            found += f" (certificate of {_subject(certificate)}, level {depth})"
+            problem = _MEANINGS.get(code, f"OpenSSL's code is {code}")
+            problem += f" (certificate of {_subject(certificate)}, level {depth})"
         elif depth == 0 and self._ids:
-            found = self._misnamed(certificate)
-        if found is not None and isinstance(connection, Checked):
-            connection.found = found
-        return found is None
+            problem = self._misnamed(certificate)
+        if problem is not None and isinstance(connection, CheckedConnection):
+            connection.reject(problem)
+        return problem is None
 
     def _misnamed(self, certificate: X509) -> str | None:
         try:
@@ -119,16 +123,16 @@ def _subject(certificate: X509) -> str:
     return f"{subject.commonName or 'no name'!s}"
 
 
-def trouble(layer: TLSMemoryBIOProtocol) -> str | None:
-    """What was wrong with the peer's certificate, while the connection is being lost; None when nothing was."""
+def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:
+    """Why the peer's certificate was not accepted, once the connection is being lost; None where it was accepted."""
     connection: Any = layer.getHandle()
-    if isinstance(connection, Checked) and connection.found is not None:
-        return f"TLS: certificate verify failed: {connection.found}"
+    if isinstance(connection, CheckedConnection) and connection.problem is not None:
+        return f"TLS: certificate verify failed: {connection.problem}"
     return None
 
 
-def server(tls: ServerTLS) -> Verification:
-    """The TLS of a listener. Raises `Unusable`."""
+def for_listener(tls: ServerTLS) -> TLSConnections:
+    """The TLS of a listener, its files loaded. Raises `Unusable`."""
     context = _context()
     _load_own(context, tls.certificate, tls.key)
     demanded = SSL.VERIFY_NONE
@@ -138,11 +142,11 @@ def server(tls: ServerTLS) -> Verification:
         demanded = SSL.VERIFY_PEER
         if tls.require_client_certificate:
             demanded |= SSL.VERIFY_FAIL_IF_NO_PEER_CERT
-    return Verification(context, demanded)
+    return TLSConnections(context, demanded)
 
 
-def client(tls: ClientTLS, host: str) -> Verification:
-    """The TLS toward the brokers of an upstream. Raises `Unusable`."""
+def for_broker(tls: ClientTLS, host: str) -> TLSConnections:
+    """The TLS to a broker at this host, its files loaded. Raises `Unusable`."""
     context = _context()
     if tls.certificate is not None:
         _load_own(context, tls.certificate, tls.key or tls.certificate)
@@ -150,7 +154,7 @@ def client(tls: ClientTLS, host: str) -> Verification:
         context.set_default_verify_paths()
     else:
         _load_trust(context, "ca", tls.ca)
-    return Verification(context, SSL.VERIFY_PEER, tls.name or host)
+    return TLSConnections(context, SSL.VERIFY_PEER, tls.name or host)
 
 
 def _context() -> SSL.Context:
@@ -198,5 +202,5 @@ def _require_readable(key: str, path: str) -> None:
 
 
 def _why(error: SSL.Error, fallback: str) -> str:
-    said = [str(entry[-1]) for entry in error.args[0] if entry[-1]] if error.args else []
-    return f"{fallback} ({', '.join(said)})" if said else fallback
+    reasons = [str(entry[-1]) for entry in error.args[0] if entry[-1]] if error.args else []
+    return f"{fallback} ({', '.join(reasons)})" if reasons else fallback
