@@ -34,7 +34,7 @@ def directory(value: object) -> str:
 
 
 def bodies(value: object) -> int:
-    """How much of a body is kept, in octets."""
+    """How much of a body is kept, in bytes."""
     if isinstance(value, str) and value in _BODIES:
         return _BODIES[value]
     try:
@@ -43,9 +43,9 @@ def bodies(value: object) -> int:
         raise ValueError(f'must be "none", "all" or a number of bytes, not {shown(value)}') from None
 
 
-def spelled(octets: int) -> str:
-    """As `bodies` reads it."""
-    return next((word for word, number in _BODIES.items() if number == octets), f"the first {octets} bytes")
+def spell_bodies(size: int) -> str:
+    """How much of a body is kept, in words."""
+    return next((word for word, number in _BODIES.items() if number == size), f"the first {size} bytes")
 
 
 def names(value: object) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def names(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError(f"must be a list of names of headers, not {shown(value)}")
     for each in value:
-        if not isinstance(each, str) or not each or any(octet in each for octet in "\n\r\0"):
+        if not isinstance(each, str) or not each or any(mark in each for mark in "\n\r\0"):
             raise ValueError(f"must be names of headers, and {shown(each)} is none")
     return tuple(value)
 

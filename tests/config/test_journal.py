@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.config.journal import bodies, read, spelled
+from stomprelay.config.journal import bodies, read, spell_bodies
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.journal.capture import ALL, NOTHING, Rule
 from stomprelay.journal.settings import Full, Settings
@@ -89,6 +89,6 @@ def test_mistakes_are_told_by_key(values: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["none", "all", 1, 256])
-def test_bodies_are_spelled_as_they_are_read(value: object) -> None:
+def test_bodies_are_spell_bodies_as_they_are_read(value: object) -> None:
     """For people."""
-    assert spelled(bodies(value)) == (value if isinstance(value, str) else f"the first {value} bytes")
+    assert spell_bodies(bodies(value)) == (value if isinstance(value, str) else f"the first {value} bytes")
