@@ -12,8 +12,7 @@ from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.service.admin.metrics import metrics
 from tests.config.reference import settings
-from tests.service.diary import Diary
-from tests.service.house import failover, listener, movable
+from tests.service.harness import JournalHarness, failover, listener, movable
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(ROOT.glob("docs/*.md"))
@@ -119,8 +118,8 @@ def test_every_sample_loads(tmp_path: Path, sample: str) -> None:
 def test_every_metric_that_is_named_exists(tmp_path: Path, page: Path) -> None:
     """As the metrics page has it."""
     found = set(re.findall(r"`(stomprelay_\w+)`", page.read_text(encoding="utf-8")))
-    house = Diary(tmp_path, listener(upstream=movable(failover(1, 2))))
-    served = re.findall(r"^# TYPE (\w+) ", metrics(house.service.state), re.MULTILINE)
+    harness = JournalHarness(tmp_path, listener(upstream=movable(failover(1, 2))))
+    served = re.findall(r"^# TYPE (\w+) ", metrics(harness.service.state), re.MULTILINE)
     assert found <= set(served)
     assert found or page.name != "failover.md"
 

@@ -25,7 +25,7 @@ from stomprelay.service.network.endpoints import (
     listening_service,
 )
 from tests.e2e.certificates import Authority
-from tests.service.talker import Accepting, Talker, connect
+from tests.service.sockets import Accepting, Peer, connect
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def test_a_broker_on_a_unix_socket(tmp_path: Path) -> None:
     ],
 )
 def test_a_broker_that_cannot_be_reached_ever(address: str, settings: ClientTLS, words: str) -> None:
-    """Told when the service is made, not when the first client comes."""
+    """Recorded when the service is made, not when the first client comes."""
     with pytest.raises(BadEndpoint, match=words):
         client_endpoint(MemoryReactorClock(), broker(address), settings)
 
@@ -210,17 +210,17 @@ async def test_a_broker_with_tls(authority: Authority, tmp_path: Path, address: 
     port = _port(door).getHost().port
     (tmp_path / "root.pem").write_bytes(authority.file.read_bytes())
     place = broker(address.format(port=port, trust=tmp_path))
-    talker = await connect(client_endpoint(reactor, place, ClientTLS(ca=str(authority.file))))
-    talker.transport.write(b"hello")
+    peer = await connect(client_endpoint(reactor, place, ClientTLS(ca=str(authority.file))))
+    peer.transport.write(b"hello")
     if name == "localhost":
-        accepted: Talker = await accepting.accepted.get()
-        await accepted.hears(b"hello")
-        talker.transport.loseConnection()
-    await talker.gone()
+        accepted: Peer = await accepting.accepted.get()
+        await accepted.receive_until(b"hello")
+        peer.transport.loseConnection()
+    await peer.gone()
     if name != "localhost":
         accepted = await accepting.accepted.get()
         await accepted.gone()
-        assert accepted.heard == b""
+        assert accepted.received == b""
     await door.stopService()
 
 

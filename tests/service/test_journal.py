@@ -18,7 +18,7 @@ from stomprelay.service.journal.journal import GRACE, SOFTWARE, Journal
 from stomprelay.service.journal.writer_thread import WriterThread
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.session.effects import Event, Note
-from tests.service.diary import Threaded, Told, told
+from tests.service.harness import Recorded, ThreadedReactor, told
 
 
 class Session:
@@ -39,7 +39,7 @@ class Room:
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
-        self.reactor = Threaded()
+        self.reactor = ThreadedReactor()
         self.session = Session()
         defaults: dict[str, Any] = {"relay": "here", "flush_interval": 0.01}
         self.journal = Journal(
@@ -66,9 +66,9 @@ class Room:
         self.until(lambda: ended)
         assert ended == [None]
 
-    def read(self) -> list[Told]:
+    def read(self) -> list[Recorded]:
         """What is in the files, all of which have ended; the headers name the relay."""
-        found: list[Told] = []
+        found: list[Recorded] = []
         for path in sorted(self.directory.iterdir()):
             assert path.name.endswith("-here-0123abcd-000001.journal")
             for each in read(path):

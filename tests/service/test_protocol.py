@@ -27,123 +27,123 @@ from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
 from stomprelay.wire.limits import Limits
 from tests.e2e.certificates import Authority
-from tests.service.ground import Ground, Recording
-from tests.service.house import Wire
-from tests.service.talker import Accepting, Talker, connect, until
+from tests.service.harness import FakeTransport
+from tests.service.scripted import DriverHarness, SpyDriver
+from tests.service.sockets import Accepting, Peer, connect, until
 
 CLIENT, BROKER = Side.DOWNSTREAM, Side.UPSTREAM
 
 
 @pytest.fixture
-def ground() -> Ground:
+def harness() -> DriverHarness:
     """A connected client."""
-    ground = Ground()
-    assert ground.said() == [("connected", CLIENT)]
-    return ground
+    harness = DriverHarness()
+    assert harness.said() == [("connected", CLIENT)]
+    return harness
 
 
-def test_octets_are_told_and_counted(ground: Ground) -> None:
+def test_octets_are_told_and_counted(harness: DriverHarness) -> None:
     """As they come."""
-    ground.wire.says(b"one")
-    ground.wire.says(b"three")
-    assert ground.said() == [("received", CLIENT, b"one"), ("received", CLIENT, b"three")]
-    assert ground.protocol.bytes_received == 8
+    harness.transport.sends(b"one")
+    harness.transport.sends(b"three")
+    assert harness.said() == [("received", CLIENT, b"one"), ("received", CLIENT, b"three")]
+    assert harness.protocol.bytes_received == 8
 
 
-def test_a_connection_that_is_lost(ground: Ground) -> None:
-    """Told with a reason; then the leg is closed, and nothing of it is kept."""
-    ground.wire.goes(error.ConnectionLost())
-    assert ground.said() == [("lost", CLIENT, "connection reset")]
-    assert ground.over == [ground.driver]
-    assert ground.runtime.protocols == {}
-    assert ground.runtime.sockets == 0
-    assert ground.protocol.peer == ground.wire.getPeer()
+def test_a_connection_that_is_lost(harness: DriverHarness) -> None:
+    """Recorded with a reason; then the leg is closed, and nothing of it is kept."""
+    harness.transport.disconnects(error.ConnectionLost())
+    assert harness.said() == [("lost", CLIENT, "connection reset")]
+    assert harness.over == [harness.driver]
+    assert harness.runtime.protocols == {}
+    assert harness.runtime.sockets == 0
+    assert harness.protocol.peer == harness.transport.getPeer()
 
 
-def test_a_peer_that_closes_its_direction(ground: Ground) -> None:
+def test_a_peer_that_closes_its_direction(harness: DriverHarness) -> None:
     """What is queued for it is written before the connection ends."""
-    ground.protocol.readConnectionLost()
-    assert ground.said() == [("lost", CLIENT, "connection closed")]
-    assert ground.wire.ends == ["flush"]
-    ground.wire.goes()
-    assert ground.said() == []
+    harness.protocol.readConnectionLost()
+    assert harness.said() == [("lost", CLIENT, "connection closed")]
+    assert harness.transport.ends == ["flush"]
+    harness.transport.disconnects()
+    assert harness.said() == []
 
 
-def test_the_answer_to_a_half_closed_peer_decides_how_it_ends(ground: Ground) -> None:
+def test_the_answer_to_a_half_closed_peer_decides_how_it_ends(harness: DriverHarness) -> None:
     """Where the core closes the leg itself, that counts."""
-    ground.driver.lost = lambda protocol, reason: protocol.close(How.LINGER)  # type: ignore[method-assign]
-    ground.protocol.readConnectionLost()
-    assert ground.wire.ends == ["half"]
+    harness.driver.lost = lambda protocol, reason: protocol.close(How.LINGER)  # type: ignore[method-assign]
+    harness.protocol.readConnectionLost()
+    assert harness.transport.ends == ["half"]
 
 
-def test_pressure_is_told_to_the_producer(ground: Ground) -> None:
-    """Whose octets are written here stops when they are too many."""
-    source = Ground()
+def test_pressure_is_told_to_the_producer(harness: DriverHarness) -> None:
+    """Whose bytes are written here stops when they are too many."""
+    source = DriverHarness()
     source.said()
     assert source.protocol.reading is not None
-    ground.protocol.set_producer(source.protocol.reading)
-    ground.wire.fills()
-    assert not source.wire.reading
+    harness.protocol.set_producer(source.protocol.reading)
+    harness.transport.fills()
+    assert not source.transport.reading
     assert source.said() == [("read", CLIENT, False)]
-    ground.wire.drains()
-    assert source.wire.reading
-    ground.wire.fills()
-    ground.protocol.close(How.ABORT)
-    assert source.wire.reading
-    assert ground.wire.producer is None
+    harness.transport.drains()
+    assert source.transport.reading
+    harness.transport.fills()
+    harness.protocol.close(How.ABORT)
+    assert source.transport.reading
+    assert harness.transport.producer is None
 
 
-def test_another_producer_takes_the_place_of_the_first(ground: Ground) -> None:
+def test_another_producer_takes_the_place_of_the_first(harness: DriverHarness) -> None:
     """The first one is released."""
-    one, two = Ground(), Ground()
+    one, two = DriverHarness(), DriverHarness()
     assert one.protocol.reading is not None
     assert two.protocol.reading is not None
-    ground.protocol.set_producer(one.protocol.reading)
-    ground.wire.fills()
-    ground.protocol.set_producer(two.protocol.reading)
-    assert one.wire.reading
-    assert ground.wire.producer is two.protocol.reading
+    harness.protocol.set_producer(one.protocol.reading)
+    harness.transport.fills()
+    harness.protocol.set_producer(two.protocol.reading)
+    assert one.transport.reading
+    assert harness.transport.producer is two.protocol.reading
 
 
 @pytest.mark.parametrize("how", [How.FLUSH, How.LINGER])
-def test_a_closed_connection_is_read_and_thrown_away(ground: Ground, how: How) -> None:
+def test_a_closed_connection_is_read_and_thrown_away(harness: DriverHarness, how: How) -> None:
     """Whatever stood against reading: the peer's end has to be seen."""
-    assert ground.protocol.reading is not None
-    ground.protocol.reading.hold(PRESSURE)
-    ground.said()
-    ground.protocol.close(how)
-    assert ground.wire.reading
-    ground.wire.says(b"x")
-    assert ground.said() == []
+    assert harness.protocol.reading is not None
+    harness.protocol.reading.hold(PRESSURE)
+    harness.said()
+    harness.protocol.close(how)
+    assert harness.transport.reading
+    harness.transport.sends(b"x")
+    assert harness.said() == []
 
 
 @pytest.mark.parametrize("flushed", [True, False])
-def test_a_peer_that_does_not_close(ground: Ground, flushed: bool) -> None:
+def test_a_peer_that_does_not_close(harness: DriverHarness, flushed: bool) -> None:
     """After the time to linger it is closed without it: in order when all was sent, else at once."""
-    ground.protocol.close(How.LINGER)
+    harness.protocol.close(How.LINGER)
     if flushed:
-        ground.protocol.writeConnectionLost()
-    ground.clock.advance(1.9)
-    assert ground.wire.ends == ["half"]
-    ground.clock.advance(0.1)
-    assert ground.wire.ends == ["half", "flush" if flushed else "abort"]
-    ground.wire.goes()
-    assert ground.clock.getDelayedCalls() == []
+        harness.protocol.writeConnectionLost()
+    harness.clock.advance(1.9)
+    assert harness.transport.ends == ["half"]
+    harness.clock.advance(0.1)
+    assert harness.transport.ends == ["half", "flush" if flushed else "abort"]
+    harness.transport.disconnects()
+    assert harness.clock.getDelayedCalls() == []
 
 
-def test_a_peer_that_does_not_read_what_is_left_for_it(ground: Ground) -> None:
+def test_a_peer_that_does_not_read_what_is_left_for_it(harness: DriverHarness) -> None:
     """The time to linger bounds the flush, too."""
-    ground.protocol.close(How.FLUSH)
-    ground.clock.advance(2)
-    assert ground.wire.ends == ["flush", "abort"]
+    harness.protocol.close(How.FLUSH)
+    harness.clock.advance(2)
+    assert harness.transport.ends == ["flush", "abort"]
 
 
-def test_closing_twice(ground: Ground) -> None:
+def test_closing_twice(harness: DriverHarness) -> None:
     """The first counts."""
-    ground.protocol.close(How.FLUSH)
-    ground.protocol.close(How.ABORT)
-    assert ground.wire.ends == ["flush"]
-    assert ground.over == [ground.driver]
+    harness.protocol.close(How.FLUSH)
+    harness.protocol.close(How.ABORT)
+    assert harness.transport.ends == ["flush"]
+    assert harness.over == [harness.driver]
 
 
 class Endpoint:
@@ -156,60 +156,60 @@ class Endpoint:
         return self._connect(factory)
 
 
-def attempt(ground: Ground, connect: Any) -> LegProtocol:
+def attempt(harness: DriverHarness, connect: Any) -> LegProtocol:
     """A broker's leg that is being connected by such an endpoint."""
-    protocol = LegProtocol(ground.driver, Leg(BROKER, Limits()))
+    protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
     endpoint: Any = Endpoint(connect)
     protocol.connect(endpoint)
     return protocol
 
 
-def test_an_attempt_that_succeeds_at_once(ground: Ground) -> None:
+def test_an_attempt_that_succeeds_at_once(harness: DriverHarness) -> None:
     """The driver is told, and there is nothing left to cancel."""
 
     def connect(factory: Any) -> defer.Deferred[Any]:
         factory.doStart()
         protocol = factory.buildProtocol(None)
-        protocol.makeConnection(Wire(protocol))
+        protocol.makeConnection(FakeTransport(protocol))
         return defer.succeed(protocol)
 
-    protocol = attempt(ground, connect)
-    assert ground.said() == [("connected", BROKER)]
-    assert ground.runtime.protocols[protocol.leg] is protocol
+    protocol = attempt(harness, connect)
+    assert harness.said() == [("connected", BROKER)]
+    assert harness.runtime.protocols[protocol.leg] is protocol
     assert protocol._attempt is None
 
 
-def test_an_attempt_that_is_given_up(ground: Ground) -> None:
+def test_an_attempt_that_is_given_up(harness: DriverHarness) -> None:
     """It is cancelled, and nothing is told of it."""
     cancelled: list[object] = []
-    protocol = attempt(ground, lambda factory: defer.Deferred(cancelled.append))
-    assert ground.said() == []
-    ground.driver.perform([Close(protocol.leg, How.ABORT)])
+    protocol = attempt(harness, lambda factory: defer.Deferred(cancelled.append))
+    assert harness.said() == []
+    harness.driver.perform([Close(protocol.leg, How.ABORT)])
     assert len(cancelled) == 1
-    ground.clock.advance(0)
-    assert ground.said() == []
-    assert protocol.leg not in ground.runtime.protocols
+    harness.clock.advance(0)
+    assert harness.said() == []
+    assert protocol.leg not in harness.runtime.protocols
 
 
 @pytest.mark.parametrize("later", [True, False])
-def test_an_attempt_that_fails(ground: Ground, later: bool) -> None:
-    """Told as refused with the reason, never before the reactor's next turn."""
+def test_an_attempt_that_fails(harness: DriverHarness, later: bool) -> None:
+    """Recorded as refused with the reason, never before the reactor's next turn."""
     attempts: list[defer.Deferred[Any]] = []
 
     def connect(factory: Any) -> defer.Deferred[Any]:
         attempts.append(defer.Deferred() if later else defer.fail(error.ConnectionRefusedError()))
         return attempts[0]
 
-    protocol = attempt(ground, connect)
+    protocol = attempt(harness, connect)
     if later:
         attempts[0].errback(error.ConnectionRefusedError())
-    assert ground.said() == []
-    ground.clock.advance(0)
-    assert ground.said() == [("refused", BROKER, "connection refused")]
-    assert protocol.leg not in ground.runtime.protocols
+    assert harness.said() == []
+    harness.clock.advance(0)
+    assert harness.said() == [("refused", BROKER, "connection refused")]
+    assert protocol.leg not in harness.runtime.protocols
 
 
-def test_several_attempts_at_a_time(ground: Ground) -> None:
+def test_several_attempts_at_a_time(harness: DriverHarness) -> None:
     """Each with a leg of its own; giving up one leaves the other."""
     cancelled: list[object] = []
     factories: list[Any] = []
@@ -218,35 +218,35 @@ def test_several_attempts_at_a_time(ground: Ground) -> None:
         factories.append(factory)
         return defer.Deferred(cancelled.append)
 
-    first, second = attempt(ground, connect), attempt(ground, connect)
+    first, second = attempt(harness, connect), attempt(harness, connect)
     first.close(How.ABORT)
     assert len(cancelled) == 1
     protocol = factories[1].buildProtocol(None)
-    protocol.makeConnection(Wire(protocol))
-    assert ground.said() == [("connected", BROKER)]
-    assert list(ground.runtime.protocols) == [ground.leg, second.leg]
+    protocol.makeConnection(FakeTransport(protocol))
+    assert harness.said() == [("connected", BROKER)]
+    assert list(harness.runtime.protocols) == [harness.leg, second.leg]
 
 
-def test_a_connection_that_comes_too_late(ground: Ground) -> None:
+def test_a_connection_that_comes_too_late(harness: DriverHarness) -> None:
     """Where an attempt cannot be cancelled any more, what comes of it is dropped."""
-    protocol = LegProtocol(ground.driver, Leg(BROKER, Limits()))
+    protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
     protocol.close(How.FLUSH)
-    wire = Wire(protocol)
-    protocol.makeConnection(wire)
-    assert wire.ends == ["abort"]
-    wire.goes()
-    assert ground.said() == []
-    assert ground.runtime.sockets == 1
+    transport = FakeTransport(protocol)
+    protocol.makeConnection(transport)
+    assert transport.ends == ["abort"]
+    transport.disconnects()
+    assert harness.said() == []
+    assert harness.runtime.sockets == 1
 
 
-def test_writing_to_a_connection_that_is_not_there(ground: Ground) -> None:
+def test_writing_to_a_connection_that_is_not_there(harness: DriverHarness) -> None:
     """Nothing to write to, nothing raised."""
-    LegProtocol(ground.driver, Leg(BROKER, Limits())).write(b"x")
+    LegProtocol(harness.driver, Leg(BROKER, Limits())).write(b"x")
 
 
 def test_a_connection_is_small() -> None:
     """It has slots and no dictionary."""
-    assert not hasattr(Ground().protocol, "__dict__")
+    assert not hasattr(DriverHarness().protocol, "__dict__")
 
 
 def test_a_lost_connection_is_freed_at_once() -> None:
@@ -254,15 +254,15 @@ def test_a_lost_connection_is_freed_at_once() -> None:
     gc.collect()
     gc.disable()
     try:
-        ground = Ground()
-        ground.wire.says(b"x")
-        assert ground.protocol.reading is not None
-        seen = weakref.finalize(ground.wire, int)
-        driver = weakref.finalize(ground.driver, int)
-        ground.wire.goes()
-        ground.over.clear()
-        ground.wire.protocol = None
-        del ground
+        harness = DriverHarness()
+        harness.transport.sends(b"x")
+        assert harness.protocol.reading is not None
+        seen = weakref.finalize(harness.transport, int)
+        driver = weakref.finalize(harness.driver, int)
+        harness.transport.disconnects()
+        harness.over.clear()
+        harness.transport.protocol = None
+        del harness
         assert not seen.alive
         assert not driver.alive
     finally:
@@ -277,7 +277,7 @@ class Real:
 
     def __init__(self) -> None:
         self.runtime = Runtime(reactor, reactor.seconds)
-        self.driver = Recording(self.runtime, lambda driver: None)
+        self.driver = SpyDriver(self.runtime, lambda driver: None)
         self.protocols: list[LegProtocol] = []
 
     def protocol(self, side: Side) -> LegProtocol:
@@ -323,7 +323,7 @@ async def test_lingering_on_a_real_socket() -> None:
     protocol.write(b"x" * 5_000_000)
     protocol.close(How.LINGER)
     peer.transport.write(b"y" * 100_000)
-    assert len(await peer.hears_all(5_000_000)) == 5_000_000
+    assert len(await peer.receive_bytes(5_000_000)) == 5_000_000
     await peer.ended()
     assert peer.half_closed
     assert real.runtime.sockets == 1
@@ -343,7 +343,7 @@ async def test_a_half_closed_peer_on_a_real_socket() -> None:
     real.protocols[0].write(b"x" * 5_000_000)
     peer.transport.loseWriteConnection()
     await until(lambda: real.told("lost"))
-    assert len(await peer.hears_all(5_000_000)) == 5_000_000
+    assert len(await peer.receive_bytes(5_000_000)) == 5_000_000
     await peer.gone()
     assert real.told("lost") == [("lost", CLIENT, "connection closed")]
     assert real.runtime.sockets == 0
@@ -391,7 +391,7 @@ async def test_the_settings_of_a_socket() -> None:
     port = await listening(accepting)
     attempt = endpoints.clientFromString(reactor, at(port)).connect(real.factory(BROKER))
     await attempt
-    peer: Talker = await accepting.accepted.get()
+    peer: Peer = await accepting.accepted.get()
     (protocol,) = real.protocols
     transport = protocol.transport
     assert type(transport).__name__ == "Client"
@@ -466,13 +466,13 @@ async def test_tls_throttles(tmp_path: Path) -> None:
     async with Secured(tmp_path) as secured:
         await until(lambda: secured.ours.told("connected"))
         ours, theirs = secured.ours.protocols[0], secured.theirs.protocols[0]
-        source = Ground()
+        source = DriverHarness()
         assert source.protocol.reading is not None
         assert theirs.reading is not None
         theirs.reading.hold(PRESSURE)
         ours.set_producer(source.protocol.reading)
         written = 0
-        while source.wire.reading:
+        while source.transport.reading:
             ours.write(b"x" * 100_000)
             written += 100_000
             assert written < 50_000_000
@@ -480,7 +480,7 @@ async def test_tls_throttles(tmp_path: Path) -> None:
             await defer.ensureDeferred(turn())
         theirs.reading.release(PRESSURE)
         await until(lambda: theirs.bytes_received == written)
-        await until(lambda: source.wire.reading)
+        await until(lambda: source.transport.reading)
         ours.close(How.FLUSH)
 
 
@@ -514,10 +514,10 @@ async def test_a_plain_peer_on_a_tls_port(tmp_path: Path) -> None:
 
 def test_wrapped_transports() -> None:
     """Behind a PROXY header the transport is used as it is: it has a socket beneath, yet not one to write to."""
-    ground = Ground()
+    harness = DriverHarness()
     memory = MemoryReactorClock()
     endpoint = endpoints.serverFromString(memory, "haproxy:tcp:61613")
-    protocol = LegProtocol(ground.driver, Leg(CLIENT, Limits()))
+    protocol = LegProtocol(harness.driver, Leg(CLIENT, Limits()))
 
     class Building(Factory):
         noisy = False
@@ -527,14 +527,14 @@ def test_wrapped_transports() -> None:
 
     endpoint.listen(Building())
     factory = memory.tcpServers[0][1]
-    wire = Wire(factory.buildProtocol(UNIXAddress(None)))
-    wire.protocol.makeConnection(wire)
-    ground.said()
-    wire.says(b"PROXY TCP4 198.51.100.9 192.0.2.1 5555 61613\r\nhello")
-    assert ground.said() == [("received", CLIENT, b"hello")]
+    transport = FakeTransport(factory.buildProtocol(UNIXAddress(None)))
+    transport.protocol.makeConnection(transport)
+    harness.said()
+    transport.sends(b"PROXY TCP4 198.51.100.9 192.0.2.1 5555 61613\r\nhello")
+    assert harness.said() == [("received", CLIENT, b"hello")]
     assert protocol.peer.host == "198.51.100.9"  # type: ignore[attr-defined]
     protocol.write(b"answer")
-    assert wire.written() == b"answer"
+    assert transport.written() == b"answer"
     protocol.close(How.LINGER)
-    assert wire.ends == ["half"]
-    wire.goes()
+    assert transport.ends == ["half"]
+    transport.disconnects()

@@ -18,8 +18,7 @@ from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.service.network.endpoints import BadEndpoint, listening_service
 from stomprelay.service.relay import RelayService
-from tests.service.sockets import ANY_PORT, call, port_of, reactor, running
-from tests.service.talker import Accepting
+from tests.service.sockets import ANY_PORT, Accepting, call, port_of, reactor, running
 
 PLAIN = ClientTLS()
 ABSENT = ServerTLS("/absent.pem", "/absent.key")
@@ -68,7 +67,7 @@ def test_a_local_socket_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_too_long(tmp_path: Path) -> None:
-    """The kernel takes about a hundred octets."""
+    """The kernel takes about a hundred bytes."""
     place = f"unix:{tmp_path / ('d' * 120)}"
     assert start("local", place) == f"local: cannot listen on {place}: AF_UNIX path too long"
 
@@ -145,7 +144,7 @@ async def test_an_entrance_that_starts() -> None:
         client = await call(door)
         server = await accepting.accepted.get()
         server.transport.write(b"hello")
-        assert await client.hears(b"hello") == b"hello"
+        assert await client.receive_until(b"hello") == b"hello"
         client.transport.loseConnection()
         await server.ended()
         server.transport.loseConnection()

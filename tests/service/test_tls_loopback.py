@@ -23,9 +23,8 @@ from stomprelay.service.network.tls import certificate_problem
 from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority, Credentials
 from tests.service.certificates import self_signed, serving
-from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND
-from tests.service.sockets import ANY_PORT, call, port_of, reactor, running
-from tests.service.talker import PATIENCE, Accepting, Talker
+from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND
+from tests.service.sockets import ANY_PORT, PATIENCE, Accepting, Peer, call, port_of, reactor, running
 
 UNTRUSTED = "TLS: certificate verify failed: "
 
@@ -71,7 +70,7 @@ class Shaker(Protocol):
 
     def __init__(self, greeting: bytes = b"") -> None:
         self.greeting = greeting
-        self.heard = b""
+        self.received = b""
         self.asked_for: bytes | None = None
         self.ended: Deferred[str] = Deferred()
 
@@ -82,7 +81,7 @@ class Shaker(Protocol):
             transport.write(self.greeting)
 
     def dataReceived(self, data: bytes) -> None:
-        self.heard += data
+        self.received += data
         assert self.transport is not None
         self.transport.loseConnection()
 
@@ -105,11 +104,11 @@ class Once(Factory):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of it. `heard`: what the client read of the server's greeting; `client`, `server`: the reasons of
+    """What became of it. `received`: what the client read of the server's greeting; `client`, `server`: the reasons of
     the ends; `asked_for`: the SNI.
     """
 
-    heard: bytes
+    received: bytes
     client: str
     server: str
     asked_for: bytes | None
@@ -122,7 +121,7 @@ async def shake(server: ServerTLS, client: ClientTLS, host: str = "localhost") -
     async with running(door):
         await client_endpoint(reactor, _broker(door, host), client).connect(Once(caller))
         reasons = [await end.ended.addTimeout(PATIENCE, reactor) for end in (caller, callee)]
-    return Outcome(caller.heard, reasons[0], reasons[1], callee.asked_for)
+    return Outcome(caller.received, reasons[0], reasons[1], callee.asked_for)
 
 
 def _broker(door: Any, host: str = "localhost") -> Broker:
@@ -144,7 +143,7 @@ async def test_a_certificate_of_a_known_authority_for_the_name(trust: Trust) -> 
 async def test_an_address_is_not_asked_for(trust: Trust) -> None:
     """SNI is for names only (RFC 6066, section 3); the certificate is for the address all the same."""
     outcome = await shake(trust.server, trust.trusting, "127.0.0.1")
-    assert (outcome.heard, outcome.asked_for) == (b"hello", None)
+    assert (outcome.received, outcome.asked_for) == (b"hello", None)
 
 
 @pytest_twisted.ensureDeferred
@@ -152,7 +151,7 @@ async def test_an_international_name_is_asked_for_in_ascii(trust: Trust) -> None
     """As it stands in certificates and in DNS."""
     server = serving(trust.authority.issue("International", ("xn--bcher-kva.example",)))
     outcome = await shake(server, trust.trusting, "bücher.example")
-    assert (outcome.heard, outcome.asked_for) == (b"hello", b"xn--bcher-kva.example")
+    assert (outcome.received, outcome.asked_for) == (b"hello", b"xn--bcher-kva.example")
 
 
 @pytest.mark.parametrize("shown", [True, False], ids=["shown", "not shown"])
@@ -161,14 +160,14 @@ async def test_a_client_s_certificate_that_is_only_asked_for(trust: Trust, shown
     """The client may show one, and may not."""
     asking = replace(trust.demanding, require_client_certificate=False)
     client = trust.showing(trust.client) if shown else trust.trusting
-    assert (await shake(asking, client)).heard == b"hello"
+    assert (await shake(asking, client)).received == b"hello"
 
 
 @pytest_twisted.ensureDeferred
 async def test_a_self_signed_certificate_that_is_trusted_itself(trust: Trust) -> None:
     """The simplest way to run a broker with TLS."""
     own = self_signed(trust.directory, "Trusted")
-    assert (await shake(serving(own), ClientTLS(ca=str(own.certificate)))).heard == b"hello"
+    assert (await shake(serving(own), ClientTLS(ca=str(own.certificate)))).received == b"hello"
 
 
 # Who is not
@@ -181,7 +180,7 @@ async def test_a_wrong_name(trust: Trust) -> None:
     names = "localhost, broker.example, 127.0.0.1"
     assert outcome.client == f"{UNTRUSTED}it is for {names}, not for elsewhere.example"
     assert outcome.server.startswith("TLS: ")
-    assert outcome.heard == b""
+    assert outcome.received == b""
 
 
 @pytest_twisted.ensureDeferred
@@ -201,7 +200,7 @@ async def test_a_self_signed_certificate(trust: Trust) -> None:
     outcome = await shake(serving(self_signed(trust.directory, "Own")), trust.trusting)
     reason = "it is signed by itself, by no authority that is known here"
     assert outcome.client == f"{UNTRUSTED}{reason} (certificate of Own, level 0)"
-    assert outcome.heard == b""
+    assert outcome.received == b""
 
 
 @pytest_twisted.ensureDeferred
@@ -210,7 +209,7 @@ async def test_an_expired_certificate(trust: Trust) -> None:
     outcome = await shake(serving(trust.authority.issue("Old", expired=True)), trust.trusting)
     assert outcome.client == f"{UNTRUSTED}it has expired (certificate of Old, level 0)"
     assert "expired" in outcome.server
-    assert outcome.heard == b""
+    assert outcome.received == b""
 
 
 @pytest_twisted.ensureDeferred
@@ -219,7 +218,7 @@ async def test_a_certificate_of_tomorrow(trust: Trust) -> None:
     own = self_signed(trust.directory, "Early", begins=1)
     outcome = await shake(serving(own), ClientTLS(ca=str(own.certificate)))
     assert outcome.client == f"{UNTRUSTED}it is not valid yet (certificate of Early, level 0)"
-    assert outcome.heard == b""
+    assert outcome.received == b""
 
 
 @pytest_twisted.ensureDeferred
@@ -227,7 +226,7 @@ async def test_a_client_s_certificate_does_not_serve_a_broker(trust: Trust) -> N
     """What it was issued for counts."""
     outcome = await shake(serving(trust.authority.issue("Misused", client=True)), trust.trusting)
     assert outcome.client == f"{UNTRUSTED}it is not made for this purpose (certificate of Misused, level 0)"
-    assert outcome.heard == b""
+    assert outcome.received == b""
 
 
 @pytest_twisted.ensureDeferred
@@ -249,7 +248,7 @@ async def test_a_client_s_certificate_of_an_unknown_authority(trust: Trust, dema
     outcome = await shake(server, trust.showing(trust.stranger.issue("Strange client", client=True)))
     reason = "its authority is not known here (certificate of Strange client, level 0)"
     assert outcome.server == UNTRUSTED + reason
-    assert outcome.heard == b""
+    assert outcome.received == b""
 
 
 @pytest_twisted.ensureDeferred
@@ -352,7 +351,7 @@ async def test_from_tls_to_tls(trust: Trust) -> None:
         service = RelayService(Config((listener,)), reactor)
         async with running(service):
             here = _broker(service._listening.getServiceNamed("public"))
-            caller = Talker()
+            caller = Peer()
             await client_endpoint(reactor, here, trust.showing(trust.client)).connect(Once(caller))
             caller.transport.write(CONNECT)
             there = await broker.accepted.get()
@@ -381,10 +380,10 @@ async def test_from_broker_to_broker_with_tls(trust: Trust) -> None:
     async with running(doors[0]), running(doors[1]), running(doors[2]):
         options = Reconnect(randomize=False, initial_delay=0.0)
         group = Group("three", tuple(map(_broker, doors)), options)
-        upstream = Upstream("main", (group,), tls=trust.trusting, connect_timeout=2.0)
+        upstream = Upstream("main", (group,), tls=trust.trusting, connect_timeout=1.0)
         service = RelayService(Config((Listener("public", ANY_PORT, upstream, tls=trust.server),)), reactor)
         async with running(service):
-            caller = Talker()
+            caller = Peer()
             here = _broker(service._listening.getServiceNamed("public"))
             await client_endpoint(reactor, here, trust.trusting).connect(Once(caller))
             caller.transport.write(CONNECT)
@@ -403,8 +402,8 @@ async def test_from_broker_to_broker_with_tls(trust: Trust) -> None:
             two.transport.write(MESSAGE.replace(b"hello", b"x" * 3_000_000))
             two.transport.write(MESSAGE)
             caller.transport.resumeProducing()
-            assert len(await caller.hears_all(3_000_000)) == 3_000_000
-            await caller.hears(b"\n\nhello\0")
+            assert len(await caller.receive_bytes(3_000_000)) == 3_000_000
+            await caller.receive_until(b"\n\nhello\0")
             caller.transport.loseConnection()
-            for talker in (caller, silent, two):
-                await talker.gone()
+            for peer in (caller, silent, two):
+                await peer.gone()

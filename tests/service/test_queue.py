@@ -14,10 +14,10 @@ from stomprelay.service.journal.queue import BEYOND, ENOUGH, LEAST, Dropped, Jou
 
 EVENT = int(Kind.EVENT)
 SIZE = 36 + 2 + 4
-"""Octets of a block as `filled` puts it."""
+"""Bytes of a block as `filled` puts it."""
 
 
-def spool(room: int = 10**6, **settings: Any) -> JournalQueue:
+def made(room: int = 10**6, **settings: Any) -> JournalQueue:
     """A queue whose clock counts."""
     return JournalQueue(room, itertools.count(1).__next__, **settings)
 
@@ -39,7 +39,7 @@ def taken(queue: JournalQueue, most: int = 1 << 30) -> list[Block]:
 
 def test_blocks_come_out_as_they_went_in() -> None:
     """With the time at which they did."""
-    queue = spool()
+    queue = made()
     queue.put(b'["a"]', 7, (3, 1, 5, 2, 0, 0), b"abcdef")
     put(queue, b"{}")
     frames, event = taken(queue)
@@ -54,7 +54,7 @@ def test_blocks_come_out_as_they_went_in() -> None:
 
 def test_what_waits_is_counted_until_it_is_done() -> None:
     """Exactly as it will be written."""
-    queue = spool()
+    queue = made()
     assert queue.size == 0
     queue.put(b"[]", 0, (3, 0, 0) * 2, b"abcdef")
     put(queue, b"xxxx")
@@ -68,8 +68,8 @@ def test_what_waits_is_counted_until_it_is_done() -> None:
 
 
 def test_portions() -> None:
-    """Not many more octets are taken than asked for; one block at least."""
-    queue = spool(1 << 30)
+    """Not many more bytes are taken than asked for; one block at least."""
+    queue = made(1 << 30)
     put(queue, *[b"x" * 1000] * 1000)
     first = len(taken(queue, 100_000))
     assert 96 <= first <= 200
@@ -81,7 +81,7 @@ def test_portions() -> None:
 
 def test_what_is_too_much_is_dropped() -> None:
     """And counted; what fits goes on."""
-    queue = spool(3 * SIZE)
+    queue = made(3 * SIZE)
     for _ in range(5):
         put(queue, b"xxxx")
     queue.put(b"[]", 0, (2, 0, 9) * 3, b"abcdef")
@@ -94,7 +94,7 @@ def test_what_is_too_much_is_dropped() -> None:
 
 def test_a_block_larger_than_the_queue() -> None:
     """It passes where nothing waits."""
-    queue = spool(10)
+    queue = made(10)
     put(queue, b"x" * 1000, b"y")
     assert [each.payload for each in taken(queue)] == [b"x" * 1000]
     assert queue.dropped.blocks == 1
@@ -103,7 +103,7 @@ def test_a_block_larger_than_the_queue() -> None:
 def test_where_nothing_is_to_be_lost() -> None:
     """Whoever listens is told to hold; what comes nevertheless is kept, as far as memory allows."""
     told: list[int] = []
-    queue: JournalQueue = spool(10 * SIZE, lossy=False, full=lambda: told.append(queue.size))
+    queue: JournalQueue = made(10 * SIZE, lossy=False, full=lambda: told.append(queue.size))
     for _ in range(9):
         put(queue, b"xxxx")
     assert told == []
@@ -116,7 +116,7 @@ def test_where_nothing_is_to_be_lost() -> None:
 
 def test_where_nothing_is_to_be_lost_and_there_is_room() -> None:
     """Several times as much as there is room for."""
-    queue = spool(LEAST, lossy=False)
+    queue = made(LEAST, lossy=False)
     put(queue, *[b"x" * (1 << 20)] * (5 * (LEAST >> 20)))
     assert BEYOND * LEAST <= queue.size <= BEYOND * LEAST + (2 << 20)
     assert queue.dropped.blocks > 0
@@ -124,20 +124,20 @@ def test_where_nothing_is_to_be_lost_and_there_is_room() -> None:
 
 def test_a_queue_that_is_shut() -> None:
     """What is in it comes out, nothing more goes in."""
-    queue = spool()
+    queue = made()
     put(queue, b"a")
     queue.shut()
     put(queue, b"b")
     assert [each.payload for each in taken(queue)] == [b"a"]
 
 
-@pytest.mark.parametrize("octets", [0, 4, ENOUGH])
-def test_waiting(octets: int) -> None:
+@pytest.mark.parametrize("size", [0, 4, ENOUGH])
+def test_waiting(size: int) -> None:
     """Nobody is kept waiting for ever: not where nothing comes, not for little, not at all for much."""
-    queue = spool(1 << 30)
-    thread = Thread(target=queue.wait, args=(0.01 if not octets else 600, 0.01 if octets < ENOUGH else 600))
-    if octets:
-        put(queue, b"x" * octets, b"x", b"x")
+    queue = made(1 << 30)
+    thread = Thread(target=queue.wait, args=(0.01 if not size else 600, 0.01 if size < ENOUGH else 600))
+    if size:
+        put(queue, b"x" * size, b"x", b"x")
     thread.start()
     thread.join(60)
     assert not thread.is_alive()
@@ -145,7 +145,7 @@ def test_waiting(octets: int) -> None:
 
 def test_waiting_ends_at_a_word() -> None:
     """As when everything is to end."""
-    queue = spool()
+    queue = made()
     thread = Thread(target=queue.wait, args=(600, 600))
     thread.start()
     queue.wake()
@@ -155,7 +155,7 @@ def test_waiting_ends_at_a_word() -> None:
 
 def test_two_threads() -> None:
     """Every block comes through, once and in its order, and none is waited for in vain."""
-    queue = spool(1 << 30)
+    queue = made(1 << 30)
     found: list[Block] = []
 
     def read() -> None:
@@ -178,7 +178,7 @@ def test_two_threads() -> None:
 @given(st.lists(st.one_of(st.integers(0, 200), st.none())))
 def test_the_account_balances(steps: list[int | None]) -> None:
     """What went in came out, waits, or was dropped."""
-    queue = spool(500)
+    queue = made(500)
     put_in = came_out = 0
     for step in steps:
         if step is None:

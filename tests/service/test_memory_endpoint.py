@@ -1,4 +1,4 @@
-"""Pairs of sockets: their ends, and the descriptors that they cost."""
+"""The endpoint of the embedded broker: pairs of sockets, their ends, and the descriptors that they cost."""
 
 import os
 import socket
@@ -6,13 +6,74 @@ from typing import Any
 
 import pytest
 import pytest_twisted
+from twisted.internet import error
 from twisted.internet.defer import CancelledError
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.service.embedded import MemoryEndpoint, join
-from tests.service.sockets import reactor
-from tests.service.talker import Talker
+from tests.service.sockets import Accepting, Peer, reactor
+
+
+@pytest_twisted.ensureDeferred
+async def test_both_ends_talk() -> None:
+    """What one says the other hears, more than a socket holds; and the end of one is the other's end."""
+    broker, client = Accepting(), Accepting()
+    ours: Any = await MemoryEndpoint(reactor, broker).connect(client)
+    theirs: Peer = await broker.accepted.get()
+    assert ours is await client.accepted.get()
+    data = bytes(range(256)) * 20_000
+    ours.transport.write(data)
+    assert await theirs.receive_bytes(len(data)) == data
+    theirs.transport.write(data)
+    assert await ours.receive_bytes(len(data)) == data
+    theirs.transport.loseConnection()
+    await ours.gone()
+    await theirs.gone()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_slow_reader_stops_the_writer() -> None:
+    """The kernel holds little between the two, and a producer hears of it."""
+    broker = Accepting()
+    ours: Any = await MemoryEndpoint(reactor, broker).connect(Accepting())
+    theirs: Peer = await broker.accepted.get()
+    theirs.transport.pauseProducing()
+    ours.transport.write(b"x" * 1_000_000)
+    assert ours.transport._isSendBufferFull()
+    theirs.transport.resumeProducing()
+    await theirs.receive_bytes(1_000_000)
+    ours.transport.loseConnection()
+    await theirs.gone()
+
+
+def test_no_sockets_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempt fails, as one over the network would."""
+
+    def none() -> Any:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(socket, "socketpair", none)
+    clock: Any = MemoryReactorClock()
+    failures: list[Any] = []
+    _ = MemoryEndpoint(clock, Accepting()).connect(Accepting()).addErrback(failures.append)
+    clock.advance(0)
+    assert failures[0].check(OSError)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_broker_that_takes_nobody() -> None:
+    """It stops: the client is connected, and at once not any more."""
+
+    class Closed(Accepting):
+        def buildProtocol(self, addr: object) -> Any:
+            return None
+
+    client = Accepting()
+    await MemoryEndpoint(reactor, Closed()).connect(client)
+    ours: Peer = await client.accepted.get()
+    await ours.gone()
+    assert ours.reason.check(error.ConnectionDone, error.ConnectionLost)
 
 
 class Keeper(Factory):
@@ -21,13 +82,13 @@ class Keeper(Factory):
     noisy = False
 
     def __init__(self, *, closed: bool = False) -> None:
-        self.built: list[Talker] = []
+        self.built: list[Peer] = []
         self.closed = closed
 
     def buildProtocol(self, addr: object) -> Any:
         if self.closed:
             return None
-        self.built.append(Talker())
+        self.built.append(Peer())
         return self.built[-1]
 
 
@@ -37,7 +98,7 @@ async def test_the_end_of_either_side_is_the_end_of_the_other(first: str) -> Non
     """As it is with any connection; what was said before arrives."""
     inside = Keeper()
     client = await MemoryEndpoint(reactor, inside).connect(Keeper())
-    assert isinstance(client, Talker)
+    assert isinstance(client, Peer)
     (broker,) = inside.built
     one, other = (client, broker) if first == "client" else (broker, client)
     one.transport.write(b"farewell")
@@ -49,10 +110,11 @@ async def test_the_end_of_either_side_is_the_end_of_the_other(first: str) -> Non
 
 
 def test_an_attempt_that_was_cancelled_joins_nobody() -> None:
-    """It fails as cancelled, and nothing is left of it."""
+    """Nothing happens before the next turn; until then the attempt can be given up, and nothing is left of it."""
     memory = MemoryReactorClock()
     failures: list[Any] = []
     connected = MemoryEndpoint(memory, Keeper()).connect(Keeper()).addErrback(failures.append)
+    assert len(memory.getDelayedCalls()) == 1
     connected.cancel()
     assert failures[0].check(CancelledError)
     assert memory.getDelayedCalls() == []

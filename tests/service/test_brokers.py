@@ -6,18 +6,18 @@ from stomprelay.config.address import host_and_port
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.service.brokers.brokers import ALL, Brokers
-from tests.service.house import broker, failover, listener, movable, upstream
+from tests.service.harness import broker, failover, listener, movable, upstream
 
 
 def test_every_broker_of_every_upstream() -> None:
     """In order, each upstream once however many listeners and routes lead there."""
     main, side = upstream(), movable(failover(1, 2), failover(3), name="side")
     routes = (Route(Match.PREFIX, "/topic/", side),)
-    roster = Brokers(
+    brokers = Brokers(
         [listener(upstream=main, routes=routes), listener(upstream=side), listener(upstream=main)]
     )
-    assert roster.upstreams == (main, side)
-    assert [(each.upstream, each.group, each.broker) for each in roster] == [
+    assert brokers.upstreams == (main, side)
+    assert [(each.upstream, each.group, each.broker) for each in brokers] == [
         (main, main.groups[0], main.brokers[0]),
         (side, side.groups[0], side.brokers[0]),
         (side, side.groups[0], side.brokers[1]),
@@ -39,8 +39,8 @@ def test_every_broker_of_every_upstream() -> None:
 )
 def test_a_broker_is_meant_by_its_address(word: str, numbers: list[int]) -> None:
     """As it is configured, or as host and port; wherever it stands."""
-    roster = Brokers([listener(upstream=movable(failover(1, 2), failover(1)))])
-    assert [str(entry.broker) for entry in roster.find(word)] == [
+    brokers = Brokers([listener(upstream=movable(failover(1, 2), failover(1)))])
+    assert [str(entry.broker) for entry in brokers.find(word)] == [
         f"tcp://192.0.2.{number}:61613" for number in numbers
     ]
 
@@ -82,5 +82,5 @@ def test_a_broker_may_be_shared() -> None:
     """One object in two groups is two entries, with one health."""
     shared = broker(7)
     one, other = upstream(broker=shared), upstream(broker=shared)
-    roster = Brokers([listener(upstream=one), listener(upstream=other)])
-    assert [entry.broker for entry in roster] == [shared, shared]
+    brokers = Brokers([listener(upstream=one), listener(upstream=other)])
+    assert [entry.broker for entry in brokers] == [shared, shared]

@@ -7,26 +7,25 @@ import pytest
 
 from stomprelay.service.brokers.brokers import ALL, Brokers
 from stomprelay.service.brokers.pause import Pauses
-from tests.service.diary import Diary
-from tests.service.house import failover, listener, movable, upstream
-from tests.service.understudy import Link, Rehearsal
+from tests.service.harness import JournalHarness, failover, listener, movable, upstream
+from tests.service.scripted import Link, ScriptedSession
 
 
 class Stand:
     """Two brokers, and three sessions: one on each broker, one that is looking for one."""
 
     def __init__(self) -> None:
-        self.roster = Brokers([listener(upstream=movable(failover(1, 2), drain_timeout=5.0))])
-        self.one, self.two = (entry.broker for entry in self.roster)
-        self.plays = [Rehearsal() for _ in range(3)]
-        for play, on in zip(self.plays, (self.one, self.two, None), strict=True):
-            play.relay.links = (Link(on),)
-        self.switchover = Pauses([play.session for play in self.plays])
+        self.brokers = Brokers([listener(upstream=movable(failover(1, 2), drain_timeout=5.0))])
+        self.one, self.two = (entry.broker for entry in self.brokers)
+        self.scripted_sessions = [ScriptedSession() for _ in range(3)]
+        for scripted, on in zip(self.scripted_sessions, (self.one, self.two, None), strict=True):
+            scripted.relay.links = (Link(on),)
+        self.switchover = Pauses([scripted.session for scripted in self.scripted_sessions])
         self.told()
 
     def told(self) -> list[list[tuple[Any, ...]]]:
         """What each session was told since the last look."""
-        return [play.said() for play in self.plays]
+        return [scripted.said() for scripted in self.scripted_sessions]
 
 
 @pytest.fixture
@@ -38,7 +37,7 @@ def stand() -> Stand:
 def test_pausing_a_broker(stand: Stand, log: list[str]) -> None:
     """It is out of service, and its sessions are told to leave within the time that its upstream gives."""
     stand.one.health.sessions = 1
-    stand.switchover.pause(stand.roster.find("192.0.2.1:61613"))
+    stand.switchover.pause(stand.brokers.find("192.0.2.1:61613"))
     assert stand.one.health.paused
     assert not stand.two.health.paused
     assert stand.told() == [[("leave", stand.one, 5.0, None)], [], []]
@@ -49,33 +48,33 @@ def test_pausing_a_broker(stand: Stand, log: list[str]) -> None:
 
 def test_an_operator_may_say_how_long_it_takes(stand: Stand) -> None:
     """At once, too."""
-    stand.switchover.pause(stand.roster.find(ALL), 0.0)
+    stand.switchover.pause(stand.brokers.find(ALL), 0.0)
     assert stand.told() == [[("leave", stand.one, 0.0, None)], [("leave", stand.two, 0.0, None)], []]
 
 
 def test_pausing_twice(stand: Stand, log: list[str]) -> None:
     """Sessions that are leaving are not told again; one that came late is; the log has it once."""
-    stand.switchover.pause(stand.roster.find(ALL))
+    stand.switchover.pause(stand.brokers.find(ALL))
     stand.told()
     log.clear()
-    stand.plays[0].relay.links[0].moving = True
-    stand.plays[2].relay.links = (Link(stand.one),)
-    stand.switchover.pause(stand.roster.find(ALL))
+    stand.scripted_sessions[0].relay.links[0].moving = True
+    stand.scripted_sessions[2].relay.links = (Link(stand.one),)
+    stand.switchover.pause(stand.brokers.find(ALL))
     assert stand.told() == [[], [("leave", stand.two, 5.0, None)], [("leave", stand.one, 5.0, None)]]
     assert log == []
 
 
 def test_an_operator_who_loses_patience(stand: Stand) -> None:
     """A time that is said holds for sessions that are leaving, too."""
-    stand.plays[0].relay.links[0].moving = True
-    stand.switchover.pause(stand.roster.find("192.0.2.1:61613"), 0.0)
+    stand.scripted_sessions[0].relay.links[0].moving = True
+    stand.switchover.pause(stand.brokers.find("192.0.2.1:61613"), 0.0)
     assert stand.told() == [[("leave", stand.one, 0.0, None)], [], []]
 
 
 def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
     """Who is there cannot go anywhere, which the log does not hide."""
-    roster = Brokers([listener(upstream=upstream())])
-    Pauses([]).pause(roster.find(ALL))
+    brokers = Brokers([listener(upstream=upstream())])
+    Pauses([]).pause(brokers.find(ALL))
     assert log == [
         "info: upstream main: broker tcp://192.0.2.1:61613 is paused, its sessions (0) stay, for it has no other"
     ]
@@ -83,18 +82,18 @@ def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
 
 def test_a_session_on_two_brokers(stand: Stand) -> None:
     """It leaves each of them; twice on one is told once."""
-    stand.plays[0].relay.links = (Link(stand.one), Link(stand.two), Link(stand.one))
-    stand.switchover.pause(stand.roster.find(ALL))
+    stand.scripted_sessions[0].relay.links = (Link(stand.one), Link(stand.two), Link(stand.one))
+    stand.switchover.pause(stand.brokers.find(ALL))
     told = stand.told()[0]
     assert sorted(str(place) for _, place, _, _ in told) == [str(stand.one), str(stand.two)]
 
 
 def test_resuming_a_broker(stand: Stand, log: list[str]) -> None:
     """Every session is told: who waits for one tries at once."""
-    stand.switchover.pause(stand.roster.find(ALL))
+    stand.switchover.pause(stand.brokers.find(ALL))
     stand.told()
     log.clear()
-    stand.switchover.resume(stand.roster.find("tcp://192.0.2.1:61613"))
+    stand.switchover.resume(stand.brokers.find("tcp://192.0.2.1:61613"))
     assert not stand.one.health.paused
     assert stand.two.health.paused
     assert stand.told() == [[("reconsidered",)]] * 3
@@ -103,33 +102,33 @@ def test_resuming_a_broker(stand: Stand, log: list[str]) -> None:
 
 def test_resuming_what_was_not_paused(stand: Stand, log: list[str]) -> None:
     """Nothing changed, and nobody is told."""
-    stand.switchover.resume(stand.roster.find(ALL))
+    stand.switchover.resume(stand.brokers.find(ALL))
     assert stand.told() == [[], [], []]
     assert log == []
 
 
 def test_sessions_that_end_by_being_told(stand: Stand) -> None:
     """Who goes meanwhile spoils nothing for the others."""
-    sessions = {play.session for play in stand.plays}
+    sessions = {scripted.session for scripted in stand.scripted_sessions}
     switchover = Pauses(sessions)
-    for play in stand.plays:
-        play.relay.links = (Link(stand.one),)
-        play.on_end = sessions.discard
-        play.client.goes()
-    sessions.update(play.session for play in stand.plays)
-    switchover.pause(stand.roster.find(ALL))
+    for scripted in stand.scripted_sessions:
+        scripted.relay.links = (Link(stand.one),)
+        scripted.on_end = sessions.discard
+        scripted.client.disconnects()
+    sessions.update(scripted.session for scripted in stand.scripted_sessions)
+    switchover.pause(stand.brokers.find(ALL))
     assert sessions == set()
 
 
 def test_the_journal_has_it(tmp_path: Path) -> None:
     """Each broker once, when it changes."""
-    diary = Diary(tmp_path, listener(upstream=movable(failover(1, 2))))
-    entries = diary.service.state.brokers.find("192.0.2.1:61613")
+    harness = JournalHarness(tmp_path, listener(upstream=movable(failover(1, 2))))
+    entries = harness.service.state.brokers.find("192.0.2.1:61613")
     for _ in range(2):
-        diary.service.state.pauses.pause(entries)
+        harness.service.state.pauses.pause(entries)
     for _ in range(2):
-        diary.service.state.pauses.resume(entries)
-    paused, resumed = diary.read()
+        harness.service.state.pauses.resume(entries)
+    paused, resumed = harness.read()
     facts = {"upstream": "main", "broker": "tcp://192.0.2.1:61613"}
     assert (paused.event, paused.facts) == ("broker paused", facts)
     assert (resumed.event, resumed.facts) == ("broker resumed", facts)

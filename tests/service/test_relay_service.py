@@ -20,27 +20,27 @@ from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.service.embedded import MemoryEndpoint
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.relay import RelayService
-from tests.service.house import (
+from tests.service.harness import (
     CONNECT,
     CONNECTED,
     MESSAGE,
     SEND,
-    House,
+    SUBSCRIBE,
+    RelayHarness,
     failover,
     listener,
     movable,
     upstream,
 )
-from tests.service.house import broker as place
-from tests.service.talker import Accepting, Talker, connect, until
-from tests.service.test_serving import SUBSCRIBE
+from tests.service.harness import broker as place
+from tests.service.sockets import Accepting, Peer, connect, until
 
 PLACE = "tcp:0:interface=127.0.0.1"
 
 
 def test_names_of_sessions() -> None:
     """No two are alike, in one process or in two; letters, digits and dashes only."""
-    one, two = House().service, House().service
+    one, two = RelayHarness().service, RelayHarness().service
     names = [one._next_name(), one._next_name(), two._next_name()]
     assert len(set(names)) == 3
     assert all(re.fullmatch(rb"relay-[0-9a-f]{8}-\d+", name) for name in names)
@@ -49,55 +49,57 @@ def test_names_of_sessions() -> None:
 def test_each_listener_has_its_own_books() -> None:
     """What is counted for one is not counted for another, even where both lead to one broker."""
     main = upstream()
-    house = House(listener(upstream=main), listener(name="other", endpoint="tcp:61614", upstream=main))
-    client = house.client(1)
-    client.says(CONNECT)
-    house.broker()
-    assert house.service.state.sessions.listeners["public"].counters["sessions_opened"] == 0
-    assert house.service.state.sessions.listeners["other"].counters["sessions_opened"] == 1
-    assert len(house.service.state.sessions) == 1
+    harness = RelayHarness(
+        listener(upstream=main), listener(name="other", endpoint="tcp:61614", upstream=main)
+    )
+    client = harness.client(1)
+    client.sends(CONNECT)
+    harness.broker()
+    assert harness.service.state.sessions.listeners["public"].counters["sessions_opened"] == 0
+    assert harness.service.state.sessions.listeners["other"].counters["sessions_opened"] == 1
+    assert len(harness.service.state.sessions) == 1
 
 
 def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
     """No new clients; those that are there get an ERROR and time to read it; then it has stopped."""
-    house = House()
-    client, broker = house.session()
-    early = house.client()
+    harness = RelayHarness()
+    client, broker = harness.session()
+    early = harness.client()
     stopped: list[object] = []
-    _ = house.service.stopService().addCallback(stopped.append)
-    assert house.service.state.sessions.stopping
-    assert house.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)) is None
+    _ = harness.service.stopService().addCallback(stopped.append)
+    assert harness.service.state.sessions.stopping
+    assert harness.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)) is None
     for each in (client, early):
         assert b"ERROR\nmessage:the relay is stopping\n" in each.written()
         assert each.ends == ["half"]
     assert broker.ends == ["flush"]
     for each in (client, early, broker):
         assert stopped == []
-        each.goes()
+        each.disconnects()
     assert stopped == [None]
-    assert house.reactor.getDelayedCalls() == []
+    assert harness.reactor.getDelayedCalls() == []
 
 
 def test_stopping_does_not_wait_for_ever() -> None:
     """The longest time to linger of all listeners, and a little more."""
-    house = House(listener(linger=0.5), listener(name="other", endpoint="tcp:61614", linger=4.0))
-    client = house.client(1)
+    harness = RelayHarness(listener(linger=0.5), listener(name="other", endpoint="tcp:61614", linger=4.0))
+    client = harness.client(1)
     stopped: list[object] = []
-    _ = house.service.stopService().addCallback(stopped.append)
-    house.reactor.advance(4)
+    _ = harness.service.stopService().addCallback(stopped.append)
+    harness.reactor.advance(4)
     assert client.ends == ["half", "abort"]
     assert stopped == []
-    house.reactor.advance(1)
+    harness.reactor.advance(1)
     assert stopped == [None]
 
 
 def test_the_status_line() -> None:
     """For systemd; as one would say it."""
-    house = House()
-    assert house.service._status() == "0 sessions, 1 listener"
-    house.client()
-    assert house.service._status() == "1 session, 1 listener"
-    two = House(listener(), listener(name="other", endpoint="tcp:61614"))
+    harness = RelayHarness()
+    assert harness.service._status() == "0 sessions, 1 listener"
+    harness.client()
+    assert harness.service._status() == "1 session, 1 listener"
+    two = RelayHarness(listener(), listener(name="other", endpoint="tcp:61614"))
     assert two.service._status() == "0 sessions, 2 listeners"
 
 
@@ -149,7 +151,7 @@ def test_what_cannot_be_used_is_told_before_anything_starts(settings: dict[str, 
 def test_the_log_tells_where_each_listener_leads(log: list[str]) -> None:
     """By its own upstream and by its routes, to every broker in its order."""
     side = Route(Match.EXACT, "/queue/side", upstream(broker=place(3)))
-    House(listener(upstream=movable(failover(1, 2)), routes=(side,)))
+    RelayHarness(listener(upstream=movable(failover(1, 2)), routes=(side,)))
     assert log == [
         "info: public: tcp:61613 to tcp://192.0.2.1:61613, tcp://192.0.2.2:61613, tcp://192.0.2.3:61613"
     ]
@@ -159,11 +161,11 @@ def test_every_broker_of_every_upstream_can_be_reached() -> None:
     """Those of routes, too; the embedded broker is there where any of them is it."""
     memory = Broker("memory:", "memory:")
     side = Route(Match.EXACT, "/queue/side", upstream(broker=memory))
-    house = House(listener(upstream=movable(failover(1, 2)), routes=(side,)))
-    brokers = [entry.broker for entry in house.service.state.brokers]
-    assert set(house.service._endpoints) == set(brokers)
-    assert isinstance(house.service._endpoints[memory], MemoryEndpoint)
-    assert House(listener(upstream=movable(failover(1, 2)))).service.embedded is None
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2)), routes=(side,)))
+    brokers = [entry.broker for entry in harness.service.state.brokers]
+    assert set(harness.service._endpoints) == set(brokers)
+    assert isinstance(harness.service._endpoints[memory], MemoryEndpoint)
+    assert RelayHarness(listener(upstream=movable(failover(1, 2)))).service.embedded is None
 
 
 # On real sockets
@@ -176,7 +178,7 @@ def address(service: RelayService, door: int = 0) -> str:
 
 
 class Town:
-    """A relay on real sockets, and the broker that the test plays."""
+    """A relay on real sockets, and the broker that the test scripted_sessions."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = settings
@@ -199,7 +201,7 @@ class Town:
         await self.service.stopService()
         await self.port.stopListening()
 
-    async def session(self) -> tuple[Talker, Talker]:
+    async def session(self) -> tuple[Peer, Peer]:
         """A connected client and its broker."""
         client = await connect(address(self.service))
         client.transport.write(CONNECT)
@@ -207,7 +209,7 @@ class Town:
         await served.frame()
         served.transport.write(CONNECTED)
         await client.frame()
-        client.heard = client.heard.lstrip(b"\n")
+        client.skip_eols()
         return client, served
 
 
@@ -219,7 +221,7 @@ async def test_frames_pass_on_real_sockets() -> None:
         for body in (b"", b"x", b"x" * 100_000, b"x" * 3_000_000):
             send = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (len(body), body)
             client.transport.write(send)
-            assert await served.hears_all(len(send)) == send
+            assert await served.receive_bytes(len(send)) == send
             message = b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:%d\n\n%b\0" % (len(body), body)
             served.transport.write(message)
             assert (await client.frame()) == message
@@ -235,28 +237,28 @@ async def test_memory_is_bounded(slow: str) -> None:
         client, served = await town.session()
         reader, writer = (client, served) if slow == "client" else (served, client)
         frame = MESSAGE if slow == "client" else SEND
-        frames = frame.replace(b"hello", b"x" * 10_000) * 3_000
-        reader.transport.pauseProducing()
+        frames = frame.replace(b"hello", b"x" * 10_000) * 1_500
+        reader.read_slowly()
         writer.transport.write(frames)
 
         def held() -> int:
             return sum(
-                len(line.transport.dataBuffer) + line.transport._tempDataLen + line.leg.decoder.buffered
-                for line in town.service.state.runtime.protocols.values()
+                len(each.transport.dataBuffer) + each.transport._tempDataLen + each.leg.decoder.buffered
+                for each in town.service.state.runtime.protocols.values()
             )
 
         def stopped() -> bool:
             return any(
-                line.reading is not None and line.reading.held
-                for line in town.service.state.runtime.protocols.values()
+                each.reading is not None and each.reading.held
+                for each in town.service.state.runtime.protocols.values()
             )
 
         await until(stopped)
-        taken = sum(line.bytes_received for line in town.service.state.runtime.protocols.values())
+        taken = sum(each.bytes_received for each in town.service.state.runtime.protocols.values())
         assert held() < 1_000_000
         assert taken < len(frames) / 2
         reader.transport.resumeProducing()
-        assert await reader.hears_all(len(frames)) == frames
+        assert await reader.receive_bytes(len(frames)) == frames
         for each in (reader, writer):
             each.transport.loseConnection()
 
@@ -319,28 +321,3 @@ async def test_clients_on_a_unix_socket(tmp_path: Path) -> None:
     client.transport.loseConnection()
     await until(lambda: not service.state.runtime.sockets)
     await service.stopService()
-
-
-@pytest_twisted.ensureDeferred
-async def test_the_admin_endpoint() -> None:
-    """A web server where one is asked for, until the end of the stop."""
-    service = RelayService(config.default([PLACE], admin=PLACE), reactor)
-    service.startService()
-    door = service.getServiceNamed("admin")
-
-    async def health() -> bytes:
-        asker = await connect(f"tcp:127.0.0.1:{door._waitingForPort.result.getHost().port}")
-        asker.transport.write(b"GET /healthz HTTP/1.0\r\n\r\n")
-        answer = await asker.ended()
-        await asker.gone()
-        return answer
-
-    assert (await health()).startswith(b"HTTP/1.0 200")
-    client = await connect(address(service))
-    client.transport.write(CONNECT)
-    await client.frame()
-    stopping = service.stopService()
-    assert (await health()).startswith(b"HTTP/1.0 503")
-    await client.frame()
-    await client.gone()
-    await stopping

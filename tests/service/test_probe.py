@@ -16,8 +16,7 @@ from stomprelay.service.brokers.probe import LINGER, ProbeDriver
 from stomprelay.service.connection.protocol import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.network.endpoints import client_endpoint
-from tests.service.diary import Diary
-from tests.service.house import CONNECTED, Wire, movable
+from tests.service.harness import CONNECTED, FakeTransport, JournalHarness, movable
 
 
 class Asking:
@@ -34,13 +33,13 @@ class Asking:
         self.probing = ProbeDriver(self.runtime, "main", self.probe, ways, self.over.append, journal)
         self.probing.begin()
 
-    def accepted(self) -> Wire:
+    def accepted(self) -> FakeTransport:
         """The broker's end."""
-        wire = Wire(
+        transport = FakeTransport(
             self.reactor.tcpClients.pop()[2].buildProtocol(None), IPv4Address("TCP", "192.0.2.1", 61613)
         )
-        wire.protocol.makeConnection(wire)
-        return wire
+        transport.protocol.makeConnection(transport)
+        return transport
 
     def refused(self) -> None:
         """The broker is not there."""
@@ -63,10 +62,10 @@ def test_a_broker_that_is_well(log: list[str]) -> None:
     asking = Asking()
     broker = asking.accepted()
     assert broker.written().startswith(b"CONNECT\n")
-    broker.says(CONNECTED)
+    broker.sends(CONNECTED)
     assert broker.written().endswith(b"DISCONNECT\n\n\0")
     assert broker.ends == ["flush"]
-    broker.goes()
+    broker.disconnects()
     assert asking.ended()
     assert asking.broker.health.up
     assert log == []
@@ -76,11 +75,11 @@ def test_a_canary(log: list[str]) -> None:
     """A message goes where it is asked for, and the broker is up when that was received."""
     asking = Asking(checks=Checks(destination="/queue/canary"))
     broker = asking.accepted()
-    broker.says(CONNECTED)
+    broker.sends(CONNECTED)
     assert b"destination:/queue/canary\n" in broker.written()
     assert asking.over == []
-    broker.says(b"RECEIPT\nreceipt-id:probe\n\n\0")
-    broker.goes()
+    broker.sends(b"RECEIPT\nreceipt-id:probe\n\n\0")
+    broker.disconnects()
     assert asking.ended()
     assert asking.broker.health.up
     assert log == []
@@ -91,7 +90,7 @@ def test_a_canary(log: list[str]) -> None:
     [
         (lambda asking: asking.refused(), "it did not connect: connection refused"),
         (
-            lambda asking: asking.accepted().goes(ConnectionLost()),
+            lambda asking: asking.accepted().disconnects(ConnectionLost()),
             "it closed the connection: connection reset",
         ),
         (lambda asking: asking.reactor.advance(5), "no CONNECTED in time"),
@@ -112,7 +111,7 @@ def test_a_broker_that_accepts_and_never_answers() -> None:
     broker = asking.accepted()
     asking.reactor.advance(5)
     assert broker.ends == ["abort"]
-    broker.goes()
+    broker.disconnects()
     assert asking.ended()
     assert asking.broker.health.up is False
 
@@ -121,11 +120,11 @@ def test_a_broker_that_does_not_close() -> None:
     """After a while it is closed without it."""
     asking = Asking()
     broker = asking.accepted()
-    broker.says(CONNECTED)
+    broker.sends(CONNECTED)
     assert asking.over == [asking.probing]
     asking.reactor.advance(LINGER)
     assert broker.ends == ["flush", "abort"]
-    broker.goes()
+    broker.disconnects()
     assert asking.ended()
 
 
@@ -137,7 +136,7 @@ def test_a_stop(there: bool) -> None:
     asking.probing.stop()
     if broker is not None:
         assert broker.ends == ["abort"]
-        broker.goes()
+        broker.disconnects()
     asking.reactor.advance(0)
     assert asking.ended()
     assert asking.broker.health.up is None
@@ -145,10 +144,10 @@ def test_a_stop(there: bool) -> None:
 
 def test_the_journal_has_what_was_learnt(tmp_path: Path) -> None:
     """As something of the relay's own, with the upstream."""
-    diary = Diary(tmp_path)
-    asking = Asking(diary.journal)
+    harness = JournalHarness(tmp_path)
+    asking = Asking(harness.journal)
     asking.refused()
-    (lost,) = diary.read()
+    (lost,) = harness.read()
     assert (lost.event, lost.context.upstream, lost.context.session) == ("lost", "main", "")
     assert lost.facts["upstream"] == "main"
     assert "192.0.2.1" in lost.text

@@ -18,7 +18,7 @@ from stomprelay.journal.writer import Writer
 from stomprelay.service.journal import writer_thread as module
 from stomprelay.service.journal.queue import JournalQueue
 from stomprelay.service.journal.writer_thread import WriterThread
-from tests.service.diary import told
+from tests.service.harness import told
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/j/x")
 
@@ -92,22 +92,22 @@ class Log:
 
 
 class Desk:
-    """A scribe, all that is around it, and a clock that the test moves."""
+    """A thread, all that is around it, and a clock that the test moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int = 10**7, **settings: Any) -> None:
         self.now = 0.0
         monkeypatch.setattr(module, "time", self)
-        self.spool = JournalQueue(room, itertools.count(1).__next__)
+        self.queue = JournalQueue(room, itertools.count(1).__next__)
         self.pen, self.shelf, self.log = Pen(), Shelf(), Log()
         self.roomy: list[int] = []
-        self.scribe = WriterThread(
+        self.thread = WriterThread(
             Settings("/j", **settings),
-            self.spool,
+            self.queue,
             self.pen,
             self.shelf,
             lambda: 42,
             self.log,
-            lambda: self.roomy.append(self.spool.size),
+            lambda: self.roomy.append(self.queue.size),
         )
 
     def monotonic(self) -> float:
@@ -117,7 +117,7 @@ class Desk:
     def put(self, *payloads: bytes) -> None:
         """Records of one frame each."""
         for payload in payloads:
-            self.spool.put(b'["l"]', 0, (len(payload), 0, 0), payload)
+            self.queue.put(b'["l"]', 0, (len(payload), 0, 0), payload)
 
 
 @pytest.fixture
@@ -129,11 +129,11 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
 def test_what_waits_is_written(desk: Desk) -> None:
     """All of it, in its order, and counted."""
     desk.put(*[b"a\n\n", b"b\n\n"] * 10_000)
-    desk.scribe.turn()
+    desk.thread.turn()
     assert [each.payload for each in desk.pen.blocks()] == [b"a\n\n", b"b\n\n"] * 10_000
-    assert (desk.scribe.blocks, desk.scribe.frames) == (20_000, 20_000)
-    assert desk.scribe.size == len(desk.pen.written)
-    assert desk.spool.size == 0
+    assert (desk.thread.blocks, desk.thread.frames) == (20_000, 20_000)
+    assert desk.thread.size == len(desk.pen.written)
+    assert desk.queue.size == 0
     assert desk.pen.rolled == 1
 
 
@@ -142,10 +142,10 @@ def test_it_is_brought_to_the_disk_now_and_then(monkeypatch: pytest.MonkeyPatch)
     desk = Desk(monkeypatch, sync_interval=2.0)
     for now in range(7):
         desk.now = now
-        desk.scribe.turn()
+        desk.thread.turn()
     assert desk.pen.synced == 4
     desk = Desk(monkeypatch, sync_interval=0.0)
-    desk.scribe.turn()
+    desk.thread.turn()
     assert desk.pen.synced == 0
 
 
@@ -154,27 +154,27 @@ def test_a_disk_that_fails(desk: Desk, failure: Exception) -> None:
     """It is tried again, with what was not written and all that came; the log is told once, and when it is over."""
     desk.put(b"a")
     desk.pen.failure = failure
-    desk.scribe.turn()
+    desk.thread.turn()
     desk.put(b"b")
-    desk.scribe.turn()
-    assert desk.scribe.errors == 2
-    assert desk.scribe.trouble
-    assert desk.spool.size > 0
+    desk.thread.turn()
+    assert desk.thread.errors == 2
+    assert desk.thread.trouble
+    assert desk.queue.size > 0
     assert [line.partition(": ")[0] for line in desk.log.lines] == ["warn"]
     desk.pen.failure = None
-    desk.scribe.turn()
-    assert desk.scribe.trouble == ""
+    desk.thread.turn()
+    assert desk.thread.trouble == ""
     assert desk.log.lines[1:] == ["info: the journal is written again"]
     assert [each.payload for each in desk.pen.blocks()] == [b"a", b"b"]
-    assert desk.spool.size == 0
+    assert desk.queue.size == 0
 
 
 def test_the_reason_is_told(desk: Desk) -> None:
     """With the file that it is about."""
     desk.put(b"a")
     desk.pen.failure = FULL
-    desk.scribe.turn()
-    assert desk.scribe.trouble == "/j/x: No space left on device"
+    desk.thread.turn()
+    assert desk.thread.trouble == "/j/x: No space left on device"
     assert desk.log.lines == ["warn: the journal cannot be written: /j/x: No space left on device"]
 
 
@@ -183,17 +183,17 @@ def test_what_was_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(monkeypatch, room=100)
     desk.put(b"x" * 100, b"y", b"z")
     desk.now = 10
-    desk.scribe.turn()
+    desk.thread.turn()
     first, second = map(told, desk.pen.blocks())
     assert first.frames == (b"x" * 100,)
     assert (second.event, second.context.session) == ("journal dropped", "")
     assert second.facts == {"blocks": 2, "frames": 2, "octets": 2 * (36 + 5 + 12 + 1)}
     for _ in range(10):
         desk.put(b"x" * 100, b"y")
-        desk.scribe.turn()
+        desk.thread.turn()
     assert [told(each).event for each in desk.pen.blocks()].count("journal dropped") == 1
     desk.now = 11
-    desk.scribe.turn()
+    desk.thread.turn()
     assert told(desk.pen.blocks()[-1]).facts["blocks"] == 10
 
 
@@ -201,24 +201,24 @@ def test_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is written, and what was left out, and the segment ends."""
     desk = Desk(monkeypatch, room=100)
     desk.put(b"x" * 100, b"y")
-    desk.scribe.turn()
+    desk.thread.turn()
     desk.put(b"x" * 100, b"y")
-    desk.scribe.stop(lambda: None)
-    desk.scribe.end()
+    desk.thread.stop(lambda: None)
+    desk.thread.end()
     assert [told(each).event for each in desk.pen.blocks()] == ["", "journal dropped", "", "journal dropped"]
     assert desk.pen.closed == 1
-    assert desk.scribe.lost.blocks == 0
+    assert desk.thread.lost.blocks == 0
 
 
 def test_an_end_without_a_disk(desk: Desk) -> None:
     """What cannot be written is lost; that is counted and told."""
     desk.put(*[b"a"] * 10_000)
     desk.pen.failure = FULL
-    desk.scribe.turn()
-    desk.scribe.stop(lambda: None)
-    desk.scribe.end()
-    assert desk.scribe.lost.blocks == desk.scribe.lost.frames == 10_000
-    assert desk.spool.size == 0
+    desk.thread.turn()
+    desk.thread.stop(lambda: None)
+    desk.thread.end()
+    assert desk.thread.lost.blocks == desk.thread.lost.frames == 10_000
+    assert desk.queue.size == 0
     assert "warn: 10000 blocks of the journal are lost" in desk.log.lines
 
 
@@ -229,14 +229,14 @@ def test_relays_that_died(desk: Desk) -> None:
         Recovery(Path("/j/b.open"), None, 3),
         Recovery(Path("/j/c.open"), None, 0, "no"),
     ]
-    desk.scribe.begin()
+    desk.thread.begin()
     assert desk.log.lines == [
         "info: segment /j/a of a relay that died is ended; 7 octets at its end were torn",
         "info: segment /j/b.open of a relay that died is ended; 3 octets at its end were torn",
         "warn: segment /j/c.open of a relay that died cannot be ended: no",
     ]
     desk.shelf.failure = FULL
-    desk.scribe.begin()
+    desk.thread.begin()
     assert (
         desk.log.lines[-1]
         == "warn: the journal's folder cannot be looked through: /j/x: No space left on device"
@@ -248,54 +248,54 @@ def test_old_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(monkeypatch, retain_age=5.0, retain_size=7)
     for now in (0, 1, 59):
         desk.now = now
-        desk.scribe.turn()
+        desk.thread.turn()
     assert desk.shelf.asked == [(5.0, 7)]
     desk.now = 61
     desk.shelf.old = [Entry(Path("/j/a"), "a", 0, "r", "0", 1, 5, 0, True)]
-    desk.scribe.turn()
+    desk.thread.turn()
     desk.pen.number = 1
-    desk.scribe.turn()
+    desk.thread.turn()
     assert len(desk.shelf.asked) == 3
     assert desk.log.lines == ["info: 1 old segments were removed"] * 2
     desk.shelf.failure = FULL
     desk.pen.number = 2
-    desk.scribe.turn()
-    assert desk.scribe.trouble == ""
+    desk.thread.turn()
+    assert desk.thread.trouble == ""
     assert desk.log.lines[-1] == "warn: old segments cannot be removed: /j/x: No space left on device"
     desk = Desk(monkeypatch)
     desk.pen.number = 1
-    desk.scribe.turn()
+    desk.thread.turn()
     assert desk.shelf.asked == []
 
 
 def test_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for it is told once half of what is there is written, and not while the disk fails."""
     desk = Desk(monkeypatch, room=1000)
-    desk.scribe.ask_for_room()
+    desk.thread.ask_for_room()
     desk.put(b"x" * 1000)
     desk.pen.failure = FULL
-    desk.scribe.turn()
+    desk.thread.turn()
     assert desk.roomy == []
     desk.pen.failure = None
-    desk.scribe.turn()
-    desk.scribe.turn()
+    desk.thread.turn()
+    desk.thread.turn()
     assert desk.roomy == [0]
 
 
 def test_in_a_thread_of_its_own(tmp_path: Path) -> None:
     """With real files: all is there when it says that it ended."""
     settings = Settings(str(tmp_path), flush_interval=0.01, segment_size=5000)
-    spool = JournalQueue(10**6, itertools.count(1).__next__)
+    queue = JournalQueue(10**6, itertools.count(1).__next__)
     writer = Writer(tmp_path, "r", "0" * 8, size=5000, age=60.0, software="tests")
     log = Log()
-    scribe = WriterThread(
-        settings, spool, writer, Folder(tmp_path), itertools.count(1).__next__, log, lambda: None
+    thread = WriterThread(
+        settings, queue, writer, Folder(tmp_path), itertools.count(1).__next__, log, lambda: None
     )
-    scribe.start()
+    thread.start()
     for number in range(1000):
-        spool.put(b'["l"]', number, (3, 0, 0), b"a\n\n")
+        queue.put(b'["l"]', number, (3, 0, 0), b"a\n\n")
     ended = threading.Event()
-    scribe.stop(ended.set)
+    thread.stop(ended.set)
     assert ended.wait(60)
     found = [each for path in sorted(tmp_path.iterdir()) for each in read(path)]
     assert not [each for each in found if isinstance(each, Damage)]

@@ -11,92 +11,92 @@ from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, S
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
 from stomprelay.wire.limits import Limits
-from tests.service.ground import Ground
+from tests.service.scripted import DriverHarness
 
 
 @pytest.fixture
-def ground() -> Ground:
+def harness() -> DriverHarness:
     """A connected client."""
-    ground = Ground()
-    assert ground.said() == [("connected", Side.DOWNSTREAM)]
-    return ground
+    harness = DriverHarness()
+    assert harness.said() == [("connected", Side.DOWNSTREAM)]
+    return harness
 
 
-def test_send_writes_to_the_leg(ground: Ground) -> None:
+def test_send_writes_to_the_leg(harness: DriverHarness) -> None:
     """In order."""
-    ground.driver.perform([Send(ground.leg, b"one"), Send(ground.leg, b"two")])
-    assert ground.wire.written() == b"onetwo"
+    harness.driver.perform([Send(harness.leg, b"one"), Send(harness.leg, b"two")])
+    assert harness.transport.written() == b"onetwo"
 
 
-def test_effects_on_a_leg_that_is_gone(ground: Ground) -> None:
+def test_effects_on_a_leg_that_is_gone(harness: DriverHarness) -> None:
     """Nothing is left to do, and nothing is raised."""
     gone = Leg(Side.UPSTREAM, Limits())
-    ground.driver.perform([Send(gone, b"x"), Pause(gone), Resume(gone), Close(gone, How.FLUSH)])
-    assert ground.wire.written() == b""
-    assert ground.wire.ends == []
+    harness.driver.perform([Send(gone, b"x"), Pause(gone), Resume(gone), Close(gone, How.FLUSH)])
+    assert harness.transport.written() == b""
+    assert harness.transport.ends == []
 
 
 @pytest.mark.parametrize(("how", "end"), [(How.FLUSH, "flush"), (How.LINGER, "half"), (How.ABORT, "abort")])
-def test_close(ground: Ground, how: How, end: str) -> None:
+def test_close(harness: DriverHarness, how: How, end: str) -> None:
     """Each way of ending is the transport's; the core hears nothing more, and its part is over."""
-    ground.driver.perform([Wake(1.0), Close(ground.leg, how)])
-    assert ground.wire.ends == [end]
-    assert ground.over == [ground.driver]
-    assert ground.runtime.protocols == {}
-    ground.wire.says(b"still here")
-    ground.wire.goes()
-    ground.clock.advance(10)
-    assert ground.said() == []
-    assert ground.clock.getDelayedCalls() == []
+    harness.driver.perform([Wake(1.0), Close(harness.leg, how)])
+    assert harness.transport.ends == [end]
+    assert harness.over == [harness.driver]
+    assert harness.runtime.protocols == {}
+    harness.transport.sends(b"still here")
+    harness.transport.disconnects()
+    harness.clock.advance(10)
+    assert harness.said() == []
+    assert harness.clock.getDelayedCalls() == []
 
 
-def test_pause_and_resume(ground: Ground) -> None:
+def test_pause_and_resume(harness: DriverHarness) -> None:
     """One chunk more may come, as the valve has it; the core is told that the leg is not read from."""
-    ground.driver.perform([Pause(ground.leg)])
-    assert ground.wire.reading
-    ground.wire.says(b"x")
-    assert not ground.wire.reading
-    ground.driver.perform([Resume(ground.leg)])
-    assert ground.wire.reading
+    harness.driver.perform([Pause(harness.leg)])
+    assert harness.transport.reading
+    harness.transport.sends(b"x")
+    assert not harness.transport.reading
+    harness.driver.perform([Resume(harness.leg)])
+    assert harness.transport.reading
     side = Side.DOWNSTREAM
-    assert ground.said() == [("read", side, False), ("received", side, b"x"), ("read", side, True)]
+    assert harness.said() == [("read", side, False), ("received", side, b"x"), ("read", side, True)]
 
 
-def test_wake(ground: Ground) -> None:
+def test_wake(harness: DriverHarness) -> None:
     """At the time of the last `Wake`, once; infinity is never."""
-    ground.driver.perform([Wake(1.0), Wake(3.0)])
-    ground.clock.advance(2)
-    assert ground.said() == []
-    ground.clock.advance(1)
-    assert ground.said() == [("woke", 3.0)]
-    ground.driver.perform([Wake(4.0), Wake(inf)])
-    ground.clock.advance(100)
-    assert ground.said() == []
+    harness.driver.perform([Wake(1.0), Wake(3.0)])
+    harness.clock.advance(2)
+    assert harness.said() == []
+    harness.clock.advance(1)
+    assert harness.said() == [("woke", 3.0)]
+    harness.driver.perform([Wake(4.0), Wake(inf)])
+    harness.clock.advance(100)
+    assert harness.said() == []
 
 
-def test_wake_means_nothing_to_a_performer_without_legs(ground: Ground) -> None:
+def test_wake_means_nothing_to_a_performer_without_legs(harness: DriverHarness) -> None:
     """The last effects of an input may come after the last leg is closed."""
-    ground.driver.perform([Close(ground.leg, How.ABORT), Wake(1.0)])
-    ground.wire.goes()
-    assert ground.clock.getDelayedCalls() == []
+    harness.driver.perform([Close(harness.leg, How.ABORT), Wake(1.0)])
+    harness.transport.disconnects()
+    assert harness.clock.getDelayedCalls() == []
 
 
-def test_note(ground: Ground) -> None:
+def test_note(harness: DriverHarness) -> None:
     """What it looks like is for the driver to say."""
-    ground.driver.perform([Note(Event.CONNECTED, "hello")])
-    assert ground.said() == [("note", "hello")]
+    harness.driver.perform([Note(Event.CONNECTED, "hello")])
+    assert harness.said() == [("note", "hello")]
 
 
-def test_a_stage_is_idle_without_connections(ground: Ground) -> None:
+def test_a_stage_is_idle_without_connections(harness: DriverHarness) -> None:
     """Lingering ones count; who waits is told when the last is gone, and at once when none is there."""
     waited: list[object] = []
-    first = ground.runtime.idle().addCallback(waited.append)
-    assert ground.runtime.idle() is first
-    ground.driver.perform([Close(ground.leg, How.LINGER)])
+    first = harness.runtime.idle().addCallback(waited.append)
+    assert harness.runtime.idle() is first
+    harness.driver.perform([Close(harness.leg, How.LINGER)])
     assert waited == []
-    ground.wire.goes()
+    harness.transport.disconnects()
     assert waited == [None]
-    _ = ground.runtime.idle().addCallback(waited.append)
+    _ = harness.runtime.idle().addCallback(waited.append)
     assert waited == [None, None]
 
 

@@ -1,19 +1,76 @@
-"""A relay that does what a test says, in place of the real one, and its driver on a reactor in memory."""
+"""Drivers whose core is played by the test."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
+from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
+from stomprelay.service.connection.driver import Driver
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
-from stomprelay.session.effects import Close, How
+from stomprelay.session.effects import Close, How, Note
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side, State
 from stomprelay.wire.limits import Limits
-from tests.service.house import Wire, broker, listener
+from tests.service.harness import FakeTransport, broker, listener
+
+
+class SpyDriver(Driver):
+    """A driver without a core; what that would have been told is kept."""
+
+    def __init__(self, runtime: Runtime, ended: Callable[[Driver], None]) -> None:
+        super().__init__(runtime, 2.0)
+        self._on_end = ended
+        self.told: list[tuple[Any, ...]] = []
+
+    def end(self) -> None:
+        super().end()
+        self._on_end(self)
+
+    def connected(self, protocol: LegProtocol) -> None:
+        self.told.append(("connected", protocol.leg.side))
+
+    def received(self, protocol: LegProtocol, data: bytes) -> None:
+        self.told.append(("received", protocol.leg.side, data))
+
+    def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
+        self.told.append(("read", protocol.leg.side, on))
+
+    def refused(self, protocol: LegProtocol, reason: str) -> None:
+        self.told.append(("refused", protocol.leg.side, reason))
+
+    def lost(self, protocol: LegProtocol, reason: str) -> None:
+        self.told.append(("lost", protocol.leg.side, reason))
+
+    def woke(self, now: float) -> None:
+        self.told.append(("woke", now))
+
+    def _note(self, effect: Note) -> None:
+        self.told.append(("note", effect.text))
+
+
+class DriverHarness:
+    """One such driver and its client's connection."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.over: list[Driver] = []
+        self.runtime = Runtime(self.clock, self.clock.seconds)
+        self.driver = SpyDriver(self.runtime, self.over.append)
+        self.transport = FakeTransport()
+        self.leg = Leg(Side.DOWNSTREAM, Limits())
+        self.protocol = LegProtocol(self.driver, self.leg)
+        self.transport.protocol = self.protocol
+        self.protocol.makeConnection(self.transport)
+
+    def said(self) -> list[tuple[Any, ...]]:
+        """What the driver was told since the last look."""
+        told, self.driver.told = self.driver.told, []
+        return told
 
 
 class Link:
@@ -26,7 +83,7 @@ class Link:
         self.__dict__.update(facts)
 
 
-class Understudy:
+class ScriptedRelay:
     """Keeps what it is told, and answers the effects that were laid out for it."""
 
     def __init__(self) -> None:
@@ -86,7 +143,7 @@ class Understudy:
         return self._hears("reconsidered")
 
 
-class Rehearsal:
+class ScriptedSession:
     """A driver whose relay is an understudy, its client, and brokers that connect when they are asked to."""
 
     def __init__(self) -> None:
@@ -94,13 +151,13 @@ class Rehearsal:
         self.over: list[RelayDriver] = []
         self.on_end = self.over.append
         self.runtime = Runtime(self.reactor, self.reactor.seconds)
-        self.relay = Understudy()
+        self.relay = ScriptedRelay()
         self.brokers = (broker(1), broker(2), broker(3))
         ways: Any = {each: Way(self) for each in self.brokers}
-        self.wires: list[Wire] = []
+        self.transports: list[FakeTransport] = []
         relay: Any = self.relay
         self.session = RelayDriver(self.runtime, relay, ways, self._ended)
-        self.client = Wire(LegProtocol(self.session, self.relay.client))
+        self.client = FakeTransport(LegProtocol(self.session, self.relay.client))
         self.client.protocol.makeConnection(self.client)
 
     def _ended(self, session: RelayDriver) -> None:
@@ -115,11 +172,11 @@ class Rehearsal:
         """The relay asks for this."""
         self.session.perform(effects)
 
-    def open(self, number: int = 0) -> tuple[Leg, Wire]:
+    def open(self, number: int = 0) -> tuple[Leg, FakeTransport]:
         """The relay opens a leg to a broker, which accepts it."""
         leg = Leg(Side.UPSTREAM, Limits())
         self.does(Open(leg, self.brokers[number]))
-        return leg, self.wires[-1]
+        return leg, self.transports[-1]
 
     def close(self, leg: Leg) -> None:
         """The relay closes a leg."""
@@ -130,14 +187,14 @@ class Rehearsal:
 class Way:
     """Leads to a broker that accepts at once."""
 
-    def __init__(self, rehearsal: Rehearsal) -> None:
+    def __init__(self, rehearsal: ScriptedSession) -> None:
         self._rehearsal = rehearsal
 
     def connect(self, factory: Any) -> Any:
         from twisted.internet.defer import succeed
 
         protocol = factory.buildProtocol(None)
-        wire = Wire(protocol)
-        self._rehearsal.wires.append(wire)
-        protocol.makeConnection(wire)
+        transport = FakeTransport(protocol)
+        self._rehearsal.transports.append(transport)
+        protocol.makeConnection(transport)
         return succeed(protocol)
