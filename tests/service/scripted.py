@@ -153,10 +153,10 @@ class ScriptedSession:
         self.runtime = Runtime(self.reactor, self.reactor.seconds)
         self.relay = ScriptedRelay()
         self.brokers = (broker(1), broker(2), broker(3))
-        ways: Any = {each: Way(self) for each in self.brokers}
+        endpoints: Any = {each: InstantEndpoint(self) for each in self.brokers}
         self.transports: list[FakeTransport] = []
         relay: Any = self.relay
-        self.session = RelayDriver(self.runtime, relay, ways, self._ended)
+        self.session = RelayDriver(self.runtime, relay, endpoints, self._ended)
         self.client = FakeTransport(LegProtocol(self.session, self.relay.client))
         self.client.protocol.makeConnection(self.client)
 
@@ -184,7 +184,7 @@ class ScriptedSession:
         self.does(Close(leg, How.FLUSH))
 
 
-class Way:
+class InstantEndpoint:
     """Leads to a broker that accepts at once."""
 
     def __init__(self, rehearsal: ScriptedSession) -> None:

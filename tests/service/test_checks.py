@@ -30,7 +30,7 @@ def harness(*groups: Group, **settings: Any) -> RelayHarness:
     return RelayHarness(listener(upstream=movable(*groups, **settings)))
 
 
-class Sea:
+class ScriptedBrokers:
     """A harness whose brokers answer or not as the test says: by number, those in `up` do."""
 
     def __init__(self, harness: RelayHarness) -> None:
@@ -61,7 +61,7 @@ class Sea:
         self.answer()
         return client
 
-    def sink(self, number: int) -> None:
+    def fail(self, number: int) -> None:
         """A broker goes down with all its connections."""
         self.up.discard(number)
         transports, self.transports[number] = self.transports[number], []
@@ -112,25 +112,25 @@ def test_rounds_end_with_the_service() -> None:
 def test_a_plain_address_can_be_probed() -> None:
     """Every so many seconds, with a conversation of its own."""
     here = RelayHarness(listener(upstream=upstream(checks=Checks(probe=10.0))))
-    sea = Sea(here)
-    sea.pass_time(40)
+    brokers = ScriptedBrokers(here)
+    brokers.pass_time(40)
     (entry,) = here.service.state.brokers
-    assert 3 <= len(sea.transports[1]) <= 5
+    assert 3 <= len(brokers.transports[1]) <= 5
     assert entry.broker.health.up
-    assert all(transport.ends[0] == "flush" for transport in sea.transports[1])
+    assert all(transport.ends[0] == "flush" for transport in brokers.transports[1])
     assert len(here.service.state.sessions) == 0
 
 
 def test_a_probe_finds_an_outage_that_no_client_met(log: list[str]) -> None:
     """And its end; each is told once, and sessions that come do not try that broker."""
-    sea = Sea(harness(failover(1, 2), checks=Checks(probe=2.0, longest_pause=1.0)))
-    sea.up = {2}
-    sea.pass_time(4)
+    brokers = ScriptedBrokers(harness(failover(1, 2), checks=Checks(probe=2.0, longest_pause=1.0)))
+    brokers.up = {2}
+    brokers.pass_time(4)
     assert [line for line in log if "is down" in line] == [
         "warn: upstream main: lost: broker tcp://192.0.2.1:61613 is down: it did not connect: connection refused"
     ]
-    sea.up = {1, 2}
-    sea.pass_time(4)
+    brokers.up = {1, 2}
+    brokers.pass_time(4)
     assert log[-1] == "info: upstream main: connected: broker tcp://192.0.2.1:61613 is up again"
     assert sum("is up again" in line for line in log) == 1
 
@@ -154,18 +154,18 @@ def test_probes_end_with_the_service() -> None:
 
 def test_whoever_waits_hears_of_a_broker_that_came_back() -> None:
     """A session in a long pause need not wait for its end when another one, or a probe, found the broker up."""
-    sea = Sea(harness(failover(1, multiplier=1e9, longest_delay=NEVER)))
-    sea.client()
-    sea.sink(1)
-    sea.pass_time(3)
-    assert sea.harness.service.state.brokers.configured[0].state(NEVER) == "down"
-    sea.up.add(1)
-    sea.pass_time(60)
-    assert sea.sessions == [0]
-    sea.client()
-    assert sea.sessions == [1]
-    sea.pass_time(2)
-    assert sea.sessions == [2]
+    brokers = ScriptedBrokers(harness(failover(1, multiplier=1e9, longest_delay=NEVER)))
+    brokers.client()
+    brokers.fail(1)
+    brokers.pass_time(3)
+    assert brokers.harness.service.state.brokers.configured[0].state(NEVER) == "down"
+    brokers.up.add(1)
+    brokers.pass_time(60)
+    assert brokers.sessions == [0]
+    brokers.client()
+    assert brokers.sessions == [1]
+    brokers.pass_time(2)
+    assert brokers.sessions == [2]
 
 
 # Balance
@@ -173,68 +173,68 @@ def test_whoever_waits_hears_of_a_broker_that_came_back() -> None:
 
 def test_sessions_return_to_the_preferred_broker() -> None:
     """As many a second as may; those that are not quiet stay until they are."""
-    sea = Sea(harness(failover(1, 2, priority_backup=True), rebalance_rate=2.0))
-    clients = [sea.client() for _ in range(6)]
-    assert sea.sessions == [6, 0]
-    sea.sink(1)
-    sea.pass_time(2)
-    assert sea.sessions == [0, 6]
+    brokers = ScriptedBrokers(harness(failover(1, 2, priority_backup=True), rebalance_rate=2.0))
+    clients = [brokers.client() for _ in range(6)]
+    assert brokers.sessions == [6, 0]
+    brokers.fail(1)
+    brokers.pass_time(2)
+    assert brokers.sessions == [0, 6]
     clients[0].sends(b"BEGIN\ntransaction:t\n\n\0")
-    sea.up.add(1)
+    brokers.up.add(1)
     seen = [0]
     for _ in range(30):
-        sea.pass_time(1)
-        seen.append(sea.sessions[0])
-    assert sea.sessions == [5, 1]
+        brokers.pass_time(1)
+        seen.append(brokers.sessions[0])
+    assert brokers.sessions == [5, 1]
     assert all(after - before <= 3 for before, after in pairwise(seen))
     clients[0].sends(b"ABORT\ntransaction:t\n\n\0")
-    sea.pass_time(2)
-    assert sea.sessions == [6, 0]
+    brokers.pass_time(2)
+    assert brokers.sessions == [6, 0]
     assert all(client.ends == [] for client in clients)
 
 
 def test_sessions_spread_over_a_broker_that_came_back() -> None:
     """Up to their shares, and then no more: nothing goes back and forth."""
     group = Group("pair", (broker(1), broker(2)), Reconnect(initial_delay=0.0), Policy.LEAST_SESSIONS)
-    sea = Sea(harness(group, rebalance_rate=1.0))
-    sea.up = {1}
+    brokers = ScriptedBrokers(harness(group, rebalance_rate=1.0))
+    brokers.up = {1}
     for _ in range(6):
-        sea.client()
-    assert sea.sessions == [6, 0]
-    sea.up = {1, 2}
-    sea.pass_time(30)
-    assert sea.sessions in ([3, 3], [4, 2], [2, 4])
-    there = len(sea.transports[1]), len(sea.transports[2])
-    sea.pass_time(30)
-    assert (len(sea.transports[1]), len(sea.transports[2])) == there
+        brokers.client()
+    assert brokers.sessions == [6, 0]
+    brokers.up = {1, 2}
+    brokers.pass_time(30)
+    assert brokers.sessions in ([3, 3], [4, 2], [2, 4])
+    there = len(brokers.transports[1]), len(brokers.transports[2])
+    brokers.pass_time(30)
+    assert (len(brokers.transports[1]), len(brokers.transports[2])) == there
 
 
 def test_balance_can_be_switched_off() -> None:
     """With a rate of nothing everybody stays."""
-    sea = Sea(harness(failover(1, 2, priority_backup=True), rebalance_rate=0.0))
-    sea.client()
-    sea.sink(1)
-    sea.pass_time(2)
-    sea.up.add(1)
-    sea.pass_time(30)
-    assert sea.sessions == [0, 1]
+    brokers = ScriptedBrokers(harness(failover(1, 2, priority_backup=True), rebalance_rate=0.0))
+    brokers.client()
+    brokers.fail(1)
+    brokers.pass_time(2)
+    brokers.up.add(1)
+    brokers.pass_time(30)
+    assert brokers.sessions == [0, 1]
 
 
 def test_a_session_that_was_asked_counts_where_it_goes() -> None:
     """While the first ones are on their way no more are sent than belong there."""
     group = Group("pair", (broker(1), broker(2)), Reconnect(initial_delay=0.0), Policy.LEAST_SESSIONS)
-    sea = Sea(harness(group, rebalance_rate=10.0))
-    sea.up = {1}
+    brokers = ScriptedBrokers(harness(group, rebalance_rate=10.0))
+    brokers.up = {1}
     for _ in range(8):
-        sea.client()
-    sea.up = {1, 2}
-    two = sea.harness.service.state.brokers.configured[1].broker
+        brokers.client()
+    brokers.up = {1, 2}
+    two = brokers.harness.service.state.brokers.configured[1].broker
     two.health.answered()
     for _ in range(5):
-        sea.harness.reactor.advance(1)  # nobody confirms DISCONNECT
+        brokers.harness.reactor.advance(1)  # nobody confirms DISCONNECT
     moving = sum(
-        link.moving or link.broker is not sea.harness.service.state.brokers.configured[0].broker
-        for session in sea.harness.service.state.sessions
+        link.moving or link.broker is not brokers.harness.service.state.brokers.configured[0].broker
+        for session in brokers.harness.service.state.sessions
         for link in session.relay.links
     )
     assert 3 <= moving <= 4
@@ -245,17 +245,17 @@ def test_a_session_that_was_asked_counts_where_it_goes() -> None:
 
 def test_a_round_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:
     """It is logged, its other parts are done, and the next one comes."""
-    sea = Sea(harness(failover(1, 2, priority_backup=True)))
-    sea.client()
-    sea.sink(1)
-    sea.up.add(1)
+    brokers = ScriptedBrokers(harness(failover(1, 2, priority_backup=True)))
+    brokers.client()
+    brokers.fail(1)
+    brokers.up.add(1)
     calls: list[float] = []
 
     def fails(*_: object) -> list[object]:
-        calls.append(sea.harness.reactor.seconds())
+        calls.append(brokers.harness.reactor.seconds())
         raise ZeroDivisionError
 
     monkeypatch.setattr(checks, "moves", fails)
-    sea.pass_time(3)
+    brokers.pass_time(3)
     assert calls == [1.0, 2.0, 3.0]
     assert sum(line.startswith("critical: a round failed") for line in log) == 3

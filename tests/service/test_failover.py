@@ -24,7 +24,7 @@ COUNT = 120
 SUBSCRIBE = b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:auto\n\n\0"
 
 
-class Coast:
+class RelayWithBrokers:
     """A relay on real sockets, in front of groups of brokers that the test plays: so many in each."""
 
     def __init__(self, *sizes: int, **settings: Any) -> None:
@@ -35,7 +35,7 @@ class Coast:
         self.groups: list[list[Accepting]] = []
         self.brokers: list[list[Broker]] = []
 
-    async def __aenter__(self) -> "Coast":
+    async def __aenter__(self) -> "RelayWithBrokers":
         groups = []
         for number, size in enumerate(self._sizes):
             self.groups.append([Accepting() for _ in range(size)])
@@ -119,21 +119,21 @@ async def test_brokers_may_go_again_and_again() -> None:
     """By a close or a reset, forth and back. The client's subscription is there at the next one, what it sends arrives,
     and what that sends comes; its own connection stays, and nothing of the old ones is kept.
     """
-    async with Coast() as coast:
-        client, served = await coast.session()
+    async with RelayWithBrokers() as relay:
+        client, served = await relay.session()
         client.transport.write(SUBSCRIBE)
         assert await served.frame() == SUBSCRIBE
         client.skip_eols()
         for number in (1, 0, 1, 0, 1):
             (served.transport.loseConnection if number else served.transport.abortConnection)()
-            served = await coast.accepts(number)
+            served = await relay.accepts(number)
             assert await served.frame() == SUBSCRIBE
             client.transport.write(SEND)
             assert await served.frame() == SEND
             served.transport.write(MESSAGE)
             assert await client.frame() == MESSAGE
-            await until(lambda: coast.service.state.runtime.sockets == 2)
-            assert len(coast.service.state.runtime.protocols) == 2
+            await until(lambda: relay.service.state.runtime.sockets == 2)
+            assert len(relay.service.state.runtime.protocols) == 2
         assert not client.half_closed
         await leave(client)
         await served.gone()
@@ -144,12 +144,12 @@ async def test_a_broker_that_does_not_read_and_dies() -> None:
     """While it does not read, its client is not read from; when it is gone, the client goes on with the next one, and
     what was said since then arrives there, in order.
     """
-    async with Coast(confirm=True, resend_buffer=64 * 1024 * 1024) as coast:
-        client, slow = await coast.session()
+    async with RelayWithBrokers(confirm=True, resend_buffer=64 * 1024 * 1024) as relay:
+        client, slow = await relay.session()
         slow.read_slowly()
         frames = numbered(COUNT)
         client.transport.write(frames)
-        runtime = coast.service.state.runtime
+        runtime = relay.service.state.runtime
 
         def held() -> bool:
             return any(
@@ -162,7 +162,7 @@ async def test_a_broker_that_does_not_read_and_dies() -> None:
         await turns()
         assert sum(each.bytes_received for each in runtime.protocols.values()) == taken < len(frames) / 2
         slow.transport.abortConnection()
-        second = await coast.accepts(1)
+        second = await relay.accepts(1)
         last = b"\nnumber:%d\n" % (COUNT - 1)
         await until(lambda: last in second.received[-101_000:] and second.received.endswith(b"\0"))
         assert numbers(second.received) == list(range(COUNT))
@@ -175,15 +175,15 @@ async def test_a_broker_that_does_not_read_and_dies() -> None:
 @pytest_twisted.ensureDeferred
 async def test_a_client_that_does_not_read_across_a_failover() -> None:
     """It holds the next broker as it held the first, and gets all that both had to say when it reads again."""
-    async with Coast() as coast:
-        client, first = await coast.session()
+    async with RelayWithBrokers() as relay:
+        client, first = await relay.session()
         client.skip_eols()
         client.transport.write(SUBSCRIBE)
         await first.frame()
         client.read_slowly()
         large = MESSAGE.replace(b"hello", b"x" * 100_000)
         first.transport.write(large * 100)
-        runtime = coast.service.state.runtime
+        runtime = relay.service.state.runtime
 
         def held() -> bool:
             return any(
@@ -194,12 +194,12 @@ async def test_a_client_that_does_not_read_across_a_failover() -> None:
         await until(held)
         taken = sum(each.bytes_received for each in runtime.protocols.values())
         assert taken < len(large) * 75
-        (session,) = coast.service.state.sessions
+        (session,) = relay.service.state.sessions
         first.transport.abortConnection()
 
         # Nobody reads from the first one, so its end is seen only when the client reads on.
         client.transport.resumeProducing()
-        second = await coast.accepts(1)
+        second = await relay.accepts(1)
         assert await second.frame() == SUBSCRIBE
         client.read_slowly()
         second.transport.write(large * 100)
@@ -216,23 +216,23 @@ async def test_a_client_that_does_not_read_across_a_failover() -> None:
 @pytest_twisted.ensureDeferred
 async def test_a_client_that_leaves_while_no_broker_is_there() -> None:
     """What it said is delivered to the next one, though there is nobody left: then all is over."""
-    async with Coast(confirm=True) as coast:
-        client, first = await coast.session()
-        for factory in coast.groups[0]:
+    async with RelayWithBrokers(confirm=True) as relay:
+        client, first = await relay.session()
+        for factory in relay.groups[0]:
             factory.buildProtocol = lambda addr: None  # type: ignore[assignment, method-assign, return-value]
         first.transport.abortConnection()
         await first.gone()
         client.transport.write(SEND)
         await until(
-            lambda: any(session.relay.links[0].broker is None for session in coast.service.state.sessions)
+            lambda: any(session.relay.links[0].broker is None for session in relay.service.state.sessions)
         )
         await leave(client)
-        await until(lambda: not coast.service.state.runtime.protocols)
-        assert len(coast.service.state.sessions) == 1
-        for factory in coast.groups[0]:
+        await until(lambda: not relay.service.state.runtime.protocols)
+        assert len(relay.service.state.sessions) == 1
+        for factory in relay.groups[0]:
             del factory.buildProtocol
         found: list[Peer] = []
-        for factory in coast.groups[0]:
+        for factory in relay.groups[0]:
             _ = factory.accepted.get().addCallback(found.append)
         await until(lambda: found)
         (served,) = found
@@ -250,8 +250,8 @@ async def test_a_switch_over_by_signal() -> None:
     """SIGUSR1 takes all brokers out of service: clients are held. SIGUSR2 brings them back: all that was said comes
     through, and nobody was cut.
     """
-    async with Coast() as coast:
-        client, first = await coast.session()
+    async with RelayWithBrokers() as relay:
+        client, first = await relay.session()
         os.kill(os.getpid(), signal.SIGUSR1)
         goodbye = await first.frame()
         assert goodbye.startswith(b"DISCONNECT\nreceipt:")
@@ -259,12 +259,12 @@ async def test_a_switch_over_by_signal() -> None:
         receipt = goodbye.removeprefix(b"DISCONNECT\nreceipt:").partition(b"\n")[0]
         first.transport.write(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
         await leave(first)
-        late = await coast.client()
+        late = await relay.client()
         await turns()
-        assert [len(factory.accepted.pending) for factory in coast.groups[0]] == [0, 0]
+        assert [len(factory.accepted.pending) for factory in relay.groups[0]] == [0, 0]
         assert late.received == b""
         os.kill(os.getpid(), signal.SIGUSR2)
-        one, two = await coast.accepts(0), await coast.accepts(1)
+        one, two = await relay.accepts(0), await relay.accepts(1)
         assert (await late.frame()).startswith(b"CONNECTED\n")
         await until(lambda: SEND in one.received or SEND in two.received)
         await leave(client, late)
@@ -275,12 +275,12 @@ async def test_a_switch_over_by_signal() -> None:
 @pytest_twisted.ensureDeferred
 async def test_the_relay_stops_while_a_session_waits_for_a_broker() -> None:
     """The client is told, and nothing is waited for that will not come."""
-    async with Coast(1) as coast:
-        client, first = await coast.session()
-        coast.groups[0][0].buildProtocol = lambda addr: None  # type: ignore[assignment, method-assign, return-value]
+    async with RelayWithBrokers(1) as relay:
+        client, first = await relay.session()
+        relay.groups[0][0].buildProtocol = lambda addr: None  # type: ignore[assignment, method-assign, return-value]
         await leave(first)
-        await until(lambda: next(iter(coast.service.state.sessions)).relay.links[0].broker is None)
-        stopping = coast.stop()
+        await until(lambda: next(iter(relay.service.state.sessions)).relay.links[0].broker is None)
+        stopping = relay.stop()
         assert b"the relay is stopping" in await client.frame()
         await client.gone()
         await stopping
@@ -294,9 +294,9 @@ async def test_a_slow_group_of_a_fan_out_holds_nobody() -> None:
     """While one broker does not read, the client is read from and the other broker gets everything; it catches up
     when it reads on.
     """
-    async with Coast(1, 1, resend_buffer=64 * 1024 * 1024) as coast:
-        client = await coast.client()
-        slow, quick = await coast.accepts(group=0), await coast.accepts(group=1)
+    async with RelayWithBrokers(1, 1, resend_buffer=64 * 1024 * 1024) as relay:
+        client = await relay.client()
+        slow, quick = await relay.accepts(group=0), await relay.accepts(group=1)
         assert (await client.frame()).startswith(b"CONNECTED\n")
         slow.read_slowly()
         frames = numbered(COUNT)
@@ -306,7 +306,7 @@ async def test_a_slow_group_of_a_fan_out_holds_nobody() -> None:
         assert len(slow.received) < len(frames) / 2
         waiting = [
             len(protocol.transport.dataBuffer) + protocol.transport._tempDataLen
-            for protocol in coast.service.state.runtime.protocols.values()
+            for protocol in relay.service.state.runtime.protocols.values()
         ]
         assert max(waiting) < 1_500_000  # the rest is in the group's own queue, which has its bound
         slow.transport.resumeProducing()
@@ -320,9 +320,9 @@ async def test_a_slow_group_of_a_fan_out_holds_nobody() -> None:
 @pytest_twisted.ensureDeferred
 async def test_a_client_that_does_not_read_holds_all_groups() -> None:
     """None of them is read from; what they have to say comes when it reads on."""
-    async with Coast(1, 1) as coast:
-        client = await coast.client()
-        one, other = await coast.accepts(group=0), await coast.accepts(group=1)
+    async with RelayWithBrokers(1, 1) as relay:
+        client = await relay.client()
+        one, other = await relay.accepts(group=0), await relay.accepts(group=1)
         assert (await client.frame()).startswith(b"CONNECTED\n")
         client.transport.write(SUBSCRIBE)
         await one.frame()
@@ -331,7 +331,7 @@ async def test_a_client_that_does_not_read_holds_all_groups() -> None:
         large = MESSAGE.replace(b"hello", b"x" * 100_000) * COUNT
         for served in (one, other):
             served.transport.write(large)
-        lines = coast.service.state.runtime.protocols
+        lines = relay.service.state.runtime.protocols
         await until(
             lambda: sum(each.reading is not None and each.reading.held for each in lines.values()) == 2
         )
@@ -339,7 +339,7 @@ async def test_a_client_that_does_not_read_holds_all_groups() -> None:
         await turns()
         assert sum(each.bytes_received for each in lines.values()) == taken < len(large)
         client.transport.resumeProducing()
-        (session,) = coast.service.state.sessions
+        (session,) = relay.service.state.sessions
         await until(lambda: session.info().from_brokers >= 2 * len(large))
         await until(lambda: client.received.count(b"\0") >= 2 * COUNT)
         await leave(client)
@@ -350,15 +350,15 @@ async def test_a_client_that_does_not_read_holds_all_groups() -> None:
 @pytest_twisted.ensureDeferred
 async def test_a_group_of_a_fan_out_that_dies_while_it_is_slow() -> None:
     """The other goes on, and when it is there again it gets what it missed."""
-    async with Coast(1, 1, resend_buffer=64 * 1024 * 1024, confirm=True) as coast:
-        client = await coast.client()
-        slow, quick = await coast.accepts(group=0), await coast.accepts(group=1)
+    async with RelayWithBrokers(1, 1, resend_buffer=64 * 1024 * 1024, confirm=True) as relay:
+        client = await relay.client()
+        slow, quick = await relay.accepts(group=0), await relay.accepts(group=1)
         assert (await client.frame()).startswith(b"CONNECTED\n")
         slow.read_slowly()
         client.transport.write(numbered(COUNT))
         await until(lambda: b"\nnumber:%d\n" % (COUNT - 1) in quick.received[-101_000:])
         slow.transport.abortConnection()
-        again = await coast.accepts(group=0)
+        again = await relay.accepts(group=0)
         last = b"\nnumber:%d\n" % (COUNT - 1)
         await until(lambda: last in again.received[-101_000:] and again.received.endswith(b"\0"))
         assert numbers(again.received) == list(range(COUNT))

@@ -76,7 +76,7 @@ async def test_a_broker_that_takes_nobody() -> None:
     assert ours.reason.check(error.ConnectionDone, error.ConnectionLost)
 
 
-class Keeper(Factory):
+class Keeping(Factory):
     """Keeps the protocols that it built; builds none when `closed`."""
 
     noisy = False
@@ -96,8 +96,8 @@ class Keeper(Factory):
 @pytest_twisted.ensureDeferred
 async def test_the_end_of_either_side_is_the_end_of_the_other(first: str) -> None:
     """As it is with any connection; what was said before arrives."""
-    inside = Keeper()
-    client = await MemoryEndpoint(reactor, inside).connect(Keeper())
+    inside = Keeping()
+    client = await MemoryEndpoint(reactor, inside).connect(Keeping())
     assert isinstance(client, Peer)
     (broker,) = inside.built
     one, other = (client, broker) if first == "client" else (broker, client)
@@ -113,7 +113,7 @@ def test_an_attempt_that_was_cancelled_joins_nobody() -> None:
     """Nothing happens before the next turn; until then the attempt can be given up, and nothing is left of it."""
     memory = MemoryReactorClock()
     failures: list[Any] = []
-    connected = MemoryEndpoint(memory, Keeper()).connect(Keeper()).addErrback(failures.append)
+    connected = MemoryEndpoint(memory, Keeping()).connect(Keeping()).addErrback(failures.append)
     assert len(memory.getDelayedCalls()) == 1
     connected.cancel()
     assert failures[0].check(CancelledError)
@@ -125,7 +125,7 @@ def test_an_attempt_that_was_cancelled_joins_nobody() -> None:
 def test_our_own_ends_are_closed_once_the_reactor_has_its_own() -> None:
     """Each connection costs two descriptors, not four."""
     memory = MemoryReactorClock()
-    inside, outside = Keeper(), Keeper()
+    inside, outside = Keeping(), Keeping()
     join(memory, inside, outside)
     (first, family, factory), (second, other_family, other_factory) = memory.adoptedStreamConnections
     assert family == other_family == socket.AF_UNIX
@@ -145,6 +145,6 @@ def test_our_own_ends_are_closed_when_the_reactor_cannot_take_them() -> None:
             raise OSError(24, "Too many open files")
 
     with pytest.raises(OSError, match="Too many open files"):
-        join(Full(), Keeper(), Keeper())
+        join(Full(), Keeping(), Keeping())
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(offered[0])

@@ -11,7 +11,7 @@ from tests.service.harness import JournalHarness, failover, listener, movable, u
 from tests.service.scripted import Link, ScriptedSession
 
 
-class Stand:
+class PausedBrokers:
     """Two brokers, and three sessions: one on each broker, one that is looking for one."""
 
     def __init__(self) -> None:
@@ -29,46 +29,46 @@ class Stand:
 
 
 @pytest.fixture
-def stand() -> Stand:
+def harness() -> PausedBrokers:
     """All is well."""
-    return Stand()
+    return PausedBrokers()
 
 
-def test_pausing_a_broker(stand: Stand, log: list[str]) -> None:
+def test_pausing_a_broker(harness: PausedBrokers, log: list[str]) -> None:
     """It is out of service, and its sessions are told to leave within the time that its upstream gives."""
-    stand.one.health.sessions = 1
-    stand.switchover.pause(stand.brokers.find("192.0.2.1:61613"))
-    assert stand.one.health.paused
-    assert not stand.two.health.paused
-    assert stand.told() == [[("leave", stand.one, 5.0, None)], [], []]
+    harness.one.health.sessions = 1
+    harness.switchover.pause(harness.brokers.find("192.0.2.1:61613"))
+    assert harness.one.health.paused
+    assert not harness.two.health.paused
+    assert harness.told() == [[("leave", harness.one, 5.0, None)], [], []]
     assert log == [
         "info: upstream main: broker tcp://192.0.2.1:61613 is paused, its sessions (1) leave it",
     ]
 
 
-def test_an_operator_may_say_how_long_it_takes(stand: Stand) -> None:
+def test_an_operator_may_say_how_long_it_takes(harness: PausedBrokers) -> None:
     """At once, too."""
-    stand.switchover.pause(stand.brokers.find(ALL), 0.0)
-    assert stand.told() == [[("leave", stand.one, 0.0, None)], [("leave", stand.two, 0.0, None)], []]
+    harness.switchover.pause(harness.brokers.find(ALL), 0.0)
+    assert harness.told() == [[("leave", harness.one, 0.0, None)], [("leave", harness.two, 0.0, None)], []]
 
 
-def test_pausing_twice(stand: Stand, log: list[str]) -> None:
+def test_pausing_twice(harness: PausedBrokers, log: list[str]) -> None:
     """Sessions that are leaving are not told again; one that came late is; the log has it once."""
-    stand.switchover.pause(stand.brokers.find(ALL))
-    stand.told()
+    harness.switchover.pause(harness.brokers.find(ALL))
+    harness.told()
     log.clear()
-    stand.scripted_sessions[0].relay.links[0].moving = True
-    stand.scripted_sessions[2].relay.links = (Link(stand.one),)
-    stand.switchover.pause(stand.brokers.find(ALL))
-    assert stand.told() == [[], [("leave", stand.two, 5.0, None)], [("leave", stand.one, 5.0, None)]]
+    harness.scripted_sessions[0].relay.links[0].moving = True
+    harness.scripted_sessions[2].relay.links = (Link(harness.one),)
+    harness.switchover.pause(harness.brokers.find(ALL))
+    assert harness.told() == [[], [("leave", harness.two, 5.0, None)], [("leave", harness.one, 5.0, None)]]
     assert log == []
 
 
-def test_an_operator_who_loses_patience(stand: Stand) -> None:
+def test_an_operator_who_loses_patience(harness: PausedBrokers) -> None:
     """A time that is said holds for sessions that are leaving, too."""
-    stand.scripted_sessions[0].relay.links[0].moving = True
-    stand.switchover.pause(stand.brokers.find("192.0.2.1:61613"), 0.0)
-    assert stand.told() == [[("leave", stand.one, 0.0, None)], [], []]
+    harness.scripted_sessions[0].relay.links[0].moving = True
+    harness.switchover.pause(harness.brokers.find("192.0.2.1:61613"), 0.0)
+    assert harness.told() == [[("leave", harness.one, 0.0, None)], [], []]
 
 
 def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
@@ -80,43 +80,43 @@ def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
     ]
 
 
-def test_a_session_on_two_brokers(stand: Stand) -> None:
+def test_a_session_on_two_brokers(harness: PausedBrokers) -> None:
     """It leaves each of them; twice on one is told once."""
-    stand.scripted_sessions[0].relay.links = (Link(stand.one), Link(stand.two), Link(stand.one))
-    stand.switchover.pause(stand.brokers.find(ALL))
-    told = stand.told()[0]
-    assert sorted(str(place) for _, place, _, _ in told) == [str(stand.one), str(stand.two)]
+    harness.scripted_sessions[0].relay.links = (Link(harness.one), Link(harness.two), Link(harness.one))
+    harness.switchover.pause(harness.brokers.find(ALL))
+    told = harness.told()[0]
+    assert sorted(str(place) for _, place, _, _ in told) == [str(harness.one), str(harness.two)]
 
 
-def test_resuming_a_broker(stand: Stand, log: list[str]) -> None:
+def test_resuming_a_broker(harness: PausedBrokers, log: list[str]) -> None:
     """Every session is told: who waits for one tries at once."""
-    stand.switchover.pause(stand.brokers.find(ALL))
-    stand.told()
+    harness.switchover.pause(harness.brokers.find(ALL))
+    harness.told()
     log.clear()
-    stand.switchover.resume(stand.brokers.find("tcp://192.0.2.1:61613"))
-    assert not stand.one.health.paused
-    assert stand.two.health.paused
-    assert stand.told() == [[("reconsidered",)]] * 3
+    harness.switchover.resume(harness.brokers.find("tcp://192.0.2.1:61613"))
+    assert not harness.one.health.paused
+    assert harness.two.health.paused
+    assert harness.told() == [[("reconsidered",)]] * 3
     assert log == ["info: upstream main: broker tcp://192.0.2.1:61613 is resumed"]
 
 
-def test_resuming_what_was_not_paused(stand: Stand, log: list[str]) -> None:
+def test_resuming_what_was_not_paused(harness: PausedBrokers, log: list[str]) -> None:
     """Nothing changed, and nobody is told."""
-    stand.switchover.resume(stand.brokers.find(ALL))
-    assert stand.told() == [[], [], []]
+    harness.switchover.resume(harness.brokers.find(ALL))
+    assert harness.told() == [[], [], []]
     assert log == []
 
 
-def test_sessions_that_end_by_being_told(stand: Stand) -> None:
+def test_sessions_that_end_by_being_told(harness: PausedBrokers) -> None:
     """Who goes meanwhile spoils nothing for the others."""
-    sessions = {scripted.session for scripted in stand.scripted_sessions}
+    sessions = {scripted.session for scripted in harness.scripted_sessions}
     switchover = Pauses(sessions)
-    for scripted in stand.scripted_sessions:
-        scripted.relay.links = (Link(stand.one),)
+    for scripted in harness.scripted_sessions:
+        scripted.relay.links = (Link(harness.one),)
         scripted.on_end = sessions.discard
         scripted.client.disconnects()
-    sessions.update(scripted.session for scripted in stand.scripted_sessions)
-    switchover.pause(stand.brokers.find(ALL))
+    sessions.update(scripted.session for scripted in harness.scripted_sessions)
+    switchover.pause(harness.brokers.find(ALL))
     assert sessions == set()
 
 

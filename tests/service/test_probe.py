@@ -19,7 +19,7 @@ from stomprelay.service.network.endpoints import client_endpoint
 from tests.service.harness import CONNECTED, FakeTransport, JournalHarness, movable
 
 
-class Asking:
+class ProbeHarness:
     """A probe that has begun."""
 
     def __init__(self, journal: Journal | None = None, **settings: Any) -> None:
@@ -59,95 +59,94 @@ class Asking:
 
 def test_a_broker_that_is_well(log: list[str]) -> None:
     """It says CONNECTED, is told DISCONNECT, and is up; the log has nothing to say of it."""
-    asking = Asking()
-    broker = asking.accepted()
+    harness = ProbeHarness()
+    broker = harness.accepted()
     assert broker.written().startswith(b"CONNECT\n")
     broker.sends(CONNECTED)
     assert broker.written().endswith(b"DISCONNECT\n\n\0")
     assert broker.ends == ["flush"]
     broker.disconnects()
-    assert asking.ended()
-    assert asking.broker.health.up
+    assert harness.ended()
+    assert harness.broker.health.up
     assert log == []
 
 
 def test_a_canary(log: list[str]) -> None:
     """A message goes where it is asked for, and the broker is up when that was received."""
-    asking = Asking(checks=Checks(destination="/queue/canary"))
-    broker = asking.accepted()
+    harness = ProbeHarness(checks=Checks(destination="/queue/canary"))
+    broker = harness.accepted()
     broker.sends(CONNECTED)
     assert b"destination:/queue/canary\n" in broker.written()
-    assert asking.over == []
+    assert harness.over == []
     broker.sends(b"RECEIPT\nreceipt-id:probe\n\n\0")
     broker.disconnects()
-    assert asking.ended()
-    assert asking.broker.health.up
+    assert harness.ended()
+    assert harness.broker.health.up
     assert log == []
 
 
 @pytest.mark.parametrize(
     ("fails", "words"),
     [
-        (lambda asking: asking.refused(), "it did not connect: connection refused"),
+        (lambda harness: harness.refused(), "it did not connect: connection refused"),
         (
-            lambda asking: asking.accepted().disconnects(ConnectionLost()),
+            lambda harness: harness.accepted().disconnects(ConnectionLost()),
             "it closed the connection: connection reset",
         ),
-        (lambda asking: asking.reactor.advance(5), "no CONNECTED in time"),
+        (lambda harness: harness.reactor.advance(5), "no CONNECTED in time"),
     ],
 )
-def test_a_broker_that_is_not(fails: Callable[[Asking], None], words: str, log: list[str]) -> None:
+def test_a_broker_that_is_not(fails: Callable[[ProbeHarness], None], words: str, log: list[str]) -> None:
     """It is down, the log has the reason as a warning, and nothing is left of the attempt."""
-    asking = Asking()
-    fails(asking)
-    assert asking.ended()
-    assert asking.broker.health.up is False
+    harness = ProbeHarness()
+    fails(harness)
+    assert harness.ended()
+    assert harness.broker.health.up is False
     assert log == [f"warn: upstream main: lost: broker tcp://192.0.2.1:61613 is down: {words}"]
 
 
 def test_a_broker_that_accepts_and_never_answers() -> None:
     """It is not waited for any longer."""
-    asking = Asking()
-    broker = asking.accepted()
-    asking.reactor.advance(5)
+    harness = ProbeHarness()
+    broker = harness.accepted()
+    harness.reactor.advance(5)
     assert broker.ends == ["abort"]
     broker.disconnects()
-    assert asking.ended()
-    assert asking.broker.health.up is False
+    assert harness.ended()
+    assert harness.broker.health.up is False
 
 
 def test_a_broker_that_does_not_close() -> None:
     """After a while it is closed without it."""
-    asking = Asking()
-    broker = asking.accepted()
+    harness = ProbeHarness()
+    broker = harness.accepted()
     broker.sends(CONNECTED)
-    assert asking.over == [asking.probing]
-    asking.reactor.advance(LINGER)
+    assert harness.over == [harness.probing]
+    harness.reactor.advance(LINGER)
     assert broker.ends == ["flush", "abort"]
     broker.disconnects()
-    assert asking.ended()
+    assert harness.ended()
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_a_stop(there: bool) -> None:
     """In the middle: nothing is learnt, and nothing stays."""
-    asking = Asking()
-    broker = asking.accepted() if there else None
-    asking.probing.stop()
+    harness = ProbeHarness()
+    broker = harness.accepted() if there else None
+    harness.probing.stop()
     if broker is not None:
         assert broker.ends == ["abort"]
         broker.disconnects()
-    asking.reactor.advance(0)
-    assert asking.ended()
-    assert asking.broker.health.up is None
+    harness.reactor.advance(0)
+    assert harness.ended()
+    assert harness.broker.health.up is None
 
 
 def test_the_journal_has_what_was_learnt(tmp_path: Path) -> None:
     """As something of the relay's own, with the upstream."""
-    harness = JournalHarness(tmp_path)
-    asking = Asking(harness.journal)
-    asking.refused()
-    (lost,) = harness.read()
+    kept = JournalHarness(tmp_path)
+    ProbeHarness(kept.journal).refused()
+    (lost,) = kept.read()
     assert (lost.event, lost.context.upstream, lost.context.session) == ("lost", "main", "")
     assert lost.facts["upstream"] == "main"
     assert "192.0.2.1" in lost.text

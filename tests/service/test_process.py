@@ -30,7 +30,7 @@ def _as_before() -> Iterator[None]:
         signal.signal(number, action)
 
 
-class Orders(dict[str, Callable[[], None]]):
+class Actions(dict[str, Callable[[], None]]):
     """An order for each signal, and what was ordered."""
 
     def __init__(self) -> None:
@@ -43,13 +43,13 @@ class Orders(dict[str, Callable[[], None]]):
 @pytest_twisted.ensureDeferred
 async def test_a_signal_is_an_order() -> None:
     """Carried out by the reactor, even where it sleeps."""
-    orders = Orders()
-    signals = Signals(reactor, orders)
+    actions = Actions()
+    signals = Signals(reactor, actions)
     signals.startService()
     os.kill(os.getpid(), signal.SIGUSR1)
-    await until(lambda: orders.given == ["pause"])
+    await until(lambda: actions.given == ["pause"])
     os.kill(os.getpid(), signal.SIGUSR2)
-    await until(lambda: orders.given == ["pause", "resume"])
+    await until(lambda: actions.given == ["pause", "resume"])
     signals.stopService()
 
 
@@ -61,7 +61,7 @@ def test_what_was_before_holds_again_afterwards() -> None:
 
     signal.signal(signal.SIGUSR1, earlier)
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    signals = Signals(reactor, Orders())
+    signals = Signals(reactor, Actions())
     signals.startService()
     assert signal.getsignal(signal.SIGUSR1) not in {earlier, signal.SIG_DFL}
     signals.stopService()
@@ -71,8 +71,8 @@ def test_what_was_before_holds_again_afterwards() -> None:
 
 def test_who_came_later_is_left_in_peace() -> None:
     """Its handler is not ours to take away; what it calls of ours does nothing any more."""
-    orders = Orders()
-    one, two = Signals(reactor, orders), Signals(reactor, orders)
+    actions = Actions()
+    one, two = Signals(reactor, actions), Signals(reactor, actions)
     one.startService()
     two.startService()
     latest = signal.getsignal(signal.SIGUSR1)
@@ -80,12 +80,12 @@ def test_who_came_later_is_left_in_peace() -> None:
     assert signal.getsignal(signal.SIGUSR1) is latest
     two.stopService()
     os.kill(os.getpid(), signal.SIGUSR1)
-    assert orders.given == []
+    assert actions.given == []
 
 
 def test_an_order_that_comes_as_the_service_stops() -> None:
     """Too late."""
-    orders = Orders()
+    actions = Actions()
     kept: list[tuple[Any, ...]] = []
 
     class Waking(MemoryReactorClock):
@@ -97,19 +97,19 @@ def test_an_order_that_comes_as_the_service_stops() -> None:
 
     late = Waking()
     directlyProvides(late, IReactorFromThreads)
-    signals = Signals(late, orders)
+    signals = Signals(late, actions)
     signals.startService()
     os.kill(os.getpid(), signal.SIGUSR1)
     signals.stopService()
     ((call, *rest),) = kept
     call(*rest)
-    assert orders.given == []
+    assert actions.given == []
 
 
 def test_a_reactor_in_memory_gets_no_signals() -> None:
     """Nothing could wake it, and no test shall change the process unasked."""
     before = signal.getsignal(signal.SIGUSR1)
-    signals = Signals(MemoryReactorClock(), Orders())
+    signals = Signals(MemoryReactorClock(), Actions())
     signals.startService()
     assert signal.getsignal(signal.SIGUSR1) is before
     signals.stopService()
@@ -118,7 +118,7 @@ def test_a_reactor_in_memory_gets_no_signals() -> None:
 def test_another_thread_than_the_main_one() -> None:
     """Python has signals for the main thread only; the service runs without."""
     before = signal.getsignal(signal.SIGUSR1)
-    signals = Signals(reactor, Orders())
+    signals = Signals(reactor, Actions())
     thread = threading.Thread(target=signals.startService)
     thread.start()
     thread.join()

@@ -171,20 +171,20 @@ def test_every_broker_of_every_upstream_can_be_reached() -> None:
 # On real sockets
 
 
-def address(service: RelayService, door: int = 0) -> str:
+def address(service: RelayService, number: int = 0) -> str:
     """Where a listener listens."""
-    port = list(service._listening)[door]._waitingForPort.result
+    port = list(service._listening)[number]._waitingForPort.result
     return f"tcp:127.0.0.1:{port.getHost().port}"
 
 
-class Town:
+class RealRelay:
     """A relay on real sockets, and the broker that the test scripted_sessions."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = settings
         self.accepting = Accepting()
 
-    async def __aenter__(self) -> "Town":
+    async def __aenter__(self) -> "RealRelay":
         self.port = await TCP4ServerEndpoint(reactor, 0, interface="127.0.0.1").listen(self.accepting)
         main = listener(
             endpoint=PLACE,
@@ -216,8 +216,8 @@ class Town:
 @pytest_twisted.ensureDeferred
 async def test_frames_pass_on_real_sockets() -> None:
     """In both directions, small and large."""
-    async with Town() as town:
-        client, served = await town.session()
+    async with RealRelay() as relay:
+        client, served = await relay.session()
         for body in (b"", b"x", b"x" * 100_000, b"x" * 3_000_000):
             send = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (len(body), body)
             client.transport.write(send)
@@ -233,8 +233,8 @@ async def test_frames_pass_on_real_sockets() -> None:
 @pytest_twisted.ensureDeferred
 async def test_memory_is_bounded(slow: str) -> None:
     """While one side does not read, the other is stopped; what the relay holds is little; all of it arrives."""
-    async with Town() as town:
-        client, served = await town.session()
+    async with RealRelay() as relay:
+        client, served = await relay.session()
         reader, writer = (client, served) if slow == "client" else (served, client)
         frame = MESSAGE if slow == "client" else SEND
         frames = frame.replace(b"hello", b"x" * 10_000) * 1_500
@@ -244,17 +244,17 @@ async def test_memory_is_bounded(slow: str) -> None:
         def held() -> int:
             return sum(
                 len(each.transport.dataBuffer) + each.transport._tempDataLen + each.leg.decoder.buffered
-                for each in town.service.state.runtime.protocols.values()
+                for each in relay.service.state.runtime.protocols.values()
             )
 
         def stopped() -> bool:
             return any(
                 each.reading is not None and each.reading.held
-                for each in town.service.state.runtime.protocols.values()
+                for each in relay.service.state.runtime.protocols.values()
             )
 
         await until(stopped)
-        taken = sum(each.bytes_received for each in town.service.state.runtime.protocols.values())
+        taken = sum(each.bytes_received for each in relay.service.state.runtime.protocols.values())
         assert held() < 1_000_000
         assert taken < len(frames) / 2
         reader.transport.resumeProducing()
@@ -266,11 +266,11 @@ async def test_memory_is_bounded(slow: str) -> None:
 @pytest_twisted.ensureDeferred
 async def test_one_slow_session_is_nothing_to_another() -> None:
     """They share a process and nothing else."""
-    async with Town() as town:
-        slow, busy = await town.session()
+    async with RealRelay() as relay:
+        slow, busy = await relay.session()
         slow.transport.pauseProducing()
         busy.transport.write(MESSAGE.replace(b"hello", b"x" * 10_000) * 5_000)
-        client, served = await town.session()
+        client, served = await relay.session()
         client.transport.write(SEND)
         assert await served.frame() == SEND
         for each in (slow, client):
@@ -282,8 +282,8 @@ async def test_one_slow_session_is_nothing_to_another() -> None:
 @pytest_twisted.ensureDeferred
 async def test_an_error_reaches_a_client_that_is_still_talking() -> None:
     """It is not lost because more comes behind what was wrong."""
-    async with Town() as town:
-        client, served = await town.session()
+    async with RealRelay() as relay:
+        client, served = await relay.session()
         client.transport.write(b"GARBAGE\n\n\0" + b"x" * 200_000)
         error = await client.frame()
         assert error.startswith(b"ERROR\nmessage:unknown command\n")

@@ -23,7 +23,7 @@ from tests.service.harness import told
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/j/x")
 
 
-class Pen:
+class FakeSegments:
     """Keeps what is written, and does not when it is told so."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Pen:
         return [each for each in decode(self.written) if isinstance(each, Block)]
 
 
-class Shelf:
+class FakeFolder:
     """Keeps what it is asked."""
 
     def __init__(self) -> None:
@@ -91,20 +91,20 @@ class Log:
         self.lines.append("warn: " + form.format(**fields))
 
 
-class Desk:
+class ThreadHarness:
     """A thread, all that is around it, and a clock that the test moves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int = 10**7, **settings: Any) -> None:
         self.now = 0.0
         monkeypatch.setattr(module, "time", self)
         self.queue = JournalQueue(room, itertools.count(1).__next__)
-        self.pen, self.shelf, self.log = Pen(), Shelf(), Log()
+        self.segments, self.folder, self.log = FakeSegments(), FakeFolder(), Log()
         self.roomy: list[int] = []
         self.thread = WriterThread(
             Settings("/j", **settings),
             self.queue,
-            self.pen,
-            self.shelf,
+            self.segments,
+            self.folder,
             lambda: 42,
             self.log,
             lambda: self.roomy.append(self.queue.size),
@@ -121,165 +121,170 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+def harness(monkeypatch: pytest.MonkeyPatch) -> ThreadHarness:
     """With the default settings."""
-    return Desk(monkeypatch)
+    return ThreadHarness(monkeypatch)
 
 
-def test_what_waits_is_written(desk: Desk) -> None:
+def test_what_waits_is_written(harness: ThreadHarness) -> None:
     """All of it, in its order, and counted."""
-    desk.put(*[b"a\n\n", b"b\n\n"] * 10_000)
-    desk.thread.turn()
-    assert [each.payload for each in desk.pen.blocks()] == [b"a\n\n", b"b\n\n"] * 10_000
-    assert (desk.thread.blocks, desk.thread.frames) == (20_000, 20_000)
-    assert desk.thread.size == len(desk.pen.written)
-    assert desk.queue.size == 0
-    assert desk.pen.rolled == 1
+    harness.put(*[b"a\n\n", b"b\n\n"] * 10_000)
+    harness.thread.turn()
+    assert [each.payload for each in harness.segments.blocks()] == [b"a\n\n", b"b\n\n"] * 10_000
+    assert (harness.thread.blocks, harness.thread.frames) == (20_000, 20_000)
+    assert harness.thread.size == len(harness.segments.written)
+    assert harness.queue.size == 0
+    assert harness.segments.rolled == 1
 
 
 def test_it_is_brought_to_the_disk_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every `sync_interval`; with 0 only by the end of a segment."""
-    desk = Desk(monkeypatch, sync_interval=2.0)
+    harness = ThreadHarness(monkeypatch, sync_interval=2.0)
     for now in range(7):
-        desk.now = now
-        desk.thread.turn()
-    assert desk.pen.synced == 4
-    desk = Desk(monkeypatch, sync_interval=0.0)
-    desk.thread.turn()
-    assert desk.pen.synced == 0
+        harness.now = now
+        harness.thread.turn()
+    assert harness.segments.synced == 4
+    harness = ThreadHarness(monkeypatch, sync_interval=0.0)
+    harness.thread.turn()
+    assert harness.segments.synced == 0
 
 
 @pytest.mark.parametrize("failure", [FULL, OSError("odd"), ValueError("a mistake of ours")])
-def test_a_disk_that_fails(desk: Desk, failure: Exception) -> None:
+def test_a_disk_that_fails(harness: ThreadHarness, failure: Exception) -> None:
     """It is tried again, with what was not written and all that came; the log is told once, and when it is over."""
-    desk.put(b"a")
-    desk.pen.failure = failure
-    desk.thread.turn()
-    desk.put(b"b")
-    desk.thread.turn()
-    assert desk.thread.errors == 2
-    assert desk.thread.trouble
-    assert desk.queue.size > 0
-    assert [line.partition(": ")[0] for line in desk.log.lines] == ["warn"]
-    desk.pen.failure = None
-    desk.thread.turn()
-    assert desk.thread.trouble == ""
-    assert desk.log.lines[1:] == ["info: the journal is written again"]
-    assert [each.payload for each in desk.pen.blocks()] == [b"a", b"b"]
-    assert desk.queue.size == 0
+    harness.put(b"a")
+    harness.segments.failure = failure
+    harness.thread.turn()
+    harness.put(b"b")
+    harness.thread.turn()
+    assert harness.thread.errors == 2
+    assert harness.thread.trouble
+    assert harness.queue.size > 0
+    assert [line.partition(": ")[0] for line in harness.log.lines] == ["warn"]
+    harness.segments.failure = None
+    harness.thread.turn()
+    assert harness.thread.trouble == ""
+    assert harness.log.lines[1:] == ["info: the journal is written again"]
+    assert [each.payload for each in harness.segments.blocks()] == [b"a", b"b"]
+    assert harness.queue.size == 0
 
 
-def test_the_reason_is_told(desk: Desk) -> None:
+def test_the_reason_is_told(harness: ThreadHarness) -> None:
     """With the file that it is about."""
-    desk.put(b"a")
-    desk.pen.failure = FULL
-    desk.thread.turn()
-    assert desk.thread.trouble == "/j/x: No space left on device"
-    assert desk.log.lines == ["warn: the journal cannot be written: /j/x: No space left on device"]
+    harness.put(b"a")
+    harness.segments.failure = FULL
+    harness.thread.turn()
+    assert harness.thread.trouble == "/j/x: No space left on device"
+    assert harness.log.lines == ["warn: the journal cannot be written: /j/x: No space left on device"]
 
 
 def test_what_was_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a record with the counts, behind what was there before; not more often than once a second."""
-    desk = Desk(monkeypatch, room=100)
-    desk.put(b"x" * 100, b"y", b"z")
-    desk.now = 10
-    desk.thread.turn()
-    first, second = map(told, desk.pen.blocks())
+    harness = ThreadHarness(monkeypatch, room=100)
+    harness.put(b"x" * 100, b"y", b"z")
+    harness.now = 10
+    harness.thread.turn()
+    first, second = map(told, harness.segments.blocks())
     assert first.frames == (b"x" * 100,)
     assert (second.event, second.context.session) == ("journal dropped", "")
     assert second.facts == {"blocks": 2, "frames": 2, "octets": 2 * (36 + 5 + 12 + 1)}
     for _ in range(10):
-        desk.put(b"x" * 100, b"y")
-        desk.thread.turn()
-    assert [told(each).event for each in desk.pen.blocks()].count("journal dropped") == 1
-    desk.now = 11
-    desk.thread.turn()
-    assert told(desk.pen.blocks()[-1]).facts["blocks"] == 10
+        harness.put(b"x" * 100, b"y")
+        harness.thread.turn()
+    assert [told(each).event for each in harness.segments.blocks()].count("journal dropped") == 1
+    harness.now = 11
+    harness.thread.turn()
+    assert told(harness.segments.blocks()[-1]).facts["blocks"] == 10
 
 
 def test_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits is written, and what was left out, and the segment ends."""
-    desk = Desk(monkeypatch, room=100)
-    desk.put(b"x" * 100, b"y")
-    desk.thread.turn()
-    desk.put(b"x" * 100, b"y")
-    desk.thread.stop(lambda: None)
-    desk.thread.end()
-    assert [told(each).event for each in desk.pen.blocks()] == ["", "journal dropped", "", "journal dropped"]
-    assert desk.pen.closed == 1
-    assert desk.thread.lost.blocks == 0
+    harness = ThreadHarness(monkeypatch, room=100)
+    harness.put(b"x" * 100, b"y")
+    harness.thread.turn()
+    harness.put(b"x" * 100, b"y")
+    harness.thread.stop(lambda: None)
+    harness.thread.end()
+    assert [told(each).event for each in harness.segments.blocks()] == [
+        "",
+        "journal dropped",
+        "",
+        "journal dropped",
+    ]
+    assert harness.segments.closed == 1
+    assert harness.thread.lost.blocks == 0
 
 
-def test_an_end_without_a_disk(desk: Desk) -> None:
+def test_an_end_without_a_disk(harness: ThreadHarness) -> None:
     """What cannot be written is lost; that is counted and told."""
-    desk.put(*[b"a"] * 10_000)
-    desk.pen.failure = FULL
-    desk.thread.turn()
-    desk.thread.stop(lambda: None)
-    desk.thread.end()
-    assert desk.thread.lost.blocks == desk.thread.lost.frames == 10_000
-    assert desk.queue.size == 0
-    assert "warn: 10000 blocks of the journal are lost" in desk.log.lines
+    harness.put(*[b"a"] * 10_000)
+    harness.segments.failure = FULL
+    harness.thread.turn()
+    harness.thread.stop(lambda: None)
+    harness.thread.end()
+    assert harness.thread.lost.blocks == harness.thread.lost.frames == 10_000
+    assert harness.queue.size == 0
+    assert "warn: 10000 blocks of the journal are lost" in harness.log.lines
 
 
-def test_relays_that_died(desk: Desk) -> None:
+def test_relays_that_died(harness: ThreadHarness) -> None:
     """What was done with what they left is told; a folder that cannot be looked through is no reason to stop."""
-    desk.shelf.found = [
+    harness.folder.found = [
         Recovery(Path("/j/a.open"), Path("/j/a"), 7),
         Recovery(Path("/j/b.open"), None, 3),
         Recovery(Path("/j/c.open"), None, 0, "no"),
     ]
-    desk.thread.begin()
-    assert desk.log.lines == [
+    harness.thread.begin()
+    assert harness.log.lines == [
         "info: segment /j/a of a relay that died is ended; 7 octets at its end were torn",
         "info: segment /j/b.open of a relay that died is ended; 3 octets at its end were torn",
         "warn: segment /j/c.open of a relay that died cannot be ended: no",
     ]
-    desk.shelf.failure = FULL
-    desk.thread.begin()
+    harness.folder.failure = FULL
+    harness.thread.begin()
     assert (
-        desk.log.lines[-1]
+        harness.log.lines[-1]
         == "warn: the journal's folder cannot be looked through: /j/x: No space left on device"
     )
 
 
 def test_old_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are removed with each that begins, and once a minute; without a bound nobody looks."""
-    desk = Desk(monkeypatch, retain_age=5.0, retain_size=7)
+    harness = ThreadHarness(monkeypatch, retain_age=5.0, retain_size=7)
     for now in (0, 1, 59):
-        desk.now = now
-        desk.thread.turn()
-    assert desk.shelf.asked == [(5.0, 7)]
-    desk.now = 61
-    desk.shelf.old = [Entry(Path("/j/a"), "a", 0, "r", "0", 1, 5, 0, True)]
-    desk.thread.turn()
-    desk.pen.number = 1
-    desk.thread.turn()
-    assert len(desk.shelf.asked) == 3
-    assert desk.log.lines == ["info: 1 old segments were removed"] * 2
-    desk.shelf.failure = FULL
-    desk.pen.number = 2
-    desk.thread.turn()
-    assert desk.thread.trouble == ""
-    assert desk.log.lines[-1] == "warn: old segments cannot be removed: /j/x: No space left on device"
-    desk = Desk(monkeypatch)
-    desk.pen.number = 1
-    desk.thread.turn()
-    assert desk.shelf.asked == []
+        harness.now = now
+        harness.thread.turn()
+    assert harness.folder.asked == [(5.0, 7)]
+    harness.now = 61
+    harness.folder.old = [Entry(Path("/j/a"), "a", 0, "r", "0", 1, 5, 0, True)]
+    harness.thread.turn()
+    harness.segments.number = 1
+    harness.thread.turn()
+    assert len(harness.folder.asked) == 3
+    assert harness.log.lines == ["info: 1 old segments were removed"] * 2
+    harness.folder.failure = FULL
+    harness.segments.number = 2
+    harness.thread.turn()
+    assert harness.thread.trouble == ""
+    assert harness.log.lines[-1] == "warn: old segments cannot be removed: /j/x: No space left on device"
+    harness = ThreadHarness(monkeypatch)
+    harness.segments.number = 1
+    harness.thread.turn()
+    assert harness.folder.asked == []
 
 
 def test_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for it is told once half of what is there is written, and not while the disk fails."""
-    desk = Desk(monkeypatch, room=1000)
-    desk.thread.ask_for_room()
-    desk.put(b"x" * 1000)
-    desk.pen.failure = FULL
-    desk.thread.turn()
-    assert desk.roomy == []
-    desk.pen.failure = None
-    desk.thread.turn()
-    desk.thread.turn()
-    assert desk.roomy == [0]
+    harness = ThreadHarness(monkeypatch, room=1000)
+    harness.thread.ask_for_room()
+    harness.put(b"x" * 1000)
+    harness.segments.failure = FULL
+    harness.thread.turn()
+    assert harness.roomy == []
+    harness.segments.failure = None
+    harness.thread.turn()
+    harness.thread.turn()
+    assert harness.roomy == [0]
 
 
 def test_in_a_thread_of_its_own(tmp_path: Path) -> None:
