@@ -47,13 +47,13 @@ class Options(usage.Options):
     opt_l = opt_listen
 
     def postOptions(self) -> None:
-        """Read the configuration, so that a mistake in it is told as one of the command line."""
-        said: dict[str, Any] = {name: self[name] for name in ("listen", "upstream", "admin", "journal")}
+        """Read the configuration, so that a mistake in it is shown as one of the command line."""
+        given: dict[str, Any] = {name: self[name] for name in ("listen", "upstream", "admin", "journal")}
         try:
             if self["config"] is None:
-                self.configuration = config.default(**said)
+                self.configuration = config.default(**given)
             else:
-                self.configuration = config.overridden(config.load(self["config"]), **said)
+                self.configuration = config.overridden(config.load(self["config"]), **given)
         except config.ConfigError as error:
             raise usage.UsageError(str(error)) from error
 

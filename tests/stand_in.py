@@ -9,13 +9,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import UnixStreamServer
 from typing import Any
 
-from stomprelay.remote import Standing
+from stomprelay.remote import BrokerStatus
 
-A = Standing("tcp://a:1", "main", "main", "up", 3, 0)
-B = Standing("ssl://b", "main", "main", "down", 0, 0)
+A = BrokerStatus("tcp://a:1", "main", "main", "up", 3, 0)
+B = BrokerStatus("ssl://b", "main", "main", "down", 0, 0)
 
 
-def told(*standings: Standing) -> bytes:
+def told(*standings: BrokerStatus) -> bytes:
     """What a relay answers."""
     return json.dumps({"brokers": [asdict(each) for each in standings]}).encode()
 

@@ -92,7 +92,7 @@ def _failover(found: Several) -> Place:
         if isinstance(part, Several):
             raise ValueError(f"{part} must not stand within failover:(...), which is a list of addresses")
         with _naming(f"address {number}"):
-            address.broker(part.text)  # so that a mistake in it is told before one in its options
+            address.broker(part.text)  # a mistake in it comes before one in its options
             brokers.append(address.broker(part.text, **read_options(part.options, BROKER)))
     return Place(tuple(brokers), Reconnect(**settings), True, "randomize" in settings)
 

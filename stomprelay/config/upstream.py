@@ -132,7 +132,7 @@ def read(table: Table) -> Upstream:
 
 
 def _idle(upstream: Upstream) -> Iterable[str]:
-    """The keys that say something to no effect, because a plain address ends with its broker."""
+    """The keys that are set to no effect, because a session of a plain address ends with its broker."""
     if upstream.movable:
         return ()
     return [key for key, field in _MOVING.items() if getattr(upstream, field) != getattr(Upstream, field)]

@@ -40,8 +40,8 @@ class BrokerDriver(Driver):
     """Drives one client's connection to the embedded broker; `ended` is called when it is over.
 
     Its effects may concern the connections of other clients: a SEND of one is a MESSAGE to another. It is the
-    producer of its client's transport, and pauses nobody: messages for a client that reads too slowly wait in the
-    broker.
+    producer of its client's transport, and pauses no publisher: messages for a client that reads too slowly wait in
+    the broker.
     """
 
     __slots__ = ("_first", "_on_end", "connection")

@@ -1,4 +1,4 @@
-"""The process around a service: signals by which brokers are paused and resumed, what systemd is told, and memory."""
+"""The process around a service: signals by which brokers are paused and resumed, notices to systemd, and memory."""
 
 import ctypes
 import os
@@ -63,7 +63,7 @@ class Signals(Service):
             action()
 
     def stopService(self) -> None:
-        """Restore the handlers, but for those that somebody else has replaced since."""
+        """Restore the handlers, but for those that were replaced since."""
         super().stopService()
         for number, (installed, before) in self._before.items():
             if signal.getsignal(number) is installed:
@@ -78,7 +78,7 @@ EVERY: Final = 5.0
 
 
 class Notify(Service):
-    """Tells systemd (`sd_notify(3)`) that the relay is ready, its status, that it lives, and that it stops. Does
+    """Notifies systemd (`sd_notify(3)`) that the relay is ready, of its status, that it lives, and that it stops. Does
     nothing where the environment names no socket of a service manager.
 
     `status` returns one line. Let this service start last, when everything listens, and call `stopping` before

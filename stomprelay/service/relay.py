@@ -54,7 +54,7 @@ class ListenerFactory(Factory):
 
 
 class RelayService(MultiService):
-    """Listens where the configuration tells it to, and relays. Raises `BadEndpoint` for what cannot be used.
+    """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
 
     `state` is what runs; `embedded` is the embedded broker, if an upstream leads to it. SIGUSR1 pauses all brokers,
     SIGUSR2 resumes them; so does `state.pauses`, each by itself. `clock` is the time of the journal, in nanoseconds
@@ -177,7 +177,7 @@ class RelayService(MultiService):
         )
 
     def startService(self) -> None:
-        """All listeners listen, or an exception says which one cannot."""
+        """All listeners listen, or `CannotStart` names the one that cannot."""
         super().startService()
         for each in self.state.sessions.listeners.values():
             listener = each.listener

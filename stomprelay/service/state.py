@@ -57,7 +57,7 @@ class Sessions:
         self.stopping = True
 
     def stop(self) -> None:
-        """End all sessions: each client is told, and its connections are closed."""
+        """End all sessions: each client gets an ERROR, and its connections are closed."""
         for session in tuple(self):
             session.stop()
 

@@ -16,7 +16,7 @@ LONGEST: Final = 86400.0
 
 
 class BadRequest(Exception):
-    """A request that cannot be understood; the text tells why."""
+    """A request that cannot be understood; its text is the reason."""
 
 
 class BrokerRequest(NamedTuple):

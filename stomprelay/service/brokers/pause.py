@@ -18,8 +18,8 @@ _log = Logger("stomprelay")
 
 
 class Pauses:
-    """Pauses and resumes brokers, and tells the sessions, of which `sessions` is a live collection. What was done is
-    recorded in the journal, if there is one.
+    """Pauses and resumes brokers, and moves or wakes the sessions, of which `sessions` is a live collection. What was
+    done is recorded in the journal, if there is one.
     """
 
     def __init__(self, sessions: Iterable[RelayDriver], journal: Journal | None = None) -> None:

@@ -25,7 +25,7 @@ class Source(Protocol):
     """Its `pauseProducing` and `resumeProducing` stop and start the reading."""
 
     def reading_changed(self, on: bool) -> None:
-        """Reading stopped, or goes on. The core must be told: a peer that is not read from is not silent."""
+        """Reading stopped, or goes on. The core must know: a peer that is not read from is not silent."""
 
 
 @implementer(IPushProducer)

@@ -60,7 +60,7 @@ class Driver(LegOwner):
             self.end()
 
     def end(self) -> None:
-        """It is over. Subclasses also tell whoever keeps them."""
+        """It is over. Subclasses also call the `ended` that they were made with."""
         self.runtime.timers.forget(self)
 
     # Effects

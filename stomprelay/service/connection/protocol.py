@@ -83,7 +83,7 @@ class Runtime:
 
 
 class LegOwner(Timed):
-    """Who is told what happens to the connections of its legs. `linger` is for how many seconds a closed connection
+    """Receives what happens to the connections of its legs. `linger` is for how many seconds a closed connection
     may wait for its peer.
     """
 
@@ -140,7 +140,7 @@ class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
     `reading` controls whether the leg is read from; it is there from the connection to `close`. `bytes_received`
-    counts what came. After `close` the owner is told nothing more, and what still comes is discarded; the timer then
+    counts what came. After `close` nothing more is reported, and what still comes is discarded; the timer then
     waits for a peer that takes too long to close.
     """
 
@@ -178,13 +178,13 @@ class LegProtocol(Timed):
         owner.added(self)
 
     def connect(self, endpoint: IStreamClientEndpoint) -> None:
-        """Connect to a broker. The owner is told what becomes of it; until then `close` cancels the attempt."""
+        """Connect to a broker. The owner gets `connected` or `refused`; until then `close` cancels the attempt."""
         self._attempt = endpoint.connect(_OneProtocol(self)).addErrback(self._attempt_failed)
         if self.transport is not None:
             self._attempt = None
 
     def _attempt_failed(self, reason: Failure) -> None:
-        # Perhaps at once: but the core must not be told before all effects that it returned are performed.
+        # Perhaps at once: but all effects that the core returned must be performed before it is called again.
         self.runtime.reactor.callLater(0, self.failed, reason)
 
     def failed(self, reason: Failure) -> None:
@@ -312,7 +312,7 @@ class LegProtocol(Timed):
         return self._address if self.transport is None else self.transport.getPeer()
 
     def close(self, how: How) -> None:
-        """End the connection. The owner is told `closed`, and nothing after it."""
+        """End the connection. The owner gets `closed`, and nothing after it."""
         owner = self._owner
         if owner is None:
             return

@@ -249,7 +249,7 @@ class RecordingDriver(RelayDriver):
         stop.began(reason)
 
     def hold(self) -> None:
-        """The journal has no room: read from no leg of which much may come. A client that said DISCONNECT is still
+        """The journal has no room: read from no leg of which much may come. A client that sent DISCONNECT is still
         read from, and so is a broker that has not answered CONNECT yet.
         """
         client, protocols = self.relay.client, self.runtime.protocols

@@ -50,17 +50,17 @@ class BrokerOutput:
         self._reported = False
 
     def blocked(self, coupled: bool) -> bool:
-        """Whether the relay should know that it is full. Where it holds the client's reading (`coupled`) the relay
-        need not be told; what it was told it must be told the end of.
+        """Whether the relay should know that it is full. Not where that holds the client's reading (`coupled`); but a
+        relay that got `blocked` must get `unblocked` when there is room, coupled or not.
         """
         return self.full and (self._reported or not coupled)
 
     def unreported(self, coupled: bool) -> bool:
-        """Whether the relay was told otherwise than `blocked` is now."""
+        """Whether what the relay knows differs from `blocked` now."""
         return self._reported is not self.blocked(coupled)
 
     def report(self, coupled: bool) -> bool:
-        """What to tell the relay now; the call counts as having told it."""
+        """What the relay must know now; from now on it counts as reported."""
         self._reported = self.blocked(coupled)
         return self._reported
 
@@ -75,7 +75,7 @@ class BrokerOutput:
         self._driver.check_outputs()
 
     def stopProducing(self) -> None:
-        """The transport is gone. What becomes of the leg the relay decides, so it is not told that there is room."""
+        """The transport is gone. The relay decides what becomes of the leg, so it does not get `unblocked`."""
         self.full = False
         self._driver.output_ended(self)
 
@@ -86,7 +86,7 @@ class RelayDriver(Driver):
 
     It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
     transport means is up to the relay: where client and broker are `coupled` the client is not read from, else the
-    relay is told, in the reactor's next turn, because all effects that it returned must be performed before.
+    relay gets `blocked`, in the reactor's next turn, because all effects that it returned must be performed before.
     """
 
     __slots__ = (
@@ -227,7 +227,7 @@ class RelayDriver(Driver):
                 output.protocol.reading.release(PRESSURE)
 
     def stopProducing(self) -> None:
-        """The client is gone, so what brokers still send waits for nobody."""
+        """The client is gone, so brokers are read from: what they still send is discarded."""
         self.resumeProducing()
 
     def _hold_brokers(self) -> None:
@@ -238,7 +238,7 @@ class RelayDriver(Driver):
                 protocol.reading.hold(PRESSURE)
 
     def check_outputs(self) -> None:
-        """Hold the client's reading while a coupled broker's output is full, else have the relay told."""
+        """Hold the client's reading while a coupled broker's output is full, else report it to the relay."""
         coupled = self.relay.coupled
         full = unreported = False
         for output in self._outputs:

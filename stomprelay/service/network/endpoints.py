@@ -35,7 +35,7 @@ _log: Final = Logger("stomprelay")
 
 
 class BadEndpoint(Exception):
-    """An endpoint, or a certificate for it, that cannot be used; the text says which and why."""
+    """An endpoint, or a certificate for it, that cannot be used; its text names it and the reason."""
 
 
 class CannotStart(SystemExit, Exception):
