@@ -17,8 +17,8 @@ from stomprelay.config import Config
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
+from stomprelay.service.connection.protocol import spell
 from stomprelay.service.network.endpoints import client_endpoint, listening_service
-from stomprelay.service.network.reasons import spell
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.service.relay import RelayService
 from tests.e2e.certificates import Authority, Credentials

@@ -12,11 +12,10 @@ from twisted.logger import Logger, LogLevel
 from stomprelay.relay.effects import Effect
 from stomprelay.service.connection.backpressure import ASKED
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
-from stomprelay.session.effects import Close, Event, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, Note, Pause, Resume, Send, Wake
+from stomprelay.session.reasons import WARNINGS
 
 _log: Final = Logger("stomprelay")
-
-_WARNINGS: Final = frozenset({Event.ERROR, Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
 class Driver(LegOwner):
@@ -104,7 +103,7 @@ def log_note(effect: Note, form: str, **fields: str) -> None:
     """
     if effect.quiet:
         return
-    level = LogLevel.warn if effect.event in _WARNINGS else LogLevel.info
+    level = LogLevel.warn if effect.event in WARNINGS else LogLevel.info
     _log.emit(level, form, event=effect.event.value, text=effect.text, **fields)
 
 

@@ -6,8 +6,9 @@ The owner is a `Driver` (see `driver`), which knows the core. `Runtime` is what 
 from collections.abc import Callable
 from typing import Any, Final
 
-from twisted.internet import tcp
-from twisted.internet.defer import Deferred, TimeoutError, succeed
+from OpenSSL import SSL
+from twisted.internet import error, tcp
+from twisted.internet.defer import CancelledError, Deferred, TimeoutError, succeed
 from twisted.internet.interfaces import (
     IAddress,
     IHalfCloseableProtocol,
@@ -27,10 +28,10 @@ from zope.interface import implementer
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ReadControl
 from stomprelay.service.connection.timers import Timed, Timers
-from stomprelay.service.network.reasons import spell
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
+from stomprelay.session.reasons import CLOSED, REFUSED, RESET, TIMED_OUT, UNKNOWN_HOST, spell_tls
 from stomprelay.session.states import Side
 
 GRACE: Final = 1.0
@@ -120,6 +121,36 @@ class LegOwner(Timed):
     def closed(self, protocol: "LegProtocol") -> None:
         """The protocol reports nothing more of this leg: its connection was closed, lost or refused."""
         raise NotImplementedError
+
+
+_REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (error.ConnectionDone, CLOSED),
+    (error.ConnectionAborted, "connection aborted"),
+    (error.ConnectionLost, RESET),
+    (error.ConnectionRefusedError, REFUSED),
+    (error.DNSLookupError, UNKNOWN_HOST),
+    (error.NoRouteError, "no route to host"),
+    (error.TCPTimedOutError, TIMED_OUT),
+    (error.TimeoutError, TIMED_OUT),
+    (CancelledError, "cancelled"),
+    (error.ConnectingCancelledError, "cancelled"),
+    (error.UserError, "cancelled"),
+)
+
+
+def spell(failure: Failure) -> str:
+    """Why a connection ended or could not be established, in one line for the log. It may name hosts and certificates,
+    never a secret.
+    """
+    problem = failure.value
+    if isinstance(problem, SSL.Error):
+        queue = problem.args[0] if problem.args and isinstance(problem.args[0], list) else []
+        return spell_tls([each[-1] for each in queue if isinstance(each, tuple) and each and each[-1]])
+    for kind, words in _REASONS:
+        if isinstance(problem, kind):
+            return words
+    text = " ".join(str(problem).split())
+    return text or type(problem).__name__
 
 
 def _layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
@@ -245,7 +276,7 @@ class LegProtocol(Timed):
         """The peer closed its direction. What is queued for it is still written, then ours is closed."""
         owner = self._owner
         if owner is not None:
-            owner.lost(self, "connection closed")
+            owner.lost(self, CLOSED)
             self.close(How.FLUSH)
         elif self.transport is not None:
             self.transport.loseConnection()

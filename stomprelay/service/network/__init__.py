@@ -1,5 +1,4 @@
-"""Sockets and certificates: endpoints to listen on and to connect to, TLS, and why connections fail.
+"""Sockets and certificates: endpoints to listen on and to connect to, and their TLS.
 
-`endpoints` from configured strings to Twisted endpoints; `tls` certificates and their verification; `reasons` why a
-connection ended or could not be established, in words.
+`endpoints` from configured strings to Twisted endpoints; `tls` certificates and their verification.
 """

@@ -21,6 +21,7 @@ from zope.interface import implementer
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.session.reasons import rejected
 
 _CODES = SSL.X509VerificationCodes
 _UNKNOWN: Final = "its authority is not known here"
@@ -127,7 +128,7 @@ def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:
     """Why the peer's certificate was not accepted, once the connection is being lost; None where it was accepted."""
     connection: Any = layer.getHandle()
     if isinstance(connection, CheckedConnection) and connection.problem is not None:
-        return f"TLS: certificate verify failed: {connection.problem}"
+        return rejected(connection.problem)
     return None
 
 
