@@ -4,8 +4,7 @@ from typing import Final
 
 from stomprelay.config.table import Table
 from stomprelay.config.values import choice, count, seconds, seconds_or_none, shown, text
-from stomprelay.journal.capture import ALL, NOTHING, Rule
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.journal.settings import ALL, NOTHING, Full, Rule, Settings
 
 KEYS: Final = (
     "directory",

@@ -1,20 +1,16 @@
-"""How much of a frame is recorded: of its body what the rules say, of its head all but what is secret."""
+"""What is recorded of the frames that came on a leg: of a body what the rules say, of a head all but what is secret."""
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
 from typing import Final
 
+from stomprelay.journal.settings import NOTHING, Rule
+from stomprelay.session.leg import Leg
 from stomprelay.wire.dialect import DIALECTS, Dialect
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import DESTINATION, PASSCODE
-
-NOTHING: Final = 0
-"""Octets of a body: none."""
-ALL: Final = 1 << 40
-"""Octets of a body: however many there are."""
 
 MASK: Final = b"***"
 """What stands in place of a value that is secret."""
@@ -22,16 +18,6 @@ TRACE: Final = b"relay-trace"
 """The header by which a message is known again behind the broker."""
 
 _KNOWN: Final = 4096
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Of frames to or from a destination that is like `destination` (`*` for any characters, `?` for one, `[...]`
-    for one out of a set) so many octets of the body are kept.
-    """
-
-    destination: str
-    bodies: int
 
 
 def _spelled(names: Iterable[bytes]) -> bytes:
@@ -108,3 +94,67 @@ def traced(head: bytes, trace: bytes) -> bytes:
     at = head.index(b"\n") + 1
     end = b"\r\n" if head[:at].endswith(b"\r\n") else b"\n"
     return b"%b%b:%b%b%b" % (head[:at], TRACE, trace, end, head[at:])
+
+
+Cut = tuple[int, Sequence[int], bytes]
+"""The frames of this leg before a block, the sizes of its frames, and its payload, as in `block.encode`."""
+
+
+class Tape:
+    """The tape of a leg's decoder. Whenever frames were decoded, `cut` it, before the next chunk is fed.
+
+    `traced`: the relay may have given frames a trace. `frames` are those since the last cut, `number` how many there
+    were before them. `context` is what all of them have in common, in the words of whoever cuts.
+    """
+
+    __slots__ = ("_capture", "_heads_only", "_traced", "_uniform", "context", "frames", "leg", "number")
+
+    def __init__(self, leg: Leg, capture: Capture, *, traced: bool = False) -> None:
+        self.leg = leg
+        self.frames: list[Frame] = []
+        self.number = 0
+        self.context = b""
+        self._capture = capture
+        self._traced = traced
+        self._uniform = capture.uniform and not traced
+        self._heads_only = self._uniform and not capture.bodies
+        leg.decoder.tape = self.frames
+
+    def cut(self) -> Cut:
+        """The frames since the last cut."""
+        frames, number = self.frames, self.number
+        if self._heads_only and number and len(frames) == 1:
+            frame = frames.pop()
+            head = frame.memo or frame.data[frame.start : frame.body]
+            self.number = number + 1
+            return number, (len(head), 0, frame.end - frame.body), head
+        pieces: list[bytes] = []
+        sizes: list[int] = []
+        if not number or not self._uniform:
+            self._look(frames, pieces, sizes)
+        elif most := self._capture.bodies:
+            for frame in frames:
+                body, end = frame.body, frame.end
+                kept = min(end, body + most)
+                pieces.append(frame.data[frame.start : kept])
+                sizes += (body - frame.start, kept - body, end - body)
+        else:
+            for frame in frames:
+                head = frame.memo or frame.data[frame.start : frame.body]
+                pieces.append(head)
+                sizes += (len(head), 0, frame.end - frame.body)
+        self.number = number + len(frames)
+        frames.clear()
+        return number, sizes, pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _look(self, frames: list[Frame], pieces: list[bytes], sizes: list[int]) -> None:
+        """Frames that are not all alike: a leg's first, and any that have to be looked into."""
+        capture, dialect = self._capture, self.leg.dialect
+        for number, frame in enumerate(frames, self.number):
+            kept = min(frame.end, frame.body + capture.most(frame, dialect))
+            head = capture.head(frame, opening=not number)
+            trace = getattr(frame, "trace", None) if self._traced else None
+            if trace is not None:
+                head = traced(head, trace)
+            pieces += (head, frame.data[frame.body : kept])
+            sizes += (len(head), kept - frame.body, frame.end - frame.body)

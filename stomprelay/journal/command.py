@@ -2,16 +2,119 @@
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from stomprelay.journal import moment, transcript
-from stomprelay.journal.audit import WRITTEN, Audit, state
-from stomprelay.journal.block import Damage
-from stomprelay.journal.folder import Folder
-from stomprelay.journal.record import records
-from stomprelay.journal.selection import Selection, segments
+from stomprelay.journal import segment
+from stomprelay.journal.block import SIZES, Damage
+from stomprelay.journal.folder import Folder, is_written
+from stomprelay.journal.records import Contexts, Record, Selection, parse_time, records, segments, spell_time
+from stomprelay.journal.schema import Header, Side
+from stomprelay.journal.segment import parse_name
+
+CLOSED: Final = "closed"
+WRITTEN: Final = "open"
+"""A relay writes it."""
+LEFT: Final = "left open"
+"""Its relay is dead. The next one to start in its folder closes it."""
+
+
+class Audit:
+    """A segment at the time of asking. `since` and `until`: the times of its first and last block, nanoseconds since
+    1970, None where there is none. A segment that is written may end within a block; that is not counted as damage.
+    """
+
+    __slots__ = ("blocks", "damages", "frames", "path", "relay", "since", "size", "state", "until")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.relay = ""
+        self.blocks = self.frames = 0
+        self.size = path.stat().st_size if path.exists() else 0
+        self.since: int | None = None
+        self.until: int | None = None
+        self.damages: list[Damage] = []
+        self.state = state(path)
+        self._read()
+
+    def _read(self) -> None:
+        contexts = Contexts()
+        for found in segment.read(self.path):
+            if isinstance(found, Header):
+                contexts = Contexts(found)
+                self.relay = found.relay
+                continue
+            if isinstance(found, Damage):
+                if not (found.torn and self.state == WRITTEN):
+                    self.damages.append(found)
+                continue
+            self.blocks += 1
+            self.frames += len(found.sizes) // SIZES
+            if self.since is None:
+                self.since = found.time
+            self.until = found.time
+            try:
+                contexts.of(found)
+            except ValueError as error:
+                self.damages.append(Damage(found.offset, found.length, str(error)))
+
+
+def state(path: Path) -> str:
+    """How a segment is, by its name and its lock."""
+    read = parse_name(path.name)
+    if read is None or not read[1] or not path.exists():
+        return CLOSED
+    return WRITTEN if is_written(path) else LEFT
+
+
+_GAP: Final = "    | "
+_BARE: Final = re.compile(r'[^\s"]+')
+
+
+def lines(record: Record, *, bodies: bool = False) -> Iterator[str]:
+    """One line, and with `bodies` those of what was kept of the body."""
+    context = record.context
+    words = [spell_time(record.time), _word(context.session), _word(context.client)]
+    if record.happening is not None:
+        happening = record.happening
+        facts = [f"{visible(name)}={_quoted(value)}" for name, value in happening.facts.items()]
+        yield " ".join([*words, "--", visible(happening.event) + ":", visible(happening.text), *facts])
+        return
+    if context.side == Side.BROKER.value:
+        words += ["<-", _word(context.broker)]
+    else:
+        words.append("->")
+    frame = record.frame
+    words += [visible(record.command), *[f"{visible(name)}:{_quoted(text)}" for name, text in record.headers]]
+    if frame is not None and frame.size:
+        words.append(f"({frame.size} octet{'' if frame.size == 1 else 's'})")
+    yield " ".join(words)
+    if bodies and frame is not None and frame.size:
+        if frame.kept:
+            for line in frame.kept.decode("utf-8", "backslashreplace").split("\n"):
+                yield _GAP + visible(line)
+        if len(frame.kept) < frame.size:
+            yield f"{_GAP}... {len(frame.kept)} of {frame.size} octets were kept"
+
+
+def visible(text: str) -> str:
+    """The text with escapes in place of what would move a terminal's cursor, or do worse."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def _word(text: str) -> str:
+    return visible(text) if text else "-"
+
+
+def _quoted(value: Any) -> str:
+    """As it is where it is one word; else in quotes."""
+    text = visible(str(value))
+    return text if _BARE.fullmatch(text) else '"' + text.replace('"', '\\"') + '"'
+
 
 _ABOUT: Final = "Reads the segments of a journal, those that are still written included. Times are UTC."
 _LS: Final = """
@@ -64,7 +167,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
 
 def _moment(text: str) -> int:
     try:
-        return moment.read(text)
+        return parse_time(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a time like 2026-11-21T08:23:00, not {text!r}") from None
 
@@ -92,9 +195,9 @@ def _list(options: argparse.Namespace, tell: Tell) -> int:
 
 def _cells(audit: Audit) -> Iterator[str]:
     yield audit.path.name
-    yield transcript.visible(audit.relay) or "-"
-    yield "-" if audit.since is None else moment.shown(audit.since)
-    yield "-" if audit.until is None else moment.shown(audit.until)
+    yield visible(audit.relay) or "-"
+    yield "-" if audit.since is None else spell_time(audit.since)
+    yield "-" if audit.until is None else spell_time(audit.until)
     yield from map(str, (audit.blocks, audit.frames, audit.size))
     yield ", ".join([audit.state, *dict.fromkeys(_short(audit, damage) for damage in audit.damages)])
 
@@ -133,7 +236,7 @@ def _show(options: argparse.Namespace, tell: Tell, complain: Tell) -> int:
             elif options.json:
                 tell(json.dumps(found.named(bodies=options.bodies), ensure_ascii=False))
             else:
-                for line in transcript.lines(found, bodies=options.bodies):
+                for line in lines(found, bodies=options.bodies):
                     tell(line)
     return status
 

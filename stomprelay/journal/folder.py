@@ -6,10 +6,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from stomprelay.journal import disk, name, segment
+from stomprelay.journal import disk, segment
 from stomprelay.journal.block import Damage
-from stomprelay.journal.name import CLOSED
 from stomprelay.journal.schema import Header
+from stomprelay.journal.segment import CLOSED, parse_name
 
 _SECOND: Final = 10**9
 _SILENCE: Final = 60.0
@@ -19,7 +19,7 @@ locks to see it by."""
 
 class Entry(NamedTuple):
     """A segment in a folder. `name` is without its ending, `size` in octets, `written` when that was last (nanoseconds
-    since 1970); the rest is as `name.Name` has it.
+    since 1970); the rest is as `segment.Name` has it.
     """
 
     path: Path
@@ -134,7 +134,7 @@ class Folder:
 
 
 def _entry(path: Path) -> Entry | None:
-    read = name.read(path.name)
+    read = parse_name(path.name)
     if read is None:
         return None
     try:

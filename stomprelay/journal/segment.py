@@ -1,14 +1,64 @@
-"""A segment as it is read, one that is still written or was torn included."""
+"""A segment's file: how it is called, and how it is read, one that is still written or was torn included."""
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from stomprelay.journal import name
 from stomprelay.journal.block import NO_BLOCK, Block, Damage, Kind, walk
 from stomprelay.journal.schema import VERSION, Header, Newer
+
+CLOSED: Final = ".journal"
+OPEN: Final = ".journal.open"
+"""What a segment's name ends in while it is written, or when its relay died over it."""
+
+_SECOND: Final = 10**9
+_STAMP: Final = "%Y%m%dT%H%M%S"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST: Final = 100
+_SHAPE: Final = re.compile(
+    r"(?P<stamp>\d{8}T\d{6})-(?P<relay>[A-Za-z0-9._-]+)-(?P<run>[0-9a-f]{8})-(?P<number>\d{6,12})"
+    r"\.journal(?P<open>\.open)?"
+)
+
+
+class Name(NamedTuple):
+    """A segment's name, without its ending. `created`: nanoseconds since 1970, whole seconds of which stand in the
+    name. `relay` is the relay's name as `safe_name` makes it. `run`: 8 hexadecimal digits, others for each start of the
+    relay, so relays of one name can share a folder. `number`: from 1 for each run.
+    """
+
+    created: int
+    relay: str
+    run: str
+    number: int
+
+    def __str__(self) -> str:
+        """The name, to which `CLOSED` or `OPEN` belongs."""
+        stamp = datetime.fromtimestamp(self.created // _SECOND, UTC).strftime(_STAMP)
+        return f"{stamp}-{self.relay}-{self.run}-{self.number:06d}"
+
+
+def safe_name(relay: str) -> str:
+    """A relay's name as it can stand in the name of a file: ASCII letters, digits, dot, hyphen and underscore."""
+    return _UNSAFE.sub("_", relay)[:_LONGEST] or "_"
+
+
+def parse_name(file: str) -> tuple[Name, bool] | None:
+    """The name of a file (without its folder), and whether it is that of an open segment; None for other files."""
+    found = _SHAPE.fullmatch(file)
+    if found is None:
+        return None
+    try:
+        begun = datetime.strptime(found["stamp"], _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    name = Name(int(begun.timestamp()) * _SECOND, found["relay"], found["run"], int(found["number"]))
+    return name, found["open"] is not None
+
 
 _NONE: Final = "not a segment of a journal"
 
@@ -44,7 +94,7 @@ def _opened(path: Path) -> int:
     try:
         return os.open(path, flags)
     except FileNotFoundError:
-        if not path.name.endswith(name.OPEN):
+        if not path.name.endswith(OPEN):
             raise
         # It was closed since it was listed.
         return os.open(path.with_suffix(""), flags)
@@ -94,7 +144,7 @@ def _under_headers(
 
 def _by_name(file: str) -> Header | None:
     """What the name of a file says of its segment."""
-    named = name.read(file)
+    named = parse_name(file)
     if named is None:
         return None
     told, _ = named

@@ -2,8 +2,22 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
-from stomprelay.journal.capture import NOTHING, Rule
+NOTHING: Final = 0
+"""Octets of a body: none."""
+ALL: Final = 1 << 40
+"""Octets of a body: however many there are."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Of frames to or from a destination that is like `destination` (`*` for any characters, `?` for one, `[...]`
+    for one out of a set) so many octets of the body are kept.
+    """
+
+    destination: str
+    bodies: int
 
 
 class Full(Enum):

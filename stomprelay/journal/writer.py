@@ -6,8 +6,8 @@ from typing import Final
 
 from stomprelay.journal import disk
 from stomprelay.journal.block import Kind, encode
-from stomprelay.journal.name import CLOSED, OPEN, Name, safe
 from stomprelay.journal.schema import VERSION, Header
+from stomprelay.journal.segment import CLOSED, OPEN, Name, safe_name
 
 _SECOND: Final = 10**9
 _MODE: Final = 0o640
@@ -93,7 +93,7 @@ class Writer:
     def _begin(self, now: int) -> None:
         try:
             while True:
-                name = Name(now, safe(self._relay), self._run, self.number + 1)
+                name = Name(now, safe_name(self._relay), self._run, self.number + 1)
                 try:
                     if (self.directory / f"{name}{CLOSED}").exists():
                         raise FileExistsError

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from stomprelay.journal import segment
 from stomprelay.journal.block import SIZES, Block, Damage, Kind
-from stomprelay.journal.name import CLOSED
 from stomprelay.journal.schema import Context, Header, Side
+from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline import columns, heads
 from stomprelay.wire.dialect import Dialect
 

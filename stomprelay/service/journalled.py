@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
+from stomprelay.journal.capture import Tape
 from stomprelay.journal.schema import Context, JournalEvent, Side
-from stomprelay.journal.tape import Tape
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay

@@ -6,8 +6,7 @@ import pytest
 
 from stomprelay.config.journal import bodies, read, spelled
 from stomprelay.config.table import ConfigError, Table
-from stomprelay.journal.capture import ALL, NOTHING, Rule
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.journal.settings import ALL, NOTHING, Full, Rule, Settings
 
 
 def journal(**values: Any) -> Settings:

@@ -10,7 +10,7 @@ import pytest
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import Config, ConfigError, default, journal, leg, listener, load, route, upstream
 from stomprelay.config import config as whole
-from stomprelay.journal.capture import ALL, Rule
+from stomprelay.journal.settings import ALL, Rule
 from tests.config.reference import FILE, ROOT, everything, settings
 
 SCENES = sorted((ROOT / "config").glob("*.toml"))

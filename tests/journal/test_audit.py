@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from stomprelay.journal.audit import CLOSED, LEFT, WRITTEN, Audit, state
 from stomprelay.journal.block import Kind, encode
+from stomprelay.journal.command import CLOSED, LEFT, WRITTEN, Audit, state
 from tests.journal.made import NAME, NOW, SEND, event, frames, header, put, writer
 
 OPEN = f"{NAME}.journal.open"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.capture import ALL, MASK, NOTHING, Capture, Rule, traced
+from stomprelay.journal.capture import MASK, Capture, traced
+from stomprelay.journal.settings import ALL, NOTHING, Rule
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.frame import Frame

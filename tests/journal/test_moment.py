@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal import moment
+from stomprelay.journal.records import parse_time, spell_time
 from tests.journal.made import NOW, SECOND
 
 
@@ -22,7 +22,7 @@ from tests.journal.made import NOW, SECOND
 )
 def test_shown(ns: int, text: str) -> None:
     """UTC, ISO 8601, microseconds; there is nothing that cannot be shown."""
-    assert moment.shown(ns) == text
+    assert spell_time(ns) == text
 
 
 @pytest.mark.parametrize(
@@ -38,17 +38,17 @@ def test_shown(ns: int, text: str) -> None:
 )
 def test_read(text: str, ns: int) -> None:
     """Parts of it, UTC where nothing else is said."""
-    assert moment.read(text) == ns
+    assert parse_time(text) == ns
 
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-11-21T25:00", "5"])
 def test_what_is_no_time(text: str) -> None:
     """It is a `ValueError`."""
     with pytest.raises(ValueError):  # noqa: PT011 - its text is the standard library's
-        moment.read(text)
+        parse_time(text)
 
 
 @given(st.integers(-62135596800 * SECOND, (1 << 63) - 1))
 def test_round_trips(ns: int) -> None:
     """To the microsecond."""
-    assert moment.read(moment.shown(ns)) == ns // 1000 * 1000
+    assert parse_time(spell_time(ns)) == ns // 1000 * 1000

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.name import CLOSED, OPEN, Name, read, safe
+from stomprelay.journal.segment import CLOSED, OPEN, Name, parse_name, safe_name
 from tests.journal.made import NAME, NOW, RUN, SECOND
 
 BEGUN = NOW // SECOND * SECOND
@@ -18,8 +18,8 @@ def test_a_name() -> None:
 
 def test_a_name_is_read() -> None:
     """With the ending that says whether it is open."""
-    assert read(f"{NAME}{CLOSED}") == (Name(BEGUN, "eu-1", RUN, 1), False)
-    assert read(f"{NAME}{OPEN}") == (Name(BEGUN, "eu-1", RUN, 1), True)
+    assert parse_name(f"{NAME}{CLOSED}") == (Name(BEGUN, "eu-1", RUN, 1), False)
+    assert parse_name(f"{NAME}{OPEN}") == (Name(BEGUN, "eu-1", RUN, 1), True)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_name_is_read() -> None:
 )
 def test_other_files(file: str) -> None:
     """They are none of ours."""
-    assert read(file) is None
+    assert parse_name(file) is None
 
 
 @pytest.mark.parametrize(
@@ -57,16 +57,16 @@ def test_other_files(file: str) -> None:
 )
 def test_a_relay_of_any_name(relay: str, name: str) -> None:
     """What a file's name cannot hold, or had better not, is an underscore."""
-    assert safe(relay) == name
+    assert safe_name(relay) == name
 
 
 @given(st.integers(0, 253402300799 * SECOND), st.text(), st.integers(0, 0xFFFFFFFF), st.integers(1, 10**11))
 def test_round_trips(created: int, relay: str, run: int, number: int) -> None:
     """What was named is read, a relay called like the rest of a name included."""
-    name = Name(created // SECOND * SECOND, safe(relay), f"{run:08x}", number)
-    assert read(f"{name}{CLOSED}") == (name, False)
-    again = name._replace(relay=safe(str(name)))
-    assert read(f"{again}{OPEN}") == (again, True)
+    name = Name(created // SECOND * SECOND, safe_name(relay), f"{run:08x}", number)
+    assert parse_name(f"{name}{CLOSED}") == (name, False)
+    again = name._replace(relay=safe_name(str(name)))
+    assert parse_name(f"{again}{OPEN}") == (again, True)
 
 
 def test_names_sort_by_time() -> None:

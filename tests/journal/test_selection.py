@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.journal.record import Record, records
-from stomprelay.journal.selection import Selection, segments
+from stomprelay.journal.records import Record, Selection, records, segments
 from tests.journal.made import BROKER, CLIENT, NAME, NOW, SEND, event, frames, put
 
 

@@ -4,8 +4,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from stomprelay.journal.capture import NOTHING
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.journal.settings import NOTHING, Full, Settings
 
 
 def test_none_is_kept_by_default() -> None:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal.block import Block, Kind, Recorded, decode, sealed
-from stomprelay.journal.capture import ALL, Capture, Rule
-from stomprelay.journal.tape import Tape
+from stomprelay.journal.capture import Capture, Tape
+from stomprelay.journal.settings import ALL, Rule
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side, State
 from stomprelay.wire.dialect import V1_2

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from stomprelay.journal.block import Recorded
-from stomprelay.journal.record import Record, records
+from stomprelay.journal.command import lines, visible
+from stomprelay.journal.records import Record, records
 from stomprelay.journal.schema import Context
-from stomprelay.journal.transcript import lines, visible
 from tests.journal.made import BROKER, CLIENT, NOW, event, frames, put
 
 AT = "2026-11-21T08:23:00.123456Z"

@@ -10,8 +10,8 @@ from zlib import crc32
 import pyarrow as pa
 
 from stomprelay.journal.block import Kind, encode
-from stomprelay.journal.name import CLOSED, Name
 from stomprelay.journal.schema import VERSION, Context, Happening, Header, JournalEvent
+from stomprelay.journal.segment import CLOSED, Name
 from stomprelay.pipeline import arrows, record, segments, sighting
 from stomprelay.pipeline.conversation import EVENTS
 from stomprelay.pipeline.conversations import Conversations, Said

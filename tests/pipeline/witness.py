@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, Final
 
-from stomprelay.journal.capture import ALL, NOTHING, Capture
+from stomprelay.journal.capture import Capture, Tape
 from stomprelay.journal.schema import Context, Side
-from stomprelay.journal.tape import Tape
+from stomprelay.journal.settings import ALL, NOTHING
 from stomprelay.pipeline.terms import SECOND
 from stomprelay.relay import effects as asked
 from stomprelay.relay.model.health import Checks

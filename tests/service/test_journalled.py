@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from twisted.internet import error
 
-from stomprelay.journal.capture import ALL
-from stomprelay.journal.settings import Full
+from stomprelay.journal.settings import ALL, Full
 from stomprelay.service.journalled import Journalled
 from stomprelay.service.relaying import Relaying
 from stomprelay.session.leg import Leg

@@ -1,18 +1,47 @@
-"""A segment's records one by one, each with all that the journal says of it: for people, and for JSON."""
+"""A segment's records one by one, for people and for JSON: their times, what is in each, and which were asked for."""
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from stomprelay.journal import moment, segment
+from stomprelay.journal import segment
 from stomprelay.journal.block import Block, Damage, Kind, Recorded
+from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Context, Happening, Header, Side
 from stomprelay.wire.dialect import DIALECTS, V1_2, Dialect
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import OPENING, PASSCODE
+
+_SECOND: Final = 10**9
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def spell_time(ns: int) -> str:
+    """Nanoseconds since 1970 as `2026-11-21T08:23:00.123456Z`; what is less than a microsecond is left out. Of a time
+    that no calendar has, the number.
+    """
+    seconds, rest = divmod(ns, _SECOND)
+    try:
+        moment = _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        return f"{ns}ns"
+    return f"{moment.replace(tzinfo=None).isoformat()}.{rest // 1000:06d}Z"
+
+
+def parse_time(text: str) -> int:
+    """What `spell_time` returns, a part of it (`2026-11-21`, `2026-11-21T08:23`), or the same with an offset such
+    as `+01:00`, as nanoseconds since 1970. Raises `ValueError` for anything else.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+
 
 _LENIENT: Final = {version.decode(): replace(dialect, strict=False) for version, dialect in DIALECTS.items()}
 _DEFAULT: Final = replace(V1_2, strict=False)
@@ -45,7 +74,7 @@ class Record(NamedTuple):
 
     def named(self, *, bodies: bool = False) -> dict[str, Any]:
         """What is known of it, by the names of the pipeline's table `frames`; what is empty is left out."""
-        told: dict[str, Any] = {"at": moment.shown(self.time), "ns": self.time, "relay": self.relay}
+        told: dict[str, Any] = {"at": spell_time(self.time), "ns": self.time, "relay": self.relay}
         told |= {name: value for name, value in self.context._asdict().items() if value}
         if self.context.side in _DIRECTIONS:
             told["direction"] = _DIRECTIONS[self.context.side]
@@ -145,3 +174,45 @@ def _heading(head: bytes, version: str) -> tuple[str, Headers]:
 
 def _text(octets: bytes) -> str:
     return octets.decode("utf-8", "backslashreplace")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a record must be like. `destinations` may hold `*`, `?` and `[...]`; commands and destinations are those of
+    frames, so asking for some leaves out events. `since` and `until`: nanoseconds since 1970, `until` not included.
+    """
+
+    sessions: frozenset[str] = frozenset()
+    destinations: tuple[str, ...] = ()
+    commands: frozenset[str] = frozenset()
+    since: int | None = None
+    until: int | None = None
+
+    def takes(self, record: Record) -> bool:
+        """Whether a record is one of those."""
+        if self.since is not None and record.time < self.since:
+            return False
+        if self.until is not None and record.time >= self.until:
+            return False
+        if self.sessions and record.context.session not in self.sessions:
+            return False
+        if self.commands and record.command not in self.commands:
+            return False
+        if not self.destinations:
+            return True
+        destination = record.header("destination")
+        return destination is not None and any(
+            fnmatchcase(destination, pattern) for pattern in self.destinations
+        )
+
+
+def segments(places: Iterable[str]) -> Iterator[Path]:
+    """The segments that are meant: of a folder all, in order; a file is taken for one, whatever it is called. Raises
+    `OSError`, which names the place, for a folder or a file that is not there.
+    """
+    for place in map(Path, places):
+        if place.is_dir():
+            yield from [entry.path for entry in Folder(place).segments()]
+        else:
+            place.stat()
+            yield place
