@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stomprelay.journal import segment
-from stomprelay.journal.block import Block, Damage, Kind, Recorded
+from stomprelay.journal.block import Block, BlockKind, Damage, RecordedFrame
 from stomprelay.journal.folder import Folder
-from stomprelay.journal.schema import Context, Happening, Header, Side
+from stomprelay.journal.schema import Context, EventRecord, Header, JournalSide
 from stomprelay.wire.dialect import DIALECTS, V1_2, Dialect
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import OPENING, PASSCODE
@@ -22,8 +22,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def spell_time(ns: int) -> str:
-    """Nanoseconds since 1970 as `2026-11-21T08:23:00.123456Z`; what is less than a microsecond is left out. Of a time
-    that no calendar has, the number.
+    """Return nanoseconds since 1970 as `2026-11-21T08:23:00.123456Z`, rounded down to microseconds; as a number with
+    `ns` behind it where `datetime` has no such year.
     """
     seconds, rest = divmod(ns, _SECOND)
     try:
@@ -34,8 +34,8 @@ def spell_time(ns: int) -> str:
 
 
 def parse_time(text: str) -> int:
-    """What `spell_time` returns, a part of it (`2026-11-21`, `2026-11-21T08:23`), or the same with an offset such
-    as `+01:00`, as nanoseconds since 1970. Raises `ValueError` for anything else.
+    """Return nanoseconds since 1970 for what `spell_time` returns, a part of it (`2026-11-21`, `2026-11-21T08:23`), or
+    the same with an offset such as `+01:00`. Raises `ValueError` for anything else.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
@@ -46,15 +46,15 @@ def parse_time(text: str) -> int:
 _LENIENT: Final = {version.decode(): replace(dialect, strict=False) for version, dialect in DIALECTS.items()}
 _DEFAULT: Final = replace(V1_2, strict=False)
 """For frames before a version was settled, which have nothing to be unescaped."""
-_DIRECTIONS: Final = {Side.CLIENT.value: "to_broker", Side.BROKER.value: "to_client"}
+_DIRECTIONS: Final = {JournalSide.CLIENT.value: "to_broker", JournalSide.BROKER.value: "to_client"}
 _BLANK: Final = "***"
 
 Headers = list[tuple[str, str]]
 
 
 class Record(NamedTuple):
-    """One frame, or one event. `segment`: the name of its file without the ending; `number`: frames of the leg before
-    it. A frame has `frame`, `command` and `headers`, unescaped; an event `happening`.
+    """One frame, or one event. `segment`: the name of its file without the ending; `number`: how many frames of the leg
+    were before it. A frame has `frame`, `command` and unescaped `headers`; an event has `event`.
     """
 
     relay: str
@@ -65,30 +65,30 @@ class Record(NamedTuple):
     context: Context
     command: str
     headers: Headers
-    frame: Recorded | None
-    happening: Happening | None
+    frame: RecordedFrame | None
+    event: EventRecord | None
 
     def header(self, name: str) -> str | None:
-        """The first value of a header."""
+        """Return the first value of a header; None where there is none."""
         return next((value for known, value in self.headers if known == name), None)
 
-    def named(self, *, bodies: bool = False) -> dict[str, Any]:
-        """What is known of it, by the names of the pipeline's table `frames`; what is empty is left out."""
-        told: dict[str, Any] = {"at": spell_time(self.time), "ns": self.time, "relay": self.relay}
-        told |= {name: value for name, value in self.context._asdict().items() if value}
+    def columns(self, *, bodies: bool = False) -> dict[str, Any]:
+        """Return it by the column names of the pipeline's table `frames`; what is empty is left out."""
+        columns: dict[str, Any] = {"at": spell_time(self.time), "ns": self.time, "relay": self.relay}
+        columns |= {name: value for name, value in self.context._asdict().items() if value}
         if self.context.side in _DIRECTIONS:
-            told["direction"] = _DIRECTIONS[self.context.side]
-        if self.happening is not None:
-            told |= {"kind": "event", **self.happening._asdict()}
+            columns["direction"] = _DIRECTIONS[self.context.side]
+        if self.event is not None:
+            columns |= {"kind": "event", **self.event._asdict()}
         if self.frame is not None:
-            told |= {"kind": "frame", "command": self.command}
-            headers = told["headers"] = {}
+            columns |= {"kind": "frame", "command": self.command}
+            headers = columns["headers"] = {}
             for name, value in self.headers:
                 headers.setdefault(name, value)
-            told |= {"size": len(self.frame.head) + self.frame.size + 1, "body_size": self.frame.size}
+            columns |= {"size": len(self.frame.head) + self.frame.size + 1, "body_size": self.frame.size}
             if bodies and self.frame.kept:
-                told |= _body(self.frame.kept)
-        return told | {"segment": self.segment, "offset": self.offset, "number": self.number}
+                columns |= _body(self.frame.kept)
+        return columns | {"segment": self.segment, "offset": self.offset, "number": self.number}
 
 
 def _body(kept: bytes) -> dict[str, str]:
@@ -127,7 +127,7 @@ def records(path: Path | str) -> Iterator[Record | Damage]:
 
 
 class Contexts(dict[bytes, Context]):
-    """The contexts of the blocks under a header, by their octets."""
+    """The contexts of the blocks under a header, decoded once each: encoded -> decoded."""
 
     def __init__(self, header: Header | None = None) -> None:
         super().__init__({b"": Context()})
@@ -139,24 +139,24 @@ class Contexts(dict[bytes, Context]):
         context = self[data] = self._header.contexts(data)
         return context
 
-    def of(self, block: Block) -> tuple[Context, Happening | None]:
-        """A block's context and, of an event, what happened. Raises `ValueError` for a block that is whole and yet
-        does not say it.
+    def of(self, block: Block) -> tuple[Context, EventRecord | None]:
+        """Return a block's context and, for a block of kind `EVENT`, the event. Raises `ValueError` for a block whose
+        checksum is right but whose content is not understood.
         """
         try:
-            return self[block.context], _happening(block) if block.kind is Kind.EVENT else None
+            return self[block.context], _event(block) if block.kind is BlockKind.EVENT else None
         except (ValueError, TypeError, KeyError):
             raise ValueError("the block is whole, but what it says is not understood") from None
 
 
-def _happening(block: Block) -> Happening:
-    told = json.loads(block.payload)
-    return Happening(str(told["event"]), str(told["text"]), dict(told["facts"]))
+def _event(block: Block) -> EventRecord:
+    event = json.loads(block.payload)
+    return EventRecord(str(event["event"]), str(event["text"]), dict(event["facts"]))
 
 
 def _heading(head: bytes, version: str) -> tuple[str, Headers]:
-    """The command and the headers of a recorded head, as the dialect of the leg has them. A head that is no dialect's
-    is read as far as it goes.
+    """The command and the headers of a recorded head, decoded by the leg's version. Of a malformed head, as much as can
+    be read.
     """
     dialect: Dialect = _LENIENT.get(version, _DEFAULT)
     line = head.find(b"\n") + 1
@@ -167,19 +167,19 @@ def _heading(head: bytes, version: str) -> tuple[str, Headers]:
     headers = [(_text(name), _text(value)) for name, value in frame.headers(dialect)]
     if command in OPENING:
         secret = PASSCODE.decode()
-        # It was blanked before it was written; nobody sees it even if it was not.
+        # It was replaced before it was written; this makes sure.
         headers = [(name, _BLANK if name == secret and value else value) for name, value in headers]
     return _text(command), headers
 
 
-def _text(octets: bytes) -> str:
-    return octets.decode("utf-8", "backslashreplace")
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True)
-class Selection:
-    """What a record must be like. `destinations` may hold `*`, `?` and `[...]`; commands and destinations are those of
-    frames, so asking for some leaves out events. `since` and `until`: nanoseconds since 1970, `until` not included.
+class RecordFilter:
+    """The conditions that a record must fulfil. `destinations` may hold `*`, `?` and `[...]`; commands and destinations
+    are those of frames, so asking for some leaves out events. `since` and `until`: nanoseconds since 1970, `until` not included.
     """
 
     sessions: frozenset[str] = frozenset()
@@ -188,8 +188,8 @@ class Selection:
     since: int | None = None
     until: int | None = None
 
-    def takes(self, record: Record) -> bool:
-        """Whether a record is one of those."""
+    def matches(self, record: Record) -> bool:
+        """Return whether a record fulfils all conditions."""
         if self.since is not None and record.time < self.since:
             return False
         if self.until is not None and record.time >= self.until:
@@ -207,12 +207,12 @@ class Selection:
 
 
 def segments(places: Iterable[str]) -> Iterator[Path]:
-    """The segments that are meant: of a folder all, in order; a file is taken for one, whatever it is called. Raises
-    `OSError`, which names the place, for a folder or a file that is not there.
+    """The segments at these paths: all of a folder, in order; a file is taken for a segment whatever its name is.
+    Raises `OSError`, which names the path, for a folder or a file that does not exist.
     """
     for place in map(Path, places):
         if place.is_dir():
-            yield from [entry.path for entry in Folder(place).segments()]
+            yield from [file.path for file in Folder(place).segments()]
         else:
             place.stat()
             yield place

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from stomprelay.journal.capture import Tape
-from stomprelay.journal.schema import Context, JournalEvent, Side
+from stomprelay.journal.capture import LegRecorder
+from stomprelay.journal.schema import Context, JournalEvent, JournalSide
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
@@ -55,7 +55,7 @@ class Journalled(Relaying):
         self._about = Context(relay.listener.name, relay.name.decode("ascii"))
         self._context = b""
         self._host = ""
-        self._tapes: tuple[Tape, ...] = ()
+        self._tapes: tuple[LegRecorder, ...] = ()
         self._places: dict[Leg, Context] = {}
         self._standstills: dict[Leg, Standstill] = {}
 
@@ -66,23 +66,23 @@ class Journalled(Relaying):
         Relaying.perform(self, effects)
         for tape in self._tapes:
             if tape.frames:  # what `_cut` does, on the hot path
-                self._record(tape.context or self._settled(tape), *tape.cut())
+                self._record(tape.context or self._settled(tape), *tape.take())
                 if self._journal.full:
                     self.hold()
 
-    def _cut(self, tape: Tape) -> None:
-        self._record(tape.context or self._settled(tape), *tape.cut())
+    def _cut(self, tape: LegRecorder) -> None:
+        self._record(tape.context or self._settled(tape), *tape.take())
         if self._journal.full:
             self.hold()
 
-    def _settled(self, tape: Tape) -> bytes:
+    def _settled(self, tape: LegRecorder) -> bytes:
         """The context of a leg's frames is settled with the first: who the client is, and which version is spoken."""
         leg = tape.leg
         if leg is self.relay.client:
             self._introduce(tape.frames[0])
             session = self.relay.session
             version = b"" if session is None else session.dialect.version
-            place = self._about._replace(side=Side.CLIENT.value)
+            place = self._about._replace(side=JournalSide.CLIENT.value)
         else:
             version = leg.dialect.version
             place = self._places[leg]._replace(client=self._about.client)
@@ -116,7 +116,7 @@ class Journalled(Relaying):
 
     def joined(self, line: LegProtocol) -> None:
         """A leg has a connection, or is about to have one."""
-        tape = Tape(line.leg, self._journal.capture, traced=self.relay.listener.trace)
+        tape = LegRecorder(line.leg, self._journal.capture, traced=self.relay.listener.trace)
         self._tapes = (*self._tapes, tape)
         super().joined(line)
 
@@ -130,7 +130,7 @@ class Journalled(Relaying):
 
     def _open(self, effect: Open) -> None:
         self._places[effect.leg] = self._about._replace(
-            side=Side.BROKER.value, upstream=self._upstreams[effect.broker], broker=str(effect.broker)
+            side=JournalSide.BROKER.value, upstream=self._upstreams[effect.broker], broker=str(effect.broker)
         )
         super()._open(effect)
 

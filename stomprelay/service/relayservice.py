@@ -14,7 +14,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from stomprelay.config import Config
-from stomprelay.journal.settings import Settings
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
@@ -136,7 +136,7 @@ class RelayService(MultiService):
         except BadEndpoint as error:
             raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
 
-    def _add_journal(self, settings: Settings, run: str, clock: Callable[[], int]) -> "Journal | None":
+    def _add_journal(self, settings: JournalSettings, run: str, clock: Callable[[], int]) -> "Journal | None":
         """Added first, it ends last."""
         if settings.directory is None:
             return None

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Final, Protocol
 
-from stomprelay.journal.block import Kind, encode
-from stomprelay.journal.folder import Entry, Recovery
-from stomprelay.journal.schema import Context, Happening, JournalEvent
-from stomprelay.journal.settings import Settings
+from stomprelay.journal.block import BlockKind, encode
+from stomprelay.journal.folder import Recovery, SegmentFile
+from stomprelay.journal.schema import Context, EventRecord, JournalEvent
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.service.spool import Batch, Dropped, Spool
 
 PORTION: Final = 1 << 18
@@ -45,7 +45,7 @@ class Shelf(Protocol):
     def recover(self, now: int) -> list[Recovery]:
         """End what dead relays left."""
 
-    def expire(self, now: int, age: float | None, size: int | None) -> list[Entry]:
+    def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
         """Remove what need not be kept."""
 
 
@@ -68,7 +68,13 @@ class Scribe:
     """
 
     def __init__(
-        self, settings: Settings, spool: Spool, pen: Pen, shelf: Shelf, clock: Callable[[], int], log: Log
+        self,
+        settings: JournalSettings,
+        spool: Spool,
+        pen: Pen,
+        shelf: Shelf,
+        clock: Callable[[], int],
+        log: Log,
     ) -> None:
         self.blocks = self.frames = self.octets = self.errors = 0
         self.lost = Dropped()
@@ -187,8 +193,8 @@ class Scribe:
         self._confess_at = now + IDLE
         count = dropped.since(self._told)
         text = f"{count.blocks} blocks with {count.frames} frames were left out: the queue was full"
-        happening = Happening(JournalEvent.DROPPED.value, text, count._asdict()).encode()
-        data = b"".join(encode(Kind.EVENT, self._clock(), 0, _NOWHERE, (), happening))
+        happening = EventRecord(JournalEvent.DROPPED.value, text, count._asdict()).encode()
+        data = b"".join(encode(BlockKind.EVENT, self._clock(), 0, _NOWHERE, (), happening))
         self._pen.write(data, self._clock())
         self._told = dropped
         self.blocks += 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Final, NamedTuple
 
-from stomprelay.journal.block import SIZES, Kind, sealed
+from stomprelay.journal.block import SIZES, BlockKind, sealed
 
 HURRY: Final = 1 << 18
 """Octets with which nobody waits for more."""
@@ -16,7 +16,7 @@ before they knew."""
 LEAST: Final = 64 << 20
 """Octets that are kept there at any rate: what comes at once may be much."""
 
-_FRAMES: Final = int(Kind.FRAMES)
+_FRAMES: Final = int(BlockKind.FRAMES)
 _AROUND: Final = 36
 """Octets of a block beside its context, its sizes and its payload."""
 _SEVERAL: Final = 64

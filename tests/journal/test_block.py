@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.block import MAGIC, MOST, Block, Damage, Kind, Recorded, decode, encode, sealed, walk
+from stomprelay.journal.block import (
+    MAGIC,
+    MOST,
+    Block,
+    BlockKind,
+    Damage,
+    RecordedFrame,
+    decode,
+    encode,
+    sealed,
+    walk,
+)
 from tests.journal.made import CLIENT, NOW, SEND, event, frames
 
 INNER = (
@@ -24,7 +35,7 @@ INNER = (
     b"BEGIN\n\n"
 )
 LITERAL = b"\x06SJ\x0b" + b"\x41\x00\x00\x00" + b"\xaf\x3f\x23\xaa" + INNER
-READ = Block(0, 123456789, 5, Kind.FRAMES, b"[]", (6, 2, 2, 7, 0, 256), b"SEND\n\nabBEGIN\n\n")
+READ = Block(0, 123456789, 5, BlockKind.FRAMES, b"[]", (6, 2, 2, 7, 0, 256), b"SEND\n\nabBEGIN\n\n")
 FIRST, SECOND, THIRD = (frames((SEND, b"%d" % number), number=number) for number in range(3))
 
 
@@ -42,29 +53,29 @@ def numbers(found: Sequence[Block | Damage]) -> list[int]:
 
 def test_the_octets_of_a_block() -> None:
     """The format, octet by octet: it is on disks, so it cannot change."""
-    assert b"".join(encode(Kind.FRAMES, 123456789, 5, b"[]", READ.sizes, READ.payload)) == LITERAL
+    assert b"".join(encode(BlockKind.FRAMES, 123456789, 5, b"[]", READ.sizes, READ.payload)) == LITERAL
     assert list(decode(LITERAL)) == [READ]
 
 
 def test_the_frames_of_a_block() -> None:
     """Each with its head, what was kept of its body, and the size of that."""
-    assert list(READ.frames) == [Recorded(b"SEND\n\n", b"ab", 2), Recorded(b"BEGIN\n\n", b"", 256)]
+    assert list(READ.frames) == [RecordedFrame(b"SEND\n\n", b"ab", 2), RecordedFrame(b"BEGIN\n\n", b"", 256)]
     assert READ.length == len(LITERAL)
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_kinds(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", BlockKind)
+def test_kinds(kind: BlockKind) -> None:
     """Headers and events have a payload, and no frames."""
-    if kind is Kind.FRAMES:
+    if kind is BlockKind.FRAMES:
         return
     (block,) = whole(b"".join(encode(kind, 1, 0, b"", (), b"{}")))
     assert (block.kind, block.payload, list(block.frames)) == (kind, b"{}", [])
-    assert isinstance(block.kind, Kind)
+    assert isinstance(block.kind, BlockKind)
 
 
 def test_a_block_of_nothing() -> None:
     """No frames is no damage."""
-    (block,) = whole(b"".join(encode(Kind.FRAMES, 1, 0, b"[]", (), b"")))
+    (block,) = whole(b"".join(encode(BlockKind.FRAMES, 1, 0, b"[]", (), b"")))
     assert list(block.frames) == []
 
 
@@ -82,7 +93,7 @@ def test_from_the_middle() -> None:
 @pytest.mark.parametrize("body", [0, 1, 1000, 1 << 20])
 def test_a_block_in_one_piece(body: int) -> None:
     """It is the same block, small or large."""
-    for kind, sizes in ((Kind.FRAMES, (2, body, body + 3)), (Kind.EVENT, ())):
+    for kind, sizes in ((BlockKind.FRAMES, (2, body, body + 3)), (BlockKind.EVENT, ())):
         payload = b"A\n" + bytes(body)
         assert sealed(kind, -5, 1 << 60, b"[]", sizes, payload) == b"".join(
             encode(kind, -5, 1 << 60, b"[]", sizes, payload)
@@ -108,7 +119,7 @@ def test_round_trips(made: list[tuple[int, int, bytes, list[tuple[bytes, bytes, 
     for time, number, context, found in made:
         sizes = [size for head, kept, of in found for size in (len(head), len(kept), of)]
         payload = b"".join([head + kept for head, kept, _ in found])
-        data += b"".join(encode(Kind.FRAMES, time, number, context, sizes, payload))
+        data += b"".join(encode(BlockKind.FRAMES, time, number, context, sizes, payload))
     assert [
         (block.time, block.number, block.context, [tuple(frame) for frame in block.frames])
         for block in whole(data)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal.capture import MASK, Capture, traced
-from stomprelay.journal.settings import ALL, NOTHING, Rule
+from stomprelay.journal.settings import ALL, NOTHING, BodyRule
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.frame import Frame
@@ -123,7 +123,7 @@ def most(data: bytes, capture: Capture, dialect: Dialect = V1_2) -> int:
 
 def test_how_much_of_a_body_is_kept() -> None:
     """The first rule that matches counts; without one, what holds for all."""
-    rules = [Rule("/queue/orders.?", 5), Rule("/queue/*", ALL), Rule("/topic/[ab]", NOTHING)]
+    rules = [BodyRule("/queue/orders.?", 5), BodyRule("/queue/*", ALL), BodyRule("/topic/[ab]", NOTHING)]
     capture = Capture(7, rules)
     for destination, octets in (
         (b"/queue/orders.1", 5),
@@ -140,7 +140,7 @@ def test_how_much_of_a_body_is_kept() -> None:
 
 def test_destinations_as_their_version_spells_them() -> None:
     """Escaped, padded, or both badly."""
-    capture = Capture(rules=[Rule("/queue/a:b", 5)])
+    capture = Capture(rules=[BodyRule("/queue/a:b", 5)])
     assert most(b"SEND\ndestination:/queue/a\\cb\n\n\0", capture) == 5
     assert most(b"SEND\r\ndestination:/queue/a\\cb\r\n\r\n\0", capture) == 5
     assert most(b"SEND\ndestination: /queue/a:b\n\n\0", capture, V1_0) == 5
@@ -150,7 +150,7 @@ def test_destinations_as_their_version_spells_them() -> None:
 
 def test_many_destinations() -> None:
     """What is known of them does not grow without a bound."""
-    capture = Capture(rules=[Rule("*7", 1)])
+    capture = Capture(rules=[BodyRule("*7", 1)])
     for number in range(10_000):
         assert most(b"SEND\ndestination:%d\n\n\0" % number, capture) == (number % 10 == 7)
     assert len(capture._most) <= 4096
@@ -158,7 +158,7 @@ def test_many_destinations() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "uniform"),
-    [({}, True), ({"bodies": 5}, True), ({"rules": [Rule("*", 1)]}, False), ({"redact": ["a"]}, False)],
+    [({}, True), ({"bodies": 5}, True), ({"rules": [BodyRule("*", 1)]}, False), ({"redact": ["a"]}, False)],
 )
 def test_whether_frames_have_to_be_looked_into(settings: dict[str, Any], uniform: bool) -> None:
     """Only where a rule or a name asks for it."""

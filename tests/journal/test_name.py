@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.segment import CLOSED, OPEN, Name, parse_name, safe_name
+from stomprelay.journal.segment import CLOSED, OPEN, SegmentName, parse_name, safe_name
 from tests.journal.made import NAME, NOW, RUN, SECOND
 
 BEGUN = NOW // SECOND * SECOND
@@ -12,14 +12,14 @@ BEGUN = NOW // SECOND * SECOND
 
 def test_a_name() -> None:
     """When, who, which run, which of it."""
-    assert str(Name(NOW, "eu-1", RUN, 1)) == "20261121T082300-eu-1-0123abcd-000001" == NAME
-    assert str(Name(0, "r", RUN, 1234567)) == "19700101T000000-r-0123abcd-1234567"
+    assert str(SegmentName(NOW, "eu-1", RUN, 1)) == "20261121T082300-eu-1-0123abcd-000001" == NAME
+    assert str(SegmentName(0, "r", RUN, 1234567)) == "19700101T000000-r-0123abcd-1234567"
 
 
 def test_a_name_is_read() -> None:
     """With the ending that says whether it is open."""
-    assert parse_name(f"{NAME}{CLOSED}") == (Name(BEGUN, "eu-1", RUN, 1), False)
-    assert parse_name(f"{NAME}{OPEN}") == (Name(BEGUN, "eu-1", RUN, 1), True)
+    assert parse_name(f"{NAME}{CLOSED}") == (SegmentName(BEGUN, "eu-1", RUN, 1), False)
+    assert parse_name(f"{NAME}{OPEN}") == (SegmentName(BEGUN, "eu-1", RUN, 1), True)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_relay_of_any_name(relay: str, name: str) -> None:
 @given(st.integers(0, 253402300799 * SECOND), st.text(), st.integers(0, 0xFFFFFFFF), st.integers(1, 10**11))
 def test_round_trips(created: int, relay: str, run: int, number: int) -> None:
     """What was named is read, a relay called like the rest of a name included."""
-    name = Name(created // SECOND * SECOND, safe_name(relay), f"{run:08x}", number)
+    name = SegmentName(created // SECOND * SECOND, safe_name(relay), f"{run:08x}", number)
     assert parse_name(f"{name}{CLOSED}") == (name, False)
     again = name._replace(relay=safe_name(str(name)))
     assert parse_name(f"{again}{OPEN}") == (again, True)
@@ -72,6 +72,7 @@ def test_round_trips(created: int, relay: str, run: int, number: int) -> None:
 def test_names_sort_by_time() -> None:
     """As texts, too."""
     names = [
-        str(Name(at * SECOND, "r", RUN, 1)) for at in (0, 1, 59, 60, 3600, 86400, 31 * 86400, 366 * 86400)
+        str(SegmentName(at * SECOND, "r", RUN, 1))
+        for at in (0, 1, 59, 60, 3600, 86400, 31 * 86400, 366 * 86400)
     ]
     assert names == sorted(names)

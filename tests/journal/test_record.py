@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.journal.block import Damage, Kind, Recorded, encode
+from stomprelay.journal.block import BlockKind, Damage, RecordedFrame, encode
 from stomprelay.journal.records import Contexts, Record, records
-from stomprelay.journal.schema import Context, Happening
+from stomprelay.journal.schema import Context, EventRecord
 from stomprelay.pipeline.tables import FRAMES
 from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, SEND, event, frames, header, put
 
@@ -21,7 +21,7 @@ def only(tmp_path: Path, block: bytes) -> Record:
 
 def test_frames(tmp_path: Path) -> None:
     """Each of a block, with its number on the leg."""
-    path = put(tmp_path, frames((SEND, b"a"), Recorded(b"ABORT\ntransaction:t\n\n", b"", 0), number=7))
+    path = put(tmp_path, frames((SEND, b"a"), RecordedFrame(b"ABORT\ntransaction:t\n\n", b"", 0), number=7))
     first, second = [record for record in records(path) if isinstance(record, Record)]
     assert first == Record(
         "eu-1",
@@ -32,7 +32,7 @@ def test_frames(tmp_path: Path) -> None:
         CLIENT,
         "SEND",
         [("destination", "/queue/a")],
-        Recorded(SEND, b"a", 1),
+        RecordedFrame(SEND, b"a", 1),
         None,
     )
     assert (second.number, second.offset, second.command) == (8, len(header()), "ABORT")
@@ -43,7 +43,7 @@ def test_frames(tmp_path: Path) -> None:
 def test_events(tmp_path: Path) -> None:
     """With what happened, and no command."""
     record = only(tmp_path, event("lost", "gone", resent=3))
-    assert record.happening == Happening("lost", "gone", {"resent": 3})
+    assert record.event == EventRecord("lost", "gone", {"resent": 3})
     assert (record.context, record.command, record.headers, record.frame) == (CLIENT, "", [], None)
 
 
@@ -81,13 +81,13 @@ def test_secrets(tmp_path: Path, command: bytes) -> None:
     """A passcode is not shown, even if somebody forgot to blank it."""
     record = only(tmp_path, frames((command + b"\nlogin:a\npasscode:secret\n\n", b"")))
     assert record.headers == [("login", "a"), ("passcode", "***")]
-    assert "secret" not in json.dumps(record.named(bodies=True))
+    assert "secret" not in json.dumps(record.columns(bodies=True))
 
 
 def test_a_frame_for_machines(tmp_path: Path) -> None:
     """By the names of the pipeline's table; of repeated headers the first."""
     record = only(tmp_path, frames((b"MESSAGE\na:1\na:2\nb:3\n\n", b"hello"), context=BROKER, number=4))
-    assert record.named() == {
+    assert record.columns() == {
         "at": "2026-11-21T08:23:00.123456Z",
         "ns": NOW,
         "relay": "eu-1",
@@ -109,12 +109,12 @@ def test_a_frame_for_machines(tmp_path: Path) -> None:
         "offset": len(header()),
         "number": 4,
     }
-    assert list(record.named()["headers"]) == ["a", "b"]
+    assert list(record.columns()["headers"]) == ["a", "b"]
 
 
 def test_an_event_for_machines(tmp_path: Path) -> None:
     """What is empty is left out."""
-    assert only(tmp_path, event("lost", "gone", Context(), broker="b")).named() == {
+    assert only(tmp_path, event("lost", "gone", Context(), broker="b")).columns() == {
         "at": "2026-11-21T08:23:00.123456Z",
         "ns": NOW,
         "relay": "eu-1",
@@ -132,7 +132,7 @@ def test_the_names_are_those_of_the_table(tmp_path: Path) -> None:
     """Whoever knows the one knows the other."""
     columns = {column.name for column in FRAMES.columns}
     for block in (frames((SEND, b"a")), event()):
-        assert set(only(tmp_path, block).named(bodies=True)) <= columns
+        assert set(only(tmp_path, block).columns(bodies=True)) <= columns
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,13 @@ def test_the_names_are_those_of_the_table(tmp_path: Path) -> None:
 )
 def test_bodies_for_machines(tmp_path: Path, kept: bytes, told: dict[str, str]) -> None:
     """As text where it is text; when asked for."""
-    record = only(tmp_path, frames(Recorded(SEND, kept, 9)))
-    assert {name: value for name, value in record.named(bodies=True).items() if name.startswith("body_b")} | (
-        {"body": record.named(bodies=True)["body"]} if "body" in record.named(bodies=True) else {}
+    record = only(tmp_path, frames(RecordedFrame(SEND, kept, 9)))
+    assert {
+        name: value for name, value in record.columns(bodies=True).items() if name.startswith("body_b")
+    } | (
+        {"body": record.columns(bodies=True)["body"]} if "body" in record.columns(bodies=True) else {}
     ) == told
-    assert not {"body", "body_base64"} & set(record.named())
+    assert not {"body", "body_base64"} & set(record.columns())
 
 
 def test_damage_is_passed_on(tmp_path: Path) -> None:
@@ -158,7 +160,7 @@ def test_damage_is_passed_on(tmp_path: Path) -> None:
     assert [type(item) for item in records(path)] == [Record, Damage, Record]
 
 
-def block(kind: Kind, context: bytes, payload: bytes) -> bytes:
+def block(kind: BlockKind, context: bytes, payload: bytes) -> bytes:
     """A block with a right checksum and any content."""
     return b"".join(encode(kind, NOW, 0, context, (), payload))
 
@@ -166,13 +168,13 @@ def block(kind: Kind, context: bytes, payload: bytes) -> bytes:
 @pytest.mark.parametrize(
     "odd",
     [
-        block(Kind.FRAMES, b"{", b""),
-        block(Kind.FRAMES, b"{}", b""),
-        block(Kind.FRAMES, b"\xff", b""),
-        block(Kind.EVENT, CLIENT.encode(), b"{"),
-        block(Kind.EVENT, CLIENT.encode(), b"[]"),
-        block(Kind.EVENT, CLIENT.encode(), b'{"event":"a"}'),
-        block(Kind.EVENT, CLIENT.encode(), b'{"event":"a","text":"b","facts":3}'),
+        block(BlockKind.FRAMES, b"{", b""),
+        block(BlockKind.FRAMES, b"{}", b""),
+        block(BlockKind.FRAMES, b"\xff", b""),
+        block(BlockKind.EVENT, CLIENT.encode(), b"{"),
+        block(BlockKind.EVENT, CLIENT.encode(), b"[]"),
+        block(BlockKind.EVENT, CLIENT.encode(), b'{"event":"a"}'),
+        block(BlockKind.EVENT, CLIENT.encode(), b'{"event":"a","text":"b","facts":3}'),
     ],
 )
 def test_blocks_that_make_no_sense(tmp_path: Path, odd: bytes) -> None:
@@ -187,7 +189,9 @@ def test_blocks_that_make_no_sense(tmp_path: Path, odd: bytes) -> None:
 def test_a_newer_schema(tmp_path: Path) -> None:
     """Each block is read under the header before it."""
     newer = header(HEADER._replace(number=2, relay="eu-2", context=("colour", "session")))
-    path = put(tmp_path, event(), newer, block(Kind.EVENT, b'["red","s"]', Happening("a", "", {}).encode()))
+    path = put(
+        tmp_path, event(), newer, block(BlockKind.EVENT, b'["red","s"]', EventRecord("a", "", {}).encode())
+    )
     found = [(item.relay, item.context.session) for item in records(path) if isinstance(item, Record)]
     assert found == [("eu-1", "eu-1.7"), ("eu-2", "s")]
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal import segment
-from stomprelay.journal.block import Block, Damage, Kind, decode, encode
+from stomprelay.journal.block import Block, BlockKind, Damage, decode, encode
 from stomprelay.journal.folder import Folder
-from stomprelay.journal.schema import VERSION, Context, Happening, Header
+from stomprelay.journal.schema import VERSION, Context, EventRecord, Header
 from tests.journal.made import (
     BROKER,
     CLIENT,
@@ -88,7 +88,7 @@ def recording() -> bytes:
     """What stands in the corpus, as it is written today."""
     opening = CLIENT._replace(client="10.0.0.1", version="")
     client, broker = CLIENT._replace(client="zürich"), BROKER._replace(client="zürich")
-    begun = Happening("journal begun", "the journal begins", {"software": "stomprelay 0", "pid": 7})
+    begun = EventRecord("journal begun", "the journal begins", {"software": "stomprelay 0", "pid": 7})
     two = [(b"SEND\r\ndestination:/queue/a\\cb\r\nrelay-trace:eu-1.7-1\r\n\r\n", b"hell", 5)]
     two.append((b"SEND\ndestination:/queue/c\ncontent-length:3\n\n", b"\0\xff\n", 3))
     message = b"MESSAGE\ndestination:/queue/a\\cb\nmessage-id:1\nsubscription:0\n\n"
@@ -97,10 +97,10 @@ def recording() -> bytes:
     def block(number: int, context: Context, *found: tuple[bytes, bytes, int]) -> list[bytes]:
         sizes = [size for head, kept, of in found for size in (len(head), len(kept), of)]
         payload = b"".join([head + kept for head, kept, _ in found])
-        return encode(Kind.FRAMES, NOW + number, number, context.encode(), sizes, payload)
+        return encode(BlockKind.FRAMES, NOW + number, number, context.encode(), sizes, payload)
 
     pieces = [
-        *encode(Kind.EVENT, NOW, 0, Context().encode(), (), begun.encode()),
+        *encode(BlockKind.EVENT, NOW, 0, Context().encode(), (), begun.encode()),
         *block(0, opening, (connect, b"", 0)),
         *block(0, broker, (b"CONNECTED\nversion:1.2\n\n", b"", 0)),
         *block(1, client, *two),
@@ -153,7 +153,7 @@ def test_a_damaged_header_in_a_file_of_another_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("payload", [b"", b"{}", b'{"version":1}', b"\xff"])
 def test_a_header_that_says_nothing(tmp_path: Path, payload: bytes) -> None:
     """It is damage, though its checksum is right."""
-    start = b"".join(encode(Kind.HEADER, NOW, 0, b"", (), payload))
+    start = b"".join(encode(BlockKind.HEADER, NOW, 0, b"", (), payload))
     assert told(put(tmp_path, *BLOCKS, header=start)) == ["damage", "header", 0, 1, 2]
 
 
@@ -328,7 +328,7 @@ def test_round_trips(
     for entry in Folder(folder).segments():
         for item in items(entry.path)[1:]:
             assert isinstance(item, Block)
-            if item.kind is Kind.EVENT:
+            if item.kind is BlockKind.EVENT:
                 read.append(("event", json.loads(item.payload)["text"]))
             else:
                 read.append(("frames", [(frame.head, frame.kept) for frame in item.frames]))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.journal.records import Record, Selection, records, segments
+from stomprelay.journal.records import Record, RecordFilter, records, segments
 from tests.journal.made import BROKER, CLIENT, NAME, NOW, SEND, event, frames, put
 
 
@@ -24,23 +24,23 @@ def found(tmp_path: Path) -> list[Record]:
 @pytest.mark.parametrize(
     ("selection", "taken"),
     [
-        (Selection(), [0, 1, 2, 3, 4]),
-        (Selection(sessions=frozenset({"eu-1.7"})), [0, 1, 2, 3]),
-        (Selection(sessions=frozenset({"eu-1.8", "eu-1.9"})), [4]),
-        (Selection(commands=frozenset({"ACK", "MESSAGE"})), [1, 3]),
-        (Selection(destinations=("/queue/a",)), [0]),
-        (Selection(destinations=("/queue",)), []),
-        (Selection(destinations=("/queue/*", "/topic/?:[c]")), [0, 3]),
-        (Selection(destinations=("*",)), [0, 3]),
-        (Selection(destinations=("*",), commands=frozenset({"MESSAGE"})), [3]),
-        (Selection(since=NOW + 1), [1, 2, 3, 4]),
-        (Selection(until=NOW + 1), [0]),
-        (Selection(since=NOW + 1, until=NOW + 3), [1, 2]),
+        (RecordFilter(), [0, 1, 2, 3, 4]),
+        (RecordFilter(sessions=frozenset({"eu-1.7"})), [0, 1, 2, 3]),
+        (RecordFilter(sessions=frozenset({"eu-1.8", "eu-1.9"})), [4]),
+        (RecordFilter(commands=frozenset({"ACK", "MESSAGE"})), [1, 3]),
+        (RecordFilter(destinations=("/queue/a",)), [0]),
+        (RecordFilter(destinations=("/queue",)), []),
+        (RecordFilter(destinations=("/queue/*", "/topic/?:[c]")), [0, 3]),
+        (RecordFilter(destinations=("*",)), [0, 3]),
+        (RecordFilter(destinations=("*",), commands=frozenset({"MESSAGE"})), [3]),
+        (RecordFilter(since=NOW + 1), [1, 2, 3, 4]),
+        (RecordFilter(until=NOW + 1), [0]),
+        (RecordFilter(since=NOW + 1, until=NOW + 3), [1, 2]),
     ],
 )
-def test_what_is_taken(tmp_path: Path, selection: Selection, taken: list[int]) -> None:
+def test_what_is_taken(tmp_path: Path, selection: RecordFilter, taken: list[int]) -> None:
     """All conditions hold together; of one condition, any value will do."""
-    assert [index for index, record in enumerate(found(tmp_path)) if selection.takes(record)] == taken
+    assert [index for index, record in enumerate(found(tmp_path)) if selection.matches(record)] == taken
 
 
 def test_segments(tmp_path: Path) -> None:

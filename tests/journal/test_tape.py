@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.block import Block, Kind, Recorded, decode, sealed
-from stomprelay.journal.capture import Capture, Tape
-from stomprelay.journal.settings import ALL, Rule
+from stomprelay.journal.block import Block, BlockKind, RecordedFrame, decode, sealed
+from stomprelay.journal.capture import Capture, LegRecorder
+from stomprelay.journal.settings import ALL, BodyRule
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side, State
 from stomprelay.wire.dialect import V1_2
@@ -21,32 +21,32 @@ def send(number: int, body: bytes) -> bytes:
     return b"SEND\ndestination:/queue/%d\ncontent-length:%d\n\n%b\0" % (number % 3, len(body), body)
 
 
-def client(capture: Capture, *, traced: bool = False) -> Tape:
+def client(capture: Capture, *, traced: bool = False) -> LegRecorder:
     """The tape of a client that said CONNECT, which was cut."""
     tape = opening(capture, traced=traced)
     hears(tape, CONNECT)
-    tape.cut()
+    tape.take()
     tape.leg.enter(State.CONNECTING, V1_2)
     tape.leg.enter(State.CONNECTED)
     return tape
 
 
-def opening(capture: Capture, *, traced: bool = False) -> Tape:
+def opening(capture: Capture, *, traced: bool = False) -> LegRecorder:
     """The tape of a client that said nothing yet."""
-    return Tape(Leg(Side.DOWNSTREAM, Limits()), capture, traced=traced)
+    return LegRecorder(Leg(Side.DOWNSTREAM, Limits()), capture, traced=traced)
 
 
-def hears(tape: Tape, data: bytes) -> None:
+def hears(tape: LegRecorder, data: bytes) -> None:
     """Octets come on its leg."""
     tape.leg.decoder.feed(data)
     for _ in tape.leg.decoder.frames():
         pass
 
 
-def cut(tape: Tape) -> tuple[int, list[Recorded]]:
+def cut(tape: LegRecorder) -> tuple[int, list[RecordedFrame]]:
     """What a reader gets of the next block."""
-    number, sizes, payload = tape.cut()
-    (found,) = decode(sealed(Kind.FRAMES, 1, number, b"[]", sizes, payload))
+    number, sizes, payload = tape.take()
+    (found,) = decode(sealed(BlockKind.FRAMES, 1, number, b"[]", sizes, payload))
     assert isinstance(found, Block)
     assert tape.frames == []
     return found.number, list(found.frames)
@@ -60,7 +60,7 @@ def test_heads_and_what_is_kept_of_bodies(many: int, most: int) -> None:
     said = [(number, BODIES[number % len(BODIES)]) for number in range(many)]
     hears(tape, b"".join(send(*each) for each in said))
     expected = [
-        Recorded(send(number, body).removesuffix(body + b"\0"), body[:most], len(body))
+        RecordedFrame(send(number, body).removesuffix(body + b"\0"), body[:most], len(body))
         for number, body in said
     ]
     assert cut(tape) == (1, expected)
@@ -89,12 +89,12 @@ def test_secrets_of_other_frames() -> None:
     """Each is looked into, the first as well as the rest."""
     tape = client(Capture(ALL, redact=["token"]))
     hears(tape, b"SEND\ntoken:a\ndestination:/q\n\nx\0" * 3)
-    assert cut(tape) == (1, [Recorded(b"SEND\ntoken:***\ndestination:/q\n\n", b"x", 1)] * 3)
+    assert cut(tape) == (1, [RecordedFrame(b"SEND\ntoken:***\ndestination:/q\n\n", b"x", 1)] * 3)
 
 
 def test_bodies_by_destination() -> None:
     """In one block."""
-    tape = client(Capture(1, [Rule("/queue/0", ALL), Rule("/queue/1", 0)]))
+    tape = client(Capture(1, [BodyRule("/queue/0", ALL), BodyRule("/queue/1", 0)]))
     hears(tape, b"".join(send(number, b"body") for number in range(3)))
     assert [each.kept for each in cut(tape)[1]] == [b"body", b"", b"b"]
 
@@ -117,7 +117,7 @@ def test_however_the_octets_are_cut(bodies: list[bytes], cuts: list[int], most: 
     """The frames of all blocks are the frames that came, in their order, each once, and counted."""
     tape = client(Capture(most))
     data = b"".join(send(number, body) for number, body in enumerate(bodies))
-    found: list[Recorded] = []
+    found: list[RecordedFrame] = []
     for size in [*cuts, len(data)]:
         chunk, data = data[:size], data[size:]
         hears(tape, chunk)

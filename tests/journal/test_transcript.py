@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.journal.block import Recorded
-from stomprelay.journal.command import lines, visible
+from stomprelay.journal.block import RecordedFrame
+from stomprelay.journal.command import record_lines, visible
 from stomprelay.journal.records import Record, records
 from stomprelay.journal.schema import Context
 from tests.journal.made import BROKER, CLIENT, NOW, event, frames, put
@@ -16,7 +16,7 @@ AT = "2026-11-21T08:23:00.123456Z"
 def shown(tmp_path: Path, block: bytes, *, bodies: bool = False) -> list[str]:
     """The lines of a block's records."""
     found = list(records(put(tmp_path, block)))
-    return [line for each in found if isinstance(each, Record) for line in lines(each, bodies=bodies)]
+    return [line for each in found if isinstance(each, Record) for line in record_lines(each, bodies=bodies)]
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_bodies(tmp_path: Path) -> None:
     """What was kept of them, and how much is missing."""
     block = frames(
         (b"SEND\n\n", b"one\n two\r\n\xff\0"),
-        Recorded(b"SEND\n\n", b"abc", 10),
-        Recorded(b"SEND\n\n", b"", 10),
+        RecordedFrame(b"SEND\n\n", b"abc", 10),
+        RecordedFrame(b"SEND\n\n", b"", 10),
         (b"ACK\n\n", b""),
     )
     assert [line.removeprefix(f"{AT} eu-1.7 orders -> ") for line in shown(tmp_path, block, bodies=True)] == [

@@ -9,9 +9,9 @@ from unittest.mock import patch
 
 from twisted.internet.testing import MemoryReactorClock
 
-from stomprelay.journal.block import Block, Kind, decode
+from stomprelay.journal.block import Block, BlockKind, decode
 from stomprelay.journal.schema import Context, Header, JournalEvent
-from stomprelay.journal.settings import Settings
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.listener import Listener
 from stomprelay.service.journal import Journal
 from stomprelay.service.scribe import Scribe
@@ -35,7 +35,7 @@ class Told(NamedTuple):
 def told(block: Block) -> Told:
     """What a block says."""
     context = HEADER.contexts(block.context)
-    if block.kind is Kind.FRAMES:
+    if block.kind is BlockKind.FRAMES:
         return Told(context, block.number, tuple(each.head + each.kept for each in block.frames))
     happening = json.loads(block.payload)
     return Told(context, block.number, (), happening["event"], happening["text"], happening["facts"])
@@ -66,7 +66,7 @@ class Diary(House):
 
     def __init__(self, directory: Path, *listeners: Listener, **settings: Any) -> None:
         with patch.object(Scribe, "start"):
-            super().__init__(*listeners, journal=Settings(str(directory), **settings))
+            super().__init__(*listeners, journal=JournalSettings(str(directory), **settings))
 
     @property
     def journal(self) -> Journal:

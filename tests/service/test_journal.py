@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from stomprelay.journal.block import Block, Damage
 from stomprelay.journal.schema import Header, JournalEvent
 from stomprelay.journal.segment import read
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.journal.writer import Writer
 from stomprelay.service.endpoints import CannotStart
 from stomprelay.service.journal import GRACE, SOFTWARE, Journal
@@ -43,7 +43,7 @@ class Room:
         self.session = Session()
         defaults: dict[str, Any] = {"relay": "here", "flush_interval": 0.01}
         self.journal = Journal(
-            Settings(str(directory), **{**defaults, **settings}),
+            JournalSettings(str(directory), **{**defaults, **settings}),
             self.reactor,
             "0123abcd",
             lambda: [self.session],
@@ -139,7 +139,7 @@ def test_the_machines_name(tmp_path: Path) -> None:
 
 def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:
     """Until half of it is written; both are told, and nothing is left out."""
-    room = Room(tmp_path, queue=1000, when_full=Full.BLOCK)
+    room = Room(tmp_path, queue=1000, when_full=WhenFull.BLOCK)
     with patch.object(Scribe, "start"):
         room.journal.startService()
     for _ in range(20):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from twisted.internet import error
 
-from stomprelay.journal.settings import ALL, Full
+from stomprelay.journal.settings import ALL, WhenFull
 from stomprelay.service.journalled import Journalled
 from stomprelay.service.relaying import Relaying
 from stomprelay.session.leg import Leg
@@ -245,7 +245,7 @@ def test_a_client_that_says_too_much_without_a_broker(tmp_path: Path) -> None:
 
 def full(tmp_path: Path, *listeners: object) -> Diary:
     """A relay whose journal takes little and blocks."""
-    return Diary(tmp_path, *listeners, queue=3000, when_full=Full.BLOCK)  # type: ignore[arg-type]
+    return Diary(tmp_path, *listeners, queue=3000, when_full=WhenFull.BLOCK)  # type: ignore[arg-type]
 
 
 def fill(diary: Diary, client: Wire) -> None:
