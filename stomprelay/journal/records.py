@@ -179,7 +179,8 @@ def _text(data: bytes) -> str:
 @dataclass(frozen=True)
 class RecordFilter:
     """The conditions that a record must fulfil. `destinations` may hold `*`, `?` and `[...]`; commands and destinations
-    are those of frames, so asking for some leaves out events. `since` and `until`: nanoseconds since 1970, `until` not included.
+    are those of frames, so asking for some leaves out events. `since` and `until`: nanoseconds since 1970, `until` not
+    included.
     """
 
     sessions: frozenset[str] = frozenset()
