@@ -7,7 +7,7 @@ may concern other clients' legs. Nothing here survives the process, and nobody i
 from stomprelay.broker.bounds import DEFAULTS, Bounds
 from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
-from stomprelay.broker.outbox import Outbox
+from stomprelay.broker.output import Outbox
 from stomprelay.session.effects import Effect, Event, Note, Send, Wake
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.errors import LimitError, StompError

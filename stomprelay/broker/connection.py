@@ -13,8 +13,8 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from stomprelay import __version__
-from stomprelay.broker.client import Client
-from stomprelay.broker.outbox import Outbox
+from stomprelay.broker.commands import Client
+from stomprelay.broker.output import Outbox
 from stomprelay.session.complaint import complain
 from stomprelay.session.effects import Close, Effect, Event, How, Pause, Resume, Wake
 from stomprelay.session.foreign import recognise

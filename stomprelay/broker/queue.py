@@ -1,13 +1,155 @@
-"""A queue: each message goes to one consumer, in the order of arrival, the consumers by turns."""
+"""Queues, topics and their consumers."""
 
-from collections import deque
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from heapq import heappop, heappush
+from math import inf
 
-from stomprelay.broker.consumer import Consumer
-from stomprelay.broker.entry import Entry
-from stomprelay.broker.memory import Memory
+from stomprelay.broker.bounds import Memory
 from stomprelay.broker.message import Message
+from stomprelay.broker.output import Outbox
+from stomprelay.session.subscriptions import AUTO, CUMULATIVE
+from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError
+from stomprelay.wire.names import DESTINATION, REDELIVERED, SUBSCRIPTION
+
+
+class Entry:
+    """One queue's copy of a message, from its arrival until it is settled.
+
+    `order` is its place among the queue's, oldest first; `refusals` how often it was NACKed. `consumer` is who has
+    it, or had it last, and `delivery` that consumer's number for it, in the order of its deliveries.
+    """
+
+    __slots__ = ("consumer", "delivery", "message", "order", "redelivered", "refusals")
+
+    def __init__(self, message: Message, order: int) -> None:
+        self.message = message
+        self.order = order
+        self.redelivered = False
+        self.refusals = 0
+        self.consumer: Consumer | None = None
+        self.delivery = 0
+
+    def __lt__(self, other: "Entry") -> bool:
+        """Older entries come first."""
+        return self.order < other.order
+
+
+_REDELIVERED = REDELIVERED + b":true\n"
+
+
+class Consumer:
+    """Who gets messages, and which of them it has not acknowledged.
+
+    `id` is the client's name for the subscription, None where it gave none; `tag` is ours, told in the `ack` header
+    of a 1.2 client. `unsettled` holds what awaits an ACK by message-id, in the order of delivery, and `window` says
+    how much that may be. A consumer that acknowledges nothing has what it is sent at once.
+    """
+
+    __slots__ = (
+        "_ack",
+        "_delivered",
+        "_dialect",
+        "_prefix",
+        "acknowledges",
+        "closed",
+        "cumulative",
+        "destination",
+        "id",
+        "outbox",
+        "queue",
+        "tag",
+        "unsettled",
+        "waiting",
+        "window",
+    )
+
+    queue: "Queue"
+    """Where its messages come from; `Queue.joined` sets it."""
+
+    def __init__(
+        self,
+        tag: bytes,
+        id: bytes | None,
+        destination: bytes,
+        mode: bytes,
+        prefetch: int,
+        dialect: Dialect,
+        outbox: Outbox,
+    ) -> None:
+        self.tag = tag
+        self.id = id
+        self.destination = destination
+        self.outbox = outbox
+        self.acknowledges = mode != AUTO
+        self.cumulative = mode == CUMULATIVE
+        self.window: float = prefetch if self.acknowledges else inf
+        self.unsettled: OrderedDict[bytes, Entry] = OrderedDict()
+        self.waiting = False
+        self.closed = False
+        self._delivered = 0
+        self._dialect = dialect
+        named = [] if id is None else [(SUBSCRIPTION, id)]
+        self._prefix = b"MESSAGE\n%bmessage-id:" % dialect.write([*named, (DESTINATION, destination)])
+        tells = self.acknowledges and dialect.delivery is DeliveryNaming.ACK
+        self._ack = b"ack:%b-" % tag if tells else b""
+
+    @property
+    def able(self) -> bool:
+        """Whether it can be given one more message now."""
+        return self.outbox.ready and len(self.unsettled) < self.window
+
+    def write(self, message: Message, redelivered: bool) -> None:
+        """Send it a message."""
+        head = message.head
+        self.outbox.deliver(
+            b"%b%b\n%b%b%b"
+            % (
+                self._prefix,
+                message.id,
+                b"%b%b\n" % (self._ack, message.id) if self._ack else b"",
+                _REDELIVERED if redelivered else b"",
+                head.lines if head.lines is not None else head.written(self._dialect),
+            ),
+            message.body,
+        )
+
+    def take(self, entry: Entry) -> None:
+        """Send it a message that it has to acknowledge."""
+        message = entry.message
+        self._delivered += 1
+        entry.consumer = self
+        entry.delivery = self._delivered
+        self.unsettled[message.id] = entry
+        self.write(message, entry.redelivered)
+
+    def named(self, message_id: bytes) -> list[Entry]:
+        """What an ACK or NACK of this message is about; it awaits no other. Empty when nothing of that name does.
+
+        Where acknowledging is cumulative, all that was sent before goes with it (STOMP 1.2, "SUBSCRIBE ack
+        Header").
+        """
+        unsettled = self.unsettled
+        if message_id not in unsettled:
+            return []
+        if not self.cumulative:
+            return [unsettled.pop(message_id)]
+        entries = []
+        name = b""
+        while name != message_id:
+            name, entry = unsettled.popitem(last=False)
+            entries.append(entry)
+        return entries
+
+    def restore(self, entries: list[Entry]) -> None:
+        """What an aborted transaction had acknowledged awaits its ACK again, in the old order."""
+        everything = sorted([*self.unsettled.values(), *entries], key=_by_delivery)
+        self.unsettled = OrderedDict([(entry.message.id, entry) for entry in everything])
+
+
+def _by_delivery(entry: Entry) -> int:
+    return entry.delivery
 
 
 class Queue:
@@ -207,3 +349,65 @@ class Queue:
             return False
         self.settled(entry)
         return True
+
+
+class Topic:
+    """The private queues of the subscribers.
+
+    `overran` is told the outbox of a subscriber for which more would wait than the bounds allow: it has to be
+    disconnected, for neither the publisher nor the other subscribers shall suffer for it.
+    """
+
+    __slots__ = ("_memory", "_most", "_most_octets", "_overran", "_queues", "destination")
+
+    def __init__(
+        self,
+        destination: bytes,
+        memory: Memory,
+        most: int,
+        most_octets: int,
+        overran: Callable[[Outbox], None],
+    ) -> None:
+        self.destination = destination
+        self._memory = memory
+        self._most = most
+        self._most_octets = most_octets
+        self._overran = overran
+        self._queues: dict[Consumer, Queue] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is subscribed."""
+        return not self._queues
+
+    @property
+    def entries(self) -> int:
+        """How many copies are kept, to wait or until they are acknowledged."""
+        return sum(queue.entries for queue in self._queues.values())
+
+    def publish(self, message: Message) -> None:
+        """A message came. Raises `LimitError`, and nobody gets it, when it would have to be kept and cannot be."""
+        if not self._memory.fits(message) and any(queue.keeps() for queue in self._queues.values()):
+            self._memory.admit(message)
+        self.add(message)
+
+    def add(self, message: Message) -> None:
+        """A message came for which room was seen to."""
+        for consumer, queue in self._queues.items():
+            if len(queue) and not queue.has_room(1, message.size):
+                self._overran(consumer.outbox)
+            else:
+                queue.add(message)
+
+    def require_room(self, count: int, octets: int) -> None:
+        """Topics have room: what a subscriber cannot take is its own loss."""
+
+    def joined(self, consumer: Consumer) -> None:
+        """A consumer subscribed. Tell its queue by `revived` when it may be served."""
+        queue = Queue(self.destination, self._memory, self._most, self._most_octets, private=True)
+        queue.joined(consumer)
+        self._queues[consumer] = queue
+
+    def left(self, consumer: Consumer) -> None:
+        """A consumer is gone, and what it had not received or not acknowledged with it."""
+        self._queues.pop(consumer).left(consumer)

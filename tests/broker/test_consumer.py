@@ -2,9 +2,8 @@
 
 import pytest
 
-from stomprelay.broker.consumer import Consumer
-from stomprelay.broker.entry import Entry
 from stomprelay.broker.message import Head, Message
+from stomprelay.broker.queue import Consumer, Entry
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE, INDIVIDUAL
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from tests.broker.test_outbox import outbox

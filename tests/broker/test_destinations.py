@@ -3,10 +3,10 @@
 import pytest
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.broker.consumer import Consumer
 from stomprelay.broker.destinations import DEAD_LETTERS, Destinations
 from stomprelay.broker.message import Head, Message
-from stomprelay.broker.outbox import Outbox
+from stomprelay.broker.output import Outbox
+from stomprelay.broker.queue import Consumer
 from stomprelay.session.subscriptions import AUTO, INDIVIDUAL
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import LimitError

@@ -2,8 +2,8 @@
 
 from heapq import heapify, heappop
 
-from stomprelay.broker.entry import Entry
 from stomprelay.broker.message import Head, Message
+from stomprelay.broker.queue import Entry
 
 
 def test_the_oldest_comes_first() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.broker.memory import Memory
+from stomprelay.broker.bounds import Memory
 from stomprelay.broker.message import Head, Message
 from stomprelay.wire.errors import LimitError
 

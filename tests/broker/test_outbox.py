@@ -1,6 +1,6 @@
 """What waits to be written to one leg."""
 
-from stomprelay.broker.outbox import Outbox
+from stomprelay.broker.output import Outbox
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
 from stomprelay.wire.limits import Limits

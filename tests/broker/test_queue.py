@@ -2,10 +2,9 @@
 
 import pytest
 
-from stomprelay.broker.consumer import Consumer
-from stomprelay.broker.memory import Memory
+from stomprelay.broker.bounds import Memory
 from stomprelay.broker.message import Head, Message
-from stomprelay.broker.queue import Queue
+from stomprelay.broker.queue import Consumer, Queue
 from stomprelay.session.subscriptions import AUTO, INDIVIDUAL
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import LimitError

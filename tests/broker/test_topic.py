@@ -2,10 +2,9 @@
 
 import pytest
 
-from stomprelay.broker.consumer import Consumer
-from stomprelay.broker.memory import Memory
-from stomprelay.broker.outbox import Outbox
-from stomprelay.broker.topic import Topic
+from stomprelay.broker.bounds import Memory
+from stomprelay.broker.output import Outbox
+from stomprelay.broker.queue import Consumer, Topic
 from stomprelay.session.subscriptions import AUTO, INDIVIDUAL
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import LimitError

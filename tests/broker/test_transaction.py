@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.broker.transaction import Transaction
+from stomprelay.broker.destinations import Transaction
 from stomprelay.session.subscriptions import CUMULATIVE, INDIVIDUAL
 from stomprelay.wire.errors import LimitError
 from tests.broker.test_destinations import Place

@@ -4,12 +4,10 @@ from collections.abc import Callable
 from typing import Final
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.broker.consumer import Consumer
-from stomprelay.broker.destinations import Destinations
-from stomprelay.broker.entry import Entry
+from stomprelay.broker.destinations import Destinations, Transaction
 from stomprelay.broker.message import Head, require_destination
-from stomprelay.broker.outbox import Outbox
-from stomprelay.broker.transaction import Transaction
+from stomprelay.broker.output import Outbox
+from stomprelay.broker.queue import Consumer, Entry
 from stomprelay.session.subscriptions import AUTO, MODES
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError, ProtocolError, Refused, StompError
