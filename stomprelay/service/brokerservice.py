@@ -13,7 +13,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from stomprelay.broker.bounds import DEFAULTS, Bounds
-from stomprelay.broker.broker import Broker
+from stomprelay.broker.broker import EmbeddedBroker
 from stomprelay.service.endpoints import entrance
 from stomprelay.service.memory import MemoryEndpoint
 from stomprelay.service.perform import Performer, Stage
@@ -63,7 +63,7 @@ class BrokerService(MultiService):
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self.broker = Broker(bounds, name=b"memory-%b" % os.urandom(4).hex().encode("ascii"))
+        self.broker = EmbeddedBroker(bounds, name=b"memory-%b" % os.urandom(4).hex().encode("ascii"))
         self.clients: set[Performer] = set()
         self.stage = Stage(reactor, seconds, self.clients.discard)
         self.stopping = False

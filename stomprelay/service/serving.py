@@ -9,7 +9,7 @@ from typing import Final
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
-from stomprelay.broker.broker import Broker
+from stomprelay.broker.broker import EmbeddedBroker
 from stomprelay.service.perform import Performer, Place, Stage, log_note
 from stomprelay.service.protocol import LegProtocol
 from stomprelay.session.effects import Note
@@ -23,7 +23,7 @@ class Serving(Performer):
 
     __slots__ = ("_first", "connection")
 
-    def __init__(self, stage: Stage, place: Place, broker: Broker) -> None:
+    def __init__(self, stage: Stage, place: Place, broker: EmbeddedBroker) -> None:
         super().__init__(stage, place)
         self.connection, self._first = broker.opened(stage.seconds())
 

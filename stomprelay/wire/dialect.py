@@ -5,6 +5,7 @@ that departs from its version is a `dataclasses.replace` of one of these records
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -33,6 +34,10 @@ ESCAPES: Final = {b"\\": b"\\\\", b"\r": b"\\r", b"\n": b"\\n", b":": b"\\c"}
 """Every escape that STOMP knows: octet -> how it is spelled. The backslash comes first on purpose."""
 
 _UNESCAPED: Final = bytes(octet for octet in range(256) if bytes([octet]) not in ESCAPES)
+
+_LAST_CRS: Final = re.compile(rb"(?<!\r)\r++\Z")
+_LINE_ENDS: Final = re.compile(rb"(?<!\r)(?:\r*+\n|\r++\Z)")
+"""Both begin only where a run of CRs begins, so that many CRs are looked through once."""
 
 LETTERS: Final = {escape[1:]: octet for octet, escape in ESCAPES.items()}
 
@@ -178,6 +183,16 @@ class Dialect:
         if b"\n" in text and b"\n" not in self.writes:
             return False
         return not (text.endswith(b"\r") and b"\r" not in self.writes)
+
+    def replace_line_ends(self, value: bytes, replacement: Callable[[bytes], bytes]) -> bytes:
+        """Return a value that is `speakable`: what it cannot spell is replaced by what `replacement` returns for it.
+
+        That is each LF with the CRs before it, where an LF has no escape, and CRs at the end of the value.
+        """
+        if self.speakable(value):
+            return value
+        pattern = _LAST_CRS if b"\n" in self.writes else _LINE_ENDS
+        return pattern.sub(lambda match: replacement(match[0]), value)
 
     def nameable(self, name: bytes) -> bool:
         """Whether a header name survives in this dialect."""

@@ -19,8 +19,8 @@ from typing import Any, Final
 import pytest
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.broker.broker import Broker
-from stomprelay.broker.connection import Connection
+from stomprelay.broker.broker import EmbeddedBroker
+from stomprelay.broker.connection import ClientConnection
 from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
@@ -48,7 +48,7 @@ _ACK: Final = {
 class Peer:
     """One client's socket: what was written, how it was closed, whether the service reads from it."""
 
-    def __init__(self, scene: "Scene", connection: Connection, version: bytes) -> None:
+    def __init__(self, scene: "Scene", connection: ClientConnection, version: bytes) -> None:
         self.scene = scene
         self.connection = connection
         self.version = version
@@ -136,7 +136,7 @@ class Scene:
     """A broker, its clients and a clock of plain numbers. `bounds` are keyword arguments of `Bounds`."""
 
     def __init__(self, *, heart_beat: Terms = Terms(1000, 1000), **bounds: Any) -> None:
-        self.broker = Broker(Bounds(**bounds), heart_beat, b"b")
+        self.broker = EmbeddedBroker(Bounds(**bounds), heart_beat, b"b")
         self.now = 1000.0
         self.peers: list[Peer] = []
         self.notes: list[Note] = []
@@ -147,9 +147,9 @@ class Scene:
         return self.broker.destinations.memory.used
 
     @property
-    def entries(self) -> dict[bytes, int]:
+    def kept(self) -> dict[bytes, int]:
         """Messages that each destination keeps."""
-        return self.broker.destinations.entries
+        return self.broker.destinations.kept
 
     def caller(self, version: bytes = b"1.2") -> Peer:
         """A client that connected its socket and said nothing yet."""

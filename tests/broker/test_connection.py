@@ -388,7 +388,7 @@ def test_garbage_never_harms(chunks: list[bytes], greeted: bool) -> None:
     other.sends_to(b"/queue/other", b"fine")
     assert other.bodies() == [b"fine"]
     undertaker = scene.client(b"1.1")
-    for number, name in enumerate(list(scene.entries)):
+    for number, name in enumerate(list(scene.kept)):
         undertaker.subscribes(name, id=b"u%d" % number)
     other.goes()
     undertaker.goes()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -215,7 +216,7 @@ class Account(RuleBasedStateMachine):
         for person in self.people:
             self._hears(person)
             assert person.peer.closed is None
-        kept = sum(self.scene.entries.values())
+        kept = sum(self.scene.kept.values())
         assert kept == sum(not letter.done for letter in self.letters.values())
         uncommitted = sum(len(person.sent or ()) for person in self.people)
         assert (self.scene.memory > 0) == (kept + uncommitted > 0)
@@ -307,6 +308,7 @@ class Account(RuleBasedStateMachine):
         person.sent, person.settled = None, []
 
 
+@pytest.mark.hypothesis
 def test_nothing_is_lost_and_nothing_doubled() -> None:
     """Through any SUBSCRIBE, SEND, ACK, NACK, transaction, slowness and loss."""
     run_state_machine_as_test(Account, settings=settings(stateful_step_count=60))

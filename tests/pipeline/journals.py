@@ -153,7 +153,7 @@ class Tables:
         for key, number, text in self.kept:
             row: list[Any] = [None] * len(sighting.FIELDS)
             row[sighting.KEY], row[sighting.NS], row[sighting.TEXT] = key, number, text
-            row[sighting.KIND] = int(sighting.BlockKind.KEPT)
+            row[sighting.KIND] = int(sighting.Kind.KEPT)
             rows.append(tuple(row))
         names = [name for name, _ in sighting.FIELDS]
         places = [names.index(name) for name in sighting.SORTED]

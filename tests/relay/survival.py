@@ -13,8 +13,8 @@ from math import inf
 from typing import Any, Final
 
 from stomprelay.broker.bounds import DEFAULTS
-from stomprelay.broker.broker import Broker as Embedded
-from stomprelay.broker.connection import Connection
+from stomprelay.broker.broker import EmbeddedBroker
+from stomprelay.broker.connection import ClientConnection
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import Message
 from stomprelay.relay import effects as asked
@@ -69,8 +69,8 @@ class Node:
         self.product = product
         self.refusing = False
         self.stalled = False
-        self.broker = Embedded(DEFAULTS, BEAT, name)
-        register = Register(DEFAULTS, name, lambda _: None, lambda _: None)
+        self.broker = EmbeddedBroker(DEFAULTS, BEAT, name)
+        register = Register(DEFAULTS, name, lambda _: None)
         register.taken = []
         register.traces = {}
         self.broker.destinations = register
@@ -116,7 +116,7 @@ class Node:
         """Everything that nobody consumed, when all connections are gone."""
         assert not self.pipes
         assert len(self.broker) == 0
-        places = sorted(self.broker.destinations.entries)
+        places = sorted(self.broker.destinations.kept)
         connection, _ = self.broker.opened(now)
         said = [write(b"1.1", b"CONNECT", [(b"accept-version", b"1.1"), (b"host", b"/")])]
         said += [write(b"1.1", b"SUBSCRIBE", [(b"id", each), (b"destination", each)]) for each in places]
@@ -149,7 +149,7 @@ class Pipe:
         self.node = node
         self.version = node.version
         self.product = node.product
-        self.connection: Connection | None = None
+        self.connection: ClientConnection | None = None
         self.accepted = False
         self.up = b""
         self.down = b""
@@ -619,7 +619,7 @@ class World:
                 node.opens(pipe, self.now)
             return False
         if node.refusing:
-            pipe.caller.perform(relay.refused(pipe.leg, "Connection refused", self.now))
+            pipe.caller.perform(relay.refused(pipe.leg, "ClientConnection refused", self.now))
             pipe.dead = True
         else:
             pipe.accepted = True
@@ -675,7 +675,7 @@ class World:
         self.spills(pipe)
         pipe.up = b""
         if pipe.accepted and not pipe.dead:
-            caller.perform(caller.relay.lost(pipe.leg, "Connection reset by peer", self.now))
+            caller.perform(caller.relay.lost(pipe.leg, "ClientConnection reset by peer", self.now))
             assert pipe.dead, "the relay keeps a leg that was lost"
 
     # Faults

@@ -1,15 +1,71 @@
-"""Records one by one."""
+"""Times, records one by one, and which of them are selected."""
 
 import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stomprelay.journal.block import BlockKind, Damage, RecordedFrame, encode
-from stomprelay.journal.records import Contexts, Record, records
+from stomprelay.journal.records import (
+    Contexts,
+    Record,
+    RecordFilter,
+    parse_time,
+    records,
+    segments,
+    spell_time,
+)
 from stomprelay.journal.schema import Context, EventRecord
 from stomprelay.pipeline.tables import FRAMES
-from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, SEND, event, frames, header, put
+from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, SECOND, SEND, event, frames, header, put
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000000Z"),
+        (NOW, "2026-11-21T08:23:00.123456Z"),
+        (NOW + 544, "2026-11-21T08:23:00.123457Z"),
+        (-1, "1969-12-31T23:59:59.999999Z"),
+        (-62135596800 * SECOND, "0001-01-01T00:00:00.000000Z"),
+        ((1 << 63) - 1, "2262-04-11T23:47:16.854775Z"),
+        (1 << 80, f"{1 << 80}ns"),
+    ],
+)
+def test_shown(ns: int, text: str) -> None:
+    """UTC, ISO 8601, microseconds; there is nothing that cannot be shown."""
+    assert spell_time(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1970-01-01", 0),
+        ("1970-01-01T00:01", 60 * SECOND),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01 00:00:00.000001Z", 1000),
+        ("19700101T000001Z", SECOND),
+        ("1969-12-31T23:59:59.999999", -1000),
+    ],
+)
+def test_read(text: str, ns: int) -> None:
+    """Parts of it, UTC where nothing else is said."""
+    assert parse_time(text) == ns
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-11-21T25:00", "5"])
+def test_what_is_no_time(text: str) -> None:
+    """It is a `ValueError`."""
+    with pytest.raises(ValueError):  # noqa: PT011 - its text is the standard library's
+        parse_time(text)
+
+
+@given(st.integers(-62135596800 * SECOND, (1 << 63) - 1))
+def test_round_trips(ns: int) -> None:
+    """To the microsecond."""
+    assert parse_time(spell_time(ns)) == ns // 1000 * 1000
 
 
 def only(tmp_path: Path, block: bytes) -> Record:
@@ -203,3 +259,54 @@ def test_contexts() -> None:
     assert contexts[b""] == Context()
     with pytest.raises(ValueError, match="header"):
         Contexts()[CLIENT.encode()]
+
+
+def found(tmp_path: Path) -> list[Record]:
+    """A SEND, a frame without a destination, an event, a MESSAGE."""
+    path = put(
+        tmp_path,
+        frames((SEND, b""), at=NOW),
+        frames((b"ACK\nid:1\n\n", b""), at=NOW + 1),
+        event(at=NOW + 2),
+        frames((b"MESSAGE\ndestination:/topic/b\\cc\n\n", b""), at=NOW + 3, context=BROKER),
+        event(at=NOW + 4, context=CLIENT._replace(session="eu-1.8")),
+    )
+    return [record for record in records(path) if isinstance(record, Record)]
+
+
+@pytest.mark.parametrize(
+    ("selection", "taken"),
+    [
+        (RecordFilter(), [0, 1, 2, 3, 4]),
+        (RecordFilter(sessions=frozenset({"eu-1.7"})), [0, 1, 2, 3]),
+        (RecordFilter(sessions=frozenset({"eu-1.8", "eu-1.9"})), [4]),
+        (RecordFilter(commands=frozenset({"ACK", "MESSAGE"})), [1, 3]),
+        (RecordFilter(destinations=("/queue/a",)), [0]),
+        (RecordFilter(destinations=("/queue",)), []),
+        (RecordFilter(destinations=("/queue/*", "/topic/?:[c]")), [0, 3]),
+        (RecordFilter(destinations=("*",)), [0, 3]),
+        (RecordFilter(destinations=("*",), commands=frozenset({"MESSAGE"})), [3]),
+        (RecordFilter(since=NOW + 1), [1, 2, 3, 4]),
+        (RecordFilter(until=NOW + 1), [0]),
+        (RecordFilter(since=NOW + 1, until=NOW + 3), [1, 2]),
+    ],
+)
+def test_what_is_taken(tmp_path: Path, selection: RecordFilter, taken: list[int]) -> None:
+    """All conditions hold together; of one condition, any value will do."""
+    assert [index for index, record in enumerate(found(tmp_path)) if selection.matches(record)] == taken
+
+
+def test_segments(tmp_path: Path) -> None:
+    """Those of folders in order, and files of any name."""
+    late = put(tmp_path, name=NAME.replace("000001", "000002") + ".journal.open")
+    early = put(tmp_path)
+    other = put(tmp_path, name="copy")
+    assert list(segments([str(tmp_path)])) == [early, late]
+    assert list(segments([str(other), str(tmp_path)])) == [other, early, late]
+
+
+def test_a_place_that_is_not_there(tmp_path: Path) -> None:
+    """The error names it."""
+    with pytest.raises(FileNotFoundError) as raised:
+        list(segments([str(tmp_path / "absent")]))
+    assert raised.value.filename in (tmp_path / "absent", str(tmp_path / "absent"))

@@ -224,7 +224,7 @@ def test_each_version_has_its_own_demands(version: bytes, frame: bytes, message:
     client.sends_to(b"/queue/a", b"1")
     client.says(frame + b"receipt:r\n\n\0")
     client.gets_error(message, receipt=b"r")
-    assert scene.entries == {b"/queue/a": 1}
+    assert scene.kept == {b"/queue/a": 1}
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_an_individual_ack_settles_one_message(version: bytes) -> None:
     assert header(again[0], b"message-id") == header(messages[0], b"message-id")
     for message in again:
         other.settles(b"ACK", message)
-    assert (scene.memory, scene.entries) == (0, {b"/queue/a": 0})
+    assert (scene.memory, scene.kept) == (0, {b"/queue/a": 0})
 
 
 @in_every_version
@@ -288,7 +288,7 @@ def test_a_cumulative_ack_settles_all_before_it(version: bytes) -> None:
     client.sends_to(b"/queue/b", b"b1")
     client.sends_to(b"/queue/a", b"a1", b"a2", b"a3")
     client.settles(b"ACK", client.messages()[2])
-    assert scene.entries == {b"/queue/a": 1, b"/queue/b": 1}
+    assert scene.kept == {b"/queue/a": 1, b"/queue/b": 1}
     client.says(b"DISCONNECT\n\n\0")
     other.subscribes(b"/queue/a", id=b"1")
     other.subscribes(b"/queue/b", id=b"2")
@@ -366,7 +366,7 @@ def test_a_cumulative_nack_refuses_all_before_it(version: bytes) -> None:
     client.sends_to(b"/queue/a", b"1", b"2", b"3")
     client.settles(b"NACK", client.messages()[1])
     assert client.bodies() == [b"1", b"2"]
-    assert scene.entries == {b"/queue/a": 3}
+    assert scene.kept == {b"/queue/a": 3}
 
 
 @in_named_versions
@@ -448,7 +448,7 @@ def test_a_transaction_happens_at_commit(version: bytes) -> None:
     client.settles(b"ACK", messages[1], b"transaction:t\nreceipt:r3\n")
     assert client.messages() == [b"RECEIPT\nreceipt-id:r%d\n\n" % number for number in (1, 2, 3)]
     assert other.reads() == b""
-    assert scene.entries[b"/queue/a"] == 2
+    assert scene.kept[b"/queue/a"] == 2
     client.says(b"COMMIT\ntransaction:t\nreceipt:r4\n\n\0")
     client.gets(b"RECEIPT\nreceipt-id:r4\n\n\0")
     other.gets(b"MESSAGE\nsubscription:1\ndestination:/queue/b\nmessage-id:b-3\n\nx\0")
@@ -467,7 +467,7 @@ def test_an_aborted_transaction_never_was(version: bytes) -> None:
     client.settles(b"ACK", messages[1], b"transaction:t\n")
     client.says(b"SEND\ndestination:/queue/b\ntransaction:t\n\nx\0ABORT\ntransaction:t\nreceipt:r\n\n\0")
     client.gets(b"RECEIPT\nreceipt-id:r\n\n\0")
-    assert scene.entries == {b"/queue/a": 2}
+    assert scene.kept == {b"/queue/a": 2}
     client.settles(b"ACK", messages[1])
     assert (scene.memory, client.closed) == (0, None)
     client.says(b"COMMIT\ntransaction:t\nreceipt:r\n\n\0")
@@ -505,9 +505,9 @@ def test_an_unfinished_transaction_is_aborted(version: bytes, polite: bool) -> N
         client.says(b"DISCONNECT\n\n\0")
     else:
         client.goes()
-    assert scene.entries == {b"/queue/a": 3}
+    assert scene.kept == {b"/queue/a": 3}
     other.says(b"COMMIT\ntransaction:t\n\n\0")
-    assert scene.entries == {b"/queue/a": 3, b"/queue/b": 1}
+    assert scene.kept == {b"/queue/a": 3, b"/queue/b": 1}
     other.subscribes(b"/queue/a")
     assert other.bodies() == [b"1", b"2", b"3"]
 
