@@ -134,144 +134,141 @@ def sealed(kind: int, time: int, number: int, context: bytes, sizes: Sequence[in
 
 def decode(data: bytes, at: int = 0) -> Iterator[Block | Damage]:
     """All that is in a segment's bytes from `at` on, in order: each byte is in a block or in a damage."""
-    return _all(_Window(data, at, len(data), lambda _: b""))
+    return _Reader(data, at, len(data), lambda _: b"").blocks()
 
 
 def walk(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
     """The same of a source of `size` bytes: `more(n)` returns its next bytes, not many more than n, and none where it
     ends before `size`. No more of it is kept in memory than the longest block needs.
     """
-    return _all(_Window(b"", 0, size, more))
+    return _Reader(b"", 0, size, more).blocks()
 
 
-class _Window:
-    """The part of a source that is in memory: `data`, which begins at the source's offset `base`; `at` is an index in
-    `data`, `end` the source's size.
+class _Reader:
+    """Reads a source block by block. `_data` is the part of it that is in memory, which begins at the source's offset
+    `_base`; `_at` is the place in `_data`, `_end` the source's size.
     """
 
-    __slots__ = ("at", "base", "data", "end", "more", "view")
+    __slots__ = ("_at", "_base", "_data", "_end", "_more", "_view")
 
     def __init__(self, data: bytes, at: int, end: int, more: Callable[[int], bytes]) -> None:
-        self.data = data
-        self.view = memoryview(data)
-        self.at = at
-        self.base = 0
-        self.end = end
-        self.more = more
+        self._data = data
+        self._view = memoryview(data)
+        self._at = at
+        self._base = 0
+        self._end = end
+        self._more = more
 
-    def read(self, need: int) -> bool:
-        """Read until `need` bytes are there from `at` on; return False where the source ends before."""
-        while len(self.data) - self.at < need:
-            lacking = need - (len(self.data) - self.at)
-            if self.base + self.at + need > self.end:
+    def _has(self, need: int) -> bool:
+        """Read until `need` bytes are there from `_at` on; return False where the source ends before."""
+        while len(self._data) - self._at < need:
+            lacking = need - (len(self._data) - self._at)
+            if self._base + self._at + need > self._end:
                 return False
-            piece = self.more(max(lacking, _CHUNK))
+            piece = self._more(max(lacking, _CHUNK))
             if not piece:
-                self.end = self.base + len(self.data)
+                self._end = self._base + len(self._data)
                 return False
-            self.base += self.at
-            self.data = self.data[self.at :] + piece
-            self.view = memoryview(self.data)
-            self.at = 0
+            self._base += self._at
+            self._data = self._data[self._at :] + piece
+            self._view = memoryview(self._data)
+            self._at = 0
         return True
 
-    def rest(self) -> bytes:
-        """Read all that is left and return it from `at` on; call it near the end only."""
-        while not self.read(self.end - self.base - self.at):
+    def _rest(self) -> bytes:
+        """Read all that is left and return it from `_at` on; call it near the end only."""
+        while not self._has(self._end - self._base - self._at):
             pass  # the source is shorter than it promised; now that is known
-        return self.data[self.at :]
+        return self._data[self._at :]
 
+    def blocks(self) -> Iterator[Block | Damage]:
+        """All that is in the source, in order."""
+        while self._base + self._at < self._end:
+            found = self._block()
+            if isinstance(found, Block):
+                yield found
+                self._at += found.length
+            elif self._base + self._at < self._end:
+                yield self._damage(found)
 
-def _all(window: _Window) -> Iterator[Block | Damage]:
-    while window.base + window.at < window.end:
-        found = _block(window)
-        if isinstance(found, Block):
-            yield found
-            window.at += found.length
-        elif window.base + window.at < window.end:
-            yield _damage(window, found)
-
-
-def _damage(window: _Window, reason: str) -> Damage:
-    """The damage from here to where the next whole block begins, or to the end; `window` is there then."""
-    start = window.base + window.at
-    zeros = not window.data[window.at]
-    window.at += 1
-    while True:
-        at = window.data.find(MAGIC, window.at)
-        if at >= 0:
-            zeros = False
-            window.at = at
-            if isinstance(_block(window), Block):
+    def _damage(self, reason: str) -> Damage:
+        """The damage from here to where the next whole block begins, or to the end; `_at` is there then."""
+        start = self._base + self._at
+        zeros = not self._data[self._at]
+        self._at += 1
+        while True:
+            at = self._data.find(MAGIC, self._at)
+            if at >= 0:
+                zeros = False
+                self._at = at
+                if isinstance(self._block(), Block):
+                    break
+                self._at += 1
+                continue
+            at = max(self._at, len(self._data) - len(MAGIC) + 1)
+            zeros = zeros and not self._data[self._at : at].strip(b"\0")
+            self._at = at
+            if not self._has(len(MAGIC)):
+                zeros = not self._rest().strip(b"\0") and zeros
+                self._at = self._end - self._base
                 break
-            window.at += 1
-            continue
-        at = max(window.at, len(window.data) - len(MAGIC) + 1)
-        zeros = zeros and not window.data[window.at : at].strip(b"\0")
-        window.at = at
-        if not window.read(len(MAGIC)):
-            zeros = not window.rest().strip(b"\0") and zeros
-            window.at = window.end - window.base
-            break
-    after = window.base + window.at
-    if after < window.end:
-        return Damage(start, after - start, reason)
-    return Damage(start, after - start, _ZEROS if zeros else reason, zeros or reason.startswith("torn"))
+        after = self._base + self._at
+        if after < self._end:
+            return Damage(start, after - start, reason)
+        return Damage(start, after - start, _ZEROS if zeros else reason, zeros or reason.startswith("torn"))
 
-
-def _block(window: _Window) -> Block | str:
-    """Return the block that begins here, or what is wrong with it."""
-    data, at = window.data, window.at
-    if len(data) - at < _HEAD.size:
-        if not window.read(_HEAD.size):
-            return _stump(window)
-        data, at = window.data, window.at
-    magic, length, check, time, number, kind, _, context, frames = _HEAD.unpack_from(data, at)
-    if magic != MAGIC:
-        return NO_BLOCK
-    if length < _INNER.size or length > MOST:
-        return f"a block cannot be {length} octets long"
-    if _INNER.size + context + 4 * SIZES * frames > length:
-        return _CONTRADICTION
-    end = at + _OUTER.size + length
-    if end > len(data):
-        if not window.read(_OUTER.size + length):
-            return f"torn: {window.end - window.base - at - _OUTER.size} of {length} octets are there"
-        data, at = window.data, window.at
+    def _block(self) -> Block | str:
+        """Return the block that begins here, or what is wrong with it."""
+        data, at = self._data, self._at
+        if len(data) - at < _HEAD.size:
+            if not self._has(_HEAD.size):
+                return self._stump()
+            data, at = self._data, self._at
+        magic, length, check, time, number, kind, _, context, frames = _HEAD.unpack_from(data, at)
+        if magic != MAGIC:
+            return NO_BLOCK
+        if length < _INNER.size or length > MOST:
+            return f"a block cannot be {length} octets long"
+        if _INNER.size + context + 4 * SIZES * frames > length:
+            return _CONTRADICTION
         end = at + _OUTER.size + length
-    if crc32(window.view[at + _OUTER.size : end]) != check:
-        return "the checksum is wrong"
-    at_context = at + _HEAD.size
-    at_sizes = at_context + context
-    at_payload = at_sizes + 4 * SIZES * frames
-    sizes = _numbers(SIZES * frames).unpack_from(data, at_sizes)
-    if kind >= len(_KINDS):
-        return f"a block of a kind that is not known, {kind}"
-    if kind == BlockKind.FRAMES and at_payload + sum(sizes) - sum(sizes[2::SIZES]) != end:
-        return _CONTRADICTION
-    # Block(...) would take twice as long.
-    return _new(
-        Block,
-        (
-            window.base + at,
-            time,
-            number,
-            _KINDS[kind],
-            data[at_context:at_sizes],
-            sizes,
-            data[at_payload:end],
-        ),
-    )
+        if end > len(data):
+            if not self._has(_OUTER.size + length):
+                return f"torn: {self._end - self._base - at - _OUTER.size} of {length} octets are there"
+            data, at = self._data, self._at
+            end = at + _OUTER.size + length
+        if crc32(self._view[at + _OUTER.size : end]) != check:
+            return "the checksum is wrong"
+        at_context = at + _HEAD.size
+        at_sizes = at_context + context
+        at_payload = at_sizes + 4 * SIZES * frames
+        sizes = _numbers(SIZES * frames).unpack_from(data, at_sizes)
+        if kind >= len(_KINDS):
+            return f"a block of a kind that is not known, {kind}"
+        if kind == BlockKind.FRAMES and at_payload + sum(sizes) - sum(sizes[2::SIZES]) != end:
+            return _CONTRADICTION
+        # Block(...) would take twice as long.
+        return _new(
+            Block,
+            (
+                self._base + at,
+                time,
+                number,
+                _KINDS[kind],
+                data[at_context:at_sizes],
+                sizes,
+                data[at_payload:end],
+            ),
+        )
 
-
-def _stump(window: _Window) -> str:
-    """Return what is wrong with an end that is too short for a block."""
-    left = window.rest()
-    if not MAGIC.startswith(left[: len(MAGIC)]):
-        return NO_BLOCK
-    if len(left) < _OUTER.size:
-        return "torn in its first octets"
-    _, length, _ = _OUTER.unpack_from(left)
-    if length < _INNER.size or length > MOST:
-        return f"a block cannot be {length} octets long"
-    return f"torn: {len(left) - _OUTER.size} of {length} octets are there"
+    def _stump(self) -> str:
+        """Return what is wrong with an end that is too short for a block."""
+        left = self._rest()
+        if not MAGIC.startswith(left[: len(MAGIC)]):
+            return NO_BLOCK
+        if len(left) < _OUTER.size:
+            return "torn in its first octets"
+        _, length, _ = _OUTER.unpack_from(left)
+        if length < _INNER.size or length > MOST:
+            return f"a block cannot be {length} octets long"
+        return f"torn: {len(left) - _OUTER.size} of {length} octets are there"

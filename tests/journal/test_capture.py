@@ -38,7 +38,7 @@ ANY = OPENING | CLIENT_COMMANDS | BROKER_COMMANDS | {CONNECTED}
 
 
 def frame(data: bytes, dialect: Dialect = V1_2) -> Frame:
-    """The frame that these octets are."""
+    """The frame that these bytes are."""
     decoder = Decoder(dialect, ANY, Limits())
     decoder.feed(data)
     (found,) = decoder.frames()
@@ -145,7 +145,7 @@ def test_how_much_of_a_body_is_kept() -> None:
     """The first rule that matches counts; without one, what holds for all."""
     rules = [BodyRule("/queue/orders.?", 5), BodyRule("/queue/*", ALL), BodyRule("/topic/[ab]", NOTHING)]
     capture = Capture(7, rules)
-    for destination, octets in (
+    for destination, expected in (
         (b"/queue/orders.1", 5),
         (b"/queue/orders.12", ALL),
         (b"/topic/a", NOTHING),
@@ -154,7 +154,7 @@ def test_how_much_of_a_body_is_kept() -> None:
         (b"\xff", 7),
     ):
         for command in (b"SEND", b"MESSAGE"):
-            assert most(b"%b\ndestination:%b\n\nx\0" % (command, destination), capture) == octets
+            assert most(b"%b\ndestination:%b\n\nx\0" % (command, destination), capture) == expected
     assert most(b"ERROR\nmessage:x\n\nbody\0", capture) == 7
 
 
@@ -199,38 +199,38 @@ BODIES = [b"", b"x", b"hello world", b"\0nul\0", b"y" * 300]
 
 
 def send(number: int, body: bytes) -> bytes:
-    """A SEND, as octets."""
+    """A SEND, as bytes."""
     return b"SEND\ndestination:/queue/%d\ncontent-length:%d\n\n%b\0" % (number % 3, len(body), body)
 
 
 def client(capture: Capture, *, traced: bool = False) -> LegRecorder:
-    """The tape of a client that said CONNECT, which was cut."""
-    tape = opening(capture, traced=traced)
-    hears(tape, CONNECT)
-    tape.take()
-    tape.leg.enter(State.CONNECTING, V1_2)
-    tape.leg.enter(State.CONNECTED)
-    return tape
+    """The recorder of a client whose CONNECT was recorded already."""
+    recorder = opening(capture, traced=traced)
+    receive(recorder, CONNECT)
+    recorder.take()
+    recorder.leg.enter(State.CONNECTING, V1_2)
+    recorder.leg.enter(State.CONNECTED)
+    return recorder
 
 
 def opening(capture: Capture, *, traced: bool = False) -> LegRecorder:
-    """The tape of a client that said nothing yet."""
+    """The recorder of a client that has sent nothing yet."""
     return LegRecorder(Leg(Side.DOWNSTREAM, Limits()), capture, traced=traced)
 
 
-def hears(tape: LegRecorder, data: bytes) -> None:
-    """Octets come on its leg."""
-    tape.leg.decoder.feed(data)
-    for _ in tape.leg.decoder.frames():
+def receive(recorder: LegRecorder, data: bytes) -> None:
+    """Bytes come on its leg."""
+    recorder.leg.decoder.feed(data)
+    for _ in recorder.leg.decoder.frames():
         pass
 
 
-def cut(tape: LegRecorder) -> tuple[int, list[RecordedFrame]]:
-    """What a reader gets of the next block."""
-    number, sizes, payload = tape.take()
+def taken(recorder: LegRecorder) -> tuple[int, list[RecordedFrame]]:
+    """The next block, as it is read again."""
+    number, sizes, payload = recorder.take()
     (found,) = decode(sealed(BlockKind.FRAMES, 1, number, b"[]", sizes, payload))
     assert isinstance(found, Block)
-    assert tape.frames == []
+    assert recorder.frames == []
     return found.number, list(found.frames)
 
 
@@ -238,55 +238,55 @@ def cut(tape: LegRecorder) -> tuple[int, list[RecordedFrame]]:
 @pytest.mark.parametrize("most", [0, 3, ALL])
 def test_heads_and_what_is_kept_of_bodies(many: int, most: int) -> None:
     """Of each frame, with the size that the body had; the count goes on from block to block."""
-    tape = client(Capture(most))
+    recorder = client(Capture(most))
     said = [(number, BODIES[number % len(BODIES)]) for number in range(many)]
-    hears(tape, b"".join(send(*each) for each in said))
+    receive(recorder, b"".join(send(*each) for each in said))
     expected = [
         RecordedFrame(send(number, body).removesuffix(body + b"\0"), body[:most], len(body))
         for number, body in said
     ]
-    assert cut(tape) == (1, expected)
-    hears(tape, send(0, b"more"))
-    assert cut(tape)[0] == 1 + many
+    assert taken(recorder) == (1, expected)
+    receive(recorder, send(0, b"more"))
+    assert taken(recorder)[0] == 1 + many
 
 
 def test_heads_that_repeat() -> None:
     """The decoder shares them; each is recorded."""
-    tape = client(Capture())
-    hears(tape, send(0, b"a") * 3)
-    assert [each.head for each in cut(tape)[1]] == [send(0, b"a")[:-2]] * 3
+    recorder = client(Capture())
+    receive(recorder, send(0, b"a") * 3)
+    assert [each.head for each in taken(recorder)[1]] == [send(0, b"a")[:-2]] * 3
 
 
 def test_a_passcode_is_in_no_block() -> None:
-    """Neither whole nor octet by octet; and what follows CONNECT in its chunk is recorded, too."""
-    tape = opening(Capture(ALL))
-    for octet in CONNECT:
-        hears(tape, bytes([octet]))
-    number, (connect,) = cut(tape)
+    """Neither whole nor byte by byte; and what follows CONNECT in its chunk is recorded, too."""
+    recorder = opening(Capture(ALL))
+    for byte in CONNECT:
+        receive(recorder, bytes([byte]))
+    number, (connect,) = taken(recorder)
     assert number == 0
     assert connect == (b"CONNECT\naccept-version:1.2\nlogin:me\npasscode:***\n\n", b"", 0)
 
 
 def test_secrets_of_other_frames() -> None:
     """Each is looked into, the first as well as the rest."""
-    tape = client(Capture(ALL, redact=["token"]))
-    hears(tape, b"SEND\ntoken:a\ndestination:/q\n\nx\0" * 3)
-    assert cut(tape) == (1, [RecordedFrame(b"SEND\ntoken:***\ndestination:/q\n\n", b"x", 1)] * 3)
+    recorder = client(Capture(ALL, redact=["token"]))
+    receive(recorder, b"SEND\ntoken:a\ndestination:/q\n\nx\0" * 3)
+    assert taken(recorder) == (1, [RecordedFrame(b"SEND\ntoken:***\ndestination:/q\n\n", b"x", 1)] * 3)
 
 
 def test_bodies_by_destination() -> None:
     """In one block."""
-    tape = client(Capture(1, [BodyRule("/queue/0", ALL), BodyRule("/queue/1", 0)]))
-    hears(tape, b"".join(send(number, b"body") for number in range(3)))
-    assert [each.kept for each in cut(tape)[1]] == [b"body", b"", b"b"]
+    recorder = client(Capture(1, [BodyRule("/queue/0", ALL), BodyRule("/queue/1", 0)]))
+    receive(recorder, b"".join(send(number, b"body") for number in range(3)))
+    assert [each.kept for each in taken(recorder)[1]] == [b"body", b"", b"b"]
 
 
 def test_frames_that_the_relay_gave_a_trace() -> None:
-    """It stands in the recorded head, as if the client had said it; frames without one pass as they came."""
-    tape = client(Capture(), traced=True)
-    hears(tape, b"SEND\ndestination:/q\nrelay-trace:forged\n\nx\0" + b"BEGIN\ntransaction:1\n\n\0")
-    tape.frames[0].mark(b"relay-1-7")
-    heads = [each.head for each in cut(tape)[1]]
+    """It stands in the recorded head, as if the client had sent it; frames without one pass as they came."""
+    recorder = client(Capture(), traced=True)
+    receive(recorder, b"SEND\ndestination:/q\nrelay-trace:forged\n\nx\0" + b"BEGIN\ntransaction:1\n\n\0")
+    recorder.frames[0].mark(b"relay-1-7")
+    heads = [each.head for each in taken(recorder)[1]]
     assert heads == [b"SEND\nrelay-trace:relay-1-7\ndestination:/q\n\n", b"BEGIN\ntransaction:1\n\n"]
 
 
@@ -295,16 +295,16 @@ def test_frames_that_the_relay_gave_a_trace() -> None:
     st.lists(st.integers(1, 200)),
     st.sampled_from([0, 2, ALL]),
 )
-def test_however_the_octets_are_cut(bodies: list[bytes], cuts: list[int], most: int) -> None:
+def test_however_the_bytes_are_cut(bodies: list[bytes], cuts: list[int], most: int) -> None:
     """The frames of all blocks are the frames that came, in their order, each once, and counted."""
-    tape = client(Capture(most))
+    recorder = client(Capture(most))
     data = b"".join(send(number, body) for number, body in enumerate(bodies))
     found: list[RecordedFrame] = []
     for size in [*cuts, len(data)]:
         chunk, data = data[:size], data[size:]
-        hears(tape, chunk)
-        if tape.frames:
-            number, frames = cut(tape)
+        receive(recorder, chunk)
+        if recorder.frames:
+            number, frames = taken(recorder)
             assert number == 1 + len(found)
             found += frames
     assert [(each.kept, each.size) for each in found] == [(body[:most], len(body)) for body in bodies]

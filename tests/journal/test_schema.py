@@ -17,26 +17,26 @@ LITERAL = (
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-def test_the_octets_of_a_header() -> None:
+def test_the_bytes_of_a_header() -> None:
     """They are on disks, so they cannot change."""
     assert HEADER.encode() == LITERAL
     assert Header.decode(LITERAL) == HEADER
 
 
-def test_the_octets_of_a_context() -> None:
+def test_the_bytes_of_a_context() -> None:
     """A list, in the order that the header names."""
     assert BROKER.encode() == b'["main","eu-1.7","10.0.0.1:5","orders","broker","erp","tcp://b:61613","1.2"]'
     assert Context(client="ä\n").encode() == '["","","","ä\\n","","","",""]'.encode()
 
 
-def test_the_octets_of_an_event() -> None:
+def test_the_bytes_of_an_event() -> None:
     """An object."""
     assert EventRecord("lost", "gone: ä", {"resent": 3, "broker": "tcp://b"}).encode() == (
         b'{"event":"lost","text":"gone: \xc3\xa4","facts":{"resent":3,"broker":"tcp://b"}}'
     )
 
 
-def test_what_has_no_octets() -> None:
+def test_what_cannot_be_encoded() -> None:
     """Half of a surrogate pair, from a client's odd name, does not stop the journal."""
     assert b"?" in Context(client="\ud800").encode()
     assert b"?" in EventRecord("a", "\ud800", {}).encode()

@@ -254,7 +254,7 @@ def test_what_is_no_segment(tmp_path: Path) -> None:
 
 
 def test_an_empty_file(tmp_path: Path) -> None:
-    """What is left when a relay dies before its first octet."""
+    """What is left when a relay dies before its first byte."""
     path = tmp_path / f"{NAME}.journal"
     path.touch()
     assert items(path) == [Damage(0, 0, "it is empty", torn=True)]
