@@ -42,7 +42,7 @@ class Decoder:
 
     `dialect` and the commands that may come (`expect`) can change between two frames of one chunk, as they do
     after CONNECT. `trails` tells that the peer writes an LF behind its frames. A list as `tape` is given each frame
-    before `frames()` answers it; whoever set it empties it.
+    before `frames()` yields it; the caller that set it empties it.
     """
 
     __slots__ = (
@@ -86,7 +86,7 @@ class Decoder:
 
     @property
     def buffered(self) -> int:
-        """Octets that wait for the rest of their frame, or for `frames()`."""
+        """How many bytes wait for the rest of their frame, or for `frames()`."""
         return self._held if self._pieces else len(self._data) - self._at
 
     def feed(self, data: bytes) -> None:
@@ -192,9 +192,9 @@ class Decoder:
         most: int,
         mark: re.Pattern[bytes] | None = None,
     ) -> None:
-        """Keep the unfinished frame until there are `need` octets of it and a new piece has the mark.
+        """Keep the unfinished frame until there are `need` bytes of it and a new piece has the mark.
 
-        Without a mark in sight it may grow to `most` octets.
+        Without a mark in sight it may grow to `most` bytes.
         """
         rest = data[at:] if at else data
         self._pieces = [rest]

@@ -117,7 +117,7 @@ class Peer:
         return [frame.partition(b"\n\n")[2] for frame in self.messages()]
 
     def gets(self, expected: bytes) -> None:
-        """These octets were written since the last look, and no others."""
+        """These bytes were written since the last look, and no others."""
         assert self.reads() == expected
 
     def gets_error(self, message: bytes, *, receipt: bytes | None = None, detail: bytes = b"") -> None:
@@ -143,7 +143,7 @@ class Scene:
 
     @property
     def memory(self) -> int:
-        """Octets of messages that the broker keeps."""
+        """Bytes of messages that the broker keeps."""
         return self.broker.destinations.memory.used
 
     @property

@@ -348,7 +348,7 @@ def test_foreign_protocols_are_recognised(said: bytes, answer: bytes, word: str)
 
 
 @in_every_version
-def test_a_conversation_may_come_octet_by_octet(version: bytes) -> None:
+def test_a_conversation_may_come_byte_by_byte(version: bytes) -> None:
     """It is the same conversation."""
     said = (
         HELLO[version]

@@ -69,7 +69,7 @@ def test_room_is_seen_to_for_all_or_none() -> None:
     assert place.all.kept == {b"/queue/a": 1}
 
 
-def test_room_is_seen_to_in_octets_too() -> None:
+def test_room_is_seen_to_in_bytes_too() -> None:
     """The sum of what would come counts."""
     place = AllDestinations(queue_bytes=3000)
     with pytest.raises(LimitError, match="the queue is full"):

@@ -17,12 +17,12 @@ dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dial
 
 
 def read(data: bytes, dialect: Dialect) -> MessageHead:
-    """The head of the SEND that these octets are."""
+    """The head of the SEND that these bytes are."""
     return MessageHead.read(frame(data, dialect), dialect)
 
 
 def frame(data: bytes, dialect: Dialect) -> Frame:
-    """The one frame that these octets are."""
+    """The one frame that these bytes are."""
     decoder = Decoder(dialect, CLIENT_COMMANDS, Limits())
     decoder.feed(data)
     (one,) = decoder.frames()

@@ -252,7 +252,7 @@ def test_so_many_messages_may_wait_and_no_more() -> None:
     assert bodies(consumer) == [b"1"]
 
 
-def test_so_many_octets_may_wait_and_no_more() -> None:
+def test_so_many_bytes_may_wait_and_no_more() -> None:
     """A single message may wait however large it is, for else it could never pass."""
     shared, _ = queue(max_bytes=1000)
     shared.publish(message(1, 5000))
@@ -355,7 +355,7 @@ def test_the_slow_have_so_much_patience_and_no_more() -> None:
     assert len(slow.queue) == 2
 
 
-def test_the_slow_have_so_many_octets_and_no_more() -> None:
+def test_the_slow_have_so_many_bytes_and_no_more() -> None:
     """As with messages."""
     place = OneTopic(max_bytes=2000)
     slow = place.joined(INDIVIDUAL, 1)
