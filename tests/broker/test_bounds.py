@@ -29,10 +29,10 @@ def test_one_place_cannot_take_all_the_memory() -> None:
     assert DEFAULTS.body < DEFAULTS.queue_bytes
 
 
-LETTER = 1000
+SIZE = 1000
 
 
-def message(size: int = LETTER) -> Message:
+def message(size: int = SIZE) -> Message:
     """A message of this size, all told."""
     head = MessageHead(b"/queue/a", b"\n", [])
     made = Message(b"b-1", head, b"\0" * (size - head.size))
@@ -45,16 +45,16 @@ def test_a_message_counts_once() -> None:
     memory, one = Memory(5000), message()
     memory.hold(one)
     memory.hold(one)
-    assert memory.used == LETTER
+    assert memory.used == SIZE
     memory.release(one)
-    assert memory.used == LETTER
+    assert memory.used == SIZE
     memory.release(one)
     assert memory.used == 0
 
 
 def test_the_bound_is_told_before_it_is_passed() -> None:
     """Up to the bound messages are admitted, then refused, save those that are held anyway."""
-    memory, one, two = Memory(2 * LETTER - 1), message(), message()
+    memory, one, two = Memory(2 * SIZE - 1), message(), message()
     memory.admit(one)
     memory.hold(one)
     assert not memory.fits(two)

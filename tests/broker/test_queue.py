@@ -276,8 +276,8 @@ def test_what_comes_back_needs_no_room() -> None:
 def test_the_memory_is_shared() -> None:
     """A queue with room refuses what no memory is left for, unless nothing has to be kept."""
     shared, memory = queue()
-    hog = message(9, MEMORY - message(9).size - message(1).size)
-    memory.hold(hog)
+    large = message(9, MEMORY - message(9).size - message(1).size)
+    memory.hold(large)
     publish(shared, 1)
     with pytest.raises(LimitError, match="memory is full"):
         publish(shared, 2)
@@ -288,7 +288,7 @@ def test_the_memory_is_shared() -> None:
     quick = joined(shared)
     publish(shared, 2, 3)
     assert bodies(quick) == [b"1", b"2", b"3"]
-    memory.release(hog)
+    memory.release(large)
     assert memory.used == 0
 
 
@@ -381,8 +381,8 @@ def test_without_memory_what_need_not_be_kept_passes() -> None:
     """The full memory of others stops nobody who takes messages at once."""
     place = OneTopic()
     quick = place.joined()
-    hog = message(9, MEMORY)
-    place.memory.hold(hog)
+    large = message(9, MEMORY)
+    place.memory.hold(large)
     place.topic.publish(message(1))
     assert bodies(quick) == [b"1"]
 
