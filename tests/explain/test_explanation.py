@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stomprelay.explain import Explanation
 from stomprelay.explain.explanation import caret_text, without_passcode
-from stomprelay.relay.bridge.negotiation import pair
+from stomprelay.relay.bridge.negotiation import bridges_between
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import AUTO, PROFILES
@@ -226,7 +226,7 @@ CASES = [
 @pytest.mark.parametrize("frame", CASES)
 def test_it_says_what_the_relay_does(client: bytes, broker: bytes, frame: bytes) -> None:
     """For every pair, what is shown to go out is what a bridge of the relay writes."""
-    bridge = pair(client, broker, "auto", LossPolicy.REPLACE).to_broker
+    bridge = bridges_between(client, broker, "auto", LossPolicy.REPLACE).to_broker
     decoder = Decoder(DIALECTS[client], CLIENT_COMMANDS, Limits())
     decoder.feed(frame)
     [read] = decoder.frames()
@@ -243,9 +243,9 @@ def test_it_says_what_the_relay_does(client: bytes, broker: bytes, frame: bytes)
 
 def test_the_relays_own_bridges_are_left_alone() -> None:
     """Bridges are shared by all sessions of a pair: looking at one does not change it."""
-    before = dict(pair(b"1.0", b"1.2", "auto", LossPolicy.REPLACE).to_broker.steps)
+    before = dict(bridges_between(b"1.0", b"1.2", "auto", LossPolicy.REPLACE).to_broker.steps)
     explained(CASES[2], b"1.0", b"1.2")
-    assert pair(b"1.0", b"1.2", "auto", LossPolicy.REPLACE).to_broker.steps == before
+    assert bridges_between(b"1.0", b"1.2", "auto", LossPolicy.REPLACE).to_broker.steps == before
 
 
 @pytest.mark.parametrize(

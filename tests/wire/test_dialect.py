@@ -14,6 +14,7 @@ from stomprelay.wire.dialect import (
     V1_0,
     V1_1,
     V1_2,
+    DeliveryNaming,
     Dialect,
     Headers,
     demanding_utf8,
