@@ -311,7 +311,8 @@ class Queue:
         able = self._able
         while able:
             consumer = next(iter(able))
-            if consumer.able:
+            # `consumer.able`, without the call: once for each message.
+            if consumer.buffer.ready and len(consumer.unsettled) < consumer.window:
                 if len(able) > 1:
                     able.move_to_end(consumer)
                 return consumer
