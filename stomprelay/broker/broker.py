@@ -1,11 +1,11 @@
 """The whole of the embedded broker.
 
-`opened` returns a `ClientConnection` for each client, whose inputs return the effects that the service must perform;
+`opened` returns a `Connection` for each client, whose inputs return the effects that the service must perform;
 they may concern other clients' legs. Nothing here outlives the process, and no login is checked.
 """
 
 from stomprelay.broker.bounds import DEFAULTS, Bounds
-from stomprelay.broker.connection import ClientConnection
+from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.output import Output
 from stomprelay.session.effects import Effect, Event, Wake
@@ -33,18 +33,18 @@ class EmbeddedBroker:
         self.name = name
         self._output = Output()
         self.destinations = Destinations(bounds, name, self._dropped)
-        self._connections: dict[ClientConnection, None] = {}
+        self._connections: dict[Connection, None] = {}
         self._opened = 0
 
     def __len__(self) -> int:
         """Return how many clients there are."""
         return len(self._connections)
 
-    def opened(self, now: float) -> tuple[ClientConnection, list[Effect]]:
+    def opened(self, now: float) -> tuple[Connection, list[Effect]]:
         """A client connected. Perform the effects, then tell the connection what comes."""
         self._opened += 1
         connect_by = now + self.bounds.connect_timeout
-        connection = ClientConnection(
+        connection = Connection(
             b"%b-session-%d" % (self.name, self._opened),
             self.bounds,
             self.heart_beat,
@@ -68,7 +68,7 @@ class EmbeddedBroker:
         self._output.flush(now)
         return self._output.outbox.drain()
 
-    def _ended(self, connection: ClientConnection) -> None:
+    def _ended(self, connection: Connection) -> None:
         del self._connections[connection]
 
     def _dropped(self, letters: int) -> None:

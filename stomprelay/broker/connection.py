@@ -33,7 +33,7 @@ _SERVER = b"stomprelay/" + __version__.encode()
 _VERSIONS = frozenset(DIALECTS)
 
 
-class ClientConnection:
+class Connection:
     """A client's leg and what belongs to it. `leg` is the one that effects name; `name` is the client's `session`.
 
     CONNECT must come before `connect_by`; perform a `Wake` for that time. `ended` is called, once, when the connection
@@ -62,7 +62,7 @@ class ClientConnection:
         destinations: Destinations,
         output: Output,
         connect_by: float,
-        ended: Callable[["ClientConnection"], None],
+        ended: Callable[["Connection"], None],
     ) -> None:
         self.leg = Leg(Side.DOWNSTREAM, bounds.limits)
         self.name = name

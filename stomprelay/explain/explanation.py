@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from copy import copy
 from textwrap import indent
 from typing import Final
 
@@ -85,9 +84,7 @@ class Explanation:
 
             return note
 
-        twin = copy(bridge)
-        twin.steps = {command: noted(edit) for command, edit in bridge.steps.items()}
-        return twin
+        return bridge.with_steps({command: noted(edit) for command, edit in bridge.steps.items()})
 
     def paragraphs(self, text: bytes) -> Iterator[str]:
         """A paragraph for each frame of a text, and one for the versions before the first and when they change."""

@@ -125,7 +125,7 @@ class LegRecorder:
         self._traced = traced
         self._uniform = capture.uniform and not traced
         self._heads_only = self._uniform and not capture.bodies
-        leg.decoder.tape = self.frames
+        leg.decoder.record(self.frames)
 
     def take(self) -> BlockContent:
         """Return what is recorded of the frames since the last call, as the content of one block, and forget them."""

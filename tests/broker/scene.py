@@ -20,7 +20,7 @@ import pytest
 
 from stomprelay.broker.bounds import Bounds
 from stomprelay.broker.broker import EmbeddedBroker
-from stomprelay.broker.connection import ClientConnection
+from stomprelay.broker.connection import Connection
 from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
@@ -48,7 +48,7 @@ _ACK: Final = {
 class Peer:
     """One client's socket: what was written, how it was closed, whether the service reads from it."""
 
-    def __init__(self, scene: "Scene", connection: ClientConnection, version: bytes) -> None:
+    def __init__(self, scene: "Scene", connection: Connection, version: bytes) -> None:
         self.scene = scene
         self.connection = connection
         self.version = version

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from stomprelay.broker.bounds import DEFAULTS
 from stomprelay.broker.broker import EmbeddedBroker
-from stomprelay.broker.connection import ClientConnection
+from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import Message
 from stomprelay.relay import effects as asked
@@ -149,7 +149,7 @@ class Pipe:
         self.node = node
         self.version = node.version
         self.product = node.product
-        self.connection: ClientConnection | None = None
+        self.connection: Connection | None = None
         self.accepted = False
         self.up = b""
         self.down = b""
@@ -619,7 +619,7 @@ class World:
                 node.opens(pipe, self.now)
             return False
         if node.refusing:
-            pipe.caller.perform(relay.refused(pipe.leg, "ClientConnection refused", self.now))
+            pipe.caller.perform(relay.refused(pipe.leg, "Connection refused", self.now))
             pipe.dead = True
         else:
             pipe.accepted = True
@@ -675,7 +675,7 @@ class World:
         self.spills(pipe)
         pipe.up = b""
         if pipe.accepted and not pipe.dead:
-            caller.perform(caller.relay.lost(pipe.leg, "ClientConnection reset by peer", self.now))
+            caller.perform(caller.relay.lost(pipe.leg, "Connection reset by peer", self.now))
             assert pipe.dead, "the relay keeps a leg that was lost"
 
     # Faults

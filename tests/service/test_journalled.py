@@ -37,7 +37,7 @@ def test_no_journal_no_cost(tmp_path: Path) -> None:
     client, _ = house.session()
     (session,) = house.service.receptions["public"].sessions
     assert type(session) is Relaying
-    assert client.protocol.leg.decoder.tape is None
+    assert client.protocol.leg.decoder._recording is None
     assert house.service.journal is None
 
 
