@@ -225,7 +225,7 @@ def _explain(options: argparse.Namespace) -> int:
         LossPolicy(options.loss),
     )
     paragraphs = 0
-    for paragraph in explanation.told(text):
+    for paragraph in explanation.paragraphs(text):
         print(paragraph, end="\n\n")
         paragraphs += 1
     if not paragraphs:

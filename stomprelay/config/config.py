@@ -21,7 +21,7 @@ from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
 from stomprelay.config.values import count, headers, seconds
-from stomprelay.journal.settings import Settings
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
@@ -50,7 +50,7 @@ class Config:
     listeners: tuple[Listener, ...]
     admin: str | None = None
     broker: Bounds = field(default=Bounds())
-    journal: Settings = field(default=Settings())
+    journal: JournalSettings = field(default=JournalSettings())
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:

@@ -4,8 +4,7 @@ from typing import Final
 
 from stomprelay.config.table import Table
 from stomprelay.config.values import choice, count, seconds, seconds_or_none, shown, text
-from stomprelay.journal.capture import ALL, NOTHING, Rule
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
 
 KEYS: Final = (
     "directory",
@@ -24,7 +23,7 @@ KEYS: Final = (
 )
 CAPTURE_KEYS: Final = ("destination", "bodies")
 
-_FULL: Final = {full.value: full for full in Full}
+_FULL: Final = {full.value: full for full in WhenFull}
 _BODIES: Final = {"none": NOTHING, "all": ALL}
 
 
@@ -58,26 +57,26 @@ def names(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def read(table: Table) -> Settings:
+def read(table: Table) -> JournalSettings:
     """The journal's settings."""
     table.only(KEYS)
-    return Settings(
+    return JournalSettings(
         table.path("directory", directory),
         table.get("relay", text),
-        table.get("segment_size", count, Settings.segment_size),
-        table.get("segment_age", seconds, Settings.segment_age),
-        table.get("queue", count, Settings.queue),
-        table.get("when_full", choice(_FULL), Settings.when_full),
-        table.get("flush_interval", seconds_or_none, Settings.flush_interval),
-        table.get("sync_interval", seconds_or_none, Settings.sync_interval),
-        table.get("bodies", bodies, Settings.bodies),
-        table.get("redact", names, Settings.redact),
+        table.get("segment_size", count, JournalSettings.segment_size),
+        table.get("segment_age", seconds, JournalSettings.segment_age),
+        table.get("queue", count, JournalSettings.queue),
+        table.get("when_full", choice(_FULL), JournalSettings.when_full),
+        table.get("flush_interval", seconds_or_none, JournalSettings.flush_interval),
+        table.get("sync_interval", seconds_or_none, JournalSettings.sync_interval),
+        table.get("bodies", bodies, JournalSettings.bodies),
+        table.get("redact", names, JournalSettings.redact),
         table.get("retain_age", seconds),
         table.get("retain_size", count),
         tuple(map(_rule, table.array("capture"))),
     )
 
 
-def _rule(table: Table) -> Rule:
+def _rule(table: Table) -> BodyRule:
     table.only(CAPTURE_KEYS)
-    return Rule(table.required("destination", text), table.required("bodies", bodies))
+    return BodyRule(table.required("destination", text), table.required("bodies", bodies))

@@ -10,7 +10,7 @@ from stomprelay.config.config import Config
 from stomprelay.config.endpoint import client, server
 from stomprelay.config.journal import spell_bodies
 from stomprelay.config.values import NEVER, shown
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Listener, Match, Route
@@ -187,10 +187,12 @@ def _login(upstream: Upstream) -> str:
     return f"{_text(own.login)}, {secret}; escaped: {escape}"
 
 
-def _journal(journal: Settings) -> Iterator[Fact]:
+def _journal(journal: JournalSettings) -> Iterator[Fact]:
     yield "relay", journal.relay or "the name of this machine"
     yield "segments", f"end with {journal.segment_size} bytes, or after {journal.segment_age:g} s"
-    full = "records are left out, and counted" if journal.when_full is Full.DROP else "nobody is read from"
+    full = (
+        "records are left out, and counted" if journal.when_full is WhenFull.DROP else "nobody is read from"
+    )
     yield "queue", f"{journal.queue} bytes; when it is full {full}"
     synced = f"every {journal.sync_interval:g} s" if journal.sync_interval else "when a segment ends"
     yield "written", f"every {journal.flush_interval:g} s, to the disk itself {synced}"

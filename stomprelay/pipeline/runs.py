@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from stomprelay.journal.name import CLOSED, read
+from stomprelay.journal.segment import CLOSED, parse_name
 from stomprelay.pipeline.terms import SECOND, Terms
 
 _DAY: Final = 24 * 3600 * SECOND
@@ -31,7 +31,7 @@ def run_of(segment: str) -> str:
 
 def number_of(segment: str) -> int:
     """The number of a segment in its run; 0 for a name that is none."""
-    found = read(segment + CLOSED)
+    found = parse_name(segment + CLOSED)
     return 0 if found is None else found[0].number
 
 

@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from stomprelay.broker.bounds import DEFAULTS, Bounds
-from stomprelay.broker.broker import Broker
+from stomprelay.broker.broker import EmbeddedBroker
 from stomprelay.service.connection.driver import Driver, log_note
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.network.endpoints import listening_service
@@ -46,7 +46,7 @@ class BrokerDriver(Driver):
 
     __slots__ = ("_first", "_on_end", "connection")
 
-    def __init__(self, runtime: Runtime, broker: Broker, ended: Callable[[Driver], None]) -> None:
+    def __init__(self, runtime: Runtime, broker: EmbeddedBroker, ended: Callable[[Driver], None]) -> None:
         super().__init__(runtime, LINGER)
         self.connection, self._first = broker.opened(runtime.seconds())
         self._on_end = ended
@@ -120,7 +120,7 @@ class BrokerService(MultiService):
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
-        self.broker = Broker(bounds, name=b"memory-%b" % os.urandom(4).hex().encode("ascii"))
+        self.broker = EmbeddedBroker(bounds, name=b"memory-%b" % os.urandom(4).hex().encode("ascii"))
         self.clients: set[Driver] = set()
         self.runtime = Runtime(reactor, seconds)
         self.stopping = False

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from stomprelay.config import Config
 from stomprelay.config.address import MEMORY
-from stomprelay.journal.settings import Settings
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
@@ -105,7 +105,7 @@ class RelayService(MultiService):
         self._notify.setServiceParent(self)
 
     def _add_journal(
-        self, settings: Settings, sessions: Sessions, run: str, clock: Callable[[], int]
+        self, settings: JournalSettings, sessions: Sessions, run: str, clock: Callable[[], int]
     ) -> Journal | None:
         if settings.directory is None:
             return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """What one leg takes: header lines a frame, octets a header line, octets a body.
+    """What one leg takes: header lines a frame, bytes a header line, bytes a body.
 
     An unfinished head or body over its limit is refused before it is kept. The defaults are those of
     `config/stomprelay.toml`.

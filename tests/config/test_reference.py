@@ -10,7 +10,7 @@ import pytest
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import Config, ConfigError, default, journal, listener, load, upstream, values
 from stomprelay.config import config as whole
-from stomprelay.journal.capture import ALL, Rule
+from stomprelay.journal.settings import ALL, BodyRule
 from tests.config.reference import FILE, ROOT, everything, settings
 
 SCENES = sorted((ROOT / "config").glob("*.toml"))
@@ -77,7 +77,7 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     found = load(str(file))
     assert found.journal.directory == str(tmp_path / "journal")
     assert None not in asdict(found.journal).values()
-    assert found.journal.rules == (Rule("/queue/orders.*", ALL),)
+    assert found.journal.rules == (BodyRule("/queue/orders.*", ALL),)
     [listener] = found.listeners
     assert listener.tls is not None
     assert listener.tls.require_client_certificate

@@ -47,7 +47,7 @@ def again(number: int, wire: bytes) -> bytes:
 def taped(play: Playbook) -> list[Frame]:
     """The client's frames from now on, as whoever records them gets them."""
     tape: list[Frame] = []
-    play.relay.client.decoder.tape = tape
+    play.relay.client.decoder.record(tape)
     return tape
 
 

@@ -14,9 +14,9 @@ from twisted.python.failure import Failure
 
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import Config
-from stomprelay.journal.block import Block, Kind, decode
+from stomprelay.journal.block import Block, BlockKind, decode
 from stomprelay.journal.schema import Context, Header, JournalEvent
-from stomprelay.journal.settings import Settings
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
@@ -185,7 +185,7 @@ class Recorded(NamedTuple):
 def told(block: Block) -> Recorded:
     """What a block says."""
     context = HEADER.contexts(block.context)
-    if block.kind is Kind.FRAMES:
+    if block.kind is BlockKind.FRAMES:
         return Recorded(context, block.number, tuple(each.head + each.kept for each in block.frames))
     happening = json.loads(block.payload)
     return Recorded(context, block.number, (), happening["event"], happening["text"], happening["facts"])
@@ -216,7 +216,7 @@ class JournalHarness(RelayHarness):
 
     def __init__(self, directory: Path, *listeners: Listener, **settings: Any) -> None:
         with patch.object(WriterThread, "start"):
-            super().__init__(*listeners, journal=Settings(str(directory), **settings))
+            super().__init__(*listeners, journal=JournalSettings(str(directory), **settings))
 
     @property
     def journal(self) -> Journal:

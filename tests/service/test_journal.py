@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from stomprelay.journal.block import Block, Damage
 from stomprelay.journal.schema import Header, JournalEvent
 from stomprelay.journal.segment import read
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.journal.writer import Writer
 from stomprelay.service.journal import writer_thread
 from stomprelay.service.journal.journal import GRACE, SOFTWARE, Journal
@@ -45,7 +45,7 @@ class JournalOnDisk:
         defaults: dict[str, Any] = {"relay": "here", "flush_interval": 0.01}
         self.journal = Journal(
             str(directory),
-            Settings(str(directory), **{**defaults, **settings}),
+            JournalSettings(str(directory), **{**defaults, **settings}),
             self.reactor,
             "0123abcd",
             lambda: [self.session],
@@ -145,7 +145,7 @@ def test_the_machines_name(tmp_path: Path) -> None:
 
 def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:
     """Until half of it is written; both are told, and nothing is left out."""
-    disk = JournalOnDisk(tmp_path, queue=1000, when_full=Full.BLOCK)
+    disk = JournalOnDisk(tmp_path, queue=1000, when_full=WhenFull.BLOCK)
     with patch.object(WriterThread, "start"):
         disk.journal.startService()
     for _ in range(20):

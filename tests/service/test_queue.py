@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.block import Block, Kind, decode
+from stomprelay.journal.block import Block, BlockKind, decode
 from stomprelay.service.journal.queue import BEYOND, ENOUGH, LEAST, Dropped, JournalQueue
 
-EVENT = int(Kind.EVENT)
+EVENT = int(BlockKind.EVENT)
 SIZE = 36 + 2 + 4
 """Bytes of a block as `filled` puts it."""
 
@@ -43,12 +43,12 @@ def test_blocks_come_out_as_they_went_in() -> None:
     queue.put(b'["a"]', 7, (3, 1, 5, 2, 0, 0), b"abcdef")
     put(queue, b"{}")
     frames, event = taken(queue)
-    assert (frames.time, frames.number, frames.kind, frames.context) == (1, 7, Kind.FRAMES, b'["a"]')
+    assert (frames.time, frames.number, frames.kind, frames.context) == (1, 7, BlockKind.FRAMES, b'["a"]')
     assert [(each.head, each.kept, each.size) for each in frames.frames] == [
         (b"abc", b"d", 5),
         (b"ef", b"", 0),
     ]
-    assert (event.time, event.kind, event.payload) == (2, Kind.EVENT, b"{}")
+    assert (event.time, event.kind, event.payload) == (2, BlockKind.EVENT, b"{}")
     assert queue.take(1) is None
 
 

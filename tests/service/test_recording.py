@@ -7,9 +7,8 @@ import pytest
 from twisted.internet import error
 from twisted.internet.task import Clock
 
-from stomprelay.journal.capture import ALL
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.journal.settings import Full
+from stomprelay.journal.settings import ALL, WhenFull
 from stomprelay.service.connection.recording import QUIET, ReadingStop, RecordingDriver
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.connection.timers import Timers
@@ -48,12 +47,12 @@ def brief(told: list[Recorded]) -> list[tuple[str, ...]]:
 
 
 def test_no_journal_no_cost(tmp_path: Path) -> None:
-    """Without one, sessions are what they were, and no decoder has a tape."""
+    """Without one, sessions are what they were, and no decoder records."""
     harness = RelayHarness()
     client, _ = harness.session()
     (session,) = harness.service.state.sessions.listeners["public"]
     assert type(session) is RelayDriver
-    assert client.protocol.leg.decoder.tape is None
+    assert client.protocol.leg.decoder._recording is None
     assert harness.service.state.journal is None
 
 
@@ -261,7 +260,7 @@ def test_a_client_that_says_too_much_without_a_broker(tmp_path: Path) -> None:
 
 def full(tmp_path: Path, *listeners: object) -> JournalHarness:
     """A relay whose journal takes little and blocks."""
-    return JournalHarness(tmp_path, *listeners, queue=3000, when_full=Full.BLOCK)  # type: ignore[arg-type]
+    return JournalHarness(tmp_path, *listeners, queue=3000, when_full=WhenFull.BLOCK)  # type: ignore[arg-type]
 
 
 def fill(harness: JournalHarness, client: FakeTransport) -> None:
@@ -361,7 +360,7 @@ def test_a_session_has_no_memory_of_legs_that_are_gone(tmp_path: Path) -> None:
         broker.sends(CONNECTED)
     (session,) = harness.service.state.sessions.listeners["public"]
     assert isinstance(session, RecordingDriver)
-    legs: set[Leg] = {tape.leg for tape in session._tapes}
+    legs: set[Leg] = {tape.leg for tape in session._recorders}
     assert len(legs) == 2
     assert len(session._contexts) == 1
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from stomprelay.journal.block import Block, Damage, Kind, decode
-from stomprelay.journal.folder import Entry, Folder, Recovery
+from stomprelay.journal.block import Block, BlockKind, Damage, decode
+from stomprelay.journal.folder import Folder, Recovery, SegmentFile
 from stomprelay.journal.schema import Header
 from stomprelay.journal.segment import read
-from stomprelay.journal.settings import Settings
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.journal.writer import Writer
 from stomprelay.service.journal import writer_thread as module
 from stomprelay.service.journal.queue import JournalQueue
@@ -62,7 +62,7 @@ class FakeFolder:
 
     def __init__(self) -> None:
         self.found: list[Recovery] = []
-        self.old: list[Entry] = []
+        self.old: list[SegmentFile] = []
         self.asked: list[tuple[float | None, int | None]] = []
         self.failure: OSError | None = None
 
@@ -71,7 +71,7 @@ class FakeFolder:
             raise self.failure
         return self.found
 
-    def expire(self, now: int, age: float | None, size: int | None) -> list[Entry]:
+    def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
         self.asked.append((age, size))
         if self.failure is not None:
             raise self.failure
@@ -101,7 +101,7 @@ class ThreadHarness:
         self.segments, self.folder, self.log = FakeSegments(), FakeFolder(), Log()
         self.roomy: list[int] = []
         self.thread = WriterThread(
-            Settings("/j", **settings),
+            JournalSettings("/j", **settings),
             self.queue,
             self.segments,
             self.folder,
@@ -256,7 +256,7 @@ def test_old_segments(monkeypatch: pytest.MonkeyPatch) -> None:
         harness.thread.turn()
     assert harness.folder.asked == [(5.0, 7)]
     harness.now = 61
-    harness.folder.old = [Entry(Path("/j/a"), "a", 0, "r", "0", 1, 5, 0, True)]
+    harness.folder.old = [SegmentFile(Path("/j/a"), "a", 0, "r", "0", 1, 5, 0, True)]
     harness.thread.turn()
     harness.segments.number = 1
     harness.thread.turn()
@@ -289,7 +289,7 @@ def test_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_in_a_thread_of_its_own(tmp_path: Path) -> None:
     """With real files: all is there when it says that it ended."""
-    settings = Settings(str(tmp_path), flush_interval=0.01, segment_size=5000)
+    settings = JournalSettings(str(tmp_path), flush_interval=0.01, segment_size=5000)
     queue = JournalQueue(10**6, itertools.count(1).__next__)
     writer = Writer(tmp_path, "r", "0" * 8, size=5000, age=60.0, software="tests")
     log = Log()
@@ -308,4 +308,4 @@ def test_in_a_thread_of_its_own(tmp_path: Path) -> None:
     assert sum(isinstance(each, Header) for each in found) > 1
     assert all(path.suffix == ".journal" for path in tmp_path.iterdir())
     assert log.lines == []
-    assert {each.kind for each in found if isinstance(each, Block)} == {Kind.FRAMES}
+    assert {each.kind for each in found if isinstance(each, Block)} == {BlockKind.FRAMES}

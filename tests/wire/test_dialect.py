@@ -14,6 +14,7 @@ from stomprelay.wire.dialect import (
     V1_0,
     V1_1,
     V1_2,
+    DeliveryNaming,
     Dialect,
     Headers,
     demanding_utf8,
@@ -491,3 +492,23 @@ def test_reading_anything_gives_headers_or_an_error(dialect: Dialect, lines: lis
 def test_a_dialect_is_a_key() -> None:
     """Records are frozen and hashable, so that what depends on two of them can be kept."""
     assert len({V1_0, V1_1, V1_2, dataclasses.replace(V1_2)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"a:b", [b"a:b", b"a:b", b"a:b"]),
+        (b"a\rb", [b"a\rb", b"a\rb", b"a\rb"]),
+        (b"a\nb", [b"a<1>b", b"a\nb", b"a\nb"]),
+        (b"a\r\r\nb\n", [b"a<3>b<1>", b"a\r\r\nb\n", b"a\r\r\nb\n"]),
+        (b"a\r\r", [b"a<2>", b"a<2>", b"a\r\r"]),
+        (b"a\n\r", [b"a<1><1>", b"a\n<1>", b"a\n\r"]),
+        (b"\n", [b"<1>", b"\n", b"\n"]),
+    ],
+)
+def test_line_ends_that_cannot_be_spelled_are_replaced(value: bytes, expected: list[bytes]) -> None:
+    """In 1.0 an LF with the CRs before it, and up to 1.1 the CRs at the end; the rest stays, and can be spelled."""
+    for dialect, replaced in zip(DIALECTS.values(), expected, strict=True):
+        found = dialect.replace_line_ends(value, lambda end: b"<%d>" % len(end))
+        assert found == replaced
+        assert dialect.speakable(found)

@@ -8,7 +8,8 @@ Where both legs speak one version the broker judges what a client sends. Where t
 understand it, so the bridge judges.
 """
 
-import re
+from collections.abc import Callable
+from copy import copy
 from typing import Final
 
 from stomprelay.relay.bridge.steps import AS_IT_IS, NOTHING, Edit, Pair, steps_between
@@ -20,8 +21,6 @@ from stomprelay.wire.frame import END, Frame
 from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE, RECEIPT_HEADER
 
 _ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r")
-_LAST_CRS: Final = re.compile(rb"\r+\Z")
-_LINE_ENDS: Final = re.compile(rb"\r*\n|\r+\Z")
 
 
 def _blank(unfit: bytes) -> bytes:
@@ -58,6 +57,12 @@ class Bridge:
         self.untouched = frozenset[bytes]() if self._judges else frozenset({MESSAGE})
         alike = not source.padded and source.escaped_names == target.escaped_names
         self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
+
+    def with_steps(self, steps: dict[bytes, Callable[[Pair, Frame, Session], Edit]]) -> "Bridge":
+        """Return the same bridge with other steps, by command."""
+        other = copy(self)
+        other.steps = steps
+        return other
 
     def carry(self, frame: Frame, session: Session) -> bytes:
         """What the other leg is written for a frame, perhaps nothing. Raises as `head` does."""
@@ -165,14 +170,8 @@ class Bridge:
             # A changed id or destination would be another one.
             self._refuse_loss(name, always=name in PROTOCOL_HEADERS and command in CLIENT_COMMANDS)
             session.lose("loss_value")
-            value = self._replaced(value)
+            value = target.replace_line_ends(value, _percent if self.loss is LossPolicy.PERCENT else _blank)
         return target.write_line(name, value)
-
-    def _replaced(self, value: bytes) -> bytes:
-        """A value without what the target cannot express: an LF anywhere, a CR at the end of a line."""
-        spell = _percent if self.loss is LossPolicy.PERCENT else _blank
-        ends = _LINE_ENDS if b"\n" not in self.target.writes else _LAST_CRS
-        return ends.sub(lambda match: spell(match[0]), value)
 
     def _refuse_loss(self, name: bytes, *, always: bool = False) -> None:
         if always or self.loss is LossPolicy.REJECT:

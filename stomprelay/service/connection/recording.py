@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from stomprelay.journal.schema import Context, JournalEvent, Side
-from stomprelay.journal.tape import Tape
+from stomprelay.journal.capture import LegRecorder
+from stomprelay.journal.schema import Context, JournalEvent, JournalSide
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
@@ -109,8 +109,8 @@ class RecordingDriver(RelayDriver):
         "_host",
         "_journal",
         "_record_block",
+        "_recorders",
         "_stops",
-        "_tapes",
         "_upstreams",
     )
 
@@ -130,7 +130,7 @@ class RecordingDriver(RelayDriver):
         self._context = Context(relay.listener.name, relay.name.decode("ascii"))
         self._context_bytes = b""
         self._host = ""
-        self._tapes: tuple[Tape, ...] = ()
+        self._recorders: tuple[LegRecorder, ...] = ()
         self._contexts: dict[Leg, Context] = {}
         self._stops: dict[Leg, ReadingStop] = {}
 
@@ -139,30 +139,30 @@ class RecordingDriver(RelayDriver):
     def perform(self, effects: Iterable[Effect]) -> None:
         """Perform the effects first; then record the frames that led to them."""
         RelayDriver.perform(self, effects)
-        for tape in self._tapes:
-            if tape.frames:  # what `_record_frames` does, on the hot path
-                self._record_block(tape.context or self._leg_context(tape), *tape.cut())
+        for recorder in self._recorders:
+            if recorder.frames:  # what `_record_frames` does, on the hot path
+                self._record_block(recorder.context or self._leg_context(recorder), *recorder.take())
                 if self._journal.full:
                     self.hold()
 
-    def _record_frames(self, tape: Tape) -> None:
-        self._record_block(tape.context or self._leg_context(tape), *tape.cut())
+    def _record_frames(self, recorder: LegRecorder) -> None:
+        self._record_block(recorder.context or self._leg_context(recorder), *recorder.take())
         if self._journal.full:
             self.hold()
 
-    def _leg_context(self, tape: Tape) -> bytes:
+    def _leg_context(self, recorder: LegRecorder) -> bytes:
         """The context of a leg's frames, known from the first frame on: which client, and which version."""
-        leg = tape.leg
+        leg = recorder.leg
         if leg is self.relay.client:
-            self._identify_client(tape.frames[0])
+            self._identify_client(recorder.frames[0])
             session = self.relay.session
             version = b"" if session is None else session.dialect.version
-            context = self._context._replace(side=Side.CLIENT.value)
+            context = self._context._replace(side=JournalSide.CLIENT.value)
         else:
             version = leg.dialect.version
             context = self._contexts[leg]._replace(client=self._context.client)
-        tape.context = context._replace(version=version.decode("ascii")).encode()
-        return tape.context
+        recorder.context = context._replace(version=version.decode("ascii")).encode()
+        return recorder.context
 
     def _identify_client(self, connect: Frame) -> None:
         """Name the client by its CONNECT: its client-id, else its login, else its host."""
@@ -176,9 +176,9 @@ class RecordingDriver(RelayDriver):
 
     def _record_event(self, event: str, text: str, facts: Any) -> None:
         """An event of this session, behind the frames that led to it."""
-        for tape in self._tapes:
-            if tape.frames:
-                self._record_frames(tape)
+        for recorder in self._recorders:
+            if recorder.frames:
+                self._record_frames(recorder)
         if not self._context_bytes:
             self._context_bytes = self._context.encode()
         self._journal.event(self._context_bytes, event, text, facts)
@@ -191,8 +191,8 @@ class RecordingDriver(RelayDriver):
 
     def added(self, protocol: LegProtocol) -> None:
         """A leg has a connection, or is about to have one."""
-        tape = Tape(protocol.leg, self._journal.capture, traced=self.relay.listener.trace)
-        self._tapes = (*self._tapes, tape)
+        recorder = LegRecorder(protocol.leg, self._journal.capture, traced=self.relay.listener.trace)
+        self._recorders = (*self._recorders, recorder)
         super().added(protocol)
 
     def connected(self, protocol: LegProtocol) -> None:
@@ -205,7 +205,7 @@ class RecordingDriver(RelayDriver):
 
     def _open(self, effect: Open) -> None:
         self._contexts[effect.leg] = self._context._replace(
-            side=Side.BROKER.value, upstream=self._upstreams[effect.broker], broker=str(effect.broker)
+            side=JournalSide.BROKER.value, upstream=self._upstreams[effect.broker], broker=str(effect.broker)
         )
         super()._open(effect)
 
@@ -215,10 +215,10 @@ class RecordingDriver(RelayDriver):
         stop = self._stops.get(leg)
         if stop is not None:
             stop.end()
-        for tape in self._tapes:
-            if tape.leg is leg and tape.frames:
-                self._record_frames(tape)
-        self._tapes = tuple(tape for tape in self._tapes if tape.leg is not leg)
+        for recorder in self._recorders:
+            if recorder.leg is leg and recorder.frames:
+                self._record_frames(recorder)
+        self._recorders = tuple(recorder for recorder in self._recorders if recorder.leg is not leg)
         self._contexts.pop(leg, None)
         super().closed(protocol)
 
@@ -255,15 +255,15 @@ class RecordingDriver(RelayDriver):
         client, protocols = self.relay.client, self.runtime.protocols
         if client not in protocols or client.state not in _HOLDABLE:
             return
-        for tape in self._tapes:
-            protocol = protocols.get(tape.leg)
-            if protocol is not None and protocol.reading is not None and tape.leg.state in _HOLDABLE:
+        for recorder in self._recorders:
+            protocol = protocols.get(recorder.leg)
+            if protocol is not None and protocol.reading is not None and recorder.leg.state in _HOLDABLE:
                 protocol.reading.hold(JOURNAL)
 
     def release(self) -> None:
         """The journal has room again."""
-        for tape in self._tapes:
-            protocol = self.runtime.protocols.get(tape.leg)
+        for recorder in self._recorders:
+            protocol = self.runtime.protocols.get(recorder.leg)
             if protocol is not None and protocol.reading is not None:
                 protocol.reading.release(JOURNAL)
 

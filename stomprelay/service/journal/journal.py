@@ -13,11 +13,11 @@ from twisted.internet.defer import Deferred, TimeoutError
 from twisted.logger import Logger
 
 from stomprelay import __version__
-from stomprelay.journal.block import Kind
+from stomprelay.journal.block import BlockKind
 from stomprelay.journal.capture import Capture
 from stomprelay.journal.folder import Folder
-from stomprelay.journal.schema import Context, Happening, JournalEvent
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.journal.schema import Context, EventRecord, JournalEvent
+from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.journal.writer import Writer
 from stomprelay.service.journal.queue import Dropped, JournalQueue
 from stomprelay.service.journal.writer_thread import WriterThread
@@ -27,7 +27,7 @@ from stomprelay.session.effects import Note
 _log: Final = Logger("stomprelay")
 
 SOFTWARE: Final = f"stomprelay {__version__}"
-_EVENT: Final = int(Kind.EVENT)
+_EVENT: Final = int(BlockKind.EVENT)
 GRACE: Final = 10.0
 """Seconds that the end of the journal may take: a disk may hang for ever."""
 
@@ -67,7 +67,7 @@ class Journal(Service):
     def __init__(
         self,
         directory: str,
-        settings: Settings,
+        settings: JournalSettings,
         reactor: Any,
         run: str,
         sessions: Callable[[], Iterable[Holdable]],
@@ -81,7 +81,7 @@ class Journal(Service):
         self._reactor = reactor
         self._sessions = sessions
         self._since = 0.0
-        if settings.when_full is Full.BLOCK:
+        if settings.when_full is WhenFull.BLOCK:
             self._queue = JournalQueue(settings.queue, clock, lossy=False, full=self._hold)
         else:
             self._queue = JournalQueue(settings.queue, clock)
@@ -137,7 +137,7 @@ class Journal(Service):
 
     def event(self, context: bytes, event: str, text: str, facts: Mapping[str, Any]) -> None:
         """Record an event in this context."""
-        self.record(context, 0, (), Happening(event, text, dict(facts)).encode(), _EVENT)
+        self.record(context, 0, (), EventRecord(event, text, dict(facts)).encode(), _EVENT)
 
     def happened(
         self, event: JournalEvent, text: str, facts: Mapping[str, Any], upstream: str = "", broker: str = ""

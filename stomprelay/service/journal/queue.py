@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Final, NamedTuple
 
-from stomprelay.journal.block import SIZES, Kind, sealed
+from stomprelay.journal.block import SIZES, BlockKind, sealed
 
 ENOUGH: Final = 1 << 18
 """Bytes with which the writer does not wait for more."""
@@ -15,7 +15,7 @@ BEYOND: Final = 4
 LEAST: Final = 64 << 20
 """Bytes that such a queue takes at any rate: one chunk read may be large."""
 
-_FRAMES: Final = int(Kind.FRAMES)
+_FRAMES: Final = int(BlockKind.FRAMES)
 _OVERHEAD: Final = 36
 """Bytes of a block beside its context, its sizes and its payload."""
 _AT_ONCE: Final = 64

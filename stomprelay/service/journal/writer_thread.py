@@ -5,10 +5,10 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Final, Protocol
 
-from stomprelay.journal.block import Kind, encode
-from stomprelay.journal.folder import Entry, Recovery
-from stomprelay.journal.schema import Context, Happening, JournalEvent
-from stomprelay.journal.settings import Settings
+from stomprelay.journal.block import BlockKind, encode
+from stomprelay.journal.folder import Recovery, SegmentFile
+from stomprelay.journal.schema import Context, EventRecord, JournalEvent
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.service.journal.queue import Batch, Dropped, JournalQueue
 
 PORTION: Final = 1 << 18
@@ -45,7 +45,7 @@ class SegmentFolder(Protocol):
     def recover(self, now: int) -> list[Recovery]:
         """End what dead relays left."""
 
-    def expire(self, now: int, age: float | None, size: int | None) -> list[Entry]:
+    def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
         """Remove what need not be kept."""
 
 
@@ -69,7 +69,7 @@ class WriterThread:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: JournalSettings,
         queue: JournalQueue,
         segments: Segments,
         folder: SegmentFolder,
@@ -201,8 +201,8 @@ class WriterThread:
         count = dropped.since(self._reported)
         text = f"{count.blocks} blocks with {count.frames} frames were left out: the queue was full"
         facts = {"blocks": count.blocks, "frames": count.frames, "octets": count.size}
-        happening = Happening(JournalEvent.DROPPED.value, text, facts).encode()
-        data = b"".join(encode(Kind.EVENT, self._clock(), 0, _NO_CONTEXT, (), happening))
+        happening = EventRecord(JournalEvent.DROPPED.value, text, facts).encode()
+        data = b"".join(encode(BlockKind.EVENT, self._clock(), 0, _NO_CONTEXT, (), happening))
         self._segments.write(data, self._clock())
         self._reported = dropped
         self.blocks += 1

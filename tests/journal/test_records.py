@@ -1,15 +1,71 @@
-"""Records one by one."""
+"""Times, records one by one, and which of them are selected."""
 
 import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from stomprelay.journal.block import Damage, Kind, Recorded, encode
-from stomprelay.journal.record import Contexts, Record, records
-from stomprelay.journal.schema import Context, Happening
+from stomprelay.journal.block import BlockKind, Damage, RecordedFrame, encode
+from stomprelay.journal.records import (
+    Contexts,
+    Record,
+    RecordFilter,
+    parse_time,
+    records,
+    segments,
+    spell_time,
+)
+from stomprelay.journal.schema import Context, EventRecord
 from stomprelay.pipeline.tables import FRAMES
-from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, SEND, event, frames, header, put
+from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, SECOND, SEND, event, frames, header, put
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000000Z"),
+        (NOW, "2026-11-21T08:23:00.123456Z"),
+        (NOW + 544, "2026-11-21T08:23:00.123457Z"),
+        (-1, "1969-12-31T23:59:59.999999Z"),
+        (-62135596800 * SECOND, "0001-01-01T00:00:00.000000Z"),
+        ((1 << 63) - 1, "2262-04-11T23:47:16.854775Z"),
+        (1 << 80, f"{1 << 80}ns"),
+    ],
+)
+def test_shown(ns: int, text: str) -> None:
+    """UTC, ISO 8601, microseconds; there is nothing that cannot be shown."""
+    assert spell_time(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1970-01-01", 0),
+        ("1970-01-01T00:01", 60 * SECOND),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01 00:00:00.000001Z", 1000),
+        ("19700101T000001Z", SECOND),
+        ("1969-12-31T23:59:59.999999", -1000),
+    ],
+)
+def test_read(text: str, ns: int) -> None:
+    """Parts of it, UTC where nothing else is said."""
+    assert parse_time(text) == ns
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-11-21T25:00", "5"])
+def test_what_is_no_time(text: str) -> None:
+    """It is a `ValueError`."""
+    with pytest.raises(ValueError):  # noqa: PT011 - its text is the standard library's
+        parse_time(text)
+
+
+@given(st.integers(-62135596800 * SECOND, (1 << 63) - 1))
+def test_round_trips(ns: int) -> None:
+    """To the microsecond."""
+    assert parse_time(spell_time(ns)) == ns // 1000 * 1000
 
 
 def only(tmp_path: Path, block: bytes) -> Record:
@@ -21,7 +77,7 @@ def only(tmp_path: Path, block: bytes) -> Record:
 
 def test_frames(tmp_path: Path) -> None:
     """Each of a block, with its number on the leg."""
-    path = put(tmp_path, frames((SEND, b"a"), Recorded(b"ABORT\ntransaction:t\n\n", b"", 0), number=7))
+    path = put(tmp_path, frames((SEND, b"a"), RecordedFrame(b"ABORT\ntransaction:t\n\n", b"", 0), number=7))
     first, second = [record for record in records(path) if isinstance(record, Record)]
     assert first == Record(
         "eu-1",
@@ -32,7 +88,7 @@ def test_frames(tmp_path: Path) -> None:
         CLIENT,
         "SEND",
         [("destination", "/queue/a")],
-        Recorded(SEND, b"a", 1),
+        RecordedFrame(SEND, b"a", 1),
         None,
     )
     assert (second.number, second.offset, second.command) == (8, len(header()), "ABORT")
@@ -43,7 +99,7 @@ def test_frames(tmp_path: Path) -> None:
 def test_events(tmp_path: Path) -> None:
     """With what happened, and no command."""
     record = only(tmp_path, event("lost", "gone", resent=3))
-    assert record.happening == Happening("lost", "gone", {"resent": 3})
+    assert record.event == EventRecord("lost", "gone", {"resent": 3})
     assert (record.context, record.command, record.headers, record.frame) == (CLIENT, "", [], None)
 
 
@@ -81,13 +137,13 @@ def test_secrets(tmp_path: Path, command: bytes) -> None:
     """A passcode is not shown, even if somebody forgot to blank it."""
     record = only(tmp_path, frames((command + b"\nlogin:a\npasscode:secret\n\n", b"")))
     assert record.headers == [("login", "a"), ("passcode", "***")]
-    assert "secret" not in json.dumps(record.named(bodies=True))
+    assert "secret" not in json.dumps(record.columns(bodies=True))
 
 
 def test_a_frame_for_machines(tmp_path: Path) -> None:
     """By the names of the pipeline's table; of repeated headers the first."""
     record = only(tmp_path, frames((b"MESSAGE\na:1\na:2\nb:3\n\n", b"hello"), context=BROKER, number=4))
-    assert record.named() == {
+    assert record.columns() == {
         "at": "2026-11-21T08:23:00.123456Z",
         "ns": NOW,
         "relay": "eu-1",
@@ -109,12 +165,12 @@ def test_a_frame_for_machines(tmp_path: Path) -> None:
         "offset": len(header()),
         "number": 4,
     }
-    assert list(record.named()["headers"]) == ["a", "b"]
+    assert list(record.columns()["headers"]) == ["a", "b"]
 
 
 def test_an_event_for_machines(tmp_path: Path) -> None:
     """What is empty is left out."""
-    assert only(tmp_path, event("lost", "gone", Context(), broker="b")).named() == {
+    assert only(tmp_path, event("lost", "gone", Context(), broker="b")).columns() == {
         "at": "2026-11-21T08:23:00.123456Z",
         "ns": NOW,
         "relay": "eu-1",
@@ -132,7 +188,7 @@ def test_the_names_are_those_of_the_table(tmp_path: Path) -> None:
     """Whoever knows the one knows the other."""
     columns = {column.name for column in FRAMES.columns}
     for block in (frames((SEND, b"a")), event()):
-        assert set(only(tmp_path, block).named(bodies=True)) <= columns
+        assert set(only(tmp_path, block).columns(bodies=True)) <= columns
 
 
 @pytest.mark.parametrize(
@@ -145,11 +201,13 @@ def test_the_names_are_those_of_the_table(tmp_path: Path) -> None:
 )
 def test_bodies_for_machines(tmp_path: Path, kept: bytes, told: dict[str, str]) -> None:
     """As text where it is text; when asked for."""
-    record = only(tmp_path, frames(Recorded(SEND, kept, 9)))
-    assert {name: value for name, value in record.named(bodies=True).items() if name.startswith("body_b")} | (
-        {"body": record.named(bodies=True)["body"]} if "body" in record.named(bodies=True) else {}
+    record = only(tmp_path, frames(RecordedFrame(SEND, kept, 9)))
+    assert {
+        name: value for name, value in record.columns(bodies=True).items() if name.startswith("body_b")
+    } | (
+        {"body": record.columns(bodies=True)["body"]} if "body" in record.columns(bodies=True) else {}
     ) == told
-    assert not {"body", "body_base64"} & set(record.named())
+    assert not {"body", "body_base64"} & set(record.columns())
 
 
 def test_damage_is_passed_on(tmp_path: Path) -> None:
@@ -158,7 +216,7 @@ def test_damage_is_passed_on(tmp_path: Path) -> None:
     assert [type(item) for item in records(path)] == [Record, Damage, Record]
 
 
-def block(kind: Kind, context: bytes, payload: bytes) -> bytes:
+def block(kind: BlockKind, context: bytes, payload: bytes) -> bytes:
     """A block with a right checksum and any content."""
     return b"".join(encode(kind, NOW, 0, context, (), payload))
 
@@ -166,13 +224,13 @@ def block(kind: Kind, context: bytes, payload: bytes) -> bytes:
 @pytest.mark.parametrize(
     "odd",
     [
-        block(Kind.FRAMES, b"{", b""),
-        block(Kind.FRAMES, b"{}", b""),
-        block(Kind.FRAMES, b"\xff", b""),
-        block(Kind.EVENT, CLIENT.encode(), b"{"),
-        block(Kind.EVENT, CLIENT.encode(), b"[]"),
-        block(Kind.EVENT, CLIENT.encode(), b'{"event":"a"}'),
-        block(Kind.EVENT, CLIENT.encode(), b'{"event":"a","text":"b","facts":3}'),
+        block(BlockKind.FRAMES, b"{", b""),
+        block(BlockKind.FRAMES, b"{}", b""),
+        block(BlockKind.FRAMES, b"\xff", b""),
+        block(BlockKind.EVENT, CLIENT.encode(), b"{"),
+        block(BlockKind.EVENT, CLIENT.encode(), b"[]"),
+        block(BlockKind.EVENT, CLIENT.encode(), b'{"event":"a"}'),
+        block(BlockKind.EVENT, CLIENT.encode(), b'{"event":"a","text":"b","facts":3}'),
     ],
 )
 def test_blocks_that_make_no_sense(tmp_path: Path, odd: bytes) -> None:
@@ -187,7 +245,9 @@ def test_blocks_that_make_no_sense(tmp_path: Path, odd: bytes) -> None:
 def test_a_newer_schema(tmp_path: Path) -> None:
     """Each block is read under the header before it."""
     newer = header(HEADER._replace(number=2, relay="eu-2", context=("colour", "session")))
-    path = put(tmp_path, event(), newer, block(Kind.EVENT, b'["red","s"]', Happening("a", "", {}).encode()))
+    path = put(
+        tmp_path, event(), newer, block(BlockKind.EVENT, b'["red","s"]', EventRecord("a", "", {}).encode())
+    )
     found = [(item.relay, item.context.session) for item in records(path) if isinstance(item, Record)]
     assert found == [("eu-1", "eu-1.7"), ("eu-2", "s")]
 
@@ -199,3 +259,54 @@ def test_contexts() -> None:
     assert contexts[b""] == Context()
     with pytest.raises(ValueError, match="header"):
         Contexts()[CLIENT.encode()]
+
+
+def found(tmp_path: Path) -> list[Record]:
+    """A SEND, a frame without a destination, an event, a MESSAGE."""
+    path = put(
+        tmp_path,
+        frames((SEND, b""), at=NOW),
+        frames((b"ACK\nid:1\n\n", b""), at=NOW + 1),
+        event(at=NOW + 2),
+        frames((b"MESSAGE\ndestination:/topic/b\\cc\n\n", b""), at=NOW + 3, context=BROKER),
+        event(at=NOW + 4, context=CLIENT._replace(session="eu-1.8")),
+    )
+    return [record for record in records(path) if isinstance(record, Record)]
+
+
+@pytest.mark.parametrize(
+    ("selection", "taken"),
+    [
+        (RecordFilter(), [0, 1, 2, 3, 4]),
+        (RecordFilter(sessions=frozenset({"eu-1.7"})), [0, 1, 2, 3]),
+        (RecordFilter(sessions=frozenset({"eu-1.8", "eu-1.9"})), [4]),
+        (RecordFilter(commands=frozenset({"ACK", "MESSAGE"})), [1, 3]),
+        (RecordFilter(destinations=("/queue/a",)), [0]),
+        (RecordFilter(destinations=("/queue",)), []),
+        (RecordFilter(destinations=("/queue/*", "/topic/?:[c]")), [0, 3]),
+        (RecordFilter(destinations=("*",)), [0, 3]),
+        (RecordFilter(destinations=("*",), commands=frozenset({"MESSAGE"})), [3]),
+        (RecordFilter(since=NOW + 1), [1, 2, 3, 4]),
+        (RecordFilter(until=NOW + 1), [0]),
+        (RecordFilter(since=NOW + 1, until=NOW + 3), [1, 2]),
+    ],
+)
+def test_what_is_taken(tmp_path: Path, selection: RecordFilter, taken: list[int]) -> None:
+    """All conditions hold together; of one condition, any value will do."""
+    assert [index for index, record in enumerate(found(tmp_path)) if selection.matches(record)] == taken
+
+
+def test_segments(tmp_path: Path) -> None:
+    """Those of folders in order, and files of any name."""
+    late = put(tmp_path, name=NAME.replace("000001", "000002") + ".journal.open")
+    early = put(tmp_path)
+    other = put(tmp_path, name="copy")
+    assert list(segments([str(tmp_path)])) == [early, late]
+    assert list(segments([str(other), str(tmp_path)])) == [other, early, late]
+
+
+def test_a_place_that_is_not_there(tmp_path: Path) -> None:
+    """The error names it."""
+    with pytest.raises(FileNotFoundError) as raised:
+        list(segments([str(tmp_path / "absent")]))
+    assert raised.value.filename in (tmp_path / "absent", str(tmp_path / "absent"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.explain.conversation import Conversation
+from stomprelay.explain.text import FrameText
 from stomprelay.wire.dialect import V1_0, V1_2, Dialect
 from stomprelay.wire.errors import FrameError, ProtocolError
 from stomprelay.wire.names import CONNECTED
@@ -13,7 +13,7 @@ MESSAGE = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:/queue/a\ncontent
 
 def frames(text: bytes, dialect: Dialect = V1_2) -> list[tuple[bytes, bytes]]:
     """The commands and bodies of a text."""
-    conversation = Conversation(text)
+    conversation = FrameText(text)
     found = []
     while conversation.command is not None:
         frame = conversation.frame(dialect)
@@ -30,7 +30,7 @@ def test_both_sides_in_one_text(between: bytes) -> None:
 
 def test_each_frame_is_read_in_its_own_dialect() -> None:
     """The dialect may change from frame to frame."""
-    conversation = Conversation(b"SEND\ndestination: /a\n\n\0SEND\ndestination: /a\n\n\0")
+    conversation = FrameText(b"SEND\ndestination: /a\n\n\0SEND\ndestination: /a\n\n\0")
     assert conversation.frame(V1_0).header(b"destination", V1_0) == b"/a"
     assert conversation.frame(V1_2).header(b"destination", V1_2) == b" /a"
 
@@ -97,7 +97,7 @@ def test_what_is_no_frame(text: bytes, error: type[Exception], message: str) -> 
 
 def test_the_command_is_known_before_the_frame() -> None:
     """It tells whose frame it is, and so in which dialect to read it."""
-    conversation = Conversation(b"\n\nCONNECTED\r\nversion:1.2\r\n\r\n\0")
+    conversation = FrameText(b"\n\nCONNECTED\r\nversion:1.2\r\n\r\n\0")
     assert conversation.command == CONNECTED
     assert conversation.command == CONNECTED
     conversation.frame(V1_0)

@@ -1,15 +1,13 @@
-"""A client that said CONNECT: its subscriptions and transactions, and what its frames do."""
+"""What the frames of a connected client do: its subscriptions, its transactions, and each command."""
 
 from collections.abc import Callable
 from typing import Final
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.broker.consumer import Consumer
-from stomprelay.broker.destinations import Destinations
-from stomprelay.broker.entry import Entry
-from stomprelay.broker.message import Head, require_destination
-from stomprelay.broker.outbox import Outbox
-from stomprelay.broker.transaction import Transaction
+from stomprelay.broker.destinations import Destinations, PendingTransaction
+from stomprelay.broker.message import MessageHead, require_destination
+from stomprelay.broker.output import SendBuffer
+from stomprelay.broker.queue import Consumer
 from stomprelay.session.subscriptions import AUTO, MODES
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError, ProtocolError, Refused, StompError
@@ -41,15 +39,19 @@ _PREFETCH: Final = (b"prefetch-count", b"activemq.prefetchSize")
 
 _BROWSER: Final = b"browser"
 
+_Found = tuple[Consumer | None, bytes]
+"""The consumer that an ACK or NACK names, None for an unknown one, and the message-id."""
 
-class Client:
-    """What a connection's frames act upon. `left`: DISCONNECT was said, and nothing that follows counts.
 
-    Tell `closed` when the connection ends, however it does.
+class ClientCommands:
+    """Executes the frames of one client. `left`: it sent DISCONNECT, and no frame after that is to be executed.
+
+    Call `closed` when the connection ends, for whatever reason.
     """
 
     __slots__ = (
         "_bounds",
+        "_buffer",
         "_commands",
         "_consumers",
         "_destinations",
@@ -57,24 +59,25 @@ class Client:
         "_head",
         "_memo",
         "_named",
-        "_outbox",
         "_tags",
         "_transactions",
         "left",
     )
 
-    def __init__(self, dialect: Dialect, outbox: Outbox, destinations: Destinations, bounds: Bounds) -> None:
+    def __init__(
+        self, dialect: Dialect, buffer: SendBuffer, destinations: Destinations, bounds: Bounds
+    ) -> None:
         self.left = False
         self._dialect = dialect
-        self._outbox = outbox
+        self._buffer = buffer
         self._destinations = destinations
         self._bounds = bounds
         self._consumers: dict[bytes, Consumer] = {}
         self._named: dict[bytes, Consumer] = {}
         self._tags = 0
-        self._transactions: dict[bytes, Transaction] = {}
+        self._transactions: dict[bytes, PendingTransaction] = {}
         self._memo: bytes | None = None
-        self._head: Head | None = None
+        self._head: MessageHead | None = None
         commands: dict[bytes, Callable[[Frame], None]] = {
             SEND: self._send,
             SUBSCRIBE: self._subscribe,
@@ -86,35 +89,35 @@ class Client:
             ABORT: self._abort,
             DISCONNECT: self._disconnect,
         }
-        self._commands = {name: act for name, act in commands.items() if name in dialect.commands}
+        self._commands = {name: command for name, command in commands.items() if name in dialect.commands}
 
     # Inputs
 
-    def said(self, frame: Frame) -> None:
-        """The client sent a frame. Raises `StompError`, with the frame's receipt, when it cannot be followed."""
+    def execute(self, frame: Frame) -> None:
+        """Do what a frame asks for. Raises `StompError`, with the frame's receipt, when that cannot be done."""
         try:
-            act = self._commands.get(frame.command)
-            if act is None:
+            command = self._commands.get(frame.command)
+            if command is None:
                 version = self._dialect.version.decode()
                 raise ProtocolError(f"STOMP {version} has no {frame.command.decode()}")
-            act(frame)
+            command(frame)
         except StompError as error:
-            error.receipt = frame.header(RECEIPT_HEADER, self._dialect)
+            error.asked_for(frame.header(RECEIPT_HEADER, self._dialect))
             raise
 
-    def revived(self) -> None:
+    def resumed(self) -> None:
         """Messages may be written to the client again."""
-        outbox = self._outbox
+        buffer = self._buffer
         for tag, consumer in list(self._consumers.items()):
-            if not outbox.ready:
+            if not buffer.ready:
                 return
-            consumer.queue.revived(consumer)
-            if outbox.sated:
+            consumer.queue.consumer_ready(consumer)
+            if buffer.at_limit:
                 # Next time the others come first.
                 self._consumers[tag] = self._consumers.pop(tag)
 
     def closed(self) -> None:
-        """The connection is gone, and its outbox closed: what it did not finish is undone."""
+        """The connection ended, and its buffer is closed: undo what it did not finish."""
         for transaction in self._transactions.values():
             transaction.aborted()
         self._transactions.clear()
@@ -124,22 +127,22 @@ class Client:
         for consumer in consumers:
             self._destinations.left(consumer)
         for queue in {consumer.queue: None for consumer in consumers}:
-            queue.pump()
-            self._destinations.tidy(queue)
+            queue.deliver()
+            self._destinations.remove_if_idle(queue)
 
     # Frames
 
     def _confirm(self, frame: Frame) -> None:
         receipt = frame.header(RECEIPT_HEADER, self._dialect)
         if receipt is not None:
-            self._outbox.reply(compose(RECEIPT, [(RECEIPT_ID, receipt)], self._dialect))
+            self._buffer.reply(compose(RECEIPT, [(RECEIPT_ID, receipt)], self._dialect))
 
     def _send(self, frame: Frame) -> None:
         memo = frame.memo
         if memo is not None and memo is self._memo and self._head is not None:
             head = self._head
         else:
-            self._head = head = Head.read(frame, self._dialect)
+            self._head = head = MessageHead.read(frame, self._dialect)
             self._memo = memo
         message = self._destinations.message(head, frame.payload + END)
         if head.transaction is None:
@@ -171,13 +174,14 @@ class Client:
         prefetch = self._prefetch(frame)
         self._tags += 1
         tag = b"%d" % self._tags
-        consumer = Consumer(tag, id, destination, mode or AUTO, prefetch, dialect, self._outbox)
+        queue = self._destinations.queue_for(destination)
+        consumer = Consumer(queue, tag, id, mode or AUTO, prefetch, dialect, self._buffer)
+        queue.joined(consumer)
         self._consumers[tag] = consumer
         if id is not None:
             self._named[id] = consumer
-        self._destinations.joined(consumer)
         self._confirm(frame)
-        consumer.queue.revived(consumer)
+        queue.consumer_ready(consumer)
 
     def _prefetch(self, frame: Frame) -> int:
         for name in _PREFETCH:
@@ -198,8 +202,8 @@ class Client:
             destination = frame.header(DESTINATION, self._dialect)
             if destination is None:
                 raise ProtocolError("UNSUBSCRIBE needs an id or a destination header")
-            # By age, which `revived` does not keep.
-            own = [each for each in self._consumers.values() if each.destination == destination]
+            # The oldest: `resumed` does not keep their order.
+            own = [each for each in self._consumers.values() if each.queue.destination == destination]
             consumer = min(own, key=lambda each: int(each.tag), default=None)
         if consumer is None:
             raise ProtocolError("UNSUBSCRIBE names no open subscription")
@@ -208,45 +212,43 @@ class Client:
             del self._named[consumer.id]
         self._destinations.left(consumer)
         self._confirm(frame)
-        consumer.queue.pump()
-        self._destinations.tidy(consumer.queue)
+        consumer.queue.deliver()
+        self._destinations.remove_if_idle(consumer.queue)
 
     def _ack(self, frame: Frame) -> None:
         name = frame.header(TRANSACTION, self._dialect)
         transaction = None if name is None else self._transaction(name)
-        entries = _FIND[self._dialect.delivery](self, frame)
-        if not entries:
+        consumer, message_id = _FIND[self._dialect.delivery](self, frame)
+        messages = [] if consumer is None else consumer.acknowledged(message_id)
+        if consumer is None or not messages:
             raise ProtocolError(f"{frame.command.decode()} names no message that awaits one")
-        consumer = entries[0].consumer
-        assert consumer is not None
         queue = consumer.queue
         refused = frame.command is NACK
         if transaction is not None:
-            transaction.acknowledged(entries, refused=refused)
+            transaction.acknowledged(consumer, messages, refused=refused)
         elif refused:
-            self._destinations.refused(entries)
+            self._destinations.refused([(consumer, messages)])
         else:
-            for entry in entries:
-                queue.settled(entry)
+            for queued in messages:
+                queue.settled(queued)
         self._confirm(frame)
-        queue.revived(consumer)
+        queue.consumer_ready(consumer)
 
-    def _by_message(self, frame: Frame) -> list[Entry]:
+    def _by_message(self, frame: Frame) -> _Found:
         message_id = self._require(MESSAGE_ID, frame)
         subscription = frame.header(SUBSCRIPTION, self._dialect)
         if subscription is not None:
-            consumer = self._named.get(subscription)
-            return [] if consumer is None else consumer.named(message_id)
-        return next(filter(None, (each.named(message_id) for each in self._consumers.values())), [])
+            return self._named.get(subscription), message_id
+        having = (each for each in self._consumers.values() if message_id in each.unsettled)
+        return next(having, None), message_id
 
-    def _by_subscription(self, frame: Frame) -> list[Entry]:
+    def _by_subscription(self, frame: Frame) -> _Found:
         self._require(SUBSCRIPTION, frame)
         return self._by_message(frame)
 
-    def _by_ack(self, frame: Frame) -> list[Entry]:
+    def _by_ack(self, frame: Frame) -> _Found:
         tag, _, message_id = self._require(ID, frame).partition(b"-")
-        consumer = self._consumers.get(tag)
-        return [] if consumer is None else consumer.named(message_id)
+        return self._consumers.get(tag), message_id
 
     def _begin(self, frame: Frame) -> None:
         name = self._require(TRANSACTION, frame)
@@ -255,7 +257,7 @@ class Client:
         if len(self._transactions) >= self._bounds.transactions:
             limit = f"the limit is {self._bounds.transactions} a connection"
             raise LimitError("too many open transactions", limit)
-        self._transactions[name] = Transaction(self._destinations, self._bounds.transaction_frames)
+        self._transactions[name] = PendingTransaction(self._destinations, self._bounds.transaction_frames)
         self._confirm(frame)
 
     def _commit(self, frame: Frame) -> None:
@@ -281,7 +283,7 @@ class Client:
             raise ProtocolError(f"{frame.command.decode()} needs {article} {name.decode()} header")
         return value
 
-    def _transaction(self, name: bytes) -> Transaction:
+    def _transaction(self, name: bytes) -> PendingTransaction:
         transaction = self._transactions.get(name)
         if transaction is None:
             shown = name[:64].decode("utf-8", "backslashreplace")
@@ -289,8 +291,9 @@ class Client:
         return transaction
 
 
-_FIND: Final[dict[DeliveryNaming, Callable[[Client, Frame], list[Entry]]]] = {
-    DeliveryNaming.MESSAGE_ID: Client._by_message,
-    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: Client._by_subscription,
-    DeliveryNaming.ACK: Client._by_ack,
+_FIND: Final[dict[DeliveryNaming, Callable[[ClientCommands, Frame], _Found]]] = {
+    DeliveryNaming.MESSAGE_ID: ClientCommands._by_message,
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: ClientCommands._by_subscription,
+    DeliveryNaming.ACK: ClientCommands._by_ack,
 }
+"""What an ACK or NACK names, by the way in which it names it. Raises `ProtocolError` where a header is missing."""

@@ -1,4 +1,4 @@
-"""Frames as somebody wrote them down: a client's and a broker's in one text, in the order in which they came."""
+"""The frames in a text that a user wrote: a client's and a broker's, in the order in which they are sent."""
 
 import re
 from typing import Final
@@ -18,8 +18,8 @@ _GAP: Final = re.compile(rb"[\r\n\0]*")
 _LAST_LINE_END: Final = re.compile(rb"\r?\n\Z")
 
 
-class Conversation:
-    """Ask for the next `command`, then for its `frame` in the dialect of whoever said it, until there is none.
+class FrameText:
+    """Ask for the next `command`, then for its `frame` in the dialect of the side that sends it, until there is none.
 
     Where the text has no NUL, `^@` stands for it. A last frame that does not end in NUL is given one in the place
     of a last line end, and a last head its blank line.
@@ -33,7 +33,7 @@ class Conversation:
 
     @property
     def command(self) -> bytes | None:
-        """The next frame's command line; None at the end."""
+        """The command line of the next frame; None at the end of the text."""
         gap = _GAP.match(self._text, self._at)
         self._at = gap.end() if gap else self._at
         if self._at == len(self._text):
@@ -42,7 +42,7 @@ class Conversation:
         return self._text[self._at : None if end < 0 else end].removesuffix(b"\r").removesuffix(b"\0")
 
     def frame(self, dialect: Dialect) -> Frame:
-        """The next frame. Raises `StompError`, after which nothing more can be read."""
+        """Return the next frame. Raises `StompError`, after which no more can be read."""
         commands = FROM_BROKER if self.command in FROM_BROKER else FROM_CLIENT
         if self._text.find(b"\0", self._at) >= 0:
             self._decoder.expect(dialect, commands)
@@ -60,7 +60,7 @@ class Conversation:
         raise FrameError("the frame does not end", "content-length says more than there is")
 
     def _completed(self) -> list[bytes]:
-        """The last frame with what may have been left out at its end, the likelier first."""
+        """The last frame with what may have been left out at its end, the likeliest reading first."""
         rest = self._text[self._at :]
         blank = _BLANK_LINE.search(rest)
         if blank is None:

@@ -19,15 +19,15 @@ def test_a_message_crosses_all_versions() -> None:
     for consumer in consumers:
         consumer.subscribes(b"/topic/a")
     sender = scene.client(b"1.2")
-    sender.says(
+    sender.sends(
         b"SEND\ndestination:/topic/a\nz:1\\c2\na:\\r\\n\\\\\nz:3\ncontent-length:3\nreceipt:r\nmessage-id:forged\n\na\0b\0"
     )
-    sender.gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+    sender.receives(b"RECEIPT\nreceipt-id:r\n\n\0")
     start = b"MESSAGE\nsubscription:1\ndestination:/topic/a\nmessage-id:b-1\n"
     body = b"z:3\ncontent-length:3\n\na\0b\0"
-    consumers[0].gets(start + b"z:1:2\na:\r \\\n" + body)
-    consumers[1].gets(start + b"z:1\\c2\na:\r\\n\\\\\n" + body)
-    consumers[2].gets(start + b"z:1\\c2\na:\\r\\n\\\\\n" + body)
+    consumers[0].receives(start + b"z:1:2\na:\r \\\n" + body)
+    consumers[1].receives(start + b"z:1\\c2\na:\r\\n\\\\\n" + body)
+    consumers[2].receives(start + b"z:1\\c2\na:\\r\\n\\\\\n" + body)
 
 
 @in_every_version
@@ -37,8 +37,8 @@ def test_line_ends_are_not_delivered(version: bytes, end: bytes) -> None:
     scene = Scene()
     consumer, sender = scene.client(b"1.0"), scene.client(version)
     consumer.subscribes(b"/queue/a")
-    sender.says(b"SEND\ndestination:/queue/a\nfoo:bar\n\nhello\0".replace(b"\n", end))
-    consumer.gets(b"MESSAGE\nsubscription:1\ndestination:/queue/a\nmessage-id:b-1\nfoo:bar\n\nhello\0")
+    sender.sends(b"SEND\ndestination:/queue/a\nfoo:bar\n\nhello\0".replace(b"\n", end))
+    consumer.receives(b"MESSAGE\nsubscription:1\ndestination:/queue/a\nmessage-id:b-1\nfoo:bar\n\nhello\0")
 
 
 def test_heads_that_repeat_are_still_told_apart() -> None:
@@ -48,7 +48,7 @@ def test_heads_that_repeat_are_still_told_apart() -> None:
     one.subscribes(b"/queue/a")
     two.subscribes(b"/queue/b")
     a, b = SEND_A + b"%d\0", b"SEND\ndestination:/queue/b\n\n%d\0"
-    one.says(a % 1 + a % 2 + b % 3 + a % 4 + b % 5 + b % 6)
+    one.sends(a % 1 + a % 2 + b % 3 + a % 4 + b % 5 + b % 6)
     assert (one.bodies(), two.bodies()) == ([b"1", b"2", b"4"], [b"3", b"5", b"6"])
 
 
@@ -58,11 +58,11 @@ def test_equal_heads_in_and_out_of_transactions() -> None:
     client = scene.client()
     client.subscribes(b"/queue/a")
     held = b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n%d\0"
-    client.says(b"BEGIN\ntransaction:t\n\n\0" + held % 1 + held % 2 + SEND_A + b"3\0")
+    client.sends(b"BEGIN\ntransaction:t\n\n\0" + held % 1 + held % 2 + SEND_A + b"3\0")
     frames = client.messages()
     assert frames[:2] == [b"RECEIPT\nreceipt-id:r\n\n"] * 2
     assert frames[2].endswith(b"\n\n3")
-    client.says(b"COMMIT\ntransaction:t\n\n\0")
+    client.sends(b"COMMIT\ntransaction:t\n\n\0")
     assert client.bodies() == [b"1", b"2"]
 
 
@@ -71,7 +71,7 @@ def test_an_empty_body_is_a_message() -> None:
     scene = Scene()
     client = scene.client()
     client.subscribes(b"/queue/a")
-    client.says(SEND_A + b"\0" + b"SEND\ndestination:/queue/a\ncontent-length:2\n\n\0\0\0")
+    client.sends(SEND_A + b"\0" + b"SEND\ndestination:/queue/a\ncontent-length:2\n\n\0\0\0")
     assert client.reads().endswith(b"message-id:b-2\ncontent-length:2\n\n\0\0\0")
 
 
@@ -85,7 +85,7 @@ def test_the_receipt_comes_before_the_first_message(version: bytes) -> None:
     client = scene.client(version)
     client.sends_to(b"/queue/a", b"1")
     client.subscribes(b"/queue/a", more=b"receipt:r\n")
-    client.gets(
+    client.receives(
         b"RECEIPT\nreceipt-id:r\n\n\0MESSAGE\nsubscription:1\ndestination:/queue/a\nmessage-id:b-1\n\n1\0"
     )
 
@@ -98,8 +98,8 @@ def test_subscriptions_are_named(version: bytes) -> None:
         (b"destination:/queue/a\n", b"UNSUBSCRIBE"),
     ):
         client = Scene().client(version)
-        client.says(b"%b\n%breceipt:r\n\n\0" % (command, line))
-        client.gets_error(b"%b needs an id header" % command, receipt=b"r")
+        client.sends(b"%b\n%breceipt:r\n\n\0" % (command, line))
+        client.receives_error(b"%b needs an id header" % command, receipt=b"r")
 
 
 def test_subscriptions_of_1_0_need_no_name() -> None:
@@ -107,18 +107,18 @@ def test_subscriptions_of_1_0_need_no_name() -> None:
     scene = Scene()
     client = scene.client(b"1.0")
     subscribe = b"SUBSCRIBE\ndestination: /queue/a\n\n\0"
-    client.says(subscribe + subscribe)
+    client.sends(subscribe + subscribe)
     client.sends_to(b"/queue/a", b"1")
-    client.gets(b"MESSAGE\ndestination:/queue/a\nmessage-id:b-1\n\n1\0")
+    client.receives(b"MESSAGE\ndestination:/queue/a\nmessage-id:b-1\n\n1\0")
     unsubscribe = b"UNSUBSCRIBE\ndestination:/queue/a\nreceipt:r\n\n\0"
-    client.says(unsubscribe)
+    client.sends(unsubscribe)
     client.sends_to(b"/queue/a", b"2")
     assert client.messages()[-1].endswith(b"\n\n2")
-    client.says(unsubscribe)
+    client.sends(unsubscribe)
     client.sends_to(b"/queue/a", b"3")
-    client.gets(b"RECEIPT\nreceipt-id:r\n\n\0")
-    client.says(unsubscribe)
-    client.gets_error(b"UNSUBSCRIBE names no open subscription", receipt=b"r")
+    client.receives(b"RECEIPT\nreceipt-id:r\n\n\0")
+    client.sends(unsubscribe)
+    client.receives_error(b"UNSUBSCRIBE names no open subscription", receipt=b"r")
 
 
 def test_subscriptions_of_1_0_end_oldest_first() -> None:
@@ -127,12 +127,12 @@ def test_subscriptions_of_1_0_end_oldest_first() -> None:
     client = scene.client(b"1.0")
     client.subscribes(b"/topic/a", id=b"old")
     client.subscribes(b"/topic/a", id=b"new")
-    client.is_slow()
+    client.stops_reading()
     scene.client().sends_to(b"/topic/a", b"1", b"2")
-    client.is_quick_again()
-    client.is_slow()
-    client.says(b"UNSUBSCRIBE\ndestination:/topic/a\n\n\0")
-    client.is_quick_again()
+    client.reads_again()
+    client.stops_reading()
+    client.sends(b"UNSUBSCRIBE\ndestination:/topic/a\n\n\0")
+    client.reads_again()
     scene.time_passes(0)
     client.reads()
     scene.client().sends_to(b"/topic/a", b"3")
@@ -145,11 +145,11 @@ def test_an_id_can_be_used_again_when_it_is_free(version: bytes) -> None:
     scene = Scene()
     client = scene.client(version)
     client.subscribes(b"/queue/a")
-    client.says(b"UNSUBSCRIBE\nid:1\nreceipt:u\n\n\0")
+    client.sends(b"UNSUBSCRIBE\nid:1\nreceipt:u\n\n\0")
     client.subscribes(b"/queue/b")
-    client.gets(b"RECEIPT\nreceipt-id:u\n\n\0")
+    client.receives(b"RECEIPT\nreceipt-id:u\n\n\0")
     client.subscribes(b"/queue/c", more=b"receipt:r\n")
-    client.gets_error(b"SUBSCRIBE repeats the id of an open subscription", receipt=b"r")
+    client.receives_error(b"SUBSCRIBE repeats the id of an open subscription", receipt=b"r")
     assert len(scene.broker.destinations) == 0
 
 
@@ -195,11 +195,11 @@ def test_what_cannot_be_followed_is_refused(frame: bytes, message: bytes, detail
     client, other = scene.client(), scene.client()
     other.subscribes(b"/queue/other")
     before, behind = b"SEND\ndestination:/queue/other\n\n1\0", b"SEND\ndestination:/queue/other\n\n2\0"
-    client.says(before + frame + b"receipt:r\n\n\0" + behind)
-    client.gets_error(message, receipt=b"r", detail=detail)
+    client.sends(before + frame + b"receipt:r\n\n\0" + behind)
+    client.receives_error(message, receipt=b"r", detail=detail)
     assert other.bodies() == [b"1"]
     assert other.closed is None
-    other.goes()
+    other.is_lost()
     assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (0, 0, 0)
 
 
@@ -222,9 +222,9 @@ def test_each_version_has_its_own_demands(version: bytes, frame: bytes, message:
     client = scene.client(version)
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1")
-    client.says(frame + b"receipt:r\n\n\0")
-    client.gets_error(message, receipt=b"r")
-    assert scene.entries == {b"/queue/a": 1}
+    client.sends(frame + b"receipt:r\n\n\0")
+    client.receives_error(message, receipt=b"r")
+    assert scene.kept == {b"/queue/a": 1}
 
 
 @pytest.mark.parametrize(
@@ -252,8 +252,8 @@ def test_auto_needs_no_ack(version: bytes) -> None:
     assert b"\nack:" not in message
     assert scene.memory == 0
     if version != b"1.2":
-        client.settles(b"ACK", message)
-        client.gets_error(b"ACK names no message that awaits one")
+        client.acknowledges(b"ACK", message)
+        client.receives_error(b"ACK names no message that awaits one")
 
 
 @in_every_version
@@ -264,18 +264,18 @@ def test_an_individual_ack_settles_one_message(version: bytes) -> None:
     client.subscribes(b"/queue/a", b"client-individual")
     client.sends_to(b"/queue/a", b"1", b"2", b"3")
     messages = client.messages()
-    client.settles(b"ACK", messages[1], b"receipt:r\n")
-    client.gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+    client.acknowledges(b"ACK", messages[1], b"receipt:r\n")
+    client.receives(b"RECEIPT\nreceipt-id:r\n\n\0")
     other.subscribes(b"/queue/a", b"client-individual", id=b"x")
-    client.goes()
+    client.is_lost()
     again = other.messages()
     assert [message.rpartition(b"\n")[2] for message in again] == [b"1", b"3"]
     assert all(header(message, b"redelivered") == b"true" for message in again)
     assert all(header(message, b"subscription") == b"x" for message in again)
     assert header(again[0], b"message-id") == header(messages[0], b"message-id")
     for message in again:
-        other.settles(b"ACK", message)
-    assert (scene.memory, scene.entries) == (0, {b"/queue/a": 0})
+        other.acknowledges(b"ACK", message)
+    assert (scene.memory, scene.kept) == (0, {b"/queue/a": 0})
 
 
 @in_every_version
@@ -287,9 +287,9 @@ def test_a_cumulative_ack_settles_all_before_it(version: bytes) -> None:
     client.subscribes(b"/queue/b", b"client", id=b"2")
     client.sends_to(b"/queue/b", b"b1")
     client.sends_to(b"/queue/a", b"a1", b"a2", b"a3")
-    client.settles(b"ACK", client.messages()[2])
-    assert scene.entries == {b"/queue/a": 1, b"/queue/b": 1}
-    client.says(b"DISCONNECT\n\n\0")
+    client.acknowledges(b"ACK", client.messages()[2])
+    assert scene.kept == {b"/queue/a": 1, b"/queue/b": 1}
+    client.sends(b"DISCONNECT\n\n\0")
     other.subscribes(b"/queue/a", id=b"1")
     other.subscribes(b"/queue/b", id=b"2")
     assert other.bodies() == [b"a3", b"b1"]
@@ -303,9 +303,9 @@ def test_an_ack_counts_once(version: bytes) -> None:
     client.subscribes(b"/queue/a", b"client-individual")
     client.sends_to(b"/queue/a", b"1")
     (message,) = client.messages()
-    client.settles(b"ACK", message)
-    client.settles(b"ACK", message, b"receipt:r\n")
-    client.gets_error(b"ACK names no message that awaits one", receipt=b"r")
+    client.acknowledges(b"ACK", message)
+    client.acknowledges(b"ACK", message, b"receipt:r\n")
+    client.receives_error(b"ACK names no message that awaits one", receipt=b"r")
 
 
 def test_one_message_on_two_subscriptions_of_1_1() -> None:
@@ -316,11 +316,11 @@ def test_one_message_on_two_subscriptions_of_1_1() -> None:
     client.subscribes(b"/topic/a", b"client", id=b"2")
     client.sends_to(b"/topic/a", b"x")
     first, second = client.messages()
-    client.settles(b"ACK", second)
-    client.settles(b"ACK", first)
+    client.acknowledges(b"ACK", second)
+    client.acknowledges(b"ACK", first)
     assert scene.memory == 0
-    client.settles(b"ACK", first)
-    client.gets_error(b"ACK names no message that awaits one")
+    client.acknowledges(b"ACK", first)
+    client.receives_error(b"ACK names no message that awaits one")
 
 
 def test_one_message_on_two_subscriptions_of_1_0() -> None:
@@ -330,11 +330,11 @@ def test_one_message_on_two_subscriptions_of_1_0() -> None:
     for id in (b"1", b"2", b"3"):
         client.subscribes(b"/topic/a", b"client", id=id)
     client.sends_to(b"/topic/a", b"x")
-    client.says(b"ACK\nmessage-id:b-1\nsubscription:3\n\n\0")
-    client.says(b"ACK\nmessage-id:b-1\n\n\0" * 2)
+    client.sends(b"ACK\nmessage-id:b-1\nsubscription:3\n\n\0")
+    client.sends(b"ACK\nmessage-id:b-1\n\n\0" * 2)
     assert scene.memory == 0
-    client.says(b"ACK\nmessage-id:b-1\n\n\0")
-    client.gets_error(b"ACK names no message that awaits one")
+    client.sends(b"ACK\nmessage-id:b-1\n\n\0")
+    client.receives_error(b"ACK names no message that awaits one")
 
 
 @in_named_versions
@@ -345,15 +345,15 @@ def test_a_nack_gives_the_message_to_the_next(version: bytes) -> None:
     client.subscribes(b"/queue/a", b"client-individual")
     client.sends_to(b"/queue/a", b"1")
     (message,) = client.messages()
-    client.settles(b"NACK", message, b"receipt:r\n")
+    client.acknowledges(b"NACK", message, b"receipt:r\n")
     receipt, message = client.messages()
     assert receipt == b"RECEIPT\nreceipt-id:r\n\n"
     assert header(message, b"redelivered") == b"true"
     other.subscribes(b"/queue/a", b"client-individual")
-    client.settles(b"NACK", message)
+    client.acknowledges(b"NACK", message)
     assert client.reads() == b""
     (message,) = other.messages()
-    other.settles(b"ACK", message)
+    other.acknowledges(b"ACK", message)
     assert scene.memory == 0
 
 
@@ -364,26 +364,26 @@ def test_a_cumulative_nack_refuses_all_before_it(version: bytes) -> None:
     client = scene.client(version)
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1", b"2", b"3")
-    client.settles(b"NACK", client.messages()[1])
+    client.acknowledges(b"NACK", client.messages()[1])
     assert client.bodies() == [b"1", b"2"]
-    assert scene.entries == {b"/queue/a": 3}
+    assert scene.kept == {b"/queue/a": 3}
 
 
 @in_named_versions
 def test_a_message_refused_too_often_is_a_dead_letter(version: bytes) -> None:
     """It is moved to `/queue/DLQ`, where anybody can read it, and bothers its queue no more."""
     scene = Scene(refusals=3)
-    client, undertaker = scene.client(version), scene.client(b"1.0")
+    client, reader = scene.client(version), scene.client(b"1.0")
     client.subscribes(b"/queue/a", b"client")
-    client.says(b"SEND\ndestination:/queue/a\nfoo:bar\n\npoison\0")
+    client.sends(b"SEND\ndestination:/queue/a\nfoo:bar\n\npoison\0")
     for _ in range(3):
         (message,) = client.messages()
-        client.settles(b"NACK", message)
+        client.acknowledges(b"NACK", message)
     assert client.reads() == b""
     client.sends_to(b"/queue/a", b"next")
     assert client.bodies() == [b"next"]
-    undertaker.says(b"SUBSCRIBE\ndestination:/queue/DLQ\n\n\0")
-    undertaker.gets(
+    reader.sends(b"SUBSCRIBE\ndestination:/queue/DLQ\n\n\0")
+    reader.receives(
         b"MESSAGE\ndestination:/queue/DLQ\nmessage-id:b-2\noriginal-destination:/queue/a\nfoo:bar\n\npoison\0"
     )
 
@@ -397,11 +397,11 @@ def test_an_unsubscriber_gives_back_what_it_did_not_acknowledge(version: bytes) 
     client.sends_to(b"/queue/a", b"1", b"2")
     messages = client.messages()
     other.subscribes(b"/queue/a")
-    client.says(b"UNSUBSCRIBE\nid:1\nreceipt:r\n\n\0")
-    client.gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+    client.sends(b"UNSUBSCRIBE\nid:1\nreceipt:r\n\n\0")
+    client.receives(b"RECEIPT\nreceipt-id:r\n\n\0")
     assert other.bodies() == [b"1", b"2"]
-    client.settles(b"ACK", messages[0])
-    client.gets_error(b"ACK names no message that awaits one")
+    client.acknowledges(b"ACK", messages[0])
+    client.receives_error(b"ACK names no message that awaits one")
 
 
 @pytest.mark.parametrize("name", [b"prefetch-count", b"activemq.prefetchSize"])
@@ -414,7 +414,7 @@ def test_a_consumer_gets_as_much_as_it_asked_for(name: bytes, ack: bytes) -> Non
     client.sends_to(b"/queue/a", b"1", b"2", b"3", b"4", b"5")
     messages = client.messages()
     assert len(messages) == 2
-    client.settles(b"ACK", messages[0])
+    client.acknowledges(b"ACK", messages[0])
     assert client.bodies() == [b"3"]
     other.subscribes(b"/queue/a")
     assert other.bodies() == [b"4", b"5"]
@@ -443,15 +443,15 @@ def test_a_transaction_happens_at_commit(version: bytes) -> None:
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1", b"2")
     messages = client.messages()
-    client.says(b"BEGIN\ntransaction:t\nreceipt:r1\n\n\0")
-    client.says(b"SEND\ndestination:/queue/b\ntransaction:t\nreceipt:r2\n\nx\0")
-    client.settles(b"ACK", messages[1], b"transaction:t\nreceipt:r3\n")
+    client.sends(b"BEGIN\ntransaction:t\nreceipt:r1\n\n\0")
+    client.sends(b"SEND\ndestination:/queue/b\ntransaction:t\nreceipt:r2\n\nx\0")
+    client.acknowledges(b"ACK", messages[1], b"transaction:t\nreceipt:r3\n")
     assert client.messages() == [b"RECEIPT\nreceipt-id:r%d\n\n" % number for number in (1, 2, 3)]
     assert other.reads() == b""
-    assert scene.entries[b"/queue/a"] == 2
-    client.says(b"COMMIT\ntransaction:t\nreceipt:r4\n\n\0")
-    client.gets(b"RECEIPT\nreceipt-id:r4\n\n\0")
-    other.gets(b"MESSAGE\nsubscription:1\ndestination:/queue/b\nmessage-id:b-3\n\nx\0")
+    assert scene.kept[b"/queue/a"] == 2
+    client.sends(b"COMMIT\ntransaction:t\nreceipt:r4\n\n\0")
+    client.receives(b"RECEIPT\nreceipt-id:r4\n\n\0")
+    other.receives(b"MESSAGE\nsubscription:1\ndestination:/queue/b\nmessage-id:b-3\n\nx\0")
     assert scene.memory == 0
 
 
@@ -463,15 +463,15 @@ def test_an_aborted_transaction_never_was(version: bytes) -> None:
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1", b"2")
     messages = client.messages()
-    client.says(b"BEGIN\ntransaction:t\n\n\0")
-    client.settles(b"ACK", messages[1], b"transaction:t\n")
-    client.says(b"SEND\ndestination:/queue/b\ntransaction:t\n\nx\0ABORT\ntransaction:t\nreceipt:r\n\n\0")
-    client.gets(b"RECEIPT\nreceipt-id:r\n\n\0")
-    assert scene.entries == {b"/queue/a": 2}
-    client.settles(b"ACK", messages[1])
+    client.sends(b"BEGIN\ntransaction:t\n\n\0")
+    client.acknowledges(b"ACK", messages[1], b"transaction:t\n")
+    client.sends(b"SEND\ndestination:/queue/b\ntransaction:t\n\nx\0ABORT\ntransaction:t\nreceipt:r\n\n\0")
+    client.receives(b"RECEIPT\nreceipt-id:r\n\n\0")
+    assert scene.kept == {b"/queue/a": 2}
+    client.acknowledges(b"ACK", messages[1])
     assert (scene.memory, client.closed) == (0, None)
-    client.says(b"COMMIT\ntransaction:t\nreceipt:r\n\n\0")
-    client.gets_error(b"unknown transaction", receipt=b"r")
+    client.sends(b"COMMIT\ntransaction:t\nreceipt:r\n\n\0")
+    client.receives_error(b"unknown transaction", receipt=b"r")
 
 
 @in_named_versions
@@ -482,10 +482,10 @@ def test_a_nack_in_a_transaction_waits_too(version: bytes) -> None:
     client.subscribes(b"/queue/a", b"client-individual")
     client.sends_to(b"/queue/a", b"1")
     (message,) = client.messages()
-    client.says(b"BEGIN\ntransaction:t\n\n\0")
-    client.settles(b"NACK", message, b"transaction:t\n")
+    client.sends(b"BEGIN\ntransaction:t\n\n\0")
+    client.acknowledges(b"NACK", message, b"transaction:t\n")
     assert client.reads() == b""
-    client.says(b"COMMIT\ntransaction:t\n\n\0")
+    client.sends(b"COMMIT\ntransaction:t\n\n\0")
     assert client.bodies() == [b"1"]
 
 
@@ -499,15 +499,15 @@ def test_an_unfinished_transaction_is_aborted(version: bytes, polite: bool) -> N
     client.sends_to(b"/queue/a", b"1", b"2", b"3")
     messages = client.messages()
     for each in (client, other):
-        each.says(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/b\ntransaction:t\n\nx\0")
-    client.settles(b"ACK", messages[1], b"transaction:t\n")
+        each.sends(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/b\ntransaction:t\n\nx\0")
+    client.acknowledges(b"ACK", messages[1], b"transaction:t\n")
     if polite:
-        client.says(b"DISCONNECT\n\n\0")
+        client.sends(b"DISCONNECT\n\n\0")
     else:
-        client.goes()
-    assert scene.entries == {b"/queue/a": 3}
-    other.says(b"COMMIT\ntransaction:t\n\n\0")
-    assert scene.entries == {b"/queue/a": 3, b"/queue/b": 1}
+        client.is_lost()
+    assert scene.kept == {b"/queue/a": 3}
+    other.sends(b"COMMIT\ntransaction:t\n\n\0")
+    assert scene.kept == {b"/queue/a": 3, b"/queue/b": 1}
     other.subscribes(b"/queue/a")
     assert other.bodies() == [b"1", b"2", b"3"]
 
@@ -518,11 +518,11 @@ def test_a_transaction_has_one_name(version: bytes) -> None:
     scene = Scene()
     client = scene.client(version)
     begin = b"BEGIN\ntransaction:t\nreceipt:r\n\n\0"
-    client.says(begin)
-    client.says(b"SEND\ndestination:/queue/b\ntransaction:t\n\nx\0")
+    client.sends(begin)
+    client.sends(b"SEND\ndestination:/queue/b\ntransaction:t\n\nx\0")
     client.reads()
-    client.says(begin)
-    client.gets_error(b"BEGIN repeats the name of an open transaction", receipt=b"r")
+    client.sends(begin)
+    client.receives_error(b"BEGIN repeats the name of an open transaction", receipt=b"r")
     assert scene.memory == 0
 
 
@@ -550,14 +550,14 @@ def test_a_sender_is_told_at_the_bound(
     scene = Scene(**bounds)
     sender, other = scene.client(), scene.client()
     for _ in range(fine):
-        sender.says(frame)
+        sender.sends(frame)
     assert sender.messages() == [b"RECEIPT\nreceipt-id:r\n\n"] * fine
-    sender.says(frame)
-    sender.gets_error(message, receipt=b"r")
+    sender.sends(frame)
+    sender.receives_error(message, receipt=b"r")
     assert other.closed is None
     other.subscribes(b"/queue/a")
     assert len(other.messages()) == fine
-    other.says(frame)
+    other.sends(frame)
     assert len(other.messages()) == 2
     assert scene.memory == 0
 
@@ -567,11 +567,11 @@ def test_a_transaction_too_large_for_its_queue_is_not_committed() -> None:
     scene = Scene(queue_messages=1)
     client, other = scene.client(), scene.client()
     other.subscribes(b"/queue/b")
-    client.says(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/b\ntransaction:t\n\nx\0")
-    client.says(
+    client.sends(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/b\ntransaction:t\n\nx\0")
+    client.sends(
         b"SEND\ndestination:/queue/a\ntransaction:t\n\nx\0" * 2 + b"COMMIT\ntransaction:t\nreceipt:r\n\n\0"
     )
-    client.gets_error(b"the queue is full", receipt=b"r")
+    client.receives_error(b"the queue is full", receipt=b"r")
     assert other.reads() == b""
     assert scene.memory == 0
 
@@ -597,12 +597,12 @@ def test_each_connection_has_its_bounds(bound: str, frame: bytes, message: bytes
     bounds: dict[str, Any] = {bound: 2}
     scene = Scene(**bounds)
     client = scene.client()
-    client.says(b"BEGIN\ntransaction:t\n\n\0" if bound == "transaction_frames" else b"\n")
-    client.says(frame % 1)
-    client.says(frame % 2)
+    client.sends(b"BEGIN\ntransaction:t\n\n\0" if bound == "transaction_frames" else b"\n")
+    client.sends(frame % 1)
+    client.sends(frame % 2)
     assert client.messages() == [b"RECEIPT\nreceipt-id:r\n\n"] * 2
-    client.says(frame % 3)
-    client.gets_error(message, receipt=b"r", detail=b"the limit is 2")
+    client.sends(frame % 3)
+    client.receives_error(message, receipt=b"r", detail=b"the limit is 2")
     assert (len(scene.broker.destinations), scene.memory) == (0, 0)
 
 
@@ -615,10 +615,10 @@ def test_a_client_says_goodbye(version: bytes) -> None:
     scene = Scene()
     client, other = scene.client(version), scene.client()
     other.subscribes(b"/queue/a")
-    client.says(b"DISCONNECT\nreceipt:77\n\n\0" + SEND_A + b"late\0NONSENSE")
-    client.gets(b"RECEIPT\nreceipt-id:77\n\n\0")
+    client.sends(b"DISCONNECT\nreceipt:77\n\n\0" + SEND_A + b"late\0NONSENSE")
+    client.receives(b"RECEIPT\nreceipt-id:77\n\n\0")
     assert client.closed is How.LINGER
-    client.says(SEND_A + b"later\0")
+    client.sends(SEND_A + b"later\0")
     assert other.reads() == b""
     assert len(scene.broker) == 1
 
@@ -639,5 +639,5 @@ def test_receipts_come_for_every_frame(version: bytes) -> None:
         b"UNSUBSCRIBE\nid:1\n",
         b"DISCONNECT\n",
     ]
-    client.says(b"".join([b"%breceipt:%b%d\n\n\0" % (frame, raw, at) for at, frame in enumerate(frames)]))
-    client.gets(b"".join([b"RECEIPT\nreceipt-id:%b%d\n\n\0" % (raw, at) for at in range(len(frames))]))
+    client.sends(b"".join([b"%breceipt:%b%d\n\n\0" % (frame, raw, at) for at, frame in enumerate(frames)]))
+    client.receives(b"".join([b"RECEIPT\nreceipt-id:%b%d\n\n\0" % (raw, at) for at in range(len(frames))]))
