@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.session.effects import How
+from stomprelay.session.effects import Event, How
 from tests.relay.several import (
     begun,
     both_get,
@@ -87,6 +87,21 @@ def test_messages_that_still_come() -> None:
         play.client_gets(message(b"1"))
         play.broker_says(message(b"2") + receipt("end"), at="b")
         play.client_gets(message(b"2") + receipt("end"))
+
+
+def test_a_broker_that_confirms_twice() -> None:
+    """As ActiveMQ may do, in one chunk: that counts once, and the broker is neither lost nor sought again."""
+    with fanned(quorum=2) as play:
+        play.client_says(DISCONNECT)
+        both_get(play, DISCONNECT)
+        play.broker_says(receipt("end", "end"), at="a")
+        play.client_gets(b"")
+        play.broker_is_closed(at="a")
+        play.broker_says(receipt("end", "end"), at="b")
+        play.client_gets(receipt("end"))
+        assert len(play.opened) == 2
+        assert play.client.closed is None
+        assert not play.facts(Event.LOST)
 
 
 def test_the_client_closes_first() -> None:
