@@ -55,13 +55,13 @@ def test_message_ids_of_two_brokers(client: bytes) -> None:
         play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
         play.broker_reads(at="a")
         play.broker_reads(at="b")
-        told = message(b"", message_id="7")
-        play.broker_says(told, at="a")
-        play.broker_says(told, at="b")
-        renamed = told.replace(b"message-id:7\n", b"").replace(
+        wire = message(b"", message_id="7")
+        play.broker_says(wire, at="a")
+        play.broker_says(wire, at="b")
+        renamed = wire.replace(b"message-id:7\n", b"").replace(
             b"MESSAGE\n", b"MESSAGE\nmessage-id:relay-ack-2\n"
         )
-        play.client_gets(told + renamed)
+        play.client_gets(wire + renamed)
         named = b"subscription:1\n" if client == b"1.1" else b""
         play.client_says(b"ACK\n%bmessage-id:relay-ack-2\n\n\0" % named)
         play.broker_gets(b"ACK\nmessage-id:7\n%b\n\0" % named, at="b")
@@ -72,21 +72,21 @@ def test_message_ids_of_two_brokers(client: bytes) -> None:
 def test_ack_values_of_two_brokers() -> None:
     """Where both give the same one the client gets another for the second, until the first is settled."""
     with subscribed(fanned(), ack="client-individual") as play:
-        told = message(b"", message_id="m", ack="7")
-        play.broker_says(told, at="a")
-        play.client_gets(told)
-        play.broker_says(told, at="b")
-        renamed = told.replace(b"ack:7\n", b"").replace(b"MESSAGE\n", b"MESSAGE\nack:relay-ack-2\n")
+        wire = message(b"", message_id="m", ack="7")
+        play.broker_says(wire, at="a")
+        play.client_gets(wire)
+        play.broker_says(wire, at="b")
+        renamed = wire.replace(b"ack:7\n", b"").replace(b"MESSAGE\n", b"MESSAGE\nack:relay-ack-2\n")
         play.client_gets(renamed)
         play.client_says(tell(b"ACK", id="7"))
         play.broker_gets(tell(b"ACK", id="7"), at="a")
-        play.broker_says(told, at="a")
-        play.client_gets(told)  # the client knows that of b by another name
+        play.broker_says(wire, at="a")
+        play.client_gets(wire)  # the client knows that of b by another name
         play.client_says(tell(b"ACK", id="relay-ack-2") + tell(b"ACK", id="7"))
         play.broker_gets(tell(b"ACK", id="7"), at="a")
         play.broker_gets(tell(b"ACK", id="7"), at="b")
-        play.broker_says(told, at="b")
-        play.client_gets(told)
+        play.broker_says(wire, at="b")
+        play.client_gets(wire)
 
 
 def test_tokens_of_another_relay() -> None:
@@ -232,8 +232,8 @@ def test_a_cumulative_ack_in_a_transaction() -> None:
         BEGIN + tell(b"ACK", id="b", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c")
     )
     ends = tell(b"COMMIT", transaction="t", receipt="c")
-    told = tell(b"ACK", id="a", transaction="t").replace(b"\0", b"\0\n")
-    play.broker_gets(BEGIN + told + ends, at="a")
+    wire = tell(b"ACK", id="a", transaction="t").replace(b"\0", b"\0\n")
+    play.broker_gets(BEGIN + wire + ends, at="a")
     play.broker_gets(BEGIN + tell(b"ACK", id="b", transaction="t") + ends, at="b")
     play.broker_says(receipt("c"), at="b")
     play.client_gets(b"")
@@ -253,9 +253,9 @@ def test_a_cumulative_ack_in_other_versions(client: bytes, naming: bytes, broker
         play.broker_says(message(message_id="b"), at="b")
         play.client_reads()
         play.client_says(b"ACK\n%bmessage-id:b\n\n\0" % naming)
-        told = play.broker_reads(at="a")
-        assert told.startswith(b"ACK\n")
-        assert (b"\nid:k\n" if broker == b"1.2" else b"\nmessage-id:a\n") in told
-        assert broker != b"1.1" or b"\nsubscription:1\n" in told
-        assert b"relay-ack" not in told
+        wire = play.broker_reads(at="a")
+        assert wire.startswith(b"ACK\n")
+        assert (b"\nid:k\n" if broker == b"1.2" else b"\nmessage-id:a\n") in wire
+        assert broker != b"1.1" or b"\nsubscription:1\n" in wire
+        assert b"relay-ack" not in wire
         play.broker_gets(b"ACK\n%bmessage-id:b\n\n\0" % naming, at="b")

@@ -200,9 +200,9 @@ def test_subscriptions_of_two_upstreams() -> None:
         play.client_says(here + there)
         play.broker_gets(here, at="a")
         play.broker_gets(there, at="b")
-        told = b"MESSAGE\nsubscription:2\nmessage-id:7\nack:7\n\n\0"
-        play.broker_says(told, at="b")
-        play.client_gets(told)
+        wire = b"MESSAGE\nsubscription:2\nmessage-id:7\nack:7\n\n\0"
+        play.broker_says(wire, at="b")
+        play.client_gets(wire)
         play.client_says(tell(b"ACK", id="7") + tell(b"UNSUBSCRIBE", id="2") + tell(b"UNSUBSCRIBE", id="1"))
         play.broker_gets(tell(b"ACK", id="7") + tell(b"UNSUBSCRIBE", id="2"), at="b")
         play.broker_gets(tell(b"UNSUBSCRIBE", id="1"), at="a")

@@ -129,8 +129,8 @@ def test_garbage_for_connected() -> None:
 def test_one_broker_is_lost() -> None:
     """The client is sent nothing of it; the next broker is sent all that the lost one may not have received."""
     with fanned() as play:
-        said = send(b"1", receipt="r") + send(b"2")
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a") + said)
+        sends = send(b"1", receipt="r") + send(b"2")
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a") + sends)
         both = tell(b"SUBSCRIBE", id="1", destination="/queue/a")
         first, second = copied(1, send(b"1", receipt="r")), copied(2, send(b"2"))
         for at in "ab":
@@ -144,7 +144,7 @@ def test_one_broker_is_lost() -> None:
         resent = first.replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
         play.broker_gets(both.replace(b"\0", b"\0\n") + resent + copied(3, send(b"3")), at="a")
         play.broker_says(receipt("r"), at="a")
-        assert play.counters["possibly_lost"] == 1  # the second, which nobody asked about
+        assert play.counters["possibly_lost"] == 1  # the second, which asked for no receipt
         play.both_stay()
 
 
@@ -321,10 +321,10 @@ def test_versions_of_one_client_and_two_brokers(client: bytes, broker: bytes) ->
         b"1.2": b"id:k\n",
     }
     with begun(listener(fan_out(2, quorum=2)), client, "ab", *versions) as play:
-        said = tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual", receipt="s")
-        play.client_says(said + send(b"body", receipt="r"))
+        subscribe = tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual", receipt="s")
+        play.client_says(subscribe + send(b"body", receipt="r"))
         for at in "ab":
-            play.broker_gets(said + copied(1, send(b"body", receipt="r")), at=at)
+            play.broker_gets(subscribe + copied(1, send(b"body", receipt="r")), at=at)
             play.broker_says(receipt("s", "r"), at=at)
         play.client_gets(receipt("s", "r"))
         delivered = []

@@ -49,7 +49,7 @@ def test_a_blocked_broker_holds_up_no_other() -> None:
 
 def test_all_kinds_of_frames_wait() -> None:
     """Also those that are not SENDs, so that their order stays."""
-    said = [
+    frames = [
         tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"),
         BEGIN,
         COMMIT,
@@ -60,13 +60,13 @@ def test_all_kinds_of_frames_wait() -> None:
     ]
     with fanned(quorum=1) as play:
         play.broker_is_blocked(at="a")
-        play.client_says(b"".join(said))
+        play.client_says(b"".join(frames))
         other = play.broker_reads(at="b")
         play.broker_gets(b"", at="a")
         play.broker_is_unblocked(at="a")
         play.broker_gets(other, at="a")
         assert [each.split(b"\n")[0] for each in other.split(b"\0")][:-1] == [
-            each.split(b"\n")[0] for each in said
+            each.split(b"\n")[0] for each in frames
         ]
 
 

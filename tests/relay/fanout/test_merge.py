@@ -39,9 +39,9 @@ def test_messages_are_merged(cut: Cut, ack: str) -> None:
     with subscribed(fanned(), ack=ack) as play:
         play.cut = cut
         for number, at in enumerate("abba"):
-            told = message(b"x", message_id=str(number), ack=str(number))
-            play.broker_says(told, at=at)
-            play.client_gets(told)
+            wire = message(b"x", message_id=str(number), ack=str(number))
+            play.broker_says(wire, at=at)
+            play.client_gets(wire)
 
 
 def test_a_client_that_waits_for_the_lf() -> None:

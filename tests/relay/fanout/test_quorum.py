@@ -161,8 +161,8 @@ def test_confirmations_of_few_ids(answers: list[tuple[int, str, str]], asked: li
     assert confirmations.pending == sum(each.outcome is Outcome.OPEN for each in every)
     for id in ("x", "y"):
         for place, confirmation in enumerate([each for each in every if each.receipt == id.encode()]):
-            said = [given_answers.get((party, id), []) for party in range(3)]
-            mine = [each[place] for each in said if len(each) > place]
+            answered = [given_answers.get((party, id), []) for party in range(3)]
+            mine = [each[place] for each in answered if len(each) > place]
             if confirmation.outcome is Outcome.PASSED:
                 assert mine.count("refuse") <= 3 - confirmation.quorum
                 assert mine.count("confirm") >= confirmation.quorum or len(mine) == 3

@@ -45,10 +45,10 @@ def test_a_transaction_whose_client_asks(step: str) -> None:
     frames = [asks[each] for each in ("begin", "send", "abort" if step == "abort" else "commit")]
     with fanned(quorum=2) as play:
         for frame in frames:
-            said = frame
+            wire = frame
             if frame is asks[step]:
-                said = frame.replace(b"\n\n", b"\nreceipt:r\n\n", 1)
-            play.client_says(said)
+                wire = frame.replace(b"\n\n", b"\nreceipt:r\n\n", 1)
+            play.client_says(wire)
         for at in "ab":
             assert b"receipt:r\n" in play.broker_reads(at=at)
         play.broker_says(receipt("r"), at="b")
