@@ -1,9 +1,9 @@
-"""What brokers say, as the client hears it."""
+"""What brokers send, as the client receives it."""
 
 import pytest
 
 from stomprelay.session.effects import Event, How
-from tests.playbook import CUTS, Cut, Playbook, listener
+from tests.playbook import CUTS, Cut, listener
 from tests.relay.several import (
     SOON,
     begun,
@@ -18,7 +18,7 @@ from tests.relay.several import (
     receipt,
     routed,
     send,
-    tell,
+    subscribed,
 )
 
 ERROR = b"ERROR\nmessage:access refused\n\nwhy\0"
@@ -29,47 +29,19 @@ def error(receipt: str, message: str = "no") -> bytes:
     return f"ERROR\nreceipt-id:{receipt}\nmessage:{message}\n\n\0".encode()
 
 
-def subscribed(play: Playbook, **headers: str) -> Playbook:
-    """The client is subscribed everywhere."""
-    play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", **headers))
-    for peer in play.brokers:
-        peer.written = b""
-    return play
-
-
 # MESSAGE
 
 
 @pytest.mark.parametrize("cut", CUTS)
 @pytest.mark.parametrize("ack", ["auto", "client-individual"])
 def test_messages_are_merged(cut: Cut, ack: str) -> None:
-    """As they come, untouched, whoever sends them."""
+    """In the order in which they come, untouched, from all brokers."""
     with subscribed(fanned(), ack=ack) as play:
         play.cut = cut
         for number, at in enumerate("abba"):
-            told = message(b"x", message_id=str(number), ack=str(number))
-            play.broker_says(told, at=at)
-            play.client_gets(told)
-
-
-def test_ack_values_of_two_brokers() -> None:
-    """Where both give the same one the client gets another for the second, until the first is settled."""
-    with subscribed(fanned(), ack="client-individual") as play:
-        told = message(b"", message_id="m", ack="7")
-        play.broker_says(told, at="a")
-        play.client_gets(told)
-        play.broker_says(told, at="b")
-        renamed = told.replace(b"ack:7\n", b"").replace(b"MESSAGE\n", b"MESSAGE\nack:relay-ack-2\n")
-        play.client_gets(renamed)
-        play.client_says(tell(b"ACK", id="7"))
-        play.broker_gets(tell(b"ACK", id="7"), at="a")
-        play.broker_says(told, at="a")
-        play.client_gets(told)  # the client knows that of b by another name
-        play.client_says(tell(b"ACK", id="relay-ack-2") + tell(b"ACK", id="7"))
-        play.broker_gets(tell(b"ACK", id="7"), at="a")
-        play.broker_gets(tell(b"ACK", id="7"), at="b")
-        play.broker_says(told, at="b")
-        play.client_gets(told)
+            wire = message(b"x", message_id=str(number), ack=str(number))
+            play.broker_says(wire, at=at)
+            play.client_gets(wire)
 
 
 def test_a_client_that_waits_for_the_lf() -> None:
@@ -79,6 +51,9 @@ def test_a_client_that_waits_for_the_lf() -> None:
         play.client_gets_exactly(message() + b"\n")
         play.broker_says(message(), at="a")
         play.client_gets_exactly(message() + b"\n")
+
+
+# RECEIPT
 
 
 def test_receipts_among_messages() -> None:
@@ -93,8 +68,8 @@ def test_receipts_among_messages() -> None:
         play.client_gets(message(b"3") + receipt("r") + message(b"4"))
 
 
-def test_receipts_of_nobody() -> None:
-    """A broker's RECEIPT that nobody asked for, or without a name, is nobody's business."""
+def test_receipts_that_were_not_asked_for() -> None:
+    """They do not pass, with a name or without; a broker alone in its upstream may send one without."""
     with fanned() as play:
         play.broker_says(receipt("x") + b"RECEIPT\n\n\0", at="a")
         play.client_gets(b"")
@@ -107,8 +82,8 @@ def test_receipts_of_nobody() -> None:
 
 
 @pytest.mark.parametrize("at", ["a", "b"])
-def test_an_error_is_no_success(at: str) -> None:
-    """It counts as a refusal: the client gets its RECEIPT from the others, when they are enough."""
+def test_an_error_is_no_confirmation(at: str) -> None:
+    """The client gets its RECEIPT from the others, when they are enough; the log tells the ERROR."""
     with fanned(3, 2) as play:
         play.client_says(send(receipt="r"))
         for each in "abc":
@@ -124,7 +99,7 @@ def test_an_error_is_no_success(at: str) -> None:
 
 
 def test_an_error_that_costs_the_quorum() -> None:
-    """The client is told its receipt, who failed and why, and nobody else."""
+    """The client is told its receipt, who failed and why, and none of the others."""
     play = fanned(3, 2)
     play.client_says(send(receipt="r"))
     for each in "abc":
@@ -142,7 +117,7 @@ def test_an_error_that_costs_the_quorum() -> None:
 
 
 def test_a_broker_that_leaves_after_an_error() -> None:
-    """What it refused is not said to it again; the rest is."""
+    """Its next broker is not sent what it refused; it is sent the rest."""
     with fanned(quorum=1) as play:
         play.client_says(send(b"1", receipt="1") + send(b"2", receipt="2"))
         play.broker_reads(at="a")
@@ -157,7 +132,7 @@ def test_a_broker_that_leaves_after_an_error() -> None:
 
 
 def test_an_error_of_one_alone() -> None:
-    """A broker that goes wrong on its own is left and asked again; the client does not notice."""
+    """A broker that goes wrong on its own is left and sought again; the client is sent nothing of it."""
     with subscribed(fanned()) as play:
         play.broker_says(message(b"1") + ERROR + message(b"2"), at="a")
         play.client_gets(message(b"1"))
@@ -200,7 +175,7 @@ def test_an_error_long_after_another() -> None:
 
 
 def test_an_error_of_all() -> None:
-    """The last of them is the client's, whole; the session ends with its broker."""
+    """The client is sent the last of them whole; the session ends with its broker."""
     play = fanned()
     play.broker_says(ERROR, at="a")
     play.broker_says(ERROR, at="b")
@@ -211,7 +186,7 @@ def test_an_error_of_all() -> None:
 
 
 def test_an_error_after_which_it_goes_on() -> None:
-    """What a broker says afterwards shows that the ERROR was not its last word."""
+    """A MESSAGE behind it shows that the broker goes on, so that its loss does not end the session."""
     with subscribed(fanned()) as play:
         play.broker_says(ERROR, at="a")
         play.broker_says(ERROR, at="b")
@@ -225,7 +200,7 @@ def test_an_error_after_which_it_goes_on() -> None:
 
 
 def test_an_error_of_the_only_group_left() -> None:
-    """There is nobody who thinks otherwise."""
+    """The client is sent it, for no other group goes on without one."""
     once = {"attempts": 0}
     play = fanned(options=once)
     play.broker_goes(at="a")
@@ -246,7 +221,7 @@ def test_an_error_about_our_own_receipt() -> None:
 
 
 def test_an_error_of_a_route() -> None:
-    """A broker alone speaks for itself, and the session ends with it."""
+    """The ERROR of a broker alone in its upstream passes, and the session ends with it."""
     play = begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a")
     play.client_says(send(b"1", b"/queue/there.1", receipt="r"))
     comes(play, "b")
@@ -260,7 +235,7 @@ def test_an_error_of_a_route() -> None:
 
 
 def test_garbage_of_one() -> None:
-    """What is not STOMP costs the broker that sent it its connection, and nobody else anything."""
+    """A broker that sends what is not STOMP is left and sought again; the client is sent what came before."""
     with subscribed(fanned()) as play:
         play.broker_says(message(b"1") + b"garbage\n\n\0", at="a")
         play.client_gets(message(b"1"))
@@ -270,14 +245,14 @@ def test_garbage_of_one() -> None:
 
 
 def test_garbage_of_a_route() -> None:
-    """With one broker the session cannot go on."""
+    """A session cannot go on without the only broker of an upstream."""
     play = begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a")
     play.broker_says(b"garbage\n\n\0", at="a")
     play.client_gets_error(b"the broker sent what is not STOMP")
 
 
 def test_an_error_of_a_group_with_two() -> None:
-    """The next broker of the group is as good as the same one."""
+    """The next broker of the group takes the place of the one that sent it."""
     main = fan_out(2)
     groups = (group("main-1", "a", "c"), main.groups[1])
     with begun(listener(type(main)("main", groups)), b"1.2", "ab") as play:
@@ -290,7 +265,7 @@ def test_an_error_of_a_group_with_two() -> None:
 
 
 def test_an_error_by_which_a_broker_goes_away() -> None:
-    """It is nobody's fault: the client need not know, and the group is not blamed."""
+    """The client is not sent it, and it does not count against the group."""
     with fanned() as play:
         for _ in range(3):
             play.time_passes(1.5)

@@ -1,4 +1,4 @@
-"""One client and several brokers: coming, going, and what that does to the client."""
+"""A client with several brokers: how its session begins, goes on without one of them, and ends."""
 
 import pytest
 
@@ -29,8 +29,8 @@ DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno\0"
 
 
 @pytest.mark.parametrize("quorum", [1, 2, 3])
-def test_connected_when_the_quorum_is(quorum: int) -> None:
-    """The client is answered once, by what completes the quorum."""
+def test_connected_with_the_quorum(quorum: int) -> None:
+    """The client is sent one CONNECTED, that of the broker which completes the quorum."""
     with Playbook(listener(fan_out(3, quorum=quorum))) as play:
         play.client_says(SAY_HELLO[b"1.2"])
         assert sorted(map(str, play.opened)) == ["a", "b", "c"]
@@ -41,8 +41,8 @@ def test_connected_when_the_quorum_is(quorum: int) -> None:
         assert not play.relay.coupled
 
 
-def test_what_came_with_connect() -> None:
-    """What the client says before anybody is there goes to all, to late ones too."""
+def test_frames_that_came_with_connect() -> None:
+    """What the client sent before there was a broker goes to all, also to one that comes later."""
     with Playbook(listener(fan_out(2))) as play:
         play.client_says(SAY_HELLO[b"1.2"] + send(b"1", receipt="r"))
         comes(play, "b")
@@ -53,8 +53,8 @@ def test_what_came_with_connect() -> None:
 
 
 @pytest.mark.parametrize(("quorum", "denied"), [(1, "ab"), (2, "a"), (2, "b")])
-def test_a_quorum_that_is_denied(quorum: int, denied: str) -> None:
-    """The client gets the last broker's ERROR whole, and the other's leg ends."""
+def test_a_quorum_that_denies(quorum: int, denied: str) -> None:
+    """The client is sent the last broker's ERROR whole, and the other leg ends."""
     play = Playbook(listener(fan_out(2, quorum=quorum)))
     play.client_says(SAY_HELLO[b"1.2"])
     for at in denied:
@@ -66,8 +66,8 @@ def test_a_quorum_that_is_denied(quorum: int, denied: str) -> None:
     assert all(peer.closed for peer in play.brokers)
 
 
-def test_one_that_is_denied() -> None:
-    """With enough others it does not matter; it is not asked again."""
+def test_one_broker_that_denies() -> None:
+    """With enough others the session goes on without its group, which is not asked again."""
     with Playbook(listener(fan_out(2))) as play:
         play.client_says(SAY_HELLO[b"1.2"])
         play.broker_accepts(at="a")
@@ -83,7 +83,7 @@ def test_one_that_is_denied() -> None:
         play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
 
 
-def test_one_that_is_denied_later() -> None:
+def test_one_broker_that_denies_later() -> None:
     """A quorum that is lost by an ERROR to CONNECT ends the session in an ERROR that names the group."""
     play = fanned(quorum=2)
     play.broker_goes(at="a")
@@ -97,7 +97,7 @@ def test_one_that_is_denied_later() -> None:
 
 
 @pytest.mark.parametrize(("quorum", "refused"), [(1, "ab"), (2, "b")])
-def test_groups_that_cannot_be_had(quorum: int, refused: str) -> None:
+def test_groups_without_brokers(quorum: int, refused: str) -> None:
     """When too few are left the client is told which failed, and why."""
     once = {"startup_attempts": 1}
     play = Playbook(listener(fan_out(2, quorum=quorum, options=once)))
@@ -112,7 +112,7 @@ def test_groups_that_cannot_be_had(quorum: int, refused: str) -> None:
 
 
 def test_garbage_for_connected() -> None:
-    """A broker that does not speak STOMP is as good as none."""
+    """A broker that answers CONNECT with what is not STOMP is left, and the session begins with the others."""
     with Playbook(listener(fan_out(2))) as play:
         play.client_says(SAY_HELLO[b"1.2"])
         play.broker_accepts(at="a")
@@ -123,14 +123,14 @@ def test_garbage_for_connected() -> None:
         assert play.client_reads().startswith(b"CONNECTED\n")
 
 
-# LossPolicy
+# Brokers that are lost
 
 
-def test_the_loss_of_one() -> None:
-    """The client does not notice; the next broker of the group is told all that the lost one was not known to have."""
+def test_one_broker_is_lost() -> None:
+    """The client is sent nothing of it; the next broker is sent all that the lost one may not have received."""
     with fanned() as play:
-        said = send(b"1", receipt="r") + send(b"2")
-        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a") + said)
+        sends = send(b"1", receipt="r") + send(b"2")
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a") + sends)
         both = tell(b"SUBSCRIBE", id="1", destination="/queue/a")
         first, second = copied(1, send(b"1", receipt="r")), copied(2, send(b"2"))
         for at in "ab":
@@ -144,12 +144,12 @@ def test_the_loss_of_one() -> None:
         resent = first.replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
         play.broker_gets(both.replace(b"\0", b"\0\n") + resent + copied(3, send(b"3")), at="a")
         play.broker_says(receipt("r"), at="a")
-        assert play.counters["possibly_lost"] == 1  # the second, which nobody asked about
+        assert play.counters["possibly_lost"] == 1  # the second, which asked for no receipt
         play.both_stay()
 
 
-def test_the_loss_of_all() -> None:
-    """What the client says waits, and is bounded; all that is owed comes when they are back."""
+def test_all_brokers_are_lost() -> None:
+    """What the client sends meanwhile is kept; all receipts that it is owed come when the brokers are back."""
     with fanned(quorum=2) as play:
         play.broker_goes(at="a")
         play.broker_goes(at="b")
@@ -165,7 +165,7 @@ def test_the_loss_of_all() -> None:
 
 
 def test_lost_twice_in_a_row() -> None:
-    """Before the first receipt came, and again: one receipt."""
+    """The SEND is sent to each next broker, and the client gets one receipt."""
     with fanned(quorum=2) as play:
         play.client_says(send(b"1", receipt="r"))
         play.broker_reads(at="a")
@@ -193,8 +193,8 @@ def test_a_plain_address_is_lost(at: str) -> None:
     assert play.counters["possibly_lost"] == (at == "b")
 
 
-def test_a_plain_address_says_error_to_connect() -> None:
-    """It is the client's, as if it had connected there itself."""
+def test_a_plain_address_that_denies() -> None:
+    """The client is sent its ERROR whole, as if it had connected there itself."""
     play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
     play.client_says(send(b"1", b"/queue/there.1"))
     play.broker_accepts(at="b")
@@ -213,15 +213,15 @@ def test_a_plain_address_that_is_not_there() -> None:
     assert b"upstream there did not connect" in data
 
 
-def test_nobody_moves_off_a_plain_address() -> None:
-    """There is nowhere to go."""
+def test_a_plain_address_is_not_left() -> None:
+    """A session that is told to leave the broker of a plain address stays, for there is no other."""
     with begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a") as play:
         play._perform(play.relay.leave(play.opened[0], play.now, 1))
         play.time_passes(5)
         play.both_stay()
 
 
-def test_a_group_of_a_route_gives_up() -> None:
+def test_a_group_of_a_route_that_gives_up() -> None:
     """A client cannot go on without an upstream that it uses."""
     there = Upstream("there", (group("there", "b", timeout=3.0),))
     play = begun(routed(lasting("main", "a"), there), b"1.2", "a")
@@ -234,27 +234,28 @@ def test_a_group_of_a_route_gives_up() -> None:
     assert b"upstream there: none could be had within 3 s" in data
 
 
-# Pace
+# How fast the client may send
 
 
-def test_a_client_that_says_too_much() -> None:
-    """When too few groups have room, the client is not read from; with one group more than that it is."""
+def test_too_much_for_a_group_that_is_needed() -> None:
+    """Without room in a quorum of groups no SEND is left out: the client is not read from until there is room."""
     with fanned(2, 2, resend_buffer=300) as play:
         play.broker_goes(at="a")
-        play.client_says(send(b"x" * 400, receipt="1"))
+        play.client_says(send(b"x" * 400, receipt="1") + send(b"y" * 400))
         assert play.client.paused
+        assert play.counters["fanout_overflowed"] == 0
         play.broker_reads(at="b")
         play.broker_says(receipt("1"), at="b")
         assert play.client.paused
         comes_back(play, "a")
-        play.broker_reads(at="a")
+        assert play.broker_reads(at="a").count(b"SEND\n") == 2
         assert play.client.paused
         play.broker_says(receipt("1"), at="a")
         play.client_gets(receipt("1"))
         assert not play.client.paused
 
 
-def test_who_owes_too_many_acks() -> None:
+def test_too_many_acks_are_owed() -> None:
     """Only the broker that they are owed to is not read from."""
     with begun(listener(fan_out(2), unacknowledged=2)) as play:
         play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
@@ -270,11 +271,11 @@ def test_who_owes_too_many_acks() -> None:
         play.client_reads()
 
 
-# The client
+# The client closes its connection
 
 
-def test_the_client_goes() -> None:
-    """What it said is still delivered to a quorum."""
+def test_the_client_is_gone() -> None:
+    """What it sent is still delivered to a quorum."""
     with fanned(quorum=1) as play:
         play.client_says(send(b"1", receipt="r"))
         play.broker_reads(at="a")
@@ -286,13 +287,16 @@ def test_the_client_goes() -> None:
         play.broker_is_closed(at="a")
 
 
-def test_the_client_goes_with_nothing_to_do() -> None:
+def test_the_client_is_gone_with_nothing_to_deliver() -> None:
     """All legs end at once."""
     with fanned() as play:
         play.client_goes()
         play.broker_is_closed(at="a")
         play.broker_is_closed(at="b")
         assert play.relay.over
+
+
+# Versions
 
 
 def _acked(client: bytes, wire: bytes, receipt: bytes) -> bytes:
@@ -308,7 +312,7 @@ def _acked(client: bytes, wire: bytes, receipt: bytes) -> bytes:
 
 @in_all_pairs
 def test_versions_of_one_client_and_two_brokers(client: bytes, broker: bytes) -> None:
-    """Each broker is spoken to in its own version, and both are understood."""
+    """Each broker is written to in its own version, and both are understood."""
     versions = (broker, b"1.0" if broker == b"1.2" else b"1.2")
     named = {b"1.0": b"", b"1.1": b"subscription:1\n", b"1.2": b"subscription:1\nack:k\n"}
     acks = {
@@ -317,10 +321,10 @@ def test_versions_of_one_client_and_two_brokers(client: bytes, broker: bytes) ->
         b"1.2": b"id:k\n",
     }
     with begun(listener(fan_out(2, quorum=2)), client, "ab", *versions) as play:
-        said = tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual", receipt="s")
-        play.client_says(said + send(b"body", receipt="r"))
+        subscribe = tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual", receipt="s")
+        play.client_says(subscribe + send(b"body", receipt="r"))
         for at in "ab":
-            play.broker_gets(said + copied(1, send(b"body", receipt="r")), at=at)
+            play.broker_gets(subscribe + copied(1, send(b"body", receipt="r")), at=at)
             play.broker_says(receipt("s", "r"), at=at)
         play.client_gets(receipt("s", "r"))
         delivered = []
@@ -338,8 +342,3 @@ def test_versions_of_one_client_and_two_brokers(client: bytes, broker: bytes) ->
             assert version == b"1.0" or len(lines) == len(expected.split(b"\n"))
             play.broker_says(receipt(f"x{at}"), at=at)
         play.client_gets(receipt("xa", "xb"))
-
-
-def test_one_broker_at_a_time_is_enough() -> None:
-    """A client with one group and without routes has the flow that copies nothing."""
-    assert begun(listener(lasting("main", "a")), b"1.2", "a").relay.coupled
