@@ -1,29 +1,35 @@
-"""A session's place in one group: whom it asks for CONNECTED and when, what it finds, and how it is left."""
+"""A session's link to one group: which broker it asks and when, what comes of it, and how its broker is left.
 
-from collections.abc import Callable
+Schedules are told in test_schedule, handshakes in test_handshake, what all that means for frames in test_failover and
+test_planned_move.
+"""
+
 from math import inf
 from typing import Any
 
 import pytest
 
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Effect, Open, Outbox
+from stomprelay.relay.flow import DisconnectState
 from stomprelay.relay.link.handshake import Accepted
-from stomprelay.relay.link.link import Link, Stage
+from stomprelay.relay.link.link import Asking, Connected, Ended, Leaving, Link, Waiting
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.resend.resender import Resender
-from stomprelay.session.effects import Close, Event, How, Note, Send
+from stomprelay.relay.search import Search
+from stomprelay.relay.single import Single
+from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
-from stomprelay.session.states import State
+from stomprelay.session.states import Side, State
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import ProtocolError, StompError
 from stomprelay.wire.limits import Limits
-from stomprelay.wire.names import CLIENT_COMMANDS
+from stomprelay.wire.names import BEGIN, CLIENT_COMMANDS, COMMIT, TRANSACTION
 from tests.playbook import VERSIONS, Cut, in_all_cuts, listener, upstream
 from tests.relay.failing import movable, said_welcome
 
@@ -31,32 +37,42 @@ in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 
 SEND = b"SEND\ndestination:/queue/a\n\nx\0"
 ASKING = b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0"
-SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0"
 OTHERS = b"ERROR\nmessage:no such version\nversion:%b\n\n\0"
 OUTAGE = b"ERROR\nmessage:service unavailable\n\n\0"
 DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno such user\0"
+NO_STOMP = [
+    (MESSAGE, ProtocolError),
+    (b"HTTP/1.1 400 Bad Request\r\n\r\n", StompError),
+    (b"CONNECTED\nversion:9.9\n\n\0", ProtocolError),
+]
 
 
 class Scene:
-    """A session of `s` and its place in the first group of an upstream. `now` is the time of whatever is told."""
+    """A session `s`, its link to the first group of an upstream, and its search. `now` is the time of what is told."""
 
     def __init__(
-        self, over: Upstream | None = None, *, version: bytes = b"1.2", carried: bool = False, **settings: Any
+        self, over: Upstream | None = None, *, version: bytes = b"1.2", resends: bool = False, **settings: Any
     ) -> None:
         self.over = over or movable(**settings)
+        front = listener(self.over)
         self.counters = Counters()
         self.session = Session(b"s", DIALECTS[version], 10, self.counters)
+        self.outbox = Outbox()
         self.link = Link(
-            listener(self.over),
+            front,
             self.over,
             self.over.groups[0],
             Offer([], frozenset(VERSIONS[: VERSIONS.index(version) + 1]), None),
             self.session,
+            self.outbox,
             lambda: 0.5,  # the middle of every spread
-            carried=carried,
+            resends=resends,
         )
-        self.effects: list[Effect] = []
+        client = Leg(Side.DOWNSTREAM, front.limits)
+        client.enter(State.CONNECTED, DIALECTS[version])
+        self.flow = Single(client, self.link, self.outbox)
+        self.search = Search(self.flow, self.outbox)
         self.now = 100.0
 
     @property
@@ -71,81 +87,75 @@ class Scene:
         assert self.link.resender is not None
         return self.link.resender
 
-    def seeks(self, prefer: Broker | None = None) -> None:
+    # What happens
+
+    def seeks(self) -> None:
         """The search begins."""
-        self.link.seek(self.effects, self.now, prefer)
+        self.search.begin([self.link], self.now)
 
     def accepts(self) -> None:
         """The connection is there."""
-        self.link.connected(self.leg, self.effects, self.now)
+        self.search.connected(self.leg, self.now)
 
     def refuses(self, reason: str = "Connection refused") -> None:
         """The broker that is asked cannot be reached."""
-        self.link.refused(reason, self.effects, self.now)
+        self.search.refused(self.leg, reason, self.now)
 
     def answers(self, data: bytes) -> Accepted | bytes | None:
-        """The broker that is asked says this."""
-        return self.link.answered(data, self.effects, self.now)
+        """The broker that is asked sends this."""
+        return self.link.answered(data, self.now)
 
     def wakes(self) -> None:
         """At the time that it asked for."""
         assert self.link.until < inf
         self.now = max(self.now, self.link.until)
-        self.link.woke(self.effects, self.now)
-
-    def reconsiders(self) -> None:
-        """A broker came back."""
-        self.link.reconsidered(self.effects, self.now)
+        self.search.woke(self.now)
 
     def finds(self, version: bytes = b"1.2", product: str = "generic") -> None:
-        """The next broker that is asked accepts."""
-        while self.link.stage is Stage.SEARCHING:
+        """The next broker that is asked accepts. All effects are forgotten."""
+        while self.link.waiting:
             self.wakes()
         assert isinstance(self.answers(said_welcome(version, product)), Accepted)
-        self.effects.clear()
+        self.outbox.drain()
 
     def loses(self) -> None:
         """Its broker is gone, and another one is sought."""
         self.resender.lost()
-        self.link.hang_up(How.ABORT, self.effects)
-        self.effects.clear()
+        self.link.hang_up(How.ABORT)
+        self.outbox.drain()
         self.seeks()
 
-    def client_says(self, data: bytes) -> None:
-        """By the resender."""
+    def leaves(self, within: float = 5.0, to: Broker | None = None) -> None:
+        """The session shall leave its broker."""
+        assert self.link.broker is not None
+        self.search.leave(self.link.broker, self.now, within, to)
+
+    def client_sends(self, data: bytes) -> None:
+        """By the resender. All effects are forgotten."""
         decoder = Decoder(self.session.dialect, CLIENT_COMMANDS, Limits())
         decoder.feed(data)
         for frame in decoder.frames():
-            self.resender.say(frame)
-        self.resender.flush([], self.now)
+            self.resender.send(frame)
+        self.resender.flush(self.now)
+        self.outbox.drain()
+
+    # What is expected
+
+    def effects(self) -> list[Effect]:
+        """All that was asked for since the last look."""
+        return self.outbox.drain()
 
     def asked(self) -> list[str]:
         """The brokers that were asked for since the last look; everything else is forgotten."""
-        opened = [str(each.broker) for each in self.effects if isinstance(each, Open)]
-        self.effects.clear()
-        return opened
+        return [str(each.broker) for each in self.effects() if isinstance(each, Open)]
 
-    def notes(self) -> list[tuple[Event, str]]:
-        """What is logged."""
-        return [(each.event, each.text) for each in self.effects if isinstance(each, Note)]
-
-    def ways(self) -> list[tuple[Leg, How]]:
-        """Which legs are closed, and how."""
-        return [(each.leg, each.how) for each in self.effects if isinstance(each, Close)]
-
-    def quiet(self) -> bool:
-        """Whether its broker could be left."""
-        return self.link.quiet
-
-    def moves(self) -> bool:
-        """Whether it is to leave its broker."""
-        return self.link.moving
-
-    def sent(self) -> bytes:
-        """What is written, to the leg that it has."""
-        sends = [each for each in self.effects if isinstance(each, Send)]
-        assert all(each.leg is self.leg for each in sends)
-        return b"".join(each.data for each in sends).replace(b"\0\n", b"\0")
+    def is_over(self, message: str, detail: str) -> None:
+        """The search ends with the next refusal, and the session with it, for this reason."""
+        with pytest.raises(StompError) as failure:
+            self.refuses()
+        assert (failure.value.message, failure.value.detail) == (message, detail)
+        assert isinstance(self.link.state, Ended)
+        assert self.search.deadline == inf
 
 
 def started(over: Upstream | None = None, **settings: Any) -> Scene:
@@ -160,23 +170,22 @@ def started(over: Upstream | None = None, **settings: Any) -> Scene:
 
 
 @pytest.mark.parametrize(
-    ("over", "carried", "carries"),
+    ("over", "resends", "has"),
     [(upstream(), False, False), (upstream(), True, True), (movable(), False, True), (movable(), True, True)],
     ids=["plain", "plain among others", "failover", "failover among others"],
 )
-def test_before_the_search(over: Upstream, carried: bool, carries: bool) -> None:
+def test_before_the_search(over: Upstream, resends: bool, has: bool) -> None:
     """Nothing is due, nobody was asked; there is a resender where the session survives its broker or has others."""
-    link = Scene(over, carried=carried).link
-    assert link.stage is Stage.SEARCHING
+    link = Scene(over, resends=resends).link
+    assert link.state == Waiting(None)
     assert link.until == inf
-    assert [link.leg, link.broker, link.asked, link.bridges, link.parting] == [None] * 5
-    assert (link.resender is not None) == carries
+    assert [link.leg, link.broker, link.asked] == [None] * 3
+    with pytest.raises(LookupError):
+        link.connection.leg.enter(State.CLOSED)
+    assert (link.resender is not None) == has
     assert link.fresh
-    assert not link.up
-    assert not link.quiet
-    assert not link.moving
-    assert link.news is Event.CONNECTED
-    assert link.verdict == ""
+    assert not any([link.up, link.quiet, link.moving, link.leaving, link.done, link.recovering])
+    assert link.reason == ""
     assert link.uncertain == 0
 
 
@@ -188,38 +197,41 @@ def test_the_first_attempt_is_made_at_once() -> None:
     play = Scene(connect_timeout=3.0)
     play.seeks()
     first = play.over.brokers[0]
-    assert play.effects == [Open(play.leg, first)]
-    assert play.link.stage is Stage.BINDING
+    assert play.effects() == [Open(play.leg, first)]
+    assert play.link.asking
     assert play.link.asked is first
-    assert play.link.until == 103.0
+    assert play.link.until == play.search.deadline == 103.0
     assert play.link.broker is None
     assert not play.link.up
     assert (first.health.coming, first.health.sessions) == (1, 0)
 
 
-def test_connect_is_said_when_the_connection_is_there() -> None:
+def test_connect_is_sent_when_the_connection_is_there() -> None:
     """Not before; it counts for the beats of that leg."""
     play = Scene(host=b"there")
     play.seeks()
-    assert play.sent() == b""
+    play.effects()
     play.now += 1.0
     play.accepts()
-    assert play.sent() == (b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:there\nheart-beat:10000,10000\n\n\0")
+    assert play.effects() == [
+        Send(play.leg, b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:there\nheart-beat:10000,10000\n\n\0")
+    ]
     assert play.leg.heartbeat.sent_at == 101.0
 
 
-def test_a_connection_that_nobody_waits_for_any_more() -> None:
-    """It is closed, and is told nothing."""
+def test_a_connection_that_nobody_waits_for() -> None:
+    """One that comes too late, was never asked for, or is there already: it is closed, and is sent nothing."""
     play = Scene()
     play.seeks()
-    late = play.leg
+    late, stranger = play.leg, Leg(Side.UPSTREAM, play.over.limits)
     play.refuses()
-    play.effects.clear()
-    play.link.connected(late, play.effects, play.now)
-    assert play.effects == [Close(late, How.ABORT)]
+    play.effects()
+    for leg in (late, stranger):
+        play.search.connected(leg, play.now)
+        assert play.effects() == [Close(leg, How.ABORT)]
     play.finds()
-    play.link.connected(play.leg, play.effects, play.now)
-    assert play.effects == [Close(play.leg, How.ABORT)]
+    play.accepts()
+    assert play.effects() == [Close(play.leg, How.ABORT)]
 
 
 @in_all_cuts
@@ -229,23 +241,23 @@ def test_a_broker_accepts(version: bytes, cut: Cut) -> None:
     play = Scene()
     play.seeks()
     play.accepts()
-    play.effects.clear()
+    play.effects()
     answers = [play.answers(chunk) for chunk in cut.chunks(said_welcome(version))]
     assert [type(each) for each in answers if each is not None] == [Accepted]
     assert answers[-1] is not None
     link, first = play.link, play.over.brokers[0]
-    assert play.effects == []
+    assert play.effects() == []
     assert link.up
-    assert link.stage is Stage.UP
-    assert link.broker is first
+    assert type(link.state) is Connected
+    assert link.broker is link.connection.broker is first
     assert link.asked is None
-    assert link.bridges is not None
     assert not link.fresh
     assert link.until == inf
     assert play.leg.state is State.CONNECTED
     assert play.leg.dialect.version == version
+    assert play.search.link(play.leg) is link
     assert (first.health.up, first.health.sessions, first.health.coming) == (True, 1, 0)
-    assert link.news is Event.CONNECTED
+    assert not link.recovering
 
 
 def test_what_follows_connected_in_its_chunk() -> None:
@@ -256,14 +268,22 @@ def test_what_follows_connected_in_its_chunk() -> None:
     assert [frame.wire for frame in play.leg.decoder.frames()] == [MESSAGE]
 
 
+def test_the_beats_of_a_broker_are_a_deadline() -> None:
+    """Its leg has to be looked at, too."""
+    play = started()
+    assert play.search.deadline == inf
+    play.leg.heartbeat.keep_alive(3.0, play.now)
+    assert play.search.deadline == play.now + 3.0
+
+
 @pytest.mark.parametrize(("product", "cumulative"), [("rabbitmq", False), ("activemq", True)])
-def test_the_carrier_learns_what_receipts_mean(product: str, cumulative: bool) -> None:
+def test_the_resender_learns_what_receipts_mean(product: str, cumulative: bool) -> None:
     """It has a broker, too, with the ways of its product."""
     play = Scene(confirm=True)
     play.seeks()
     play.finds(product=product)
     assert play.resender.unconfirmed.cumulative == cumulative
-    play.client_says(SEND * 3)
+    play.client_sends(SEND * 3)
     assert len(play.resender.unconfirmed) == (1 if cumulative else 3)
 
 
@@ -271,12 +291,12 @@ def test_a_broker_that_cannot_be_reached() -> None:
     """The next one is asked at once; the log is told why, and what was learnt of the broker is forgotten."""
     play = Scene()
     first, second = play.over.brokers
-    first.versions = frozenset({b"1.1"})
+    first.speaks(frozenset({b"1.1"}))
     play.seeks()
     leg = play.leg
-    play.effects.clear()
+    play.effects()
     play.refuses("Connection refused")
-    assert play.effects == [
+    assert play.effects() == [
         Note(
             Event.REFUSED,
             "broker tcp://a did not connect: Connection refused",
@@ -287,11 +307,37 @@ def test_a_broker_that_cannot_be_reached() -> None:
     ]
     assert leg.closed
     assert play.leg is not leg
+    assert play.search.link(leg) is None
     assert [broker.versions for broker in play.over.brokers] == [None, None]
     assert (first.health.up, first.health.failures, first.health.coming) == (False, 1, 0)
     assert first.health.out_until == 101.0
     assert play.counters["brokers_refused"] == 1
     assert play.link.fresh
+    play.search.refused(leg, "again", play.now)
+    assert play.effects() == []
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+def test_no_connected_in_time(accepts: bool) -> None:
+    """The time is for the connection and the answer together; then the next broker is asked, with time of its own."""
+    play = Scene(connect_timeout=3.0)
+    play.seeks()
+    leg = play.leg
+    play.now += 2.0
+    if accepts:
+        play.accepts()
+    assert play.link.until == 103.0
+    play.effects()
+    play.search.woke(102.9)
+    assert play.effects() == []
+    play.wakes()
+    note, *effects = play.effects()
+    assert isinstance(note, Note)
+    assert (note.event, note.text) == (Event.REFUSED, "broker tcp://a did not connect: no CONNECTED in time")
+    assert effects == [Close(leg, How.ABORT), Open(play.leg, play.over.brokers[1])]
+    assert play.link.until == 106.0
+    assert play.over.brokers[0].health.failures == 1
+    assert play.counters["brokers_refused"] == 1
 
 
 def test_a_pause_between_passes() -> None:
@@ -301,8 +347,10 @@ def test_a_pause_between_passes() -> None:
     play.refuses()
     play.refuses()
     assert play.asked() == ["tcp://a", "tcp://b"]
-    assert play.link.stage is Stage.SEARCHING
-    assert play.link.until == 104.0
+    assert play.link.state == Waiting(play.over.brokers[0])
+    assert play.link.until == play.search.deadline == 104.0
+    play.search.woke(103.9)
+    assert play.asked() == []
     play.wakes()
     assert play.asked() == ["tcp://a"]
     assert play.link.until == 114.0
@@ -311,19 +359,9 @@ def test_a_pause_between_passes() -> None:
 def test_who_has_a_broker_looks_for_no_other() -> None:
     """Whatever the time is."""
     play = started(options={"timeout": 60.0})
-    play.now += 1000.0
-    play.link.woke(play.effects, play.now)
-    assert play.effects == []
+    play.search.woke(play.now + 1000.0)
+    assert play.effects() == []
     assert play.link.up
-
-
-def test_a_preferred_broker_comes_first() -> None:
-    """Then the others in their order."""
-    play = Scene(brokers=3)
-    play.seeks(play.over.brokers[1])
-    play.refuses()
-    play.refuses()
-    assert play.asked() == ["tcp://b", "tcp://a", "tcp://c"]
 
 
 def test_a_broker_that_was_paused_meanwhile() -> None:
@@ -333,7 +371,7 @@ def test_a_broker_that_was_paused_meanwhile() -> None:
     play.loses()
     assert play.link.until == 102.0
     assert second.health.coming == 1
-    second.health.paused = True
+    second.health.pause()
     play.wakes()
     assert play.asked() == ["tcp://a"]
     assert play.link.asked is first
@@ -344,50 +382,31 @@ def test_all_brokers_are_paused() -> None:
     """It waits without end, though its time is bounded, until one is resumed."""
     play = Scene(options={"timeout": 5.0})
     for broker in play.over.brokers:
-        broker.health.paused = True
+        broker.health.pause()
     play.seeks()
     assert play.asked() == []
-    assert play.link.stage is Stage.SEARCHING
+    assert play.link.state == Waiting(None)
     assert play.link.until == inf
     play.now += 1000.0
-    play.over.brokers[1].health.paused = False
-    play.reconsiders()
+    play.over.brokers[1].health.resume()
+    play.search.reconsidered(play.now)
     assert play.asked() == ["tcp://b"]
     play.finds()
 
 
-# A broker came back
-
-
-def test_a_broker_comes_back_while_it_waits() -> None:
-    """It is asked at once, for nobody need wait for the end of a pause."""
-    play = started(options={"initial_delay": 10.0, "exponential": False}, brokers=1)
-    play.loses()
-    assert play.asked() == []
-    assert play.link.until == 110.0
-    play.now = 101.0
-    play.reconsiders()
-    assert play.asked() == ["tcp://a"]
-    assert play.link.stage is Stage.BINDING
-
-
-@pytest.mark.parametrize("stage", [Stage.BINDING, Stage.UP, Stage.PARTING, Stage.ENDED])
-def test_a_broker_comes_back_at_any_other_time(stage: Stage) -> None:
-    """Nothing follows from it."""
-    play = Scene()
+def test_the_log_is_told_that_nothing_is_found() -> None:
+    """Each time that so many passes more were in vain."""
+    play = Scene(options={"warn_after": 2}, checks=Checks(failures=99))
     play.seeks()
-    if stage is not Stage.BINDING:
-        play.finds()
-    if stage is Stage.PARTING:
-        play.link.part(play.effects, play.now)
-    if stage is Stage.ENDED:
-        play.link.end(play.effects)
-    play.effects.clear()
-    until = play.link.until
-    play.reconsiders()
-    assert play.effects == []
-    assert play.link.stage is stage
-    assert play.link.until == until
+    for _ in range(4):
+        play.refuses()
+        play.refuses()
+        play.wakes()
+    notes = [each.text for each in play.effects() if isinstance(each, Note)]
+    assert [text for text in notes if not text.startswith("broker ")] == [
+        "no broker of tcp://a,tcp://b in 2 attempts",
+        "no broker of tcp://a,tcp://b in 4 attempts",
+    ]
 
 
 def test_sessions_come_back_one_after_the_other() -> None:
@@ -403,27 +422,94 @@ def test_sessions_come_back_one_after_the_other() -> None:
     assert newcomer.asked() == ["tcp://a"]
 
 
-# Too late
+# A broker came back
 
 
-@pytest.mark.parametrize("accepts", [True, False])
-def test_no_connected_in_time(accepts: bool) -> None:
-    """The time is for the connection and the answer together; then the next broker is asked."""
-    play = Scene(connect_timeout=3.0)
+def test_a_broker_comes_back_while_it_waits() -> None:
+    """It is asked at once, for nobody need wait for the end of a pause."""
+    play = started(options={"initial_delay": 10.0, "exponential": False}, brokers=1)
+    play.loses()
+    assert play.asked() == []
+    assert play.link.until == play.search.deadline == 110.0
+    play.now = 101.0
+    play.search.reconsidered(play.now)
+    assert play.asked() == ["tcp://a"]
+    assert play.link.asking
+
+
+@pytest.mark.parametrize("state", [Asking, Connected, Leaving, Ended])
+def test_a_broker_comes_back_at_any_other_time(state: type[object]) -> None:
+    """Nothing follows from it."""
+    play = Scene()
     play.seeks()
-    leg = play.leg
-    play.now += 2.0
-    if accepts:
-        play.accepts()
-    assert play.link.until == 103.0
-    play.effects.clear()
+    if state is not Asking:
+        play.finds()
+    if state is Leaving:
+        play.link.disconnect(play.now)
+    if state is Ended:
+        play.link.end()
+    play.effects()
+    before, until = play.link.state, play.link.until
+    assert type(before) is state
+    play.link.reconsidered(play.now)
+    assert play.effects() == []
+    assert play.link.state is before
+    assert play.link.until == until
+
+
+# Given up
+
+
+def test_nobody_is_there() -> None:
+    """When the passes are over the client is told no more than that."""
+    play = Scene(options={"startup_attempts": 2, "attempts": 1}, checks=Checks(failures=99))
+    play.seeks()
+    play.refuses()
+    play.refuses()
     play.wakes()
-    assert play.notes() == [(Event.REFUSED, "broker tcp://a did not connect: no CONNECTED in time")]
-    assert play.ways() == [(leg, How.ABORT)]
-    assert play.asked() == ["tcp://b"]
-    assert play.link.until == 106.0
-    assert play.over.brokers[0].health.failures == 1
-    assert play.counters["brokers_refused"] == 1
+    play.refuses()
+    assert play.asked() == ["tcp://a", "tcp://b", "tcp://a", "tcp://b"]
+    play.is_over("broker not available", "upstream main did not connect")
+    assert play.link.reason == "none could be had in 2 attempts"
+    assert play.link.until == inf
+    assert play.link.fresh
+
+
+def test_nobody_is_there_any_more() -> None:
+    """The client is told how often it was tried, and no address."""
+    play = started(options={"attempts": 1})
+    play.loses()
+    play.wakes()
+    play.refuses()
+    play.is_over("no broker available", "upstream main: none could be had in 1 attempt")
+    assert not play.link.fresh
+
+
+def test_no_attempts_after_a_loss() -> None:
+    """Nobody is asked at all."""
+    play = started(options={"attempts": 0})
+    with pytest.raises(StompError) as failure:
+        play.loses()
+    assert failure.value.detail == "upstream main: none could be had in 0 attempts"
+    assert play.effects() == []
+    assert play.link.ended
+    assert not play.link.fresh
+
+
+def test_a_plain_address() -> None:
+    """There is one attempt, and nothing after a loss."""
+    play = Scene(upstream())
+    play.seeks()
+    assert len(play.asked()) == 1
+    play.is_over("broker not available", "upstream main did not connect")
+    assert play.link.reason == "none could be had in 1 attempt"
+    assert play.asked() == []
+    play = started(upstream())
+    play.link.hang_up(How.ABORT)
+    play.effects()
+    play.link.seek(play.now)
+    assert play.effects() == []
+    assert play.link.ended
 
 
 def test_the_time_is_over_while_a_broker_is_asked() -> None:
@@ -432,13 +518,13 @@ def test_the_time_is_over_while_a_broker_is_asked() -> None:
     play.seeks()
     leg = play.leg
     play.accepts()
-    assert play.link.until == 102.5
-    play.effects.clear()
-    play.wakes()
-    assert play.effects == [Close(leg, How.ABORT)]
-    assert play.link.stage is Stage.ENDED
+    assert play.link.until == play.search.deadline == 102.5
+    play.effects()
+    with pytest.raises(StompError):
+        play.wakes()
+    assert play.effects() == [Close(leg, How.ABORT)]
+    assert play.link.state == Ended("none could be had within 2.5 s")
     assert play.link.until == inf
-    assert play.link.verdict == "none could be had within 2.5 s"
     first = play.over.brokers[0]
     assert (first.health.up, first.health.failures, first.health.coming) == (None, 0, 0)
 
@@ -448,109 +534,28 @@ def test_the_time_is_over_while_it_waits() -> None:
     play = started(options={"timeout": 2.0, "initial_delay": 5.0})
     play.loses()
     assert play.link.until == 102.0
-    play.wakes()
-    assert play.effects == []
-    assert play.link.stage is Stage.ENDED
-    assert play.link.verdict == "none could be had within 2 s"
+    with pytest.raises(StompError):
+        play.wakes()
+    assert play.effects() == []
+    assert play.link.state == Ended("none could be had within 2 s")
     assert [broker.health.coming for broker in play.over.brokers] == [0, 0]
 
 
-# Verdicts
+# Another answer than CONNECTED
 
 
-@pytest.mark.parametrize(
-    ("options", "asked", "verdict"),
-    [
-        ({"attempts": 1}, "ab", "none could be had in 1 attempt"),
-        ({"attempts": 2}, "abab", "none could be had in 2 attempts"),
-        ({"startup_attempts": 3}, "ababab", "none could be had in 3 attempts"),
-        ({"attempts": 0}, "ab", "none could be had in 1 attempt"),
-        ({"attempts": 5, "startup_attempts": 0}, "ab", "none could be had in 1 attempt"),
-    ],
-)
-def test_attempts_at_the_start(options: dict[str, Any], asked: str, verdict: str) -> None:
-    """So many passes over the whole group; but there is always one."""
-    play = Scene(options=options, checks=Checks(failures=99))
-    play.seeks()
-    while play.link.stage is not Stage.ENDED:
-        if play.link.stage is Stage.SEARCHING:
-            play.wakes()
-        else:
-            play.refuses()
-    assert play.link.verdict == verdict
-    assert play.link.until == inf
-    assert play.link.fresh
-    assert sorted(play.asked()) == sorted(f"tcp://{name}" for name in asked)
-
-
-def test_no_attempts_after_a_loss() -> None:
-    """The place has no broker any more, and is not fresh."""
-    play = started(options={"attempts": 0})
-    play.loses()
-    assert play.effects == []
-    assert play.link.stage is Stage.ENDED
-    assert play.link.verdict == "none could be had in 0 attempts"
-    assert not play.link.fresh
-
-
-def test_a_plain_address() -> None:
-    """There is one attempt, and nothing after a loss."""
-    play = Scene(upstream())
-    play.seeks()
-    play.refuses()
-    assert len(play.asked()) == 1
-    assert play.link.stage is Stage.ENDED
-    assert play.link.verdict == "none could be had in 1 attempt"
-    play = started(upstream())
-    play.link.hang_up(How.ABORT, play.effects)
-    play.effects.clear()
-    play.seeks()
-    assert play.effects == []
-    assert play.link.stage is Stage.ENDED
-
-
-def test_counts_begin_anew() -> None:
-    """With each loss there are as many attempts as before."""
-    play = started(brokers=1, options={"attempts": 2}, checks=Checks(failures=99))
-    for _ in range(3):
-        play.loses()
-        play.wakes()
-        play.refuses()
-        assert play.link.stage is Stage.SEARCHING
-        play.finds()
-
-
-def test_the_log_is_told_that_nothing_is_found() -> None:
-    """Each time that so many passes more were in vain."""
-    play = Scene(options={"warn_after": 2}, checks=Checks(failures=99))
-    play.seeks()
-    for _ in range(4):
-        play.refuses()
-        play.refuses()
-        play.wakes()
-    told = [text for _, text in play.notes() if not text.startswith("broker ")]
-    assert told == [
-        "no broker of tcp://a,tcp://b in 2 attempts",
-        "no broker of tcp://a,tcp://b in 4 attempts",
-    ]
-
-
-# Versions
-
-
-@in_all_cuts
-def test_a_broker_that_speaks_another_version_only(cut: Cut) -> None:
+def test_a_broker_that_speaks_another_version_only() -> None:
     """It is asked again on a new leg, with time of its own, for what it said that it speaks."""
     play = Scene(version=b"1.1", connect_timeout=3.0)
     play.seeks()
     old = play.leg
     play.accepts()
-    play.effects.clear()
+    play.effects()
     play.now += 2.0
-    for chunk in cut.chunks(OTHERS % b"1.2"):
-        assert old.closed or play.answers(chunk) is None
+    assert play.answers(OTHERS % b"1.2") is None
+    assert old.closed
     broker = play.over.brokers[0]
-    assert play.effects == [
+    assert play.effects() == [
         Note(
             Event.RETRIED,
             "broker tcp://a speaks 1.2 only",
@@ -560,12 +565,14 @@ def test_a_broker_that_speaks_another_version_only(cut: Cut) -> None:
         Open(play.leg, broker),
     ]
     assert play.leg is not old
-    assert play.link.stage is Stage.BINDING
+    assert play.link.asking
     assert play.link.until == 105.0
     assert broker.versions == frozenset({b"1.2"})
-    play.effects.clear()
     play.accepts()
-    assert play.sent().startswith(b"CONNECT\naccept-version:1.2\n")
+    (connect,) = play.effects()
+    assert isinstance(connect, Send)
+    assert connect.leg is play.leg
+    assert connect.data.startswith(b"CONNECT\naccept-version:1.2\n")
     play.finds()
     assert play.link.broker is broker
     assert (broker.health.coming, broker.health.failures, play.counters["brokers_refused"]) == (0, 0, 0)
@@ -576,19 +583,9 @@ def test_a_broker_that_changes_its_mind() -> None:
     play = Scene(version=b"1.1")
     play.seeks()
     assert play.answers(OTHERS % b"1.2") is None
-    play.effects.clear()
+    play.effects()
     assert play.answers(OTHERS % b"1.1") == OTHERS % b"1.1"
-    assert play.effects == []
-
-
-def test_versions_that_were_asked_for_tell_nothing() -> None:
-    """RabbitMQ names its versions in every ERROR; and what an operator asked for is not asked otherwise."""
-    play = Scene()
-    play.seeks()
-    assert play.answers(OTHERS % b"1.0,1.1,1.2") == OTHERS % b"1.0,1.1,1.2"
-    play = Scene(versions=frozenset({b"1.1"}))
-    play.seeks()
-    assert play.answers(OTHERS % b"1.2") == OTHERS % b"1.2"
+    assert play.effects() == []
 
 
 def test_a_broker_that_is_gone_when_it_is_asked_again() -> None:
@@ -600,42 +597,36 @@ def test_a_broker_that_is_gone_when_it_is_asked_again() -> None:
     assert play.asked() == ["tcp://a", "tcp://a", "tcp://b"]
     assert play.over.brokers[0].versions is None
     play.accepts()
-    assert play.sent().startswith(b"CONNECT\naccept-version:1.0,1.1\n")
+    (connect,) = play.effects()
+    assert isinstance(connect, Send)
+    assert connect.data.startswith(b"CONNECT\naccept-version:1.0,1.1\n")
 
 
-# ERROR in place of CONNECTED
-
-
-@in_all_cuts
-def test_a_broker_that_serves_nobody_now(cut: Cut) -> None:
+def test_a_broker_that_serves_nobody_now() -> None:
     """It is as good as not there: the client is told nothing, and the next one is asked."""
     play = Scene()
     play.seeks()
     leg = play.leg
     play.accepts()
-    play.effects.clear()
-    for chunk in cut.chunks(OUTAGE):
-        assert leg.closed or play.answers(chunk) is None
-    assert play.notes() == [
-        (
-            Event.REFUSED,
-            "broker tcp://a did not connect: it answered CONNECT with an ERROR: unavailable",
-        )
-    ]
-    assert play.ways() == [(leg, How.ABORT)]
-    assert play.asked() == ["tcp://b"]
+    play.effects()
+    assert play.answers(OUTAGE) is None
+    note, *effects = play.effects()
+    assert isinstance(note, Note)
+    text = "broker tcp://a did not connect: it answered CONNECT with an ERROR: unavailable"
+    assert (note.event, note.text) == (Event.REFUSED, text)
+    assert effects == [Close(leg, How.ABORT), Open(play.leg, play.over.brokers[1])]
     assert play.counters["brokers_refused"] == 1
     assert play.over.brokers[0].health.up is False
 
 
-@pytest.mark.parametrize("carried", [False, True])
-def test_a_plain_address_that_serves_nobody_now(carried: bool) -> None:
+@pytest.mark.parametrize("resends", [False, True])
+def test_a_plain_address_that_serves_nobody_now(resends: bool) -> None:
     """There is no other: the ERROR is the client's."""
-    play = Scene(upstream(), carried=carried)
+    play = Scene(upstream(), resends=resends)
     play.seeks()
-    play.effects.clear()
+    play.effects()
     assert play.answers(OUTAGE) == OUTAGE
-    assert play.effects == []
+    assert play.effects() == []
 
 
 @in_all_cuts
@@ -644,61 +635,65 @@ def test_a_broker_that_denies(cut: Cut) -> None:
     play = Scene()
     play.seeks()
     play.accepts()
-    play.effects.clear()
+    play.effects()
     answers = [play.answers(chunk) for chunk in cut.chunks(DENIED)]
     assert [each for each in answers if each is not None] == [DENIED]
-    assert play.effects == []
-    assert not play.leg.closed
-    assert play.link.stage is Stage.BINDING
-    play.link.end(play.effects)
-    assert play.effects == [Close(play.leg, How.FLUSH)]
+    assert play.effects() == []
+    assert play.link.asking
+    leg = play.leg
+    assert not leg.closed
+    play.link.end()
+    assert play.effects() == [Close(leg, How.FLUSH)]
     assert play.over.brokers[0].health.coming == 0
 
 
-@pytest.mark.parametrize(
-    ("data", "error"),
-    [
-        (MESSAGE, ProtocolError),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", StompError),
-        (b"CONNECTED\nversion:9.9\n\n\0", ProtocolError),
-    ],
-)
+@pytest.mark.parametrize(("data", "error"), NO_STOMP)
 def test_what_is_not_stomp(data: bytes, error: type[StompError]) -> None:
-    """It is for the caller to say whether another broker is asked."""
+    """It is one more broker that is not there; at a plain address, where there is no other, an error of the session."""
     play = Scene()
     play.seeks()
-    play.effects.clear()
+    first = play.leg
+    assert play.search.answered(play.link, data, play.now) is None
+    opened, note, *effects = play.effects()
+    assert opened == Open(first, play.over.brokers[0])
+    assert isinstance(note, Note)
+    assert "did not connect: it answered CONNECT with what is not STOMP: " in note.text
+    assert effects == [Close(first, How.ABORT), Open(play.leg, play.over.brokers[1])]
+    assert play.counters["brokers_refused"] == 1
+    play = Scene(upstream())
+    play.seeks()
+    play.effects()
     with pytest.raises(error):
-        play.answers(data)
-    assert play.effects == []
-    assert play.link.stage is Stage.BINDING
+        play.search.answered(play.link, data, play.now)
+    assert play.effects() == []
+    assert play.link.asking
     assert play.link.broker is None
 
 
-# The broker is lost
+def test_what_is_not_stomp_byte_by_byte() -> None:
+    """It is the same, whichever byte shows it."""
+    play = Scene()
+    play.seeks()
+    play.accepts()
+    first = play.leg
+    for byte in NO_STOMP[1][0]:
+        if play.link.leg is first:
+            assert play.search.answered(play.link, bytes([byte]), play.now) is None
+    assert play.asked() == ["tcp://a", "tcp://b"]
 
 
-def test_the_lost_broker_comes_last() -> None:
-    """And what is sought after it is not for a client that has just come."""
-    play = started(brokers=3)
-    assert str(play.link.broker) == "tcp://a"
-    play.loses()
-    assert play.link.stage is Stage.SEARCHING
-    play.wakes()
-    play.refuses()
-    play.refuses()
-    assert play.asked() == ["tcp://b", "tcp://c", "tcp://a"]
+# Ends
 
 
 def test_a_broker_that_fell_silent() -> None:
     """It is no better for others: they leave it out for a while."""
     play = Scene()
-    play.link.failed(play.now)
+    play.link.fell_silent(play.now)
     play.seeks()
-    play.link.failed(play.now)
+    play.link.fell_silent(play.now)
     assert [broker.health.failures for broker in play.over.brokers] == [0, 0]
     play.finds()
-    play.link.failed(play.now)
+    play.link.fell_silent(play.now)
     health = play.over.brokers[0].health
     assert (health.up, health.failures, health.out_until) == (False, 1, 101.0)
 
@@ -707,87 +702,134 @@ def test_a_broker_that_fell_silent() -> None:
 def test_hanging_up(how: How) -> None:
     """The leg ends in this way, once; the broker counts one session less."""
     play = started()
-    broker = play.link.broker
-    assert broker is not None
+    leg, broker = play.leg, play.link.connection.broker
     assert broker.health.sessions == 1
-    play.link.hang_up(how, play.effects)
-    assert play.effects == [Close(play.leg, how)]
-    assert play.leg.closed
-    assert play.link.broker is None
-    play.link.hang_up(how, play.effects)
-    assert len(play.effects) == 1
-    assert broker.health.sessions == 0
+    for effects in ([Close(leg, how)], []):
+        play.link.hang_up(how)
+        assert play.effects() == effects
+        assert leg.closed
+        assert play.link.broker is None
+        assert play.link.before is broker
+        assert broker.health.sessions == 0
     assert not play.link.fresh
 
 
 def test_hanging_up_where_nothing_is() -> None:
     """Before the first attempt there is nothing to close, and what was closed is not closed again."""
     play = Scene()
-    play.link.hang_up(How.ABORT, play.effects)
-    assert play.effects == []
+    play.link.hang_up(How.ABORT)
+    assert play.effects() == []
     play.seeks()
-    play.effects.clear()
+    play.effects()
     play.leg.enter(State.CLOSED)
-    play.link.hang_up(How.ABORT, play.effects)
-    assert play.effects == []
+    play.link.hang_up(How.ABORT)
+    assert play.effects() == []
     assert play.link.asked is None
 
 
 def test_hanging_up_forgets_a_move() -> None:
     """It was for the broker that is gone."""
     play = started()
-    play.link.leave(play.now, 5.0, None)
-    play.link.part(play.effects, play.now)
-    play.link.parted = True
-    play.link.hang_up(How.FLUSH, play.effects)
-    assert not play.link.moving
-    assert not play.link.parted
-    assert play.link.parting is None
+    play.leaves()
+    play.link.abandon()
+    assert play.link.done
+    play.link.hang_up(How.FLUSH)
+    assert not any([play.link.moving, play.link.leaving, play.link.done])
 
 
-@pytest.mark.parametrize("stage", [Stage.SEARCHING, Stage.BINDING, Stage.UP])
-def test_the_end(stage: Stage) -> None:
+@pytest.mark.parametrize("state", [Waiting, Asking, Connected])
+def test_the_end(state: type[object]) -> None:
     """What there is of a leg is closed, nothing is due, and no broker waits for this session."""
     play = started(options={"initial_delay": 5.0})
-    if stage is not Stage.UP:
+    if state is not Connected:
         play.loses()
-    if stage is Stage.BINDING:
+    if state is Asking:
         play.wakes()
-    play.effects.clear()
-    play.link.end(play.effects)
-    assert play.ways() == ([] if stage is Stage.SEARCHING else [(play.leg, How.FLUSH)])
-    assert play.link.stage is Stage.ENDED
+    play.effects()
+    assert type(play.link.state) is state
+    leg = play.link.leg
+    play.link.end()
+    assert play.effects() == ([] if leg is None else [Close(leg, How.FLUSH)])
+    assert (leg is None) == (state is Waiting)
+    assert play.link.ended
     assert play.link.until == inf
     assert [broker.health.coming for broker in play.over.brokers] == [0, 0]
     assert [broker.health.sessions for broker in play.over.brokers] == [0, 0]
-    play.link.woke(play.effects, inf)
-    assert play.asked() == []
+    play.link.woke(inf)
+    assert play.effects() == []
 
 
 # Moving
 
 
-def test_to_leave_a_broker() -> None:
-    """At a quiet moment, which others wait for, or when the time is over."""
+def test_a_session_moves_at_once_where_it_is_quiet() -> None:
+    """The broker is sent DISCONNECT with a receipt of the relay's own, and has a while to confirm."""
+    play = started(disconnect_timeout=2.0)
+    play.now += 1.0
+    play.leaves()
+    assert play.effects() == [
+        Note(Event.MOVED, "leaving broker tcp://a", {"broker": "tcp://a", "upstream": "main"}),
+        Send(play.leg, b"DISCONNECT\nreceipt:s-receipt-1\n\n\0\n"),
+        Resume(play.leg),
+    ]
+    assert play.link.leaving
+    assert not any([play.link.up, play.link.quiet, play.link.done])
+    assert play.link.until == play.search.deadline == 103.0
+    assert play.leg.state is State.LEAVING
+    assert play.leg.heartbeat.sent_at == 101.0
+    assert play.over.brokers[0].health.sessions == 1
+    play.link.received_receipt(b"s-receipt-2")
+    assert not play.link.done
+    play.link.received_receipt(b"s-receipt-1")
+    assert play.link.done
+
+
+def test_a_session_moves_at_its_quiet_moment() -> None:
+    """Whoever carries frames asks after each of them."""
     play = started()
-    play.link.leave(play.now, 5.0, None)
+    play.session.observed(BEGIN, [(TRANSACTION, b"t")])
+    play.leaves()
+    play.search.move(play.now)
+    assert play.effects() == []
     assert play.link.moving
-    assert play.link.until == 105.0
     assert play.link.up
-    assert play.effects == []
+    assert play.link.until == 105.0
+    play.session.observed(COMMIT, [(TRANSACTION, b"t")])
+    play.search.move(play.now)
+    assert [type(each) for each in play.effects()] == [Note, Send, Resume]
+    play.search.move(play.now)
+    assert play.effects() == []
 
 
-@pytest.mark.parametrize("over", [upstream(), movable()], ids=["plain", "searching"])
-def test_there_is_nothing_to_leave(over: Upstream) -> None:
-    """A plain address is all that there is, and who searches has no broker."""
-    play = Scene(over)
-    play.seeks()
-    if not over.movable:
-        play.finds()
-    until = play.link.until
-    play.link.leave(play.now, 5.0, None)
-    assert not play.link.moving
-    assert play.link.until == until
+def test_a_session_without_a_quiet_moment_moves_when_its_time_is_over() -> None:
+    """Its transaction ends with the broker that began it."""
+    play = started()
+    play.session.observed(BEGIN, [(TRANSACTION, b"t")])
+    play.leaves(within=7.0)
+    assert play.search.deadline == play.now + 7.0
+    play.wakes()
+    assert play.link.leaving
+    assert [type(each) for each in play.effects()] == [Note, Send, Resume]
+
+
+def test_there_is_nothing_to_leave() -> None:
+    """The session is elsewhere, searches, has a plain address, which is all that there is, or leaves anyway."""
+    elsewhere, searching, plain, leaving = started(), Scene(), started(upstream()), started()
+    searching.seeks()
+    searching.effects()
+    leaving.flow.disconnect = DisconnectState.WAITING
+    for play, brokers in (
+        (elsewhere, elsewhere.over.brokers[1:]),
+        (searching, searching.over.brokers),
+        (plain, plain.over.brokers),
+        (leaving, leaving.over.brokers),
+    ):
+        until = play.link.until
+        for broker in brokers:
+            play.search.leave(broker, play.now, 5.0, None)
+        assert play.effects() == []
+        assert not play.link.moving
+        assert play.link.until == until
 
 
 def test_to_stay() -> None:
@@ -796,122 +838,68 @@ def test_to_stay() -> None:
     play.link.stay()
     play.link.leave(play.now, 5.0, None)
     play.link.stay()
-    assert not play.moves()
-    assert play.link.until == inf
+    assert [play.link.moving, play.link.until] == [False, inf]
     play.link.leave(play.now, 5.0, None)
-    play.link.part(play.effects, play.now)
+    play.link.disconnect(play.now)
     play.link.stay()
-    assert play.moves()
-    assert play.link.stage is Stage.PARTING
-
-
-@in_all_versions
-def test_to_part(version: bytes) -> None:
-    """The broker is told DISCONNECT with a receipt of the relay's own, and has a while to confirm."""
-    play = Scene(disconnect_timeout=2.0)
-    play.seeks()
-    play.finds(version)
-    play.link.leave(play.now, 5.0, None)
-    play.now += 1.0
-    play.link.part(play.effects, play.now)
-    assert play.sent() == b"DISCONNECT\nreceipt:s-receipt-1\n\n\0"
-    assert play.link.parting == b"s-receipt-1"
-    assert not play.link.parted
-    assert play.link.stage is Stage.PARTING
-    assert play.link.until == 103.0
-    assert not play.link.up
-    assert not play.link.quiet
-    assert play.leg.state is State.LEAVING
-    assert play.leg.heartbeat.sent_at == 101.0
-    assert play.over.brokers[0].health.sessions == 1
+    assert [play.link.moving, play.link.leaving] == [True, True]
 
 
 @pytest.mark.parametrize("to", [None, 2], ids=["anywhere", "to the third"])
 def test_to_move(to: int | None) -> None:
-    """The old leg ends, the next broker is asked at once where one is preferred, and the log will be told."""
+    """The old leg ends, the next broker is asked, at once where one is preferred, and that is no failover."""
     play = started(brokers=3)
     old = play.leg
-    play.link.leave(play.now, 5.0, None if to is None else play.over.brokers[to])
-    play.link.part(play.effects, play.now)
-    play.effects.clear()
-    play.link.move(play.effects, play.now)
-    assert play.ways() == [(old, How.FLUSH)]
+    play.leaves(to=None if to is None else play.over.brokers[to])
+    play.effects()
+    play.link.move(play.now)
+    effects = play.effects()
+    assert effects[0] == Close(old, How.FLUSH)
     assert play.counters["brokers_moved"] == 1
-    assert play.link.news is Event.MOVED
-    assert not play.link.moving
-    assert play.link.parting is None
+    assert not any([play.link.moving, play.link.leaving, play.link.recovering])
     if to is None:
         play.wakes()
-    assert play.asked() == ["tcp://b" if to is None else "tcp://c"]
+    effects += play.effects()
+    assert effects[1:] == [Open(play.leg, play.over.brokers[to or 1])]
     play.finds()
     assert [broker.health.sessions for broker in play.over.brokers] == [0, to is None, to is not None]
-    assert play.link.news is Event.MOVED
+    assert not play.link.recovering
     assert play.link.until == inf
 
 
-def test_to_move_away_from_a_paused_broker() -> None:
-    """There is no waiting for a pause between passes, for nothing was lost."""
-    play = started(options={"initial_delay": 9.0, "attempts": 0})
-    play.over.brokers[0].health.paused = True
-    play.link.leave(play.now, 5.0, None)
-    play.link.part(play.effects, play.now)
-    play.link.move(play.effects, play.now)
-    assert play.asked() == ["tcp://b"]
-
-
-def test_what_the_log_is_told_of_the_next_broker() -> None:
-    """What the connection says of it lasts through the search."""
+def test_the_next_broker_after_a_loss_is_a_failover() -> None:
+    """That lasts through the search, until the session is moved; what is lost while it leaves is no loss."""
     play = started()
-    play.link.news = Event.RECOVERED
+    play.search.lost(play.link, "went away")
+    assert play.effects() == [
+        Note(
+            Event.LOST,
+            "broker tcp://a went away",
+            {"broker": "tcp://a", "upstream": "main", "reason": "went away"},
+        )
+    ]
     play.loses()
     play.wakes()
     play.refuses()
-    assert play.link.news is Event.RECOVERED
+    assert play.link.recovering
     play.finds()
-    assert play.link.news is Event.RECOVERED
+    assert play.link.recovering
+    play.leaves()
+    play.effects()
+    play.search.lost(play.link, "went away")
+    assert play.effects() == []
+    assert play.counters["brokers_lost"] == 1
+    play.link.move(play.now)
+    assert not play.link.recovering
 
 
 # Quiet, uncertain
 
 
-def _a_delivery(play: Scene) -> None:
-    play.client_says(SUBSCRIBE)
-    (subscription,) = play.session.subscriptions
-    play.session.ledger.noted(subscription, b"m", b"k")
-
-
-@pytest.mark.parametrize(
-    ("busy", "done"),
-    [
-        (
-            lambda play: play.client_says(b"BEGIN\ntransaction:t\n\n\0"),
-            lambda play: play.client_says(b"ABORT\ntransaction:t\n\n\0"),
-        ),
-        (_a_delivery, lambda play: play.client_says(b"ACK\nid:k\n\n\0")),
-        (
-            lambda play: play.client_says(SEND),
-            lambda play: play.resender.unconfirmed.received(b"s-receipt-1"),
-        ),
-        (lambda play: play.client_says(ASKING), lambda play: play.resender.unconfirmed.received(b"r")),
-    ],
-    ids=["transaction", "delivery", "unconfirmed", "receipt"],
-)
-def test_quiet(busy: Callable[[Scene], object], done: Callable[[Scene], object]) -> None:
-    """Nothing is open, unacknowledged or unconfirmed; a subscription alone is no reason."""
-    play = started(confirm=True)
-    assert play.quiet()
-    busy(play)
-    assert not play.quiet()
-    done(play)
-    assert play.quiet()
-    play.loses()
-    assert not play.quiet()
-
-
 def test_a_plain_address_is_never_quiet() -> None:
     """Nobody can leave it without the session."""
     assert not started(upstream()).link.quiet
-    assert started(upstream(), carried=True).link.quiet
+    assert started(upstream(), resends=True).link.quiet
 
 
 def test_uncertain_at_a_plain_address() -> None:
@@ -926,13 +914,13 @@ def test_uncertain_at_a_plain_address() -> None:
 
 @pytest.mark.parametrize(("confirm", "after"), [(False, 1), (True, 3)])
 def test_uncertain_where_the_session_survives(confirm: bool, after: int) -> None:
-    """All that is kept, and what was said without being kept and not shown to have been received."""
+    """All that is kept, and what was sent without being kept and not shown to have been received."""
     play = started(confirm=confirm)
-    play.client_says(SEND + ASKING + SEND)
+    play.client_sends(SEND + ASKING + SEND)
     assert play.link.uncertain == 3
     play.loses()
     assert play.link.uncertain == after
-    play.client_says(SEND)
+    play.client_sends(SEND)
     assert play.link.uncertain == after + 1
     play.finds()
     assert play.link.uncertain == after + 1
