@@ -260,7 +260,7 @@ def test_falling_back_to_what_the_broker_speaks(spoken: bytes) -> None:
 def test_what_a_broker_speaks_is_learnt_anew_once_it_was_away() -> None:
     """It may have been upgraded meanwhile."""
     broker = Broker(URI, "tcp:broker:61613")
-    broker.versions = frozenset({b"1.0"})
+    broker.speaks(frozenset({b"1.0"}))
     front = listener(upstream(groups=alone(broker)))
     with Playbook(front) as play:
         play.client_says(SAY_HELLO[b"1.2"])
@@ -275,7 +275,7 @@ def test_what_a_broker_speaks_is_learnt_anew_once_it_was_away() -> None:
 def test_falling_back_to_1_0() -> None:
     """A broker that is known to speak 1.0 only is asked for that, as by a client of 1.0."""
     front = listener()
-    front.upstream.brokers[0].versions = frozenset({b"1.0"})
+    front.upstream.brokers[0].speaks(frozenset({b"1.0"}))
     with Playbook(front) as play:
         play.client_says(b"CONNECT\naccept-version:1.1,1.2\nhost:h\n\n\0")
         play.broker_accepts()

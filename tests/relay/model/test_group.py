@@ -69,7 +69,7 @@ def test_it_shows_as_its_brokers() -> None:
 def test_an_order_has_every_broker_once(policy: Policy, reconnect: Reconnect | None) -> None:
     """Paused and out ones too: who may be tried is the schedule's to say."""
     several, (a, b, *_) = group(3, 1, 2, 1, policy=policy, reconnect=reconnect)
-    a.health.paused = True
+    a.health.pause()
     out(b)
     chance = random.Random(1).random
     for _ in range(50):
@@ -162,11 +162,11 @@ def test_round_robin_is_exact_and_smooth(weights: list[int]) -> None:
 def test_round_robin_gives_no_turn_to_who_is_out_of_service() -> None:
     """Its turns are shared by all others, not by its neighbour alone; back in service it takes its turns again."""
     several, (_, b, c, _) = group(1, 1, 1, 1, policy=Policy.ROUND_ROBIN)
-    b.health.paused = True
+    b.health.pause()
     out(c)
     found = Counter(several.order(NOW, middle)[0].host for _ in range(100))
     assert found == {"a": 50, "d": 50}
-    b.health.paused = False
+    b.health.resume()
     back = NOW + 2  # the pause of c is over
     found = Counter(several.order(back, middle)[0].host for _ in range(100))
     assert all(abs(count - 25) <= 1 for count in found.values())
@@ -177,9 +177,10 @@ def test_round_robin_when_all_are_out_of_service() -> None:
     several, (a, b, c) = group(1, 1, 1, policy=Policy.ROUND_ROBIN)
     for broker in (a, b):
         out(broker)
-    c.health.paused = True
+    c.health.pause()
     assert "".join(several.order(NOW, middle)[0].host for _ in range(4)) == "abab"
-    a.health.paused = b.health.paused = True
+    a.health.pause()
+    b.health.pause()
     assert sorted(names(several.order(NOW, middle))) == list("abc")
 
 
