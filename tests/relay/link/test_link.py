@@ -97,6 +97,8 @@ def test_a_connection_that_nobody_waits_for() -> None:
     for leg in (late, stranger):
         play.search.connected(leg, play.now)
         assert play.effects() == [Close(leg, How.ABORT)]
+    play.link.connected(late, play.now)
+    assert play.effects() == [Close(late, How.ABORT)]
     play.finds()
     play.accepts()
     assert play.effects() == [Close(play.leg, How.ABORT)]
@@ -369,9 +371,10 @@ def test_a_plain_address() -> None:
     play = Scene(upstream())
     play.seeks()
     assert len(play.asked()) == 1
+    leg = play.leg
     play.is_over("broker not available", "upstream main did not connect")
-    assert play.link.reason == "none could be had in 1 attempt"
-    assert play.asked() == []
+    assert play.link.state == Ended("none could be had in 1 attempt", leg)
+    assert [type(each) for each in play.effects()] == [Note]
     play = started(upstream())
     play.link.hang_up(How.ABORT)
     play.effects()
