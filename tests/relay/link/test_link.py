@@ -383,6 +383,25 @@ def test_a_plain_address() -> None:
     assert play.link.ended
 
 
+def test_a_plain_address_that_is_paused_while_it_is_asked() -> None:
+    """The connection that did not answer is closed, and another one is asked for when the broker is resumed."""
+    play = Scene(upstream(connect_timeout=3.0))
+    (only,) = play.over.brokers
+    play.seeks()
+    play.accepts()
+    leg = play.leg
+    only.health.pause()
+    play.effects()
+    play.wakes()
+    note, *effects = play.effects()
+    assert isinstance(note, Note)
+    assert effects == [Close(leg, How.ABORT)]
+    assert play.link.state == Waiting(None)
+    only.health.resume()
+    play.search.reconsidered(play.now)
+    assert play.effects() == [Open(play.leg, only)]
+
+
 def test_the_time_is_over_while_a_broker_is_asked() -> None:
     """The session is given up at that time; the broker has done nothing wrong."""
     play = Scene(options={"timeout": 2.5}, connect_timeout=3.0)
