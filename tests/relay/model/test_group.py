@@ -1,9 +1,11 @@
-"""In which order a new session tries the brokers of a group, under each policy."""
+"""In which order a new session tries the brokers of a group, under each policy; and the options of a failover URI."""
 
+import dataclasses
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import cycle, permutations
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -67,7 +69,7 @@ def test_it_shows_as_its_brokers() -> None:
 def test_an_order_has_every_broker_once(policy: Policy, reconnect: Reconnect | None) -> None:
     """Paused and out ones too: who may be tried is the schedule's to say."""
     several, (a, b, *_) = group(3, 1, 2, 1, policy=policy, reconnect=reconnect)
-    a.health.paused = True
+    a.health.pause()
     out(b)
     chance = random.Random(1).random
     for _ in range(50):
@@ -160,11 +162,11 @@ def test_round_robin_is_exact_and_smooth(weights: list[int]) -> None:
 def test_round_robin_gives_no_turn_to_who_is_out_of_service() -> None:
     """Its turns are shared by all others, not by its neighbour alone; back in service it takes its turns again."""
     several, (_, b, c, _) = group(1, 1, 1, 1, policy=Policy.ROUND_ROBIN)
-    b.health.paused = True
+    b.health.pause()
     out(c)
     found = Counter(several.order(NOW, middle)[0].host for _ in range(100))
     assert found == {"a": 50, "d": 50}
-    b.health.paused = False
+    b.health.resume()
     back = NOW + 2  # the pause of c is over
     found = Counter(several.order(back, middle)[0].host for _ in range(100))
     assert all(abs(count - 25) <= 1 for count in found.values())
@@ -175,9 +177,10 @@ def test_round_robin_when_all_are_out_of_service() -> None:
     several, (a, b, c) = group(1, 1, 1, policy=Policy.ROUND_ROBIN)
     for broker in (a, b):
         out(broker)
-    c.health.paused = True
+    c.health.pause()
     assert "".join(several.order(NOW, middle)[0].host for _ in range(4)) == "abab"
-    a.health.paused = b.health.paused = True
+    a.health.pause()
+    b.health.pause()
     assert sorted(names(several.order(NOW, middle))) == list("abc")
 
 
@@ -241,3 +244,52 @@ def test_those_on_their_way_count() -> None:
     for _ in range(1000):
         several.order(NOW, middle)[0].health.coming += 1
     assert (a.health.coming, b.health.coming) == (495, 505)
+
+
+def test_the_defaults_are_activemqs() -> None:
+    """10 ms at first, doubled up to 30 s, random order, without end; the jitter is our own."""
+    assert dataclasses.asdict(Reconnect()) == {
+        "randomize": True,
+        "initial_delay": 0.01,
+        "longest_delay": 30.0,
+        "exponential": True,
+        "multiplier": 2.0,
+        "jitter": 0.2,
+        "attempts": -1,
+        "startup_attempts": -1,
+        "priority_backup": False,
+        "timeout": inf,
+        "warn_after": 10,
+    }
+
+
+MOST = [
+    # attempts, startup_attempts; passes at start, passes after a loss
+    (-1, -1, -1, -1),
+    (-1, 0, 1, -1),
+    (-1, 1, 1, -1),
+    (-1, 3, 3, -1),
+    (0, -1, 1, 0),
+    (0, 0, 1, 0),
+    (0, 3, 3, 0),
+    (1, -1, 1, 1),
+    (1, 0, 1, 1),
+    (5, -1, 5, 5),
+    (5, 0, 1, 5),
+    (5, 3, 3, 5),
+]
+
+
+@pytest.mark.parametrize(("attempts", "startup", "at_start", "later"), MOST)
+def test_how_many_passes(attempts: int, startup: int, at_start: int, later: int) -> None:
+    """As in ActiveMQ: no limit of its own for the start means the other one; 0 forbids to re-connect, but a client
+    that comes is always tried for once.
+    """
+    options = Reconnect(attempts=attempts, startup_attempts=startup)
+    assert options.most(start=True) == at_start
+    assert options.most(start=False) == later
+
+
+def test_policies_by_name() -> None:
+    """The configuration calls them so."""
+    assert [policy.value for policy in Policy] == ["failover", "round-robin", "random", "least-sessions"]

@@ -1,4 +1,4 @@
-"""Where a session looks for its broker, and when: scripts with a clock of plain numbers."""
+"""Where a session looks for its broker, and when: each search with a clock of plain numbers."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -89,7 +89,8 @@ class Search:
     def pauses(self, names: str, *, paused: bool = True) -> None:
         """An operator takes brokers out of service, or back."""
         for name in names:
-            self.brokers[name].health.paused = paused
+            health = self.brokers[name].health
+            (health.pause if paused else health.resume)()
 
 
 # Passes
@@ -751,9 +752,9 @@ def test_whatever_happens(
             case "answer":
                 broker.health.answered()
             case "pause":
-                broker.health.paused = True
+                broker.health.pause()
             case "resume":
-                broker.health.paused = False
+                broker.health.resume()
             case "reconsider":
                 schedule.reconsider(search.now)
             case "begin":

@@ -112,7 +112,7 @@ def test_a_failure_does_not_count_against_a_paused_broker() -> None:
     """What an operator restarts is not left out when he gives it back."""
     health = Health()
     health.answered()
-    health.paused = True
+    health.pause()
     health.failed(Checks(), 1000.0, middle)
     assert health.up is False
     assert (health.failures, health.out(1000.0)) == (0, False)

@@ -182,7 +182,7 @@ def test_what_it_is_asked(settings: dict[str, Any], connect: bytes) -> None:
 def test_a_broker_is_asked_for_what_it_is_known_to_speak() -> None:
     """It once refused the other versions."""
     script = Script()
-    script.broker.versions = frozenset({b"1.1"})
+    script.broker.speaks(frozenset({b"1.1"}))
     script.accepts()
     script.gets(b"CONNECT\naccept-version:1.1\nhost:/\nheart-beat:0,0\n\n\0")
 
@@ -452,7 +452,7 @@ def test_the_service_stops() -> None:
 def test_a_broker_that_is_paused_meanwhile() -> None:
     """An operator stopped it: that is no news, and it is not left out when he gives it back."""
     script = Script(up=True)
-    script.broker.health.paused = True
+    script.broker.health.pause()
     script.perform(script.probe.refused("gone", script.now))
     assert script.notes == []
     assert script.broker.health.up is False
@@ -595,9 +595,9 @@ def test_a_paused_broker_is_left_alone(checks: Checks) -> None:
     watching, broker = watch(checks, policy=Policy.RANDOM)
     broker.health.failed(checks, NOW, middle)
     assert watching.due(NOW + 10)
-    broker.health.paused = True
+    broker.health.pause()
     assert not watching.due(NOW + 10)
-    broker.health.paused = False
+    broker.health.resume()
     assert watching.due(NOW + 10)
 
 

@@ -71,9 +71,9 @@ def test_nobody_goes_home_before_it_is_known_to_be_well() -> None:
     a.health.up = False
     assert moves(several, placed, 10, NOW) == []
     a.health.answered()
-    a.health.paused = True
+    a.health.pause()
     assert moves(several, placed, 10, NOW) == []
-    a.health.paused = False
+    a.health.resume()
     assert moves(several, placed, 10, NOW) == [Move(b, a, 4)]
     out(a)
     assert moves(several, placed, 10, NOW) == []
@@ -85,7 +85,7 @@ def test_nobody_goes_home_before_it_is_known_to_be_well() -> None:
 def test_those_on_a_paused_broker_are_left_to_whoever_paused_it() -> None:
     """A switch-over has times and rules of its own."""
     several, (a, b, c) = group(1, 1, 1)
-    b.health.paused = True
+    b.health.pause()
     assert moves(several, {b: 4, c: 2}, 10, NOW) == [Move(c, a, 2)]
 
 
@@ -139,9 +139,9 @@ def test_who_is_not_well_neither_gains_nor_loses(policy: Policy) -> None:
     """Shares are those of the others; with one broker left there is nothing to level."""
     several, (a, b, c) = group(1, 1, 1, policy=policy)
     placed = {a: 90, b: 0, c: 1000}
-    c.health.paused = True
+    c.health.pause()
     assert moves(several, placed, 10, NOW) == [Move(a, b, 10)]
-    c.health.paused = False
+    c.health.resume()
     out(c)
     assert moves(several, placed, 10, NOW) == [Move(a, b, 10)]
     b.health.up = None
