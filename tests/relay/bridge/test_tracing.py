@@ -26,7 +26,7 @@ from tests.playbook import (
 )
 from tests.relay.failing import found, sent_away, started
 from tests.relay.several import SOON, begun, comes, copied, fan_out, lasting, receipt, routed, send, tell
-from tests.relay.test_bridge import PATH
+from tests.relay.bridge.test_bridge import PATH
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 MESSAGE = b"MESSAGE\n%bsubscription:1\nmessage-id:m\ndestination:/queue/a\n\n%b\0"
