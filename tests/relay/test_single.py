@@ -555,3 +555,13 @@ def test_an_eol_that_comes_late_is_not_waited_for() -> None:
         play.client_gets_exactly(b"MESSAGE\nmessage-id:3\n\nhi\0\n")
         play.broker_says(b"\n")
         play.client_gets_exactly(b"")
+
+
+def test_an_eol_of_a_client_is_not_written_in_its_place() -> None:
+    """Brokers wait for no EOL behind a frame: what passes is what came with it."""
+    frame = b"SEND\ndestination:/queue/a\n\nx\0"
+    with joined(b"1.0", b"1.0") as play:
+        play.client_says(frame + b"\n" + frame)
+        play.broker_gets(frame + b"\n" + frame)
+        play.client_says(b"\n" + frame)
+        play.broker_gets(frame)
