@@ -1,4 +1,4 @@
-"""Frames on their way into one write: which slices they stay, which heads they get, and what the relay writes itself."""
+"""Frames on their way into one write: as which slices, with which heads, and RECEIPTs of the relay's own."""
 
 import pytest
 from hypothesis import given

@@ -3,7 +3,7 @@
 import pytest
 
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import End, given_up, lost, unconfirmed
+from stomprelay.relay.notes import End, failed, given_up, lost, unconfirmed
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.errors import StompError
@@ -584,8 +584,6 @@ def test_ends_are_named_as_they_are_written() -> None:
 
 def test_no_error_tells_its_detail_twice() -> None:
     """The text has it, for people."""
-    play = joined(b"1.2", b"1.2")
-    effects = play.relay._failed(StompError("no", "because"))
-    assert [each.text for each in effects if isinstance(each, Note) and not each.quiet] == [
-        "client: no (because)"
-    ]
+    note = failed("client", StompError("no", "because"))
+    assert note == Note(Event.ERROR, "client: no (because)", {"side": "client", "message": "no"})
+    assert failed("broker", StompError("no")).text == "broker: no"
