@@ -113,6 +113,7 @@ def test_a_client_that_is_gone_is_not_answered() -> None:
         play.broker_says(SAY_WELCOME[b"1.2"])
         assert play.client_reads_all() == b""
         play.broker_gets(send(b"1"))
+        play.broker_is_closed(How.FLUSH)
         assert play.counters["sessions_connected"] == 1
         assert play.relay.over
 

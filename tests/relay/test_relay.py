@@ -1,16 +1,21 @@
-"""One client and its broker from the first octet to the last: time, silence, losses, and peers that talk nonsense."""
+"""One client and its broker from the first byte to the last: time, silence, losses, and peers that send nonsense."""
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 
 from stomprelay.relay.model.counters import Counters
-from stomprelay.relay.relay import Relay
+from stomprelay.relay.relay import Relay, first_frame
 from stomprelay.session.effects import Close, Event, How
+from stomprelay.session.foreign import HTTP, TLS, Foreign
+from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side
+from stomprelay.session.states import Side, State
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.limits import Limits
 from tests.playbook import (
     CUTS,
@@ -29,6 +34,159 @@ from tests.playbook import (
 )
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
+
+# The first frame
+
+
+class Greeting:
+    """A client that has just connected."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.front = listener(**settings)
+        self.client = Leg(Side.DOWNSTREAM, self.front.limits)
+
+    def sends(self, data: bytes) -> Offer | Foreign | None:
+        """The client sends this in one chunk."""
+        return first_frame(self.client, data, self.front)
+
+    def offers(self, data: bytes, cut: Cut = Cut.WHOLE) -> Offer:
+        """The client sends this, which is its CONNECT, and no chunk of it is enough but the last."""
+        answers = [self.sends(chunk) for chunk in cut.chunks(data)]
+        assert answers[:-1] == [None] * (len(answers) - 1)
+        assert isinstance(answers[-1], Offer)
+        return answers[-1]
+
+
+@in_all_cuts
+@in_all_versions
+def test_connect(version: bytes, cut: Cut) -> None:
+    """What the client offers; its leg is still to enter the next state."""
+    scene = Greeting()
+    offer = scene.offers(SAY_HELLO[version], cut)
+    assert offer.versions == frozenset({version})
+    assert offer.terms is None
+    assert scene.client.state is State.OPENING
+
+
+@in_all_cuts
+@pytest.mark.parametrize("command", [b"CONNECT", b"STOMP"], ids=bytes.decode)
+def test_what_is_offered(command: bytes, cut: Cut) -> None:
+    """Both commands mean the same (STOMP 1.1, "CONNECT or STOMP frame"); all headers are the broker's, as they came."""
+    sent = b"%b\naccept-version:1.0,1.2\nhost:h\nheart-beat:100,200\nlogin:u\npasscode:secret\nx:y\\nz\n\n\0"
+    offer = Greeting().offers(sent % command, cut)
+    assert offer.versions == frozenset({b"1.0", b"1.2"})
+    assert offer.terms == Terms(100, 200)
+    assert (b"login", b"u") in offer.headers
+    assert offer.headers[-1] == (b"x", b"y\\nz")
+    assert "secret" not in repr(offer)
+
+
+@in_all_cuts
+@pytest.mark.parametrize("before", [b"\n", b"\r\n\n", b"\0\n"], ids=["LF", "CR LF", "NUL"])
+def test_beats_before_connect(before: bytes, cut: Cut) -> None:
+    """They mean nothing yet and do no harm."""
+    scene = Greeting()
+    assert scene.sends(before) is None
+    assert scene.offers(before + SAY_HELLO[b"1.2"], cut).versions == frozenset({b"1.2"})
+
+
+def test_what_follows_connect() -> None:
+    """It stays where it is until the client's version is known."""
+    scene = Greeting()
+    send = b"SEND\ndestination:/queue/a\n\nx\0"
+    assert isinstance(scene.sends(SAY_HELLO[b"1.2"] + send), Offer)
+    scene.client.enter(State.CONNECTING)
+    scene.client.enter(State.CONNECTED, V1_2)
+    assert [frame.wire for frame in scene.client.decoder.frames()] == [send]
+
+
+def test_half_of_connect() -> None:
+    """More has to come."""
+    scene = Greeting()
+    assert scene.sends(b"") is None
+    assert scene.sends(b"CONN") is None
+    assert scene.sends(b"ECT\naccept-version:1.2\nhost:h\n") is None
+    assert isinstance(scene.sends(b"\n\0"), Offer)
+
+
+@pytest.mark.parametrize(
+    ("data", "foreign"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00", TLS),
+        (b"\x16", TLS),
+        (b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", HTTP),
+        (b"POST /x HTTP/1.1\r\n", HTTP),
+    ],
+    ids=["TLS", "first byte of TLS", "GET", "POST"],
+)
+def test_another_protocol(data: bytes, foreign: Foreign) -> None:
+    """It is known by the first chunk, whole or not; no frame is looked for in it."""
+    scene = Greeting()
+    assert scene.sends(data) is foreign
+    assert scene.client.decoder.buffered == 0
+
+
+def test_another_protocol_in_the_middle() -> None:
+    """Behind the first bytes of a frame nothing else is expected than the rest of it."""
+    scene = Greeting()
+    assert scene.sends(b"CONNECT\nhost:") is None
+    assert scene.sends(b"GET /\naccept-version:1.2\n") is None
+    offer = scene.sends(b"\n\0")
+    assert isinstance(offer, Offer)
+    assert offer.headers[0] == (b"host", b"GET /")
+
+
+@in_all_cuts
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"SEND\ndestination:/queue/a\n\nx\0", ProtocolError),
+        (b"CONNECTED\nversion:1.2\n\n\0", ProtocolError),
+        (b"HELO example.com\r\n", StompError),
+        (b"CONNECT\nheart-beat:often\n\n\0", ProtocolError),
+        (b"CONNECT\nno colon\n\n\0", FrameError),
+        (b"CONNECT\n\nbody\0", FrameError),
+    ],
+    ids=["SEND", "CONNECTED", "SMTP", "beats", "header", "body"],
+)
+def test_what_is_not_connect(data: bytes, error: type[StompError], cut: Cut) -> None:
+    """Nothing but CONNECT comes first, and it is a right frame."""
+    scene = Greeting()
+
+    def sends() -> None:
+        for chunk in cut.chunks(data):
+            assert scene.sends(chunk) is None
+
+    with pytest.raises(error):
+        sends()
+
+
+def test_too_much_in_place_of_connect() -> None:
+    """What is unfinished may be as large as `before_connect`, and not a byte more."""
+    scene = Greeting(before_connect=20)
+    assert scene.sends(b"CONNECT\n" + b"x" * 12) is None
+    with pytest.raises(LimitError) as limit:
+        scene.sends(b"x")
+    assert limit.value.message == "too much before CONNECT"
+    assert limit.value.detail == "the limit is 20 bytes"
+
+
+def test_a_connect_that_is_complete_is_not_too_much() -> None:
+    """Nor is what follows it, nor any number of beats."""
+    scene = Greeting(before_connect=4)
+    assert scene.sends(b"\n" * 100) is None
+    assert isinstance(scene.sends(SAY_HELLO[b"1.2"] + b"SEND\ndestination:/queue/a\n\n"), Offer)
+
+
+def test_the_limits_of_any_frame() -> None:
+    """They are those of the listener."""
+    scene = Greeting(limits=Limits(headers=2, header_line=20))
+    with pytest.raises(LimitError):
+        scene.sends(b"CONNECT\na:1\nb:2\nc:3\n\n\0")
+    scene = Greeting(limits=Limits(headers=2, header_line=20))
+    with pytest.raises(LimitError):
+        scene.sends(b"CONNECT\nlogin:" + b"x" * 20)
+
 
 # Heart-beats. In seconds: what the client said in CONNECT, what the listener offers, what the broker said in
 # CONNECTED, what the upstream offers, and what comes of it.
@@ -797,16 +955,3 @@ def test_bytes_and_frames_are_counted(client: bytes, broker: bytes, cut: Cut) ->
         assert play.counters["broker_frames"] - before["broker_frames"] == 2
         assert play.counters["client_bytes"] - before["client_bytes"] >= 3 * len(send)
         assert play.counters["broker_bytes"] - before["broker_bytes"] >= 2 * len(message)
-
-
-def test_a_client_that_says_all_at_once_and_goes() -> None:
-    """What stood behind CONNECT is still delivered, as a broker itself would have taken it."""
-    with Playbook() as play:
-        play.client_says(SAY_HELLO[b"1.2"] + b"SEND\ndestination:/queue/a\n\nhello\0")
-        play.client_goes()
-        play.broker_accepts()
-        play.broker_reads()
-        play.broker_says(SAY_WELCOME[b"1.2"])
-        play.broker_gets(b"SEND\ndestination:/queue/a\n\nhello\0")
-        play.broker_is_closed(How.FLUSH)
-        play.client_reads()
