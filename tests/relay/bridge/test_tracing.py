@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from stomprelay.relay.bridge.negotiation import pair
+from stomprelay.relay.bridge.negotiation import bridges_between
 from stomprelay.relay.bridge.tracing import TRACE, Tracer, Untracing
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.wire.decoder import Decoder
@@ -24,9 +24,9 @@ from tests.playbook import (
     listener,
     upstream,
 )
+from tests.relay.bridge.test_bridge import PATH
 from tests.relay.failing import found, sent_away, started
 from tests.relay.several import SOON, begun, comes, copied, fan_out, lasting, receipt, routed, send, tell
-from tests.relay.bridge.test_bridge import PATH
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 MESSAGE = b"MESSAGE\n%bsubscription:1\nmessage-id:m\ndestination:/queue/a\n\n%b\0"
@@ -486,8 +486,8 @@ def test_a_traced_frame_reads_as_if_it_had_come_so(version: bytes) -> None:
 
 def test_bridges_of_tracing_listeners() -> None:
     """Only those to clients differ, and only where it is asked for."""
-    plain = pair(b"1.2", b"1.2", "generic", LossPolicy.REPLACE)
-    tracing = pair(b"1.2", b"1.2", "generic", LossPolicy.REPLACE, traced=True)
+    plain = bridges_between(b"1.2", b"1.2", "generic", LossPolicy.REPLACE)
+    tracing = bridges_between(b"1.2", b"1.2", "generic", LossPolicy.REPLACE, traced=True)
     assert tracing is not plain
     assert isinstance(tracing.to_client, Untracing)
     assert not isinstance(plain.to_client, Untracing)
