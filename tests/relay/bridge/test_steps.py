@@ -7,6 +7,7 @@ import pytest
 from stomprelay.relay.bridge.steps import steps_between
 from stomprelay.session.states import EXPECTED, Side, State
 from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.names import RESERVED
 from tests.playbook import PAIRS, Cut, Playbook, in_all_cuts, in_all_pairs, joined
 from tests.relay.failing import started
 
@@ -1027,6 +1028,48 @@ def test_open_transactions_are_bounded() -> None:
             play.broker_gets(b"BEGIN\ntransaction:%d\n\n\0" % n)
         play.client_says(b"BEGIN\ntransaction:3\nreceipt:b\n\n\0")
         play.client_gets_error(b"too many open transactions", receipt=b"b")
+
+
+# SEND
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("name", RESERVED, ids=bytes.decode)
+def test_a_reserved_header_is_taken_out_of_a_send_wherever_it_stands(name: bytes, place: int) -> None:
+    """A publisher's header that only a broker may set goes, as the first header as well as later."""
+    lines = [b"destination:/queue/a\n", b"foo:bar\n"]
+    with joined(b"1.2", b"1.2") as play:
+        forged = [*lines[:place], name + b":forged\n", *lines[place:]]
+        play.client_says(b"SEND\n" + b"".join(forged) + b"\nx\0")
+        play.broker_gets(b"SEND\n" + b"".join(lines) + b"\nx\0")
+        assert play.counters["loss_reserved"] == 1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_receipt_of_a_send_is_owed_wherever_it_stands(place: int) -> None:
+    """DISCONNECT waits for it, whether it is the first header or a later one."""
+    lines = [b"destination:/queue/a\n", b"foo:bar\n"]
+    send = b"SEND\n" + b"".join([*lines[:place], b"receipt:r\n", *lines[place:]]) + b"\nx\0"
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(send)
+        play.broker_gets(send)
+        session = play.relay.session
+        assert session is not None
+        assert list(session.receipts) == [b"r"]
+        play.client_says(b"DISCONNECT\n\n\0")
+        play.broker_gets(b"")
+        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.broker_gets(b"DISCONNECT\n\n\0")
+
+
+def test_a_header_that_only_ends_as_a_reserved_one_passes() -> None:
+    """So does one whose value or body looks like it."""
+    send = b"SEND\nx-receipt:r\nx-ack:a\ndestination:/queue/a\nfoo:receipt:r\n\nack:1\nreceipt:2\n\0"
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(send + b"DISCONNECT\n\n\0")
+        play.broker_gets(send + b"DISCONNECT\n\n\0")
+        assert play.counters["loss_reserved"] == 0
 
 
 # The table of steps

@@ -29,6 +29,11 @@ ASKING = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
 INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
 SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
 BEGIN = b"BEGIN\ntransaction:t\n\n\0"
+OURS = b"%b\nreceipt:s-receipt-%d\n%b\0"
+ASKED = b"SEND\nreceipt:s-receipt-%d\ndestination:/queue/a\n\n%b\0"
+"""A SEND with a receipt of ours, which `SEND` would be otherwise."""
+AGAIN = b"SEND\nrelay-resent:true\n%bdestination:/queue/a\n%b\n%b\0"
+"""A SEND that is sent again: lines in front, lines of the client's, the body."""
 
 
 class Scene:
@@ -164,6 +169,64 @@ def test_a_batch_ends_with_a_transaction() -> None:
     )
 
 
+COMMIT = b"COMMIT\ntransaction:t\n\n\0"
+BOTH = b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n%b\0"
+
+# What a client sends in one chunk under `confirm`; what is written where each SEND is confirmed for itself; and what
+# where a RECEIPT confirms all SENDs before it.
+WRITTEN = {
+    "SENDs in a transaction ask for nothing, COMMIT does": (
+        BEGIN + INSIDE % b"1" + INSIDE % b"2" + COMMIT,
+        BEGIN + INSIDE % b"1" + INSIDE % b"2" + OURS % (b"COMMIT", 1, b"transaction:t\n\n"),
+        BEGIN + INSIDE % b"1" + INSIDE % b"2" + OURS % (b"COMMIT", 1, b"transaction:t\n\n"),
+    ),
+    "a SEND beside the transaction asks": (
+        SEND % b"1" + BEGIN + INSIDE % b"2" + SEND % b"3" + INSIDE % b"4",
+        ASKED % (1, b"1") + BEGIN + INSIDE % b"2" + ASKED % (2, b"3") + INSIDE % b"4",
+        ASKED % (1, b"1") + BEGIN + INSIDE % b"2" + ASKED % (2, b"3") + INSIDE % b"4",
+    ),
+    "the client's receipts in a transaction stay its own": (
+        BEGIN + BOTH % b"1" + COMMIT.replace(b"\n\n", b"\nreceipt:c\n\n"),
+        BEGIN + BOTH % b"1" + COMMIT.replace(b"\n\n", b"\nreceipt:c\n\n"),
+        BEGIN + BOTH % b"1" + COMMIT.replace(b"\n\n", b"\nreceipt:c\n\n"),
+    ),
+    "a SEND of a transaction that was not begun asks for itself": (
+        SEND % b"1" + INSIDE % b"2" + SEND % b"3",
+        ASKED % (1, b"1")
+        + OURS % (b"SEND", 2, b"destination:/queue/a\ntransaction:t\n\n2")
+        + ASKED % (3, b"3"),
+        ASKED % (1, b"1")
+        + OURS % (b"SEND", 2, b"destination:/queue/a\ntransaction:t\n\n2")
+        + ASKED % (3, b"3"),
+    ),
+    "the client's receipt of a SEND ends a batch": (
+        SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3") + SEND % b"4" + SEND % b"5",
+        ASKED % (1, b"1") + ASKED % (2, b"2") + ASKING % (b"r", b"3") + ASKED % (3, b"4") + ASKED % (4, b"5"),
+        SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3") + SEND % b"4" + ASKED % (1, b"5"),
+    ),
+    "a receipt or a transaction that is the first header counts as a later one": (
+        b"SEND\nreceipt:r\ndestination:/queue/a\n\n1\0"
+        + BEGIN
+        + b"SEND\ntransaction:t\ndestination:/queue/a\n\n2\0",
+        b"SEND\nreceipt:r\ndestination:/queue/a\n\n1\0"
+        + BEGIN
+        + b"SEND\ntransaction:t\ndestination:/queue/a\n\n2\0",
+        b"SEND\nreceipt:r\ndestination:/queue/a\n\n1\0"
+        + BEGIN
+        + b"SEND\ntransaction:t\ndestination:/queue/a\n\n2\0",
+    ),
+}
+
+
+@pytest.mark.parametrize("cumulative", [False, True], ids=["each", "cumulative"])
+@pytest.mark.parametrize("what", WRITTEN)
+def test_which_receipts_are_asked_for(what: str, cumulative: bool) -> None:
+    """Byte for byte, as one chunk is written."""
+    sent, each, batched = WRITTEN[what]
+    scene = Scene(confirm=True, cumulative=cumulative)
+    assert scene.sends(sent) == (batched if cumulative else each)
+
+
 def test_a_frame_that_cannot_be_sent() -> None:
     """What was right before it is written all the same."""
     scene = Scene(b"1.1", b"1.0")
@@ -246,6 +309,78 @@ def test_the_next_broker_is_sent_frames_in_its_version(client: bytes, broker: by
         assert scene.given() == []
 
 
+def test_the_batch_that_ends_what_is_sent_again() -> None:
+    """Where a RECEIPT confirms all SENDs before it, the last SEND that is sent again asks for it;
+    open transactions come behind it, and what the client sends then has a batch of its own.
+    """
+    scene = Scene(confirm=True, cumulative=True)
+    scene.sends(SEND % b"1" + SEND % b"2")
+    scene.sends(SEND % b"3" + BEGIN + INSIDE % b"4")
+    scene.loses()
+    written = scene.again(cumulative=True)
+    assert written == (
+        AGAIN % (b"", b"", b"1")
+        + AGAIN % (b"", b"", b"2")
+        + AGAIN % (b"receipt:s-receipt-3\n", b"", b"3")
+        + BEGIN
+        + INSIDE % b"4"
+    )
+    assert len(scene.resender.unconfirmed) == 1
+    assert scene.sends(SEND % b"5" + SEND % b"6") == SEND % b"5" + ASKED % (4, b"6")
+    scene.resender.unconfirmed.received(b"s-receipt-3")
+    assert len(scene.resender.unconfirmed) == 1
+    scene.resender.unconfirmed.received(b"s-receipt-4")
+    assert scene.resender.unconfirmed.safe
+
+
+def test_the_clients_receipts_among_what_is_sent_again() -> None:
+    """A SEND with the client's own receipt confirms those before it; the last of those behind it asks for ours. It is
+    owed once, however often it is sent.
+    """
+    scene = Scene(confirm=True, cumulative=True)
+    scene.sends(SEND % b"1" + ASKING % (b"r", b"2") + SEND % b"3" + SEND % b"4")
+    for number in (2, 3):
+        scene.loses()
+        assert scene.again(cumulative=True) == (
+            AGAIN % (b"", b"", b"1")
+            + AGAIN % (b"", b"receipt:r\n", b"2")
+            + AGAIN % (b"", b"", b"3")
+            + AGAIN % (b"receipt:s-receipt-%d\n" % number, b"", b"4")
+        )
+    assert scene.resender.unconfirmed.received(b"r")
+    assert not scene.resender.unconfirmed.received(b"r")
+    scene.loses()
+    assert scene.again(cumulative=True) == (
+        AGAIN % (b"", b"", b"3") + AGAIN % (b"receipt:s-receipt-4\n", b"", b"4")
+    )
+    assert scene.counters["frames_resent"] == 10
+
+
+def test_what_waited_ends_in_a_batch_as_well() -> None:
+    """SENDs that no broker was sent go out unmarked behind those that one was; the last one asks."""
+    scene = Scene(confirm=True, cumulative=True)
+    scene.sends(SEND % b"1")
+    scene.loses()
+    scene.sends(SEND % b"2" + SEND % b"3")
+    assert scene.again(cumulative=True) == (AGAIN % (b"", b"", b"1") + SEND % b"2" + ASKED % (4, b"3"))
+    assert scene.counters["frames_resent"] == 1
+
+
+def test_what_is_sent_again_where_each_is_confirmed_for_itself() -> None:
+    """Each asks for a receipt of its own, and a COMMIT that waited for one as well."""
+    scene = Scene(confirm=True, cumulative=True)
+    scene.sends(SEND % b"1" + SEND % b"2")
+    scene.loses()
+    scene.sends(BEGIN + INSIDE % b"3" + COMMIT)
+    assert scene.again() == (
+        AGAIN % (b"receipt:s-receipt-3\n", b"", b"1")
+        + AGAIN % (b"receipt:s-receipt-4\n", b"", b"2")
+        + BEGIN
+        + INSIDE % b"3"
+        + OURS % (b"COMMIT", 5, b"transaction:t\n\n")
+    )
+
+
 def test_without_subscriptions() -> None:
     """For a client that leaves, or is gone, only its SENDs are sent again."""
     scene = Scene()
@@ -278,15 +413,14 @@ def test_a_frame_apart_from_all_accounts() -> None:
 
 
 def test_what_was_put_in_and_not_written_is_not_lost() -> None:
-    """A broker that is lost behind `flush`: nothing of the old chunk is written to the next one as it was."""
-    scene = Scene(confirm=True, cumulative=True)
+    """A broker that is lost between `send` and `flush`: nothing of it is written as it was, all is sent again."""
+    scene = Scene(confirm=True)
     scene.decoder.feed(SEND % b"1" + SEND % b"2")
     for frame in scene.decoder.frames():
         scene.resender.send(frame)
-    scene.resender.flush(0.0)
-    scene.outbox.drain()
     scene.loses()
-    again = scene.again(cumulative=True)
+    assert scene.writes() == b""
+    again = scene.again()
     assert plain(again) == SEND % b"1" + SEND % b"2"
     assert again.count(b"relay-resent:true") == 2
 
