@@ -278,7 +278,7 @@ def test_traffic_takes_the_place_of_beats() -> None:
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.name.lower())
-def test_any_octet_counts_as_life(cut: Cut) -> None:
+def test_any_byte_counts_as_life(cut: Cut) -> None:
     """A frame that trickles in, and beats, keep a peer alive."""
     message = b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:8\n\n12345678\0"
     with beating(client=b"1000,0", ours=Terms(0, 1000), broker=b"1000,0", theirs=Terms(0, 1000)) as play:
@@ -312,7 +312,7 @@ def test_a_big_message_that_trickles_through_two_versions() -> None:
 
 
 def test_a_client_that_we_do_not_read_from_is_not_dead() -> None:
-    """A slow broker makes us stop reading from the client; its silence then says nothing, and counts anew after."""
+    """A slow broker makes us stop reading from the client; its silence then means nothing, and counts anew after."""
     with beating(client=b"1000,0", ours=Terms(0, 1000)) as play:
         play.broker_is_slow()
         play.time_passes(60)
@@ -361,7 +361,7 @@ def test_a_broker_that_waits_for_acks_is_not_dead() -> None:
 
 
 def test_beats_go_on_while_reading_is_paused() -> None:
-    """Back-pressure stops frames, not beats: a paused client still hears from us."""
+    """Back-pressure stops frames, not beats: a paused client is still sent ours."""
     with beating(
         client=b"1000,1000", ours=Terms(1000, 1000), broker=b"1000,1000", theirs=Terms(1000, 1000)
     ) as play:
@@ -374,7 +374,7 @@ def test_beats_go_on_while_reading_is_paused() -> None:
 
 
 def test_beats_toward_a_1_0_broker_that_demands_them() -> None:
-    """ActiveMQ can be set to expect beats from whoever connects, 1.0 too: its CONNECTED is obeyed."""
+    """ActiveMQ can be set to expect beats from all clients, 1.0 too: its CONNECTED is obeyed."""
     with joined(
         b"1.0",
         b"1.0",
@@ -431,8 +431,8 @@ def test_beats_start_with_connected() -> None:
 # Time
 
 
-def test_a_client_that_says_nothing() -> None:
-    """Who does not say CONNECT in time is told so; EOLs are not CONNECT."""
+def test_a_client_that_sends_no_connect() -> None:
+    """A client that does not send CONNECT in time is sent an ERROR; EOLs are not CONNECT."""
     with Playbook(listener(connect_timeout=3.0)) as play:
         play.time_passes(1)
         play.client_says(b"\n\n")
@@ -504,8 +504,8 @@ def test_a_client_vanishes_before_connect() -> None:
 
 @in_all_cuts
 @in_all_pairs
-def test_a_client_that_says_all_and_leaves(client: bytes, broker: bytes, cut: Cut) -> None:
-    """What it said behind CONNECT before its broker had answered is still delivered, and then the broker's leg ends."""
+def test_a_client_that_sends_all_and_leaves(client: bytes, broker: bytes, cut: Cut) -> None:
+    """What it sent behind CONNECT before its broker had answered is still delivered, and then the broker's leg ends."""
     asked = None if client == broker else frozenset({broker})
     with Playbook(listener(upstream(versions=asked)), cut=cut) as play:
         play.client_says(SAY_HELLO[client] + b"SEND\ndestination:/queue/a\n\nx\0", unasked=True)
@@ -518,8 +518,8 @@ def test_a_client_that_says_all_and_leaves(client: bytes, broker: bytes, cut: Cu
 
 
 @pytest.mark.parametrize("ending", ["refuses", "denies", "goes", "is silent", "is garbage"])
-def test_a_client_that_says_all_and_leaves_for_nothing(ending: str) -> None:
-    """Where no broker takes it, all ends quietly: there is nobody left to be told."""
+def test_a_client_that_sends_all_and_leaves_for_nothing(ending: str) -> None:
+    """Where no broker takes it, all ends quietly: there is no client to send an ERROR to."""
     with Playbook() as play:
         play.client_says(SAY_HELLO[b"1.2"] + b"SEND\ndestination:/queue/a\n\nx\0", unasked=True)
         play.client_goes("Connection was closed cleanly.")
@@ -561,7 +561,7 @@ def test_a_client_vanishes_while_its_broker_is_sought() -> None:
 
 @in_all_pairs
 def test_a_broker_vanishes(client: bytes, broker: bytes) -> None:
-    """The client is told which upstream failed, not its address, and closed so that it can read that."""
+    """The client's ERROR tells which upstream failed, not its address, and it is closed so that it can read that."""
     with joined(client, broker) as play:
         play.broker_goes("Connection reset by 10.1.2.3")
         data = play.client_reads()
@@ -608,7 +608,7 @@ def test_both_vanish(client: bytes, broker: bytes) -> None:
 
 
 def test_the_service_stops() -> None:
-    """In every state a client is told that the relay stops, and both legs end."""
+    """In every state a client is sent an ERROR that tells that the relay stops, and both legs end."""
     scenes = 0
     for say, accept, welcome in ((False,) * 3, (True, False, False), (True, True, False), (True, True, True)):
         with Playbook() as play:
@@ -646,7 +646,7 @@ HELLO_TLS = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(64))
 
 @in_all_cuts
 def test_a_tls_hello(cut: Cut) -> None:
-    """It gets no octet of STOMP, only a close, and the log says what to mend."""
+    """It gets no byte of STOMP, only a close, and the log tells what to mend."""
     with Playbook(cut=cut) as play:
         play.client_says(HELLO_TLS)
         play.client_gets(b"")
@@ -684,7 +684,7 @@ def test_an_http_request_in_pieces() -> None:
 
 
 def test_tls_in_the_middle_is_no_tls() -> None:
-    """Only a connection's first octets are looked at."""
+    """Only a connection's first bytes are looked at."""
     with joined(b"1.0", b"1.0") as play:
         play.client_says(b"SEND\ndestination:/queue/a\n\n" + HELLO_TLS.replace(b"\0", b"") + b"\0")
         assert play.broker_reads().startswith(b"SEND\n")
@@ -721,7 +721,7 @@ WRONGS = [
 def test_a_client_that_breaks_the_protocol(
     client: bytes, broker: bytes, wrong: bytes, message: bytes, cut: Cut
 ) -> None:
-    """What was right before it is carried; the client is told what is wrong; both legs end."""
+    """What was right before it is carried; the client is sent what is wrong; both legs end."""
     send = b"SEND\ndestination:/queue/a\n\nright\0"
     with joined(client, broker, cut=cut) as play:
         play.client_says(send + wrong + send)
@@ -769,7 +769,7 @@ def test_a_carriage_return_inside_a_header_on_1_2(cut: Cut) -> None:
 @in_all_pairs
 @pytest.mark.parametrize("command", [b"BEGIN", b"SUBSCRIBE", b"DISCONNECT"], ids=bytes.decode)
 def test_a_content_length_of_nothing(client: bytes, broker: bytes, command: bytes, cut: Cut) -> None:
-    """Where no body may be, a content-length of 0 says just that, and passes."""
+    """Where no body may be, a content-length of 0 means just that, and passes."""
     frame = command + b"\nid:0\ndestination:/queue/a\ntransaction:t\ncontent-length:0\n\n\0"
     with joined(client, broker, cut=cut) as play:
         play.client_says(frame)
@@ -804,7 +804,7 @@ LIMITS = Limits(headers=4, header_line=100, body=1000)
     ],
 )
 def test_a_client_over_its_limits(wrong: bytes, message: bytes, cut: Cut) -> None:
-    """Each limit answers with an ERROR that says which and how much; at the limit all is well."""
+    """Each limit is answered with an ERROR that tells which and how much; at the limit all is well."""
     right = b"SEND\n" + b"a:" + b"b" * 98 + b"\na:b\na:b\na:b\n\n" + b"b" * 1000 + b"\0"
     with joined(b"1.1", b"1.1", cut=cut, limits=LIMITS) as play:
         play.client_says(right)
@@ -824,7 +824,7 @@ def test_a_head_or_body_that_never_ends() -> None:
 
 
 def test_heads_that_are_not_utf8_can_be_refused() -> None:
-    """By default octets pass; with `require_utf8` the client is told where they are not UTF-8. Bodies are opaque."""
+    """By default bytes pass; with `require_utf8` those that are not UTF-8 are answered with an ERROR. Bodies are opaque."""
     for frame in (b"SEND\ndestination:/queue/\xff\n\nx\0", b"SUBSCRIBE\nid:\xc5\ndestination:/queue/a\n\n\0"):
         with joined(b"1.1", b"1.1", require_utf8=True) as play:
             play.client_says(b"SEND\ndestination:/queue/\xc5\xbc\n\n\xff\0")
@@ -852,7 +852,7 @@ BROKEN = [
 @in_all_pairs
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broker_that_breaks_the_protocol(client: bytes, broker: bytes, broken: bytes, cut: Cut) -> None:
-    """What was right before it reaches the client, then an ERROR that says whose fault it is; both legs end."""
+    """What was right before it reaches the client, then an ERROR that tells whose fault it is; both legs end."""
     right = b"MESSAGE\nsubscription:0\nmessage-id:1\n\nright\0"
     with joined(client, broker, cut=cut) as play:
         play.broker_says(right + broken)
@@ -881,7 +881,7 @@ def test_an_odd_line_of_a_broker(client: bytes, broker: bytes, line: bytes, cut:
 
 @pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
 def test_garbage_at_any_place(client: bytes, broker: bytes) -> None:
-    """A broker's conversation that turns to garbage after any octet costs at most that session, never the relay."""
+    """A broker's conversation that turns to garbage after any byte costs at most that session, never the relay."""
     said = (
         SAY_WELCOME[broker]
         + b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:3\n\nabc\0\n"
@@ -905,8 +905,8 @@ def test_garbage_at_any_place(client: bytes, broker: bytes) -> None:
             play.client_is_closed()
 
 
-def test_one_octet_wrong() -> None:
-    """Each octet of a broker's MESSAGE replaced by a NUL, an LF, a colon, a CR or 0xff: a frame or an ERROR."""
+def test_one_byte_wrong() -> None:
+    """Each byte of a broker's MESSAGE replaced by a NUL, an LF, a colon, a CR or 0xff: a frame or an ERROR."""
     said = b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:3\n\nabc\0"
     for client, broker in PAIRS:
         for at in range(len(said)):
@@ -922,7 +922,7 @@ def test_one_octet_wrong() -> None:
 # Inputs for legs that are not there any more
 
 
-def test_octets_after_the_end_change_nothing() -> None:
+def test_bytes_after_the_end_change_nothing() -> None:
     """A closed leg may still receive: nothing is answered."""
     with joined(b"1.2", b"1.2") as play:
         play.client_says(b"HELLO\n\n\0")
@@ -934,7 +934,7 @@ def test_octets_after_the_end_change_nothing() -> None:
 
 
 def test_a_stranger_leg_is_dropped() -> None:
-    """A connection that nobody waits for any more is closed at once."""
+    """A connection that is not waited for any more is closed at once."""
     relay = Relay(listener(), b"s", Counters())
     leg = Leg(Side.UPSTREAM, Limits())
     assert relay.connected(leg, 0.0) == [Close(leg, How.ABORT)]
@@ -943,7 +943,7 @@ def test_a_stranger_leg_is_dropped() -> None:
 @in_all_cuts
 @in_all_pairs
 def test_bytes_and_frames_are_counted(client: bytes, broker: bytes, cut: Cut) -> None:
-    """Every octet that came, and every frame of connected peers."""
+    """Every byte that came, and every frame of connected peers."""
     with joined(client, broker, cut=cut) as play:
         before = dict(play.counters)
         send, message = b"SEND\ndestination:/queue/a\n\nx\0", b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0"

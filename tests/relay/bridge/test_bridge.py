@@ -1,4 +1,4 @@
-"""What a bridge does to heads and leaves of bodies, frame by frame and octet by octet."""
+"""What a bridge does to heads and leaves of bodies, frame by frame and byte by byte."""
 
 import pytest
 
@@ -146,7 +146,7 @@ def test_send_in_all_pairs(client: bytes, broker: bytes, cut: Cut) -> None:
 @in_all_cuts
 @in_all_pairs
 def test_bodies_are_opaque(client: bytes, broker: bytes, cut: Cut) -> None:
-    """A body passes octet by octet both ways: NULs, line ends, escapes, half of a UTF-8 sequence."""
+    """A body passes byte by byte both ways: NULs, line ends, escapes, half of a UTF-8 sequence."""
     body = bytes(range(256)) + b"\\n\\c\r\n\n\0\xc5"
     length = b"content-length:%d\n" % len(body)
     with joined(client, broker, cut=cut) as play:
@@ -201,7 +201,7 @@ def test_content_type_is_never_invented(client: bytes, broker: bytes, cut: Cut) 
 
 @in_all_cuts
 @in_all_versions
-def test_same_version_passes_octet_by_octet(version: bytes, cut: Cut) -> None:
+def test_same_version_passes_byte_by_byte(version: bytes, cut: Cut) -> None:
     """Between equal versions nothing is respelled, however odd it is spelled."""
     with joined(version, version, cut=cut) as play:
         odd = b"foo:a:b\nfoo: padded \nfoo:second\nfoo:C\\c\\\\x"
@@ -371,7 +371,7 @@ def test_losses_follow_the_policy_and_are_counted(
     counter: str,
     cut: Cut,
 ) -> None:
-    """What a version cannot say is replaced, percented or left out, and each time counted."""
+    """What a version cannot spell is replaced, percented or left out, and each time counted."""
     with joined(client, broker, cut=cut, loss=loss) as play:
         play.client_says(b"SEND\ndestination:/queue/a\n" + line + b"\n\n1\0")
         play.broker_gets(b"SEND\ndestination:/queue/a\n" + told + b"\n1\0")
@@ -414,7 +414,7 @@ def test_a_header_injection_is_impossible(cut: Cut) -> None:
 @in_all_cuts
 @in_all_pairs
 def test_values_of_1_0_survive_the_way_there_and_back(client: bytes, broker: bytes, cut: Cut) -> None:
-    """Whatever a client can say comes back to it as it was, when the broker can say it too."""
+    """Whatever a client can spell comes back to it as it was, when the broker can spell it too."""
     with joined(client, broker, cut=cut) as play:
         play.client_says(b"SEND\ndestination:/queue/a\n" + PATH[client] + b"\n\nx\0")
         sent = play.broker_reads()
@@ -517,8 +517,8 @@ def test_a_frame_of_our_own(client: bytes, broker: bytes) -> None:
     assert said == b"SUBSCRIBE\n%b\n%b\n\n\0\n" % lines
 
 
-def test_a_frame_of_our_own_that_cannot_be_said() -> None:
-    """An id that the target cannot say is refused; a header of the client's own is left to the policy for losses."""
+def test_a_frame_of_our_own_that_cannot_be_spelled() -> None:
+    """An id that the target cannot spell is refused; a header of the client's own is left to the policy for losses."""
     bridge = Bridge(DIALECTS[b"1.2"], DIALECTS[b"1.0"])
     session = Session(b"s", DIALECTS[b"1.2"], 10, dict.fromkeys(("loss_value", "loss_name"), 0))
     with pytest.raises(Refused):

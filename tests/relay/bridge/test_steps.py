@@ -13,8 +13,8 @@ from tests.relay.failing import started
 
 
 class Conversation(NamedTuple):
-    """A subscription and one delivery of it. The client says what is in the first of two columns, the broker is
-    told what is in the second; a MESSAGE goes the other way round.
+    """A subscription and one delivery of it. The client sends what is in the first of two columns, the broker is
+    sent what is in the second; a MESSAGE goes the other way round.
     """
 
     subscribe: tuple[bytes, bytes]
@@ -354,7 +354,7 @@ def test_a_subscribe_without_destination(client: bytes, broker: bytes, cut: Cut)
 @in_all_cuts
 @in_all_pairs
 def test_a_repeated_subscription_id(client: bytes, broker: bytes, cut: Cut) -> None:
-    """Two open subscriptions of one id could not be told apart between versions; between equals the broker judges."""
+    """Two open subscriptions of one id could not be kept apart between versions; between equals the broker judges."""
     first = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
     second = b"SUBSCRIBE\nid:0\ndestination:/queue/b\n\n\0"
     with joined(client, broker, cut=cut) as play:
@@ -381,7 +381,7 @@ def test_a_subscription_id_is_free_after_unsubscribe(client: bytes, broker: byte
 @in_all_cuts
 @in_all_pairs
 def test_unknown_headers_of_subscribe_pass(client: bytes, broker: bytes, cut: Cut) -> None:
-    """Prefetch, durability, selectors and browsing are said in each broker's own words, which pass as they came."""
+    """Prefetch, durability, selectors and browsing have headers of each broker's own, which pass as they came."""
     extras = (
         b"activemq.prefetchSize:10\nprefetch-count:10\nactivemq.subscriptionName:n\ndurable:true\n"
         b"auto-delete:false\npersistent:true\nx-queue-type:quorum\nselector:colour = 'red'\nbrowser:true\n"
@@ -448,7 +448,7 @@ def test_names_of_the_relay_never_meet_those_of_a_client(broker: bytes) -> None:
 @in_all_cuts
 @pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
 def test_names_made_for_1_0_subscriptions_differ(broker: bytes, cut: Cut) -> None:
-    """Each subscription without id is told apart toward the broker, to the same destination too."""
+    """Each subscription without id has a name of its own toward the broker, to the same destination too."""
     with joined(b"1.0", broker, cut=cut) as play:
         play.client_says(
             b"SUBSCRIBE\ndestination:/topic/t\n\n\0SUBSCRIBE\ndestination: /topic/t\nselector:x\n\n\0"
@@ -502,7 +502,7 @@ def test_subscriptions_are_bounded(client: bytes) -> None:
 
 
 @pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_a_subscription_id_that_1_0_cannot_say(client: bytes) -> None:
+def test_a_subscription_id_that_1_0_cannot_spell(client: bytes) -> None:
     """`subscription` MUST match the id of SUBSCRIBE: such a name is kept from the broker or refused, never changed."""
     with joined(client, b"1.0") as play:
         play.client_says(b"SUBSCRIBE\nid:a\\nb\ndestination:/queue/a\nack:client\n\n\0")
@@ -516,7 +516,7 @@ def test_a_subscription_id_that_1_0_cannot_say(client: bytes) -> None:
 
 
 @pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_a_receipt_that_1_0_cannot_say(client: bytes) -> None:
+def test_a_receipt_that_1_0_cannot_spell(client: bytes) -> None:
     """`receipt-id` is the value that the client gave: a changed one would be waited for in vain."""
     with joined(client, b"1.0") as play:
         play.client_says(b"SEND\ndestination:/queue/a\nreceipt:a\\nb\n\n\0")
@@ -548,7 +548,7 @@ def test_a_1_0_broker_may_name_the_subscription(client: bytes, cut: Cut) -> None
 @in_all_cuts
 @pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
 def test_a_1_0_broker_that_names_none(client: bytes, cut: Cut) -> None:
-    """Then the destination tells the subscription: the oldest of that destination that is open."""
+    """Then the destination shows the subscription: the oldest of that destination that is open."""
     with joined(client, b"1.0", cut=cut) as play:
         play.client_says(
             b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0"
@@ -603,7 +603,7 @@ def test_a_message_of_another_destination(client: bytes, broker: bytes, cut: Cut
 
 @in_all_cuts
 @in_all_pairs
-def test_a_message_that_nobody_subscribed_to(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_message_that_the_client_did_not_subscribe_to(client: bytes, broker: bytes, cut: Cut) -> None:
     """Replies to a temporary queue come for a subscription that the client never opened: they are delivered."""
     message = b"MESSAGE\nsubscription:/temp-queue/x\ndestination:/reply-queue/g\nmessage-id:1\n\nhi\0"
     with joined(client, broker, cut=cut) as play:
@@ -717,7 +717,7 @@ def named_by_client(version: bytes, broker: bytes, subscription: bytes, message:
 
 
 def named_to_broker(version: bytes, client: bytes, subscription: bytes, message: bytes) -> bytes:
-    """The headers with which a broker of this version is to be told."""
+    """The headers with which a broker of this version is to be sent them."""
     if version == b"1.2":
         return b"id:k-" + subscription + b"-" + message + b"\n"
     if version == b"1.0" == client:
@@ -780,7 +780,7 @@ def test_individual_acks_in_any_order(client: bytes, broker: bytes, cut: Cut) ->
 @pytest.mark.parametrize("command", [b"ACK", b"NACK"], ids=bytes.decode)
 @in_all_pairs
 def test_an_unknown_delivery(client: bytes, broker: bytes, command: bytes, cut: Cut) -> None:
-    """Between equals the broker judges; between versions nothing could be told it, so the client is told."""
+    """Between equals the broker judges; between versions it has no name for it: the client is sent an ERROR."""
     frame = command + b"\n" + named_by_client(client, broker, b"a", b"none", 99) + b"receipt:7\n\n\0"
     with subscribed(client, broker, cut) as play:
         play.client_says(frame)
@@ -830,7 +830,7 @@ def test_an_ack_that_names_nothing(client: bytes, broker: bytes, cut: Cut) -> No
 @in_all_cuts
 @pytest.mark.parametrize("broker", [b"1.0", b"1.1"], ids=bytes.decode)
 def test_a_1_2_client_that_acknowledges_the_1_1_way(broker: bytes, cut: Cut) -> None:
-    """Some libraries say message-id and subscription on 1.2 too: across versions they are understood."""
+    """Some libraries send message-id and subscription on 1.2 too: across versions they are understood."""
     with joined(b"1.2", broker, cut=cut) as play:
         play.client_says(TWO % (b"client-individual", b"client-individual"))
         play.broker_reads()
@@ -858,7 +858,7 @@ def test_no_id_reaches_a_broker_below_1_2(broker: bytes, cut: Cut) -> None:
 @in_all_cuts
 @pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
 def test_a_1_2_broker_that_gave_no_ack_header(client: bytes, cut: Cut) -> None:
-    """Nothing can be told such a broker: the client learns why."""
+    """There is no name to send such a broker: the client is sent an ERROR that tells why."""
     with subscribed(client, b"1.2", cut) as play:
         conversation = CONVERSATIONS[client, b"1.2"]
         play.broker_says(conversation.message[0].replace(b"ack:ID\\ch-2\\c7\n", b""))
@@ -1021,7 +1021,7 @@ def test_unknown_and_repeated_transactions_are_the_brokers(client: bytes, broker
 
 
 def test_open_transactions_are_bounded() -> None:
-    """A client that begins without end is told so; how many is as many as it may owe ACKs."""
+    """A client that begins without end is sent an ERROR; how many is as many as it may owe ACKs."""
     with joined(b"1.2", b"1.2", unacknowledged=3) as play:
         for n in range(3):
             play.client_says(b"BEGIN\ntransaction:%d\n\n\0" % n)
@@ -1077,7 +1077,7 @@ def test_a_header_that_only_ends_as_a_reserved_one_passes() -> None:
 
 @pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
 def test_every_command_of_a_client_has_its_place(client: bytes, broker: bytes) -> None:
-    """A command either needs no step, or has one, or cannot be said to the broker: nothing else is in the table."""
+    """A command either needs no step, or has one, or cannot be sent to the broker: nothing else is in the table."""
     edits = steps_between(DIALECTS[client], DIALECTS[broker])
     commands = EXPECTED[Side.DOWNSTREAM, State.CONNECTED] | EXPECTED[Side.UPSTREAM, State.CONNECTED]
     assert set(edits) <= commands
@@ -1093,7 +1093,7 @@ def test_every_command_of_a_client_has_its_place(client: bytes, broker: bytes) -
 @pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
 @pytest.mark.parametrize("mode", [b"auto", b"client", b"client-individual"], ids=bytes.decode)
 def test_account_is_kept_without_a_trace(version: bytes, mode: bytes, cut: Cut) -> None:
-    """Where both sides speak one version, all octets of MESSAGEs, ACKs and NACKs pass as they came."""
+    """Where both sides speak one version, all bytes of MESSAGEs, ACKs and NACKs pass as they came."""
     with started(version, cut=cut) as play:
         subscribe = b"SUBSCRIBE\r\n" if version == b"1.2" else b"SUBSCRIBE\n"
         subscribe += b"id:1\ndestination:/queue/a\nack:" + mode + b"\nx:a b \n\n\0"
