@@ -824,7 +824,7 @@ def test_a_head_or_body_that_never_ends() -> None:
 
 
 def test_heads_that_are_not_utf8_can_be_refused() -> None:
-    """By default bytes pass; with `require_utf8` those that are not UTF-8 are answered with an ERROR. Bodies are opaque."""
+    """Bytes pass; with `require_utf8` those that are not UTF-8 are answered with an ERROR. Bodies are opaque."""
     for frame in (b"SEND\ndestination:/queue/\xff\n\nx\0", b"SUBSCRIBE\nid:\xc5\ndestination:/queue/a\n\n\0"):
         with joined(b"1.1", b"1.1", require_utf8=True) as play:
             play.client_says(b"SEND\ndestination:/queue/\xc5\xbc\n\n\xff\0")
