@@ -10,11 +10,17 @@ from tests.playbook import (
     PAIRS,
     Cut,
     in_all_cuts,
-    in_all_pairs,
     joined,
 )
 
 BRIDGED = tuple((client, broker) for client, broker in PAIRS if client != broker)
+
+in_some_pairs = pytest.mark.parametrize(
+    ("client", "broker"),
+    [(b"1.2", b"1.2"), (b"1.0", b"1.2"), (b"1.2", b"1.0")],
+    ids=lambda version: version.decode(),
+)
+"""One version on both legs, and two on which a bridge looks at all frames: more pairs tell nothing else."""
 
 in_bridged_pairs = pytest.mark.parametrize(
     ("client", "broker"), BRIDGED, ids=lambda version: version.decode()
@@ -24,7 +30,7 @@ in_bridged_pairs = pytest.mark.parametrize(
 
 
 @in_all_cuts
-@in_all_pairs
+@in_some_pairs
 def test_a_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
     """DISCONNECT and its RECEIPT pass; when the broker closes, the client is closed too."""
     with joined(client, broker, cut=cut) as play:
@@ -39,11 +45,10 @@ def test_a_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
         assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
 
 
-@in_all_cuts
-@in_all_pairs
-def test_a_disconnect_without_receipt(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_a_disconnect_without_receipt(client: bytes, broker: bytes) -> None:
     """DISCONNECT alone passes; the broker closes, and that is that."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(b"DISCONNECT\n\n\0")
         play.broker_gets(b"DISCONNECT\n\n\0")
         play.broker_goes()
@@ -51,10 +56,9 @@ def test_a_disconnect_without_receipt(client: bytes, broker: bytes, cut: Cut) ->
         assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
 
 
-@in_all_cuts
-def test_a_client_that_leaves_right_after_its_receipt(cut: Cut) -> None:
+def test_a_client_that_leaves_right_after_its_receipt() -> None:
     """The client need not wait for the broker to close: its leaving closes the broker's leg."""
-    with joined(b"1.2", b"1.2", cut=cut) as play:
+    with joined(b"1.2", b"1.2") as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_reads()
         play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
@@ -80,7 +84,7 @@ def test_neither_side_closes_after_a_disconnect() -> None:
 
 
 @in_all_cuts
-@in_all_pairs
+@in_some_pairs
 def test_what_follows_disconnect_is_ignored(client: bytes, broker: bytes, cut: Cut) -> None:
     """Frames, garbage too, behind DISCONNECT in the same chunk or later are not passed on."""
     with joined(client, broker, cut=cut) as play:
@@ -92,7 +96,7 @@ def test_what_follows_disconnect_is_ignored(client: bytes, broker: bytes, cut: C
 
 
 @in_all_cuts
-@in_all_pairs
+@in_some_pairs
 def test_a_second_receipt_of_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
     """ActiveMQ may answer DISCONNECT twice; the client gets one."""
     with joined(client, broker, cut=cut) as play:
@@ -105,7 +109,7 @@ def test_a_second_receipt_of_disconnect(client: bytes, broker: bytes, cut: Cut) 
 
 
 @in_all_cuts
-@in_all_pairs
+@in_some_pairs
 def test_a_disconnect_waits_for_the_receipts_of_sends(client: bytes, broker: bytes, cut: Cut) -> None:
     """A broker may answer DISCONNECT and close before it confirmed SENDs: so it is sent DISCONNECT when it has."""
     with joined(client, broker, cut=cut) as play:
@@ -129,10 +133,9 @@ def test_a_disconnect_waits_for_the_receipts_of_sends(client: bytes, broker: byt
         assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
 
 
-@in_all_cuts
-def test_a_disconnect_without_receipt_waits_too(cut: Cut) -> None:
+def test_a_disconnect_without_receipt_waits_too() -> None:
     """The client asked for the receipts of its SENDs, so it gets them before the broker is sent DISCONNECT."""
-    with joined(b"1.2", b"1.2", cut=cut) as play:
+    with joined(b"1.2", b"1.2") as play:
         play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\n\n\0")
         play.broker_gets(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
         play.broker_says(b"RECEIPT\nreceipt-id:1\n\n\0")
@@ -142,11 +145,10 @@ def test_a_disconnect_without_receipt_waits_too(cut: Cut) -> None:
         play.client_is_closed()
 
 
-@in_all_cuts
-@in_all_pairs
-def test_an_error_that_names_the_receipt_ends_the_wait(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_an_error_that_names_the_receipt_ends_the_wait(client: bytes, broker: bytes) -> None:
     """A SEND that failed is answered by its ERROR: nothing more is owed for it."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_reads()
         play.broker_says(b"ERROR\nreceipt-id:1\nmessage:no\n\n\0")
@@ -197,24 +199,20 @@ def test_an_unanswered_disconnect_without_receipt_just_ends() -> None:
         assert play.counters["errors_sent"] == 0
 
 
-@in_all_cuts
-@in_all_pairs
-def test_a_broker_that_goes_without_confirming_a_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_a_broker_that_goes_without_confirming_a_disconnect(client: bytes, broker: bytes) -> None:
     """The client gets an ERROR that names the receipt it waits for."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_reads()
         play.broker_goes()
         play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
 
 
-@in_all_cuts
-@in_all_pairs
-def test_messages_between_disconnect_and_receipt_are_delivered(
-    client: bytes, broker: bytes, cut: Cut
-) -> None:
+@in_some_pairs
+def test_messages_between_disconnect_and_receipt_are_delivered(client: bytes, broker: bytes) -> None:
     """What the broker sent before it saw DISCONNECT is the client's."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_reads()
         play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0RECEIPT\nreceipt-id:bye\n\n\0")
@@ -271,11 +269,10 @@ def test_beats_after_a_disconnect() -> None:
 # ERROR
 
 
-@in_all_cuts
-@in_all_pairs
-def test_an_error_of_the_broker_ends_nothing_by_itself(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_an_error_of_the_broker_ends_nothing_by_itself(client: bytes, broker: bytes) -> None:
     """Most ERRORs of brokers leave the connection open, and some clients go on: the broker decides."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         for _ in range(2):
             play.broker_says(b"ERROR\nmessage:no\ncontent-length:3\n\nwhy\0")
             play.client_gets(b"ERROR\nmessage:no\ncontent-length:3\n\nwhy\0")
@@ -285,11 +282,10 @@ def test_an_error_of_the_broker_ends_nothing_by_itself(client: bytes, broker: by
         assert play.counters["errors_passed"] == 2
 
 
-@in_all_cuts
-@in_all_pairs
-def test_a_broker_that_closes_after_its_error(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_a_broker_that_closes_after_its_error(client: bytes, broker: bytes) -> None:
     """Its ERROR tells why, so the client gets no second one, only the end; it lingers to be read."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.broker_says(b"ERROR\nmessage:no\n\nwhy\0")
         play.broker_goes()
         play.client_gets(b"ERROR\nmessage:no\n\nwhy\0")
@@ -297,7 +293,7 @@ def test_a_broker_that_closes_after_its_error(client: bytes, broker: bytes, cut:
         assert play.counters["errors_sent"] == 0
 
 
-@in_all_pairs
+@in_some_pairs
 def test_an_error_of_long_ago_explains_no_loss(client: bytes, broker: bytes) -> None:
     """A broker that went on after its ERROR and is lost later is lost: the client is sent an ERROR."""
     with joined(client, broker) as play:
@@ -313,7 +309,7 @@ def test_an_error_of_long_ago_explains_no_loss(client: bytes, broker: bytes) -> 
         assert play.counters["brokers_lost"] == 1
 
 
-@in_all_pairs
+@in_some_pairs
 def test_receipts_owed_when_a_broker_closes_after_its_error(client: bytes, broker: bytes) -> None:
     """The ERROR tells why the broker closed, but not what became of the SENDs before: they may be lost."""
     with joined(client, broker) as play:
@@ -327,7 +323,7 @@ def test_receipts_owed_when_a_broker_closes_after_its_error(client: bytes, broke
 
 
 @in_all_cuts
-@in_all_pairs
+@in_some_pairs
 def test_a_receipt_between_an_error_and_the_close(client: bytes, broker: bytes, cut: Cut) -> None:
     """RabbitMQ sends ERROR, RECEIPT and closes: the client gets just that."""
     with joined(client, broker, cut=cut) as play:
@@ -341,7 +337,7 @@ def test_a_receipt_between_an_error_and_the_close(client: bytes, broker: bytes, 
 
 
 @in_all_cuts
-@in_all_pairs
+@in_some_pairs
 def test_an_upstream_that_closes_on_error(client: bytes, broker: bytes, cut: Cut) -> None:
     """With `close_on_error` an ERROR passes and both legs end, as 1.2 has it."""
     with joined(client, broker, cut=cut, over=lambda each: replace(each, close_on_error=True)) as play:
@@ -355,11 +351,10 @@ def test_an_upstream_that_closes_on_error(client: bytes, broker: bytes, cut: Cut
 # RECEIPT
 
 
-@in_all_cuts
-@in_all_pairs
-def test_receipts_pass_in_the_brokers_order(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_receipts_pass_in_the_brokers_order(client: bytes, broker: bytes) -> None:
     """Receipts belong to their ids, not to an order; ones that were not asked for pass too."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         for n in (1, 2, 3):
             play.client_says(b"SEND\ndestination:/queue/a\nreceipt:%d\n\n\0" % n)
         play.broker_reads()
@@ -368,7 +363,7 @@ def test_receipts_pass_in_the_brokers_order(client: bytes, broker: bytes, cut: C
             play.client_gets(b"RECEIPT\nreceipt-id:%d\n\n\0" % n)
 
 
-@in_all_pairs
+@in_some_pairs
 def test_no_receipt_before_the_brokers(client: bytes, broker: bytes) -> None:
     """The relay confirms nothing itself, however long the broker takes."""
     with joined(client, broker, over=lambda each: replace(each, keep_alive=0.0)) as play:
@@ -381,11 +376,10 @@ def test_no_receipt_before_the_brokers(client: bytes, broker: bytes) -> None:
         assert play.counters["possibly_lost"] == 1
 
 
-@in_all_cuts
-@in_all_pairs
-def test_a_receipt_before_its_subscriptions_messages(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_a_receipt_before_its_subscriptions_messages(client: bytes, broker: bytes) -> None:
     """What the broker sends reaches the client in its order, RECEIPTs among MESSAGEs."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.broker_says(
             b"RECEIPT\nreceipt-id:s\n\n\0MESSAGE\nsubscription:0\nmessage-id:1\n\n\0"
             b"RECEIPT\nreceipt-id:t\n\n\0MESSAGE\nsubscription:0\nmessage-id:2\n\n\0",
