@@ -507,16 +507,6 @@ def test_a_transaction_that_waited_is_in_doubt_as_any_other() -> None:
     assert scene.again() == b""
 
 
-def test_a_stale_ack_in_a_transaction_while_there_is_no_broker() -> None:
-    """It dooms the transaction; COMMIT is refused at once."""
-    scene = Scene()
-    scene.loses()
-    scene.sends(BEGIN + b"ACK\nid:x\ntransaction:t\n\n\0")
-    with pytest.raises(Refused) as refusal:
-        scene.sends(b"COMMIT\ntransaction:t\nreceipt:c\n\n\0")
-    assert refusal.value.receipt == b"c"
-
-
 def test_all_that_is_open_has_one_bound() -> None:
     """Several transactions share it: the one that goes beyond is cut, the others are not."""
     scene = Scene(most=2 * len(BEGIN) + 2 * len(INSIDE % b"x"))
