@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.bridge.negotiation import asked, credentials, pair, profile
+from stomprelay.relay.bridge.negotiation import asked, bridges_between, credentials, profile
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, PROFILES, RABBITMQ, Profile
@@ -38,9 +38,9 @@ def test_what_is_asked(
 
 @pytest.mark.parametrize("product", list(PROFILES), ids=str)
 @pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
-def test_a_pairing(client: bytes, broker: bytes, product: str) -> None:
+def test_bridges_between_versions(client: bytes, broker: bytes, product: str) -> None:
     """Equal versions face each other as the specification has them; unequal ones face the product's way."""
-    bridges = pair(client, broker, product, LossPolicy.REPLACE)
+    bridges = bridges_between(client, broker, product, LossPolicy.REPLACE)
     spoken = PROFILES[product].dialects[broker]
     assert bridges.broker is spoken
     assert bridges.to_broker.source is bridges.to_client.target is DIALECTS[client]
@@ -48,24 +48,24 @@ def test_a_pairing(client: bytes, broker: bytes, product: str) -> None:
     assert bridges.to_broker.target is (DIALECTS[client] if client == broker else spoken)
 
 
-def test_pairings_are_made_once() -> None:
+def test_bridges_are_made_once() -> None:
     """All sessions of a kind share two bridges."""
-    assert pair(b"1.0", b"1.2", "generic", LossPolicy.REJECT) is pair(
+    assert bridges_between(b"1.0", b"1.2", "generic", LossPolicy.REJECT) is bridges_between(
         b"1.0", b"1.2", "generic", LossPolicy.REJECT
     )
-    assert pair(b"1.0", b"1.2", "generic", LossPolicy.REJECT) is not pair(
+    assert bridges_between(b"1.0", b"1.2", "generic", LossPolicy.REJECT) is not bridges_between(
         b"1.0", b"1.2", "generic", LossPolicy.PERCENT
     )
 
 
 def accord(server: bytes = b"", session: bytes = b"") -> Accord:
-    """A CONNECTED that says no more than this."""
+    """A CONNECTED with these headers alone."""
     return Accord([], V1_2, Terms(), server, session)
 
 
 @pytest.mark.parametrize("configured", [GENERIC, RABBITMQ, ACTIVEMQ, ARTEMIS], ids=lambda each: each.name)
 def test_a_configured_profile_wins(configured: Profile) -> None:
-    """What a broker says of itself counts only where nobody said better."""
+    """What a broker tells of itself counts only where nothing is configured."""
     over = upstream(profile=configured)
     assert profile(over, over.brokers[0], accord(b"RabbitMQ/3.10.8")) is configured
     assert over.brokers[0].profile is configured
@@ -97,7 +97,7 @@ SPELLINGS = [
 def test_our_credentials(
     configured: Profile, escape: bool | None, known: Profile | None, spelled: bytes
 ) -> None:
-    """They are escaped for brokers that unescape CONNECT, or as the upstream says."""
+    """They are escaped for brokers that unescape CONNECT, or as the upstream is configured."""
     over = upstream(profile=configured, connect_escape=escape, credentials=Credentials(b"u:v", b"p:\\"))
     over.brokers[0].profile = known
     own = credentials(over, over.brokers[0])
@@ -129,10 +129,10 @@ def test_a_broker_is_asked_for_the_clients_own_version(version: bytes) -> None:
 
 
 @pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
-def test_a_pairing_that_keeps_account(client: bytes, broker: bytes) -> None:
+def test_bridges_that_keep_account(client: bytes, broker: bytes) -> None:
     """For a session that may move ACKs, NACKs and MESSAGEs are looked at in all pairs; else only where names differ."""
-    tracked = pair(client, broker, "generic", LossPolicy.REPLACE, tracked=True)
-    plain = pair(client, broker, "generic", LossPolicy.REPLACE)
+    tracked = bridges_between(client, broker, "generic", LossPolicy.REPLACE, tracked=True)
+    plain = bridges_between(client, broker, "generic", LossPolicy.REPLACE)
     assert tracked.to_broker.tracked
     assert tracked.to_client.tracked
     assert not plain.to_broker.tracked

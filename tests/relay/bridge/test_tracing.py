@@ -1,10 +1,10 @@
-"""SENDs that can be told apart in the journal, and MESSAGEs that do not show it."""
+"""SENDs that the journal can distinguish, and MESSAGEs that do not show it."""
 
 from typing import Any, Final
 
 import pytest
 
-from stomprelay.relay.bridge.negotiation import pair
+from stomprelay.relay.bridge.negotiation import bridges_between
 from stomprelay.relay.bridge.tracing import TRACE, Tracer, Untracing
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.wire.decoder import Decoder
@@ -24,9 +24,9 @@ from tests.playbook import (
     listener,
     upstream,
 )
+from tests.relay.bridge.test_bridge import PATH
 from tests.relay.failing import found, sent_away, started
 from tests.relay.several import SOON, begun, comes, copied, fan_out, lasting, receipt, routed, send, tell
-from tests.relay.test_bridge import PATH
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 MESSAGE = b"MESSAGE\n%bsubscription:1\nmessage-id:m\ndestination:/queue/a\n\n%b\0"
@@ -40,12 +40,12 @@ def traced(number: int, wire: bytes) -> bytes:
 
 
 def again(number: int, wire: bytes) -> bytes:
-    """The same when it is said once more."""
+    """The same when it is sent once more."""
     return traced(number, wire).replace(b"SEND\n", b"SEND\nrelay-resent:true\n", 1)
 
 
 def taped(play: Playbook) -> list[Frame]:
-    """The client's frames from now on, as whoever records them gets them."""
+    """The client's frames from now on, as the journal gets them."""
     tape: list[Frame] = []
     play.relay.client.decoder.record(tape)
     return tape
@@ -62,7 +62,7 @@ def traces(tape: list[Frame]) -> list[tuple[bytes, bytes | None]]:
 @in_all_cuts
 @in_all_pairs
 def test_each_send_has_its_own(client: bytes, broker: bytes, cut: Cut) -> None:
-    """In front, plain in every version; everything else is said as it would be, and the client's frames are marked."""
+    """In front, plain in every version; everything else is sent as it would be, and the client's frames are marked."""
     frame = b"SEND\ndestination:/queue/a\n%b\n\nhello\0"
     with joined(client, broker, cut=cut, **TRACES) as play:
         tape = taped(play)
@@ -96,7 +96,7 @@ def test_heads_that_repeat(client: bytes, broker: bytes) -> None:
 @in_all_cuts
 @in_all_versions
 def test_a_publishers_own_is_removed(version: bytes, cut: Cut) -> None:
-    """However often it is said, wherever it stands, escapes and all; headers that look like it pass."""
+    """However often it is set, wherever it stands, escapes and all; headers that look like it pass."""
     with joined(version, version, cut=cut, **TRACES) as play:
         like = b"relay-traces:1\nRelay-Trace:2\nx-relay-trace:3\nrelay-trac:e\n"
         play.client_says(
@@ -111,7 +111,7 @@ def test_a_publishers_own_is_removed(version: bytes, cut: Cut) -> None:
 
 @in_all_pairs
 def test_a_publishers_own_is_removed_before_anything_is_lost(client: bytes, broker: bytes) -> None:
-    """What cannot be said in the other version need not be."""
+    """What cannot be spelled in the other version need not be."""
     value = b"x" if client == b"1.0" else b"a\\nb"
     with joined(client, broker, loss=LossPolicy.REJECT, **TRACES) as play:
         play.client_says(b"SEND\nrelay-trace:%b\ndestination:/queue/a\n\n1\0" % value)
@@ -145,14 +145,14 @@ def test_bodies_pass_as_they_came(cut: Cut) -> None:
             play.broker_gets(traced(1, frame) + traced(2, frame) + traced(3, frame))
 
 
-def test_octets_behind_a_frame() -> None:
+def test_bytes_behind_a_frame() -> None:
     """The LF that came with it goes with it."""
     with joined(b"1.2", b"1.2", **TRACES) as play:
         play.client_says(send(b"1") + b"\n" + send(b"2") + b"\n")
         play.broker_gets(traced(1, send(b"1")) + b"\n" + traced(2, send(b"2")) + b"\n")
 
 
-def test_what_a_publisher_may_not_say() -> None:
+def test_what_a_publisher_may_not_set() -> None:
     """A trace does not hide it."""
     with joined(b"1.2", b"1.2", **TRACES) as play:
         play.client_says(b"SEND\nmessage-id:x\ndestination:/queue/a\nreceipt:r\n\n1\0")
@@ -190,7 +190,7 @@ def test_a_send_that_cannot_be_carried() -> None:
 @in_all_cuts
 @in_all_pairs
 def test_a_message_loses_it(client: bytes, broker: bytes, cut: Cut) -> None:
-    """Wherever it stands and however often; the rest is told as it would be."""
+    """Wherever it stands and however often; the rest is sent as it would be."""
     with joined(client, broker, cut=cut, **TRACES) as play:
         play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
         play.broker_reads()
@@ -207,7 +207,7 @@ def test_a_message_loses_it(client: bytes, broker: bytes, cut: Cut) -> None:
 
 @in_all_pairs
 def test_it_is_lost_before_anything_else_is(client: bytes, broker: bytes) -> None:
-    """A value that the client's version cannot say is no reason to refuse what the client is not told."""
+    """A value that the client's version cannot spell is no reason to refuse what the client is not sent."""
     value = b"x" if broker == b"1.0" else b"a\\nb"
     with joined(client, broker, loss=LossPolicy.REJECT, **TRACES) as play:
         play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
@@ -279,7 +279,7 @@ def test_a_client_without_acks_is_not_kept_account_of() -> None:
 @in_all_cuts
 @pytest.mark.parametrize("product", ["generic", "activemq"])
 def test_the_next_broker_gets_the_same(product: str, cut: Cut) -> None:
-    """For what it is told again, and what was said meanwhile; numbers go on."""
+    """For what it is sent again, and what was sent meanwhile; numbers go on."""
     with started(confirm=True, product=product, cut=cut, front=TRACES) as play:
         tape = taped(play)
         play.client_says(send(b"1") + send(b"2", receipt="r"))
@@ -296,8 +296,8 @@ def test_the_next_broker_gets_the_same(product: str, cut: Cut) -> None:
         assert [trace for _, trace in traces(tape)] == named
 
 
-def test_a_send_with_a_receipt_is_said_again_as_it_was() -> None:
-    """Octet by octet, but for the mark."""
+def test_a_send_with_a_receipt_is_sent_again_as_it_was() -> None:
+    """Byte by byte, but for the mark."""
     with started(front=TRACES) as play:
         play.client_says(send(b"1", receipt="r"))
         play.broker_gets(traced(1, send(b"1", receipt="r")))
@@ -324,7 +324,7 @@ def test_the_next_broker_speaks_another_version(first: bytes, after: bytes) -> N
 
 @in_all_cuts
 def test_transactions(cut: Cut) -> None:
-    """An open one is said again with the traces that it had, one that no broker knew of gets its own."""
+    """An open one is sent again with the traces that it had, one that no broker knew of gets its own."""
     inside = send(b"1", transaction="t")
     with started(cut=cut, front=TRACES) as play:
         begin, commit = tell(b"BEGIN", transaction="t"), tell(b"COMMIT", transaction="t", receipt="c")
@@ -377,7 +377,7 @@ def test_frames_at_a_limit(narrow: bool) -> None:
 
 
 def test_a_client_that_is_gone() -> None:
-    """What it said before is said with its traces."""
+    """What it sent before is sent with its traces."""
     play = started(confirm=True, front=TRACES)
     play.broker_goes()
     play.client_says(send(b"1") + send(b"2"))
@@ -414,7 +414,7 @@ def test_copies_have_the_same() -> None:
 
 
 def test_what_waits_for_a_broker_that_takes_no_more() -> None:
-    """It is said with the traces that the others got."""
+    """It is sent with the traces that the others got."""
     with begun(listener(fan_out(2), **TRACES)) as play:
         play.broker_is_blocked(at="a")
         play.client_says(send(b"1") + send(b"2"))
@@ -424,7 +424,7 @@ def test_what_waits_for_a_broker_that_takes_no_more() -> None:
 
 
 def test_acks_of_a_fan_out() -> None:
-    """A delivery whose name two brokers gave is told apart as ever."""
+    """A delivery whose name two brokers gave is found as without traces."""
     with begun(listener(fan_out(2), **TRACES)) as play:
         play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
         for at in "ab":
@@ -466,7 +466,7 @@ def test_sessions_do_not_share_numbers() -> None:
 
 @in_all_versions
 def test_a_traced_frame_reads_as_if_it_had_come_so(version: bytes) -> None:
-    """Every offset is that of a frame which was decoded from the same octets."""
+    """Every offset is that of a frame which was decoded from the same bytes."""
     decoder = Decoder(DIALECTS[version], CLIENT_COMMANDS, Limits())
     decoder.feed(
         b"SEND\nrelay-trace:x\nfoo:a:b\n\nbody\0\nSEND\r\n\r\n\0" + tell(b"ACK", id="1") + send(b"x") * 2
@@ -486,8 +486,8 @@ def test_a_traced_frame_reads_as_if_it_had_come_so(version: bytes) -> None:
 
 def test_bridges_of_tracing_listeners() -> None:
     """Only those to clients differ, and only where it is asked for."""
-    plain = pair(b"1.2", b"1.2", "generic", LossPolicy.REPLACE)
-    tracing = pair(b"1.2", b"1.2", "generic", LossPolicy.REPLACE, traced=True)
+    plain = bridges_between(b"1.2", b"1.2", "generic", LossPolicy.REPLACE)
+    tracing = bridges_between(b"1.2", b"1.2", "generic", LossPolicy.REPLACE, traced=True)
     assert tracing is not plain
     assert isinstance(tracing.to_client, Untracing)
     assert not isinstance(plain.to_client, Untracing)

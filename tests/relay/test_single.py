@@ -1,4 +1,4 @@
-"""Frames between two connected legs: receipts, goodbyes, errors, and how much a client may leave unacknowledged."""
+"""Frames between two connected legs: receipts, DISCONNECT, errors, and how much a client may leave unacknowledged."""
 
 from dataclasses import replace
 
@@ -10,11 +10,17 @@ from tests.playbook import (
     PAIRS,
     Cut,
     in_all_cuts,
-    in_all_pairs,
     joined,
 )
 
 BRIDGED = tuple((client, broker) for client, broker in PAIRS if client != broker)
+
+in_some_pairs = pytest.mark.parametrize(
+    ("client", "broker"),
+    [(b"1.2", b"1.2"), (b"1.0", b"1.2"), (b"1.2", b"1.0")],
+    ids=lambda version: version.decode(),
+)
+"""One version on both legs, and two on which a bridge looks at all frames: more pairs tell nothing else."""
 
 in_bridged_pairs = pytest.mark.parametrize(
     ("client", "broker"), BRIDGED, ids=lambda version: version.decode()
@@ -24,8 +30,8 @@ in_bridged_pairs = pytest.mark.parametrize(
 
 
 @in_all_cuts
-@in_all_pairs
-def test_a_goodbye(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_a_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
     """DISCONNECT and its RECEIPT pass; when the broker closes, the client is closed too."""
     with joined(client, broker, cut=cut) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
@@ -39,11 +45,10 @@ def test_a_goodbye(client: bytes, broker: bytes, cut: Cut) -> None:
         assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
 
 
-@in_all_cuts
-@in_all_pairs
-def test_a_goodbye_without_receipt(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_a_disconnect_without_receipt(client: bytes, broker: bytes) -> None:
     """DISCONNECT alone passes; the broker closes, and that is that."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(b"DISCONNECT\n\n\0")
         play.broker_gets(b"DISCONNECT\n\n\0")
         play.broker_goes()
@@ -51,10 +56,9 @@ def test_a_goodbye_without_receipt(client: bytes, broker: bytes, cut: Cut) -> No
         assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
 
 
-@in_all_cuts
-def test_a_client_that_leaves_right_after_its_receipt(cut: Cut) -> None:
+def test_a_client_that_leaves_right_after_its_receipt() -> None:
     """The client need not wait for the broker to close: its leaving closes the broker's leg."""
-    with joined(b"1.2", b"1.2", cut=cut) as play:
+    with joined(b"1.2", b"1.2") as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_reads()
         play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
@@ -65,7 +69,7 @@ def test_a_client_that_leaves_right_after_its_receipt(cut: Cut) -> None:
         assert play.counters["clients_vanished"] == 0
 
 
-def test_neither_side_closes_after_a_goodbye() -> None:
+def test_neither_side_closes_after_a_disconnect() -> None:
     """Then the relay does, soon after the receipt."""
     with joined(b"1.2", b"1.2", linger=2.0) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
@@ -80,9 +84,9 @@ def test_neither_side_closes_after_a_goodbye() -> None:
 
 
 @in_all_cuts
-@in_all_pairs
+@in_some_pairs
 def test_what_follows_disconnect_is_ignored(client: bytes, broker: bytes, cut: Cut) -> None:
-    """Frames, garbage too, behind DISCONNECT in the same chunk or later reach nobody."""
+    """Frames, garbage too, behind DISCONNECT in the same chunk or later are not passed on."""
     with joined(client, broker, cut=cut) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0SEND\ndestination:/queue/a\n\n1\0")
         play.client_says(b"SEND\ndestination:/queue/a\n\n2\0")
@@ -92,8 +96,8 @@ def test_what_follows_disconnect_is_ignored(client: bytes, broker: bytes, cut: C
 
 
 @in_all_cuts
-@in_all_pairs
-def test_a_second_receipt_of_the_goodbye(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_a_second_receipt_of_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
     """ActiveMQ may answer DISCONNECT twice; the client gets one."""
     with joined(client, broker, cut=cut) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
@@ -105,9 +109,9 @@ def test_a_second_receipt_of_the_goodbye(client: bytes, broker: bytes, cut: Cut)
 
 
 @in_all_cuts
-@in_all_pairs
-def test_a_goodbye_waits_for_the_receipts_of_sends(client: bytes, broker: bytes, cut: Cut) -> None:
-    """A broker may answer DISCONNECT and close before it confirmed SENDs: so it is told when it has."""
+@in_some_pairs
+def test_a_disconnect_waits_for_the_receipts_of_sends(client: bytes, broker: bytes, cut: Cut) -> None:
+    """A broker may answer DISCONNECT and close before it confirmed SENDs: so it is sent DISCONNECT when it has."""
     with joined(client, broker, cut=cut) as play:
         play.client_says(
             b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0SEND\ndestination:/queue/a\nreceipt:2\n\nx\0"
@@ -129,10 +133,9 @@ def test_a_goodbye_waits_for_the_receipts_of_sends(client: bytes, broker: bytes,
         assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
 
 
-@in_all_cuts
-def test_a_goodbye_without_receipt_waits_too(cut: Cut) -> None:
-    """The client asked for the receipts of its SENDs, so it gets them before the broker is told to go."""
-    with joined(b"1.2", b"1.2", cut=cut) as play:
+def test_a_disconnect_without_receipt_waits_too() -> None:
+    """The client asked for the receipts of its SENDs, so it gets them before the broker is sent DISCONNECT."""
+    with joined(b"1.2", b"1.2") as play:
         play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\n\n\0")
         play.broker_gets(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
         play.broker_says(b"RECEIPT\nreceipt-id:1\n\n\0")
@@ -142,11 +145,10 @@ def test_a_goodbye_without_receipt_waits_too(cut: Cut) -> None:
         play.client_is_closed()
 
 
-@in_all_cuts
-@in_all_pairs
-def test_an_error_that_names_the_receipt_ends_the_wait(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_an_error_that_names_the_receipt_ends_the_wait(client: bytes, broker: bytes) -> None:
     """A SEND that failed is answered by its ERROR: nothing more is owed for it."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_reads()
         play.broker_says(b"ERROR\nreceipt-id:1\nmessage:no\n\n\0")
@@ -155,7 +157,7 @@ def test_an_error_that_names_the_receipt_ends_the_wait(client: bytes, broker: by
 
 
 @pytest.mark.parametrize("disconnect_receipt", [b"", b"receipt:bye\n"], ids=repr)
-def test_a_goodbye_does_not_wait_for_ever(disconnect_receipt: bytes) -> None:
+def test_a_disconnect_does_not_wait_for_ever(disconnect_receipt: bytes) -> None:
     """`disconnect_timeout` bounds the wait for owed receipts, and only then the wait for the answer."""
     with joined(b"1.2", b"1.2", over=lambda each: replace(each, disconnect_timeout=5.0)) as play:
         play.client_says(
@@ -170,7 +172,7 @@ def test_a_goodbye_does_not_wait_for_ever(disconnect_receipt: bytes) -> None:
 
 
 @pytest.mark.parametrize("sends", [0, 1])
-def test_an_unanswered_goodbye_ends_in_an_error(sends: int) -> None:
+def test_an_unanswered_disconnect_ends_in_an_error(sends: int) -> None:
     """A RECEIPT is never invented: the client learns that its DISCONNECT was not confirmed."""
     with joined(b"1.2", b"1.2", over=lambda each: replace(each, disconnect_timeout=5.0)) as play:
         play.client_says(
@@ -185,7 +187,7 @@ def test_an_unanswered_goodbye_ends_in_an_error(sends: int) -> None:
         play.broker_is_closed()
 
 
-def test_an_unanswered_goodbye_without_receipt_just_ends() -> None:
+def test_an_unanswered_disconnect_without_receipt_just_ends() -> None:
     """Nothing was asked for, so nothing is missing when the broker does not close."""
     with joined(b"1.2", b"1.2", over=lambda each: replace(each, disconnect_timeout=5.0)) as play:
         play.client_says(b"DISCONNECT\n\n\0")
@@ -197,22 +199,20 @@ def test_an_unanswered_goodbye_without_receipt_just_ends() -> None:
         assert play.counters["errors_sent"] == 0
 
 
-@in_all_cuts
-@in_all_pairs
-def test_a_broker_that_goes_without_confirming_a_goodbye(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_a_broker_that_goes_without_confirming_a_disconnect(client: bytes, broker: bytes) -> None:
     """The client gets an ERROR that names the receipt it waits for."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_reads()
         play.broker_goes()
         play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
 
 
-@in_all_cuts
-@in_all_pairs
-def test_messages_between_goodbye_and_receipt_are_delivered(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_messages_between_disconnect_and_receipt_are_delivered(client: bytes, broker: bytes) -> None:
     """What the broker sent before it saw DISCONNECT is the client's."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
         play.broker_reads()
         play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0RECEIPT\nreceipt-id:bye\n\n\0")
@@ -222,7 +222,7 @@ def test_messages_between_goodbye_and_receipt_are_delivered(client: bytes, broke
 @pytest.mark.parametrize(
     "frame", [b"SUBSCRIBE\nid:0\ndestination:/queue/a\n", b"BEGIN\ntransaction:t\n"], ids=repr
 )
-def test_receipts_of_other_frames_after_a_goodbye_without_receipt(frame: bytes) -> None:
+def test_receipts_of_other_frames_after_a_disconnect_without_receipt(frame: bytes) -> None:
     """A receipt that was asked for before DISCONNECT reaches the client, as without the relay."""
     with joined(b"1.2", b"1.2") as play:
         play.client_says(frame + b"receipt:1\n\n\0DISCONNECT\n\n\0")
@@ -231,8 +231,8 @@ def test_receipts_of_other_frames_after_a_goodbye_without_receipt(frame: bytes) 
         play.client_gets(b"RECEIPT\nreceipt-id:1\n\n\0")
 
 
-def test_beats_go_on_while_a_goodbye_waits() -> None:
-    """The broker has not been told DISCONNECT yet and still counts on our beats."""
+def test_beats_go_on_while_a_disconnect_waits() -> None:
+    """The broker has not been sent DISCONNECT yet and still counts on our beats."""
     terms = Terms(1000, 0)
     with joined(
         b"1.2",
@@ -246,7 +246,7 @@ def test_beats_go_on_while_a_goodbye_waits() -> None:
         play.broker_gets(b"\n\n\n\n")
 
 
-def test_beats_after_a_goodbye() -> None:
+def test_beats_after_a_disconnect() -> None:
     """The client is beaten to until its DISCONNECT is answered, though it need not beat; the broker is not."""
     with joined(
         b"1.2",
@@ -269,11 +269,10 @@ def test_beats_after_a_goodbye() -> None:
 # ERROR
 
 
-@in_all_cuts
-@in_all_pairs
-def test_an_error_of_the_broker_ends_nothing_by_itself(client: bytes, broker: bytes, cut: Cut) -> None:
+@in_some_pairs
+def test_an_error_of_the_broker_ends_nothing_by_itself(client: bytes, broker: bytes) -> None:
     """Most ERRORs of brokers leave the connection open, and some clients go on: the broker decides."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         for _ in range(2):
             play.broker_says(b"ERROR\nmessage:no\ncontent-length:3\n\nwhy\0")
             play.client_gets(b"ERROR\nmessage:no\ncontent-length:3\n\nwhy\0")
@@ -283,11 +282,10 @@ def test_an_error_of_the_broker_ends_nothing_by_itself(client: bytes, broker: by
         assert play.counters["errors_passed"] == 2
 
 
-@in_all_cuts
-@in_all_pairs
-def test_a_broker_that_closes_after_its_error(client: bytes, broker: bytes, cut: Cut) -> None:
-    """Its ERROR said why, so the client gets no second one, only the end; it lingers to be read."""
-    with joined(client, broker, cut=cut) as play:
+@in_some_pairs
+def test_a_broker_that_closes_after_its_error(client: bytes, broker: bytes) -> None:
+    """Its ERROR tells why, so the client gets no second one, only the end; it lingers to be read."""
+    with joined(client, broker) as play:
         play.broker_says(b"ERROR\nmessage:no\n\nwhy\0")
         play.broker_goes()
         play.client_gets(b"ERROR\nmessage:no\n\nwhy\0")
@@ -295,9 +293,9 @@ def test_a_broker_that_closes_after_its_error(client: bytes, broker: bytes, cut:
         assert play.counters["errors_sent"] == 0
 
 
-@in_all_pairs
+@in_some_pairs
 def test_an_error_of_long_ago_explains_no_loss(client: bytes, broker: bytes) -> None:
-    """A broker that went on after its ERROR and is lost later is lost: the client is told so."""
+    """A broker that went on after its ERROR and is lost later is lost: the client is sent an ERROR."""
     with joined(client, broker) as play:
         play.broker_says(b"ERROR\nmessage:no\n\nwhy\0")
         play.client_reads()
@@ -311,9 +309,9 @@ def test_an_error_of_long_ago_explains_no_loss(client: bytes, broker: bytes) -> 
         assert play.counters["brokers_lost"] == 1
 
 
-@in_all_pairs
+@in_some_pairs
 def test_receipts_owed_when_a_broker_closes_after_its_error(client: bytes, broker: bytes) -> None:
-    """The ERROR says why the broker closed, but not what became of the SENDs before: they may be lost."""
+    """The ERROR tells why the broker closed, but not what became of the SENDs before: they may be lost."""
     with joined(client, broker) as play:
         play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
         play.broker_reads()
@@ -325,7 +323,7 @@ def test_receipts_owed_when_a_broker_closes_after_its_error(client: bytes, broke
 
 
 @in_all_cuts
-@in_all_pairs
+@in_some_pairs
 def test_a_receipt_between_an_error_and_the_close(client: bytes, broker: bytes, cut: Cut) -> None:
     """RabbitMQ sends ERROR, RECEIPT and closes: the client gets just that."""
     with joined(client, broker, cut=cut) as play:
@@ -339,7 +337,7 @@ def test_a_receipt_between_an_error_and_the_close(client: bytes, broker: bytes, 
 
 
 @in_all_cuts
-@in_all_pairs
+@in_some_pairs
 def test_an_upstream_that_closes_on_error(client: bytes, broker: bytes, cut: Cut) -> None:
     """With `close_on_error` an ERROR passes and both legs end, as 1.2 has it."""
     with joined(client, broker, cut=cut, over=lambda each: replace(each, close_on_error=True)) as play:
@@ -353,11 +351,10 @@ def test_an_upstream_that_closes_on_error(client: bytes, broker: bytes, cut: Cut
 # RECEIPT
 
 
-@in_all_cuts
-@in_all_pairs
-def test_receipts_pass_in_the_brokers_order(client: bytes, broker: bytes, cut: Cut) -> None:
-    """Receipts belong to their ids, not to an order; ones that nobody asked for pass too."""
-    with joined(client, broker, cut=cut) as play:
+@in_some_pairs
+def test_receipts_pass_in_the_brokers_order(client: bytes, broker: bytes) -> None:
+    """Receipts belong to their ids, not to an order; ones that were not asked for pass too."""
+    with joined(client, broker) as play:
         for n in (1, 2, 3):
             play.client_says(b"SEND\ndestination:/queue/a\nreceipt:%d\n\n\0" % n)
         play.broker_reads()
@@ -366,7 +363,7 @@ def test_receipts_pass_in_the_brokers_order(client: bytes, broker: bytes, cut: C
             play.client_gets(b"RECEIPT\nreceipt-id:%d\n\n\0" % n)
 
 
-@in_all_pairs
+@in_some_pairs
 def test_no_receipt_before_the_brokers(client: bytes, broker: bytes) -> None:
     """The relay confirms nothing itself, however long the broker takes."""
     with joined(client, broker, over=lambda each: replace(each, keep_alive=0.0)) as play:
@@ -379,11 +376,10 @@ def test_no_receipt_before_the_brokers(client: bytes, broker: bytes) -> None:
         assert play.counters["possibly_lost"] == 1
 
 
-@in_all_cuts
-@in_all_pairs
-def test_a_receipt_before_its_subscriptions_messages(client: bytes, broker: bytes, cut: Cut) -> None:
-    """What the broker says reaches the client in its order, RECEIPTs among MESSAGEs."""
-    with joined(client, broker, cut=cut) as play:
+@in_some_pairs
+def test_a_receipt_before_its_subscriptions_messages(client: bytes, broker: bytes) -> None:
+    """What the broker sends reaches the client in its order, RECEIPTs among MESSAGEs."""
+    with joined(client, broker) as play:
         play.broker_says(
             b"RECEIPT\nreceipt-id:s\n\n\0MESSAGE\nsubscription:0\nmessage-id:1\n\n\0"
             b"RECEIPT\nreceipt-id:t\n\n\0MESSAGE\nsubscription:0\nmessage-id:2\n\n\0",
@@ -460,7 +456,7 @@ def test_a_cumulative_ack_makes_room_at_once(client: bytes, broker: bytes) -> No
 
 @in_bridged_pairs
 def test_auto_mode_owes_nothing(client: bytes, broker: bytes) -> None:
-    """Without acknowledgements nothing is remembered and nobody is paused."""
+    """Without acknowledgements nothing is remembered and the broker is not paused."""
     with joined(client, broker, unacknowledged=2) as play:
         play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
         play.broker_reads()
@@ -472,7 +468,7 @@ def test_auto_mode_owes_nothing(client: bytes, broker: bytes) -> None:
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1", b"1.2"], ids=bytes.decode)
 def test_between_equals_the_broker_counts(version: bytes) -> None:
-    """With one version on both legs no account is kept and nobody is paused for it."""
+    """With one version on both legs no account is kept and the broker is not paused for it."""
     with joined(version, version, unacknowledged=2) as play:
         play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0")
         play.broker_reads()
@@ -555,3 +551,13 @@ def test_an_eol_that_comes_late_is_not_waited_for() -> None:
         play.client_gets_exactly(b"MESSAGE\nmessage-id:3\n\nhi\0\n")
         play.broker_says(b"\n")
         play.client_gets_exactly(b"")
+
+
+def test_an_eol_of_a_client_is_not_written_in_its_place() -> None:
+    """Brokers wait for no EOL behind a frame: what passes is what came with it."""
+    frame = b"SEND\ndestination:/queue/a\n\nx\0"
+    with joined(b"1.0", b"1.0") as play:
+        play.client_says(frame + b"\n" + frame)
+        play.broker_gets(frame + b"\n" + frame)
+        play.client_says(b"\n" + frame)
+        play.broker_gets(frame)

@@ -1,4 +1,4 @@
-"""What is not confirmed, and which receipts are owed: kept, confirmed, lost and said again."""
+"""What is not confirmed, and which receipts are owed: kept, confirmed, lost and sent again."""
 
 import pytest
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ cumulative_or_not = pytest.mark.parametrize("cumulative", [False, True], ids=["e
 def unconfirmed(most: int = 100, *, cumulative: bool = False) -> Unconfirmed:
     """One of a session called `s`."""
     kept = Unconfirmed(b"s", most)
-    kept.cumulative = cumulative
+    kept.connected(cumulative=cumulative)
     return kept
 
 
@@ -27,8 +27,8 @@ def quiet(kept: Unconfirmed) -> bool:
 
 
 def wires(kept: Unconfirmed) -> list[bytes]:
-    """What would have to be said again. It is kept no longer."""
-    return [each.wire for each in kept.taken()]
+    """What would have to be sent again. It is kept no longer."""
+    return [each.wire for each in kept.take()]
 
 
 # Receipts of our own
@@ -39,13 +39,13 @@ def test_our_receipts_are_all_different() -> None:
     kept = unconfirmed()
     asked = [kept.ask() for _ in range(3)]
     assert asked == [b"s-receipt-1", b"s-receipt-2", b"s-receipt-3"]
-    assert all(map(kept.mine, asked))
+    assert all(map(kept.is_ours, asked))
 
 
 @pytest.mark.parametrize("receipt", [None, b"", b"1", b"t-receipt-1", b"s-receipt", b"xs-receipt-1"])
 def test_receipts_of_others(receipt: bytes | None) -> None:
     """A client's own, another session's, and none."""
-    assert not unconfirmed().mine(receipt)
+    assert not unconfirmed().is_ours(receipt)
 
 
 # Keeping and confirming
@@ -57,11 +57,11 @@ def test_what_is_confirmed_is_not_kept(cumulative: bool) -> None:
     kept = unconfirmed(cumulative=cumulative)
     kept.keep(b"one", b"1")
     kept.keep(b"three", b"2")
-    assert (len(kept), kept.octets) == (2, 8)
+    assert (len(kept), kept.size) == (2, 8)
     assert not kept.received(b"1")
-    assert (len(kept), kept.octets) == (1, 5)
+    assert (len(kept), kept.size) == (1, 5)
     assert not kept.received(b"2")
-    assert (len(kept), kept.octets) == (0, 0)
+    assert (len(kept), kept.size) == (0, 0)
     assert kept.safe
 
 
@@ -81,12 +81,12 @@ def test_a_later_one_for_all_before_it() -> None:
     for number in (b"1", b"2", b"3", b"4"):
         kept.keep(number, number)
     kept.received(b"3")
-    assert kept.octets == 1
+    assert kept.size == 1
     assert wires(kept) == [b"4"]
 
 
 @cumulative_or_not
-def test_a_receipt_that_nobody_waits_for(cumulative: bool) -> None:
+def test_a_receipt_that_is_not_waited_for(cumulative: bool) -> None:
     """It changes nothing of what is kept, and is not the client's."""
     kept = unconfirmed(cumulative=cumulative)
     kept.keep(b"one", b"1")
@@ -101,7 +101,7 @@ def test_a_receipt_id_that_is_used_twice(cumulative: bool) -> None:
     kept.keep(b"old", b"r")
     kept.keep(b"new", b"r")
     kept.received(b"r")
-    assert [each.wire for each in kept.taken()] == [b"new"]
+    assert [each.wire for each in kept.take()] == [b"new"]
     kept.keep(b"new", b"r")
     kept.received(b"r")
     assert kept.safe
@@ -120,14 +120,14 @@ def test_bounds() -> None:
     assert (kept.full, kept.crowded) == (False, False)
 
 
-def test_what_was_taken_is_kept_when_it_is_said() -> None:
+def test_what_was_taken_is_kept_when_it_is_sent() -> None:
     """Not before, and it tells whether a broker may have it already."""
     kept = unconfirmed()
     kept.keep(b"one", b"1")
-    kept.keep(b"two", b"2", said=False)
-    assert kept.taken() == [Kept(b"one", b"1", True), Kept(b"two", b"2", False)]
-    assert (len(kept), kept.octets) == (0, 0)
-    assert kept.taken() == []
+    kept.keep(b"two", b"2", sent=False)
+    assert kept.take() == [Kept(b"one", b"1", True), Kept(b"two", b"2", False)]
+    assert (len(kept), kept.size) == (0, 0)
+    assert kept.take() == []
     kept.keep(b"one", b"3")
     kept.received(b"1")
     assert len(kept) == 1
@@ -137,7 +137,7 @@ def test_what_was_taken_is_kept_when_it_is_said() -> None:
 
 
 def test_a_receipt_is_given_once() -> None:
-    """However often its frame was said, and however often a broker answers."""
+    """However often its frame was sent, and however often a broker answers."""
     kept = unconfirmed()
     kept.owe(b"r")
     assert kept.owes(b"r")
@@ -147,7 +147,7 @@ def test_a_receipt_is_given_once() -> None:
 
 
 def test_a_receipt_is_given_as_often_as_it_was_asked_for() -> None:
-    """A client may call all of its receipts by one name."""
+    """A client may use one receipt id for all its frames."""
     kept = unconfirmed()
     kept.owe(b"r")
     kept.owe(b"r")
@@ -202,7 +202,7 @@ def test_receipts_that_nothing_asks_for_again() -> None:
     assert not kept.received(b"ack")
 
 
-def test_one_name_for_what_is_said_again_and_what_is_not() -> None:
+def test_one_receipt_id_for_what_is_sent_again_and_what_is_not() -> None:
     """As many are given as the next broker will not give."""
     kept = unconfirmed()
     for _ in range(3):
@@ -222,13 +222,12 @@ def test_receipts_that_are_not_owed_any_more() -> None:
 
 @pytest.mark.parametrize("ours", [False, True], ids=["client", "ours"])
 def test_a_commit_that_was_not_answered(ours: bool) -> None:
-    """It is in doubt, and told once, by the receipt that its client asked for, if it did."""
+    """It is in doubt, and returned once, as the receipt that its client asked for, if it did."""
     kept = unconfirmed()
-    assert kept.doubted() is None
+    assert kept.take_doubts() == []
     kept.commit(b"c", ours=ours)
-    assert kept.doubts == [b"c"]
-    assert kept.doubted() == (None if ours else b"c",)
-    assert kept.doubted() is None
+    assert kept.take_doubts() == [None if ours else b"c"]
+    assert kept.take_doubts() == []
 
 
 def test_a_commit_that_was_answered() -> None:
@@ -238,24 +237,43 @@ def test_a_commit_that_was_answered() -> None:
     kept.commit(b"d", ours=True)
     kept.received(b"c")
     kept.refused(b"d")
-    assert kept.doubted() is None
+    assert kept.take_doubts() == []
 
 
-def test_any_receipt_proves_what_was_said_before_it() -> None:
+def test_any_receipt_proves_what_was_sent_before_it() -> None:
     """RECEIPT is cumulative as far as receiving goes; an ERROR is not."""
     kept = unconfirmed()
-    kept.unproved = 3
+    for _ in range(3):
+        kept.pass_unkept()
     kept.refused(b"x")
     assert kept.unproved == 3
     kept.received(b"whatever")
     assert kept.unproved == 0
 
 
+def test_a_loss_ends_what_was_unproved() -> None:
+    """The next broker was sent none of it; whoever counts it reads `unproved` before."""
+    kept = unconfirmed()
+    kept.pass_unkept()
+    assert kept.lost([]) == []
+    assert kept.unproved == 0
+
+
+def test_receipts_in_a_brokers_place() -> None:
+    """Those that the relay gives are taken once, in order: those given at once, then those of a loss."""
+    kept = unconfirmed()
+    kept.give(b"a")
+    kept.owe(b"b")
+    kept.lost([])
+    assert kept.take_given() == [b"a", b"b"]
+    assert kept.take_given() == []
+
+
 # All together
 
 
 class Account(RuleBasedStateMachine):
-    """A unconfirmed and the simplest account of it that there is."""
+    """What is unconfirmed, beside the simplest account of it that there is."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -294,22 +312,22 @@ class Account(RuleBasedStateMachine):
         for receipt in given:
             self.owed.remove(receipt)
         assert all(self.owed.count(each) <= [r for r, _ in self.model].count(each) for each in again)
-        taken = self.kept.taken()
+        taken = self.kept.take()
         assert [(each.receipt, each.wire) for each in taken] == self.model
-        self.kept.cumulative = cumulative
+        self.kept.connected(cumulative=cumulative)
         for each in taken:
             self.kept.keep(each.wire, each.receipt)
 
     @invariant()
     def the_accounts_agree(self) -> None:
         assert len(self.kept) == len(self.model)
-        assert self.kept.octets == sum(len(wire) for _, wire in self.model)
-        assert self.kept.full is (self.kept.octets >= 50)
-        assert self.kept.crowded is (self.kept.octets > 25)
+        assert self.kept.size == sum(len(wire) for _, wire in self.model)
+        assert self.kept.full is (self.kept.size >= 50)
+        assert self.kept.crowded is (self.kept.size > 25)
         for name in (b"r", b"s"):
             assert self.kept.owes(name) is (name in self.owed)
 
 
 def test_any_course_of_things() -> None:
-    """Kept, confirmed in any order, lost and said again: nothing is forgotten, nothing stays."""
+    """Kept, confirmed in any order, lost and sent again: nothing is forgotten, nothing stays."""
     run_state_machine_as_test(Account)

@@ -7,13 +7,14 @@ import pytest
 from stomprelay.relay.bridge.steps import steps_between
 from stomprelay.session.states import EXPECTED, Side, State
 from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.names import RESERVED
 from tests.playbook import PAIRS, Cut, Playbook, in_all_cuts, in_all_pairs, joined
 from tests.relay.failing import started
 
 
 class Conversation(NamedTuple):
-    """A subscription and one delivery of it. The client says what is in the first of two columns, the broker is
-    told what is in the second; a MESSAGE goes the other way round.
+    """A subscription and one delivery of it. The client sends what is in the first of two columns, the broker is
+    sent what is in the second; a MESSAGE goes the other way round.
     """
 
     subscribe: tuple[bytes, bytes]
@@ -214,13 +215,12 @@ def test_a_delivery_and_its_ack(client: bytes, broker: bytes, cut: Cut) -> None:
         play.both_stay()
 
 
-@in_all_cuts
 @in_all_pairs
-def test_a_nack(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_nack(client: bytes, broker: bytes) -> None:
     """NACK goes as ACK does, but for a broker whose version has none; a 1.0 client's passes where it is taken."""
     conversation = CONVERSATIONS[client, broker]
     said, told = (frame.replace(b"ACK\n", b"NACK\n") for frame in conversation.ack)
-    with subscribed(client, broker, cut) as play:
+    with subscribed(client, broker) as play:
         play.broker_says(conversation.message[0])
         play.client_gets(conversation.message[1])
         play.client_says(said)
@@ -232,9 +232,8 @@ def test_a_nack(client: bytes, broker: bytes, cut: Cut) -> None:
             play.both_stay()
 
 
-@in_all_cuts
 @in_all_pairs
-def test_a_delivery_in_auto_mode(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_delivery_in_auto_mode(client: bytes, broker: bytes) -> None:
     """Without acknowledgement no ack header is made up, and none that a publisher made up gets across versions."""
     conversation = CONVERSATIONS[client, broker]
     auto = [frame.replace(b"ack:client-individual\n", b"") for frame in conversation.subscribe]
@@ -242,7 +241,7 @@ def test_a_delivery_in_auto_mode(client: bytes, broker: bytes, cut: Cut) -> None
         frame.replace(b"ack:ID\\ch-2\\c7\n", b"").replace(b"ack:relay-ack-1\n", b"")
         for frame in conversation.message
     )
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(auto[0])
         play.broker_gets(auto[1])
         play.broker_says(message)
@@ -308,15 +307,14 @@ def test_ack_modes_pass(client: bytes, broker: bytes, mode: bytes) -> None:
         play.broker_gets(told.replace(b"client-individual", mode))
 
 
-@in_all_cuts
 @pytest.mark.parametrize("mode", [b"", b"Auto", b"cumulative", b"client,auto"], ids=repr)
 @in_all_pairs
-def test_an_unknown_ack_mode(client: bytes, broker: bytes, mode: bytes, cut: Cut) -> None:
+def test_an_unknown_ack_mode(client: bytes, broker: bytes, mode: bytes) -> None:
     """Between versions the relay refuses what it could not follow; between equals the broker judges."""
     said, told = (
         frame.replace(b"client-individual", mode) for frame in CONVERSATIONS[client, broker].subscribe
     )
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(said.replace(b"\n\n", b"\nreceipt:s\n\n"))
         if client == broker:
             play.broker_gets(told.replace(b"\n\n", b"\nreceipt:s\n\n"))
@@ -324,12 +322,11 @@ def test_an_unknown_ack_mode(client: bytes, broker: bytes, mode: bytes, cut: Cut
             play.client_gets_error(b"SUBSCRIBE has an unknown ack mode", receipt=b"s")
 
 
-@in_all_cuts
 @pytest.mark.parametrize(("client", "broker"), PAIRS[3:], ids=lambda version: version.decode())
-def test_a_subscribe_without_id_on_1_1_and_1_2(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_subscribe_without_id_on_1_1_and_1_2(client: bytes, broker: bytes) -> None:
     """`id` is required there: the relay refuses between versions, between equals the broker judges."""
     frame = b"SUBSCRIBE\ndestination:/queue/a\n\n\0"
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(frame)
         if client == broker:
             play.broker_gets(frame)
@@ -337,12 +334,11 @@ def test_a_subscribe_without_id_on_1_1_and_1_2(client: bytes, broker: bytes, cut
             play.client_gets_error(b"SUBSCRIBE needs an id header")
 
 
-@in_all_cuts
 @in_all_pairs
-def test_a_subscribe_without_destination(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_subscribe_without_destination(client: bytes, broker: bytes) -> None:
     """The relay refuses it between versions, the broker between equals."""
     frame = b"SUBSCRIBE\nid:0\nreceipt:5\n\n\0"
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(frame)
         if client == broker:
             play.broker_gets(frame)
@@ -350,13 +346,12 @@ def test_a_subscribe_without_destination(client: bytes, broker: bytes, cut: Cut)
             play.client_gets_error(b"SUBSCRIBE needs a destination header", receipt=b"5")
 
 
-@in_all_cuts
 @in_all_pairs
-def test_a_repeated_subscription_id(client: bytes, broker: bytes, cut: Cut) -> None:
-    """Two open subscriptions of one id could not be told apart between versions; between equals the broker judges."""
+def test_a_repeated_subscription_id(client: bytes, broker: bytes) -> None:
+    """Two open subscriptions of one id could not be kept apart between versions; between equals the broker judges."""
     first = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
     second = b"SUBSCRIBE\nid:0\ndestination:/queue/b\n\n\0"
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(first)
         play.broker_gets(first)
         play.client_says(second)
@@ -366,27 +361,25 @@ def test_a_repeated_subscription_id(client: bytes, broker: bytes, cut: Cut) -> N
             play.client_gets_error(b"SUBSCRIBE repeats the id of an open subscription")
 
 
-@in_all_cuts
 @in_all_pairs
-def test_a_subscription_id_is_free_after_unsubscribe(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_subscription_id_is_free_after_unsubscribe(client: bytes, broker: bytes) -> None:
     """An id can be used again once its subscription is closed."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         for _ in range(3):
             for frame in (b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0", b"UNSUBSCRIBE\nid:0\n\n\0"):
                 play.client_says(frame)
                 play.broker_gets(frame)
 
 
-@in_all_cuts
 @in_all_pairs
-def test_unknown_headers_of_subscribe_pass(client: bytes, broker: bytes, cut: Cut) -> None:
-    """Prefetch, durability, selectors and browsing are said in each broker's own words, which pass as they came."""
+def test_unknown_headers_of_subscribe_pass(client: bytes, broker: bytes) -> None:
+    """Prefetch, durability, selectors and browsing have headers of each broker's own, which pass as they came."""
     extras = (
         b"activemq.prefetchSize:10\nprefetch-count:10\nactivemq.subscriptionName:n\ndurable:true\n"
         b"auto-delete:false\npersistent:true\nx-queue-type:quorum\nselector:colour = 'red'\nbrowser:true\n"
     )
     said, told = (frame[:-2] + extras + b"\n\0" for frame in CONVERSATIONS[client, broker].subscribe)
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(said)
         play.broker_gets(told)
 
@@ -408,10 +401,9 @@ def test_ids_of_clients_are_kept(client: bytes, broker: bytes) -> None:
         play.broker_gets(b"UNSUBSCRIBE\nid:" + spelled[broker] + b"\ndurable:true\n\n\0")
 
 
-@in_all_cuts
-def test_a_1_0_client_that_names_its_subscription(cut: Cut) -> None:
+def test_a_1_0_client_that_names_its_subscription() -> None:
     """An id that a 1.0 client gave is its own: it passes, and MESSAGE names it."""
-    with joined(b"1.0", b"1.2", cut=cut) as play:
+    with joined(b"1.0", b"1.2") as play:
         play.client_says(b"SUBSCRIBE\ndestination:/queue/a\nid:mine\nack:client\n\n\0")
         play.broker_gets(b"SUBSCRIBE\ndestination:/queue/a\nid:mine\nack:client\n\n\0")
         play.broker_says(b"MESSAGE\nsubscription:mine\nack:k\nmessage-id:m\ndestination:/queue/a\n\n\0")
@@ -422,10 +414,9 @@ def test_a_1_0_client_that_names_its_subscription(cut: Cut) -> None:
         play.broker_gets(b"UNSUBSCRIBE\nid:mine\n\n\0")
 
 
-@in_all_cuts
-def test_a_1_0_client_may_take_an_id_that_looks_like_ours(cut: Cut) -> None:
+def test_a_1_0_client_may_take_an_id_that_looks_like_ours() -> None:
     """A subscription that the client named keeps its name, even one that begins as those of the relay do."""
-    with joined(b"1.0", b"1.1", cut=cut) as play:
+    with joined(b"1.0", b"1.1") as play:
         play.client_says(b"SUBSCRIBE\nid:relay-x\ndestination:/queue/a\n\n\0")
         play.broker_gets(b"SUBSCRIBE\nid:relay-x\ndestination:/queue/a\n\n\0")
         play.broker_says(b"MESSAGE\nsubscription:relay-x\nmessage-id:1\ndestination:/queue/a\n\n\0")
@@ -444,11 +435,10 @@ def test_names_of_the_relay_never_meet_those_of_a_client(broker: bytes) -> None:
         assert not told.startswith(b"SUBSCRIBE\nid:relay-1\n")
 
 
-@in_all_cuts
 @pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_names_made_for_1_0_subscriptions_differ(broker: bytes, cut: Cut) -> None:
-    """Each subscription without id is told apart toward the broker, to the same destination too."""
-    with joined(b"1.0", broker, cut=cut) as play:
+def test_names_made_for_1_0_subscriptions_differ(broker: bytes) -> None:
+    """Each subscription without id has a name of its own toward the broker, to the same destination too."""
+    with joined(b"1.0", broker) as play:
         play.client_says(
             b"SUBSCRIBE\ndestination:/topic/t\n\n\0SUBSCRIBE\ndestination: /topic/t\nselector:x\n\n\0"
         )
@@ -458,11 +448,10 @@ def test_names_made_for_1_0_subscriptions_differ(broker: bytes, cut: Cut) -> Non
         )
 
 
-@in_all_cuts
 @pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_unsubscribe_by_destination_takes_the_oldest(broker: bytes, cut: Cut) -> None:
+def test_unsubscribe_by_destination_takes_the_oldest(broker: bytes) -> None:
     """A 1.0 UNSUBSCRIBE by destination closes one subscription at a time, the oldest first."""
-    with joined(b"1.0", broker, cut=cut) as play:
+    with joined(b"1.0", broker) as play:
         play.client_says(
             b"SUBSCRIBE\ndestination:/topic/t\n\n\0SUBSCRIBE\ndestination:/topic/u\n\n\0"
             b"SUBSCRIBE\ndestination:/topic/t\n\n\0",
@@ -476,12 +465,11 @@ def test_unsubscribe_by_destination_takes_the_oldest(broker: bytes, cut: Cut) ->
         play.client_gets_error(b"UNSUBSCRIBE names no open subscription")
 
 
-@in_all_cuts
 @in_all_pairs
-def test_an_unsubscribe_that_names_nothing(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_an_unsubscribe_that_names_nothing(client: bytes, broker: bytes) -> None:
     """The broker judges, but where the relay has to find the subscription and cannot."""
     frame = b"UNSUBSCRIBE\nid:none\nreceipt:u\n\n\0"
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(frame)
         if DIALECTS[client].named_subscriptions == DIALECTS[broker].named_subscriptions:
             play.broker_gets(frame)
@@ -501,7 +489,7 @@ def test_subscriptions_are_bounded(client: bytes) -> None:
 
 
 @pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_a_subscription_id_that_1_0_cannot_say(client: bytes) -> None:
+def test_a_subscription_id_that_1_0_cannot_spell(client: bytes) -> None:
     """`subscription` MUST match the id of SUBSCRIBE: such a name is kept from the broker or refused, never changed."""
     with joined(client, b"1.0") as play:
         play.client_says(b"SUBSCRIBE\nid:a\\nb\ndestination:/queue/a\nack:client\n\n\0")
@@ -515,7 +503,7 @@ def test_a_subscription_id_that_1_0_cannot_say(client: bytes) -> None:
 
 
 @pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_a_receipt_that_1_0_cannot_say(client: bytes) -> None:
+def test_a_receipt_that_1_0_cannot_spell(client: bytes) -> None:
     """`receipt-id` is the value that the client gave: a changed one would be waited for in vain."""
     with joined(client, b"1.0") as play:
         play.client_says(b"SEND\ndestination:/queue/a\nreceipt:a\\nb\n\n\0")
@@ -531,11 +519,10 @@ def test_a_receipt_that_1_0_cannot_say(client: bytes) -> None:
 # MESSAGE
 
 
-@in_all_cuts
 @pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_a_1_0_broker_may_name_the_subscription(client: bytes, cut: Cut) -> None:
+def test_a_1_0_broker_may_name_the_subscription(client: bytes) -> None:
     """Most 1.0 brokers do when SUBSCRIBE had an id: then that name counts, whatever the destination is."""
-    with joined(client, b"1.0", cut=cut) as play:
+    with joined(client, b"1.0") as play:
         play.client_says(
             b"SUBSCRIBE\nid:0\ndestination:/topic/*\n\n\0SUBSCRIBE\nid:1\ndestination:/topic/b\n\n\0"
         )
@@ -544,11 +531,10 @@ def test_a_1_0_broker_may_name_the_subscription(client: bytes, cut: Cut) -> None
         play.client_gets(b"MESSAGE\ndestination:/topic/b\nsubscription:0\nmessage-id:1\n\n\0")
 
 
-@in_all_cuts
 @pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
-def test_a_1_0_broker_that_names_none(client: bytes, cut: Cut) -> None:
-    """Then the destination tells the subscription: the oldest of that destination that is open."""
-    with joined(client, b"1.0", cut=cut) as play:
+def test_a_1_0_broker_that_names_none(client: bytes) -> None:
+    """Then the destination shows the subscription: the oldest of that destination that is open."""
+    with joined(client, b"1.0") as play:
         play.client_says(
             b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0"
             b"SUBSCRIBE\nid:2\ndestination:/queue/b\n\n\0",
@@ -572,13 +558,12 @@ def test_a_1_0_broker_that_names_none_on_a_wildcard(client: bytes) -> None:
         play.client_gets(b"MESSAGE\nsubscription:0\ndestination:/topic/b\nmessage-id:1\n\n\0")
 
 
-@in_all_cuts
 @in_all_pairs
-def test_a_message_of_another_destination(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_message_of_another_destination(client: bytes, broker: bytes) -> None:
     """Wildcards and virtual topics deliver under other names: `subscription` counts, never the destination."""
     names = {(b"1.0", b"1.1"): b"relay-1", (b"1.0", b"1.2"): b"relay-1"}
     name = names.get((client, broker), b"0")
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         given = b"" if (client, broker) in names else b"id:0\n"
         play.client_says(b"SUBSCRIBE\n" + given + b"destination:/topic/*\nack:client\n\n\0")
         play.broker_reads()
@@ -600,23 +585,21 @@ def test_a_message_of_another_destination(client: bytes, broker: bytes, cut: Cut
         assert (b"\nid:k\n" if broker == b"1.2" else b"\nmessage-id:m\n") in told
 
 
-@in_all_cuts
 @in_all_pairs
-def test_a_message_that_nobody_subscribed_to(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_message_that_the_client_did_not_subscribe_to(client: bytes, broker: bytes) -> None:
     """Replies to a temporary queue come for a subscription that the client never opened: they are delivered."""
     message = b"MESSAGE\nsubscription:/temp-queue/x\ndestination:/reply-queue/g\nmessage-id:1\n\nhi\0"
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.broker_says(message)
         play.client_gets(message)
 
 
-@in_all_cuts
 @in_all_pairs
-def test_a_message_after_unsubscribe_is_delivered(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_message_after_unsubscribe_is_delivered(client: bytes, broker: bytes) -> None:
     """In auto mode the broker has forgotten it already, so the relay must not."""
     name = b"relay-1" if client == b"1.0" != broker else b"0"
     given = b"" if client == b"1.0" != broker else b"id:0\n"
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(b"SUBSCRIBE\n" + given + b"destination:/queue/a\n\n\0")
         play.client_says(
             b"UNSUBSCRIBE\ndestination:/queue/a\n\n\0" if client == b"1.0" else b"UNSUBSCRIBE\nid:0\n\n\0"
@@ -647,15 +630,14 @@ def test_a_message_after_unsubscribe_can_be_acknowledged(client: bytes, broker: 
         play.both_stay()
 
 
-@in_all_cuts
 @pytest.mark.parametrize(
     ("client", "broker"),
     [pair for pair in PAIRS if pair[1] != b"1.0"],
     ids=lambda version: version.decode(),
 )
-def test_a_repeated_subscription_header(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_repeated_subscription_header(client: bytes, broker: bytes) -> None:
     """A publisher's own `subscription` comes behind the broker's, and the first counts."""
-    with subscribed(client, broker, cut) as play:
+    with subscribed(client, broker) as play:
         message, delivered = CONVERSATIONS[client, broker].message
         play.broker_says(message.replace(b"\n\nhi", b"\nsubscription:forged\n\nhi"))
         told = play.client_reads()
@@ -665,11 +647,10 @@ def test_a_repeated_subscription_header(client: bytes, broker: bytes, cut: Cut) 
             assert told == delivered.replace(b"\n\nhi", b"\nsubscription:forged\n\nhi")
 
 
-@in_all_cuts
 @in_all_pairs
-def test_receipt_and_transaction_of_a_publisher_pass(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_receipt_and_transaction_of_a_publisher_pass(client: bytes, broker: bytes) -> None:
     """Some brokers leave them on the MESSAGE; they pass as they came, and mean nothing to the relay."""
-    with subscribed(client, broker, cut) as play:
+    with subscribed(client, broker) as play:
         message, delivered = (
             frame.replace(b"\n\nhi", b"\nreceipt:1\ntransaction:t\n\nhi")
             for frame in CONVERSATIONS[client, broker].message
@@ -678,12 +659,11 @@ def test_receipt_and_transaction_of_a_publisher_pass(client: bytes, broker: byte
         play.client_gets(delivered)
 
 
-@in_all_cuts
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_a_message_without_message_id(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_message_without_message_id(client: bytes, broker: bytes) -> None:
     """A MESSAGE to be acknowledged that nothing could name ends the session: the broker broke the protocol."""
     message = CONVERSATIONS[client, broker].message[0]
-    with subscribed(client, broker, cut) as play:
+    with subscribed(client, broker) as play:
         play.broker_says(message.replace(b"message-id:ID", b"x:ID"))
         play.client_gets_error(b"the broker sent what is not STOMP")
         play.broker_is_closed()
@@ -716,7 +696,7 @@ def named_by_client(version: bytes, broker: bytes, subscription: bytes, message:
 
 
 def named_to_broker(version: bytes, client: bytes, subscription: bytes, message: bytes) -> bytes:
-    """The headers with which a broker of this version is to be told."""
+    """The headers with which a broker of this version is to be sent them."""
     if version == b"1.2":
         return b"id:k-" + subscription + b"-" + message + b"\n"
     if version == b"1.0" == client:
@@ -724,11 +704,10 @@ def named_to_broker(version: bytes, client: bytes, subscription: bytes, message:
     return b"subscription:" + subscription + b"\nmessage-id:" + message + b"\n"
 
 
-@in_all_cuts
 @in_all_pairs
-def test_two_subscriptions_on_one_topic(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_two_subscriptions_on_one_topic(client: bytes, broker: bytes) -> None:
     """Both are delivered one message under one message-id; each ACK settles one delivery, the oldest first."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(TWO % (b"client-individual", b"client-individual"))
         play.broker_reads()
         play.broker_says(said_by_broker(broker, b"a", b"m1") + said_by_broker(broker, b"b", b"m1"))
@@ -739,11 +718,10 @@ def test_two_subscriptions_on_one_topic(client: bytes, broker: bytes, cut: Cut) 
         play.both_stay()
 
 
-@in_all_cuts
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_a_cumulative_ack_settles_its_own_subscription_only(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_cumulative_ack_settles_its_own_subscription_only(client: bytes, broker: bytes) -> None:
     """In mode `client` one ACK goes to the broker and stands for all earlier deliveries of that subscription."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(TWO % (b"client", b"client"))
         play.broker_reads()
         for subscription, message in ((b"a", b"m1"), (b"b", b"m2"), (b"a", b"m3"), (b"a", b"m4")):
@@ -761,11 +739,10 @@ def test_a_cumulative_ack_settles_its_own_subscription_only(client: bytes, broke
         play.client_gets_error(b"ACK names no message that awaits one")
 
 
-@in_all_cuts
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_individual_acks_in_any_order(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_individual_acks_in_any_order(client: bytes, broker: bytes) -> None:
     """In mode `client-individual` each ACK settles one delivery and no other."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(TWO % (b"client-individual", b"auto"))
         play.broker_reads()
         play.broker_says(b"".join(said_by_broker(broker, b"a", b"m%d" % n) for n in (1, 2, 3, 4)))
@@ -775,13 +752,12 @@ def test_individual_acks_in_any_order(client: bytes, broker: bytes, cut: Cut) ->
             play.broker_gets(b"ACK\n" + named_to_broker(broker, client, b"a", b"m%d" % n) + b"\n\0")
 
 
-@in_all_cuts
 @pytest.mark.parametrize("command", [b"ACK", b"NACK"], ids=bytes.decode)
 @in_all_pairs
-def test_an_unknown_delivery(client: bytes, broker: bytes, command: bytes, cut: Cut) -> None:
-    """Between equals the broker judges; between versions nothing could be told it, so the client is told."""
+def test_an_unknown_delivery(client: bytes, broker: bytes, command: bytes) -> None:
+    """Between equals the broker judges; between versions it has no name for it: the client is sent an ERROR."""
     frame = command + b"\n" + named_by_client(client, broker, b"a", b"none", 99) + b"receipt:7\n\n\0"
-    with subscribed(client, broker, cut) as play:
+    with subscribed(client, broker) as play:
         play.client_says(frame)
         if client == broker:
             play.broker_gets(frame)
@@ -791,12 +767,11 @@ def test_an_unknown_delivery(client: bytes, broker: bytes, command: bytes, cut: 
             play.client_gets_error(command + b" names no message that awaits one", receipt=b"7")
 
 
-@in_all_cuts
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_an_ack_twice(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_an_ack_twice(client: bytes, broker: bytes) -> None:
     """The second names nothing any more."""
     conversation = CONVERSATIONS[client, broker]
-    with subscribed(client, broker, cut) as play:
+    with subscribed(client, broker) as play:
         play.broker_says(conversation.message[0])
         play.client_gets(conversation.message[1])
         play.client_says(conversation.ack[0] * 2)
@@ -804,11 +779,10 @@ def test_an_ack_twice(client: bytes, broker: bytes, cut: Cut) -> None:
         play.client_gets_error(b"ACK names no message that awaits one")
 
 
-@in_all_cuts
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_an_ack_in_auto_mode(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_an_ack_in_auto_mode(client: bytes, broker: bytes) -> None:
     """All brokers refuse it; between versions the relay does, for it keeps no account of such deliveries."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(TWO % (b"auto", b"auto"))
         play.broker_reads()
         play.broker_says(said_by_broker(broker, b"a", b"m1"))
@@ -817,20 +791,18 @@ def test_an_ack_in_auto_mode(client: bytes, broker: bytes, cut: Cut) -> None:
         play.client_gets_error(b"ACK names no message that awaits one")
 
 
-@in_all_cuts
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_an_ack_that_names_nothing(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_an_ack_that_names_nothing(client: bytes, broker: bytes) -> None:
     """An ACK without any name is refused."""
-    with subscribed(client, broker, cut) as play:
+    with subscribed(client, broker) as play:
         play.client_says(b"ACK\nreceipt:1\n\n\0")
         play.client_gets_error(b"ACK names no message that awaits one", receipt=b"1")
 
 
-@in_all_cuts
 @pytest.mark.parametrize("broker", [b"1.0", b"1.1"], ids=bytes.decode)
-def test_a_1_2_client_that_acknowledges_the_1_1_way(broker: bytes, cut: Cut) -> None:
-    """Some libraries say message-id and subscription on 1.2 too: across versions they are understood."""
-    with joined(b"1.2", broker, cut=cut) as play:
+def test_a_1_2_client_that_acknowledges_the_1_1_way(broker: bytes) -> None:
+    """Some libraries send message-id and subscription on 1.2 too: across versions they are understood."""
+    with joined(b"1.2", broker) as play:
         play.client_says(TWO % (b"client-individual", b"client-individual"))
         play.broker_reads()
         play.broker_says(said_by_broker(broker, b"a", b"m1") + said_by_broker(broker, b"b", b"m1"))
@@ -841,11 +813,10 @@ def test_a_1_2_client_that_acknowledges_the_1_1_way(broker: bytes, cut: Cut) -> 
         play.broker_gets(b"ACK\nsubscription:a\nmessage-id:m1\n\n\0")
 
 
-@in_all_cuts
 @pytest.mark.parametrize("broker", [b"1.0", b"1.1"], ids=bytes.decode)
-def test_no_id_reaches_a_broker_below_1_2(broker: bytes, cut: Cut) -> None:
+def test_no_id_reaches_a_broker_below_1_2(broker: bytes) -> None:
     """ActiveMQ looks at `id` first in every version and then knows no such delivery."""
-    with subscribed(b"1.2", broker, cut) as play:
+    with subscribed(b"1.2", broker) as play:
         play.broker_says(CONVERSATIONS[b"1.2", broker].message[0])
         play.client_reads()
         play.client_says(b"ACK\nid:relay-ack-1\nid:relay-ack-9\n\n\0")
@@ -854,11 +825,10 @@ def test_no_id_reaches_a_broker_below_1_2(broker: bytes, cut: Cut) -> None:
         assert b"\nid:" not in told
 
 
-@in_all_cuts
 @pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
-def test_a_1_2_broker_that_gave_no_ack_header(client: bytes, cut: Cut) -> None:
-    """Nothing can be told such a broker: the client learns why."""
-    with subscribed(client, b"1.2", cut) as play:
+def test_a_1_2_broker_that_gave_no_ack_header(client: bytes) -> None:
+    """There is no name to send such a broker: the client is sent an ERROR that tells why."""
+    with subscribed(client, b"1.2") as play:
         conversation = CONVERSATIONS[client, b"1.2"]
         play.broker_says(conversation.message[0].replace(b"ack:ID\\ch-2\\c7\n", b""))
         play.client_gets(conversation.message[1])
@@ -866,11 +836,10 @@ def test_a_1_2_broker_that_gave_no_ack_header(client: bytes, cut: Cut) -> None:
         play.client_gets_error(b"ACK is not possible")
 
 
-@in_all_cuts
 @pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
-def test_of_two_ack_headers_the_first_is_the_brokers(client: bytes, cut: Cut) -> None:
+def test_of_two_ack_headers_the_first_is_the_brokers(client: bytes) -> None:
     """RabbitMQ writes its own first and lets a publisher's follow: the first is used, neither is shown."""
-    with subscribed(client, b"1.2", cut) as play:
+    with subscribed(client, b"1.2") as play:
         conversation = CONVERSATIONS[client, b"1.2"]
         play.broker_says(conversation.message[0].replace(b"\n\nhi", b"\nack:forged\n\nhi"))
         play.client_gets(conversation.message[1])
@@ -878,27 +847,25 @@ def test_of_two_ack_headers_the_first_is_the_brokers(client: bytes, cut: Cut) ->
         play.broker_gets(conversation.ack[1])
 
 
-@in_all_cuts
 @pytest.mark.parametrize("broker", [b"1.0", b"1.1"], ids=bytes.decode)
-def test_a_publishers_ack_header_never_replaces_ours(broker: bytes, cut: Cut) -> None:
+def test_a_publishers_ack_header_never_replaces_ours(broker: bytes) -> None:
     """Below 1.2 an ack header is anybody's; the client gets the relay's and only that."""
-    with subscribed(b"1.2", broker, cut) as play:
+    with subscribed(b"1.2", broker) as play:
         conversation = CONVERSATIONS[b"1.2", broker]
         play.broker_says(conversation.message[0].replace(b"\n\nhi", b"\nack:relay-ack-7\n\nhi"))
         play.client_gets(conversation.message[1])
 
 
-@in_all_cuts
 @pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
-def test_tokens_are_harmless(client: bytes, cut: Cut) -> None:
+def test_tokens_are_harmless(client: bytes) -> None:
     """The names that the relay makes need no escape in any version and survive every client library."""
-    with joined(b"1.2", b"1.1", cut=cut) as play:
+    with joined(b"1.2", b"1.1") as play:
         play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
         play.broker_reads()
         for n in range(1, 12):
             play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:%d\n\n\0" % n)
             play.client_gets(b"MESSAGE\nack:relay-ack-%d\nsubscription:0\nmessage-id:%d\n\n\0" % (n, n))
-    with joined(client, b"1.2", cut=cut) as play:
+    with joined(client, b"1.2") as play:
         said, told = CONVERSATIONS[client, b"1.2"].subscribe
         play.client_says(said)
         play.broker_gets(told)
@@ -931,13 +898,12 @@ def test_a_transaction(client: bytes, broker: bytes, cut: Cut) -> None:
         play.both_stay()
 
 
-@in_all_cuts
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_an_abort_brings_deliveries_back(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_an_abort_brings_deliveries_back(client: bytes, broker: bytes) -> None:
     """An ACK in a transaction that is aborted did not happen: the delivery can be acknowledged again."""
     conversation = CONVERSATIONS[client, broker]
     said, told = (frame.replace(b"foo:bar\n", b"transaction:t\n") for frame in conversation.ack)
-    with subscribed(client, broker, cut) as play:
+    with subscribed(client, broker) as play:
         play.broker_says(conversation.message[0])
         play.client_reads()
         for _ in range(3):
@@ -948,13 +914,12 @@ def test_an_abort_brings_deliveries_back(client: bytes, broker: bytes, cut: Cut)
         play.both_stay()
 
 
-@in_all_cuts
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_a_commit_settles_for_good(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_a_commit_settles_for_good(client: bytes, broker: bytes) -> None:
     """After COMMIT the delivery is gone, and a later ABORT of that name brings nothing back."""
     conversation = CONVERSATIONS[client, broker]
     said, told = (frame.replace(b"foo:bar\n", b"transaction:t\n") for frame in conversation.ack)
-    with subscribed(client, broker, cut) as play:
+    with subscribed(client, broker) as play:
         play.broker_says(conversation.message[0])
         play.client_reads()
         for frame in (said, b"COMMIT\ntransaction:t\n\n\0", b"ABORT\ntransaction:t\n\n\0"):
@@ -964,11 +929,10 @@ def test_a_commit_settles_for_good(client: bytes, broker: bytes, cut: Cut) -> No
         play.client_gets_error(b"ACK names no message that awaits one")
 
 
-@in_all_cuts
 @pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
-def test_an_abort_brings_cumulative_acks_back_in_order(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_an_abort_brings_cumulative_acks_back_in_order(client: bytes, broker: bytes) -> None:
     """All that one ACK settled comes back, and one cumulative ACK settles it all again."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         play.client_says(TWO % (b"client", b"client"))
         play.broker_reads()
         play.broker_says(b"".join(said_by_broker(broker, b"a", b"m%d" % n) for n in (1, 2, 3)))
@@ -1002,11 +966,10 @@ def test_an_abort_brings_the_oldest_back_first(broker: bytes) -> None:
         play.broker_gets(b"ACK\n" + named_to_broker(broker, b"1.0", b"a", b"m1") + b"\n\0")
 
 
-@in_all_cuts
 @in_all_pairs
-def test_unknown_and_repeated_transactions_are_the_brokers(client: bytes, broker: bytes, cut: Cut) -> None:
+def test_unknown_and_repeated_transactions_are_the_brokers(client: bytes, broker: bytes) -> None:
     """Bridging needs no knowledge of transaction names, so the broker judges them."""
-    with joined(client, broker, cut=cut) as play:
+    with joined(client, broker) as play:
         for frame in (
             b"COMMIT\ntransaction:none\n\n\0",
             b"ABORT\ntransaction:none\n\n\0",
@@ -1020,7 +983,7 @@ def test_unknown_and_repeated_transactions_are_the_brokers(client: bytes, broker
 
 
 def test_open_transactions_are_bounded() -> None:
-    """A client that begins without end is told so; how many is as many as it may owe ACKs."""
+    """A client that begins without end is sent an ERROR; how many is as many as it may owe ACKs."""
     with joined(b"1.2", b"1.2", unacknowledged=3) as play:
         for n in range(3):
             play.client_says(b"BEGIN\ntransaction:%d\n\n\0" % n)
@@ -1029,12 +992,54 @@ def test_open_transactions_are_bounded() -> None:
         play.client_gets_error(b"too many open transactions", receipt=b"b")
 
 
+# SEND
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("name", RESERVED, ids=bytes.decode)
+def test_a_reserved_header_is_taken_out_of_a_send_wherever_it_stands(name: bytes, place: int) -> None:
+    """A publisher's header that only a broker may set goes, as the first header as well as later."""
+    lines = [b"destination:/queue/a\n", b"foo:bar\n"]
+    with joined(b"1.2", b"1.2") as play:
+        forged = [*lines[:place], name + b":forged\n", *lines[place:]]
+        play.client_says(b"SEND\n" + b"".join(forged) + b"\nx\0")
+        play.broker_gets(b"SEND\n" + b"".join(lines) + b"\nx\0")
+        assert play.counters["loss_reserved"] == 1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_receipt_of_a_send_is_owed_wherever_it_stands(place: int) -> None:
+    """DISCONNECT waits for it, whether it is the first header or a later one."""
+    lines = [b"destination:/queue/a\n", b"foo:bar\n"]
+    send = b"SEND\n" + b"".join([*lines[:place], b"receipt:r\n", *lines[place:]]) + b"\nx\0"
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(send)
+        play.broker_gets(send)
+        session = play.relay.session
+        assert session is not None
+        assert list(session.receipts) == [b"r"]
+        play.client_says(b"DISCONNECT\n\n\0")
+        play.broker_gets(b"")
+        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.broker_gets(b"DISCONNECT\n\n\0")
+
+
+def test_a_header_that_only_ends_as_a_reserved_one_passes() -> None:
+    """So does one whose value or body looks like it."""
+    send = b"SEND\nx-receipt:r\nx-ack:a\ndestination:/queue/a\nfoo:receipt:r\n\nack:1\nreceipt:2\n\0"
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(send + b"DISCONNECT\n\n\0")
+        play.broker_gets(send + b"DISCONNECT\n\n\0")
+        assert play.counters["loss_reserved"] == 0
+
+
 # The table of steps
 
 
 @pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
 def test_every_command_of_a_client_has_its_place(client: bytes, broker: bytes) -> None:
-    """A command either needs no step, or has one, or cannot be said to the broker: nothing else is in the table."""
+    """A command either needs no step, or has one, or cannot be sent to the broker: nothing else is in the table."""
     edits = steps_between(DIALECTS[client], DIALECTS[broker])
     commands = EXPECTED[Side.DOWNSTREAM, State.CONNECTED] | EXPECTED[Side.UPSTREAM, State.CONNECTED]
     assert set(edits) <= commands
@@ -1050,7 +1055,7 @@ def test_every_command_of_a_client_has_its_place(client: bytes, broker: bytes) -
 @pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
 @pytest.mark.parametrize("mode", [b"auto", b"client", b"client-individual"], ids=bytes.decode)
 def test_account_is_kept_without_a_trace(version: bytes, mode: bytes, cut: Cut) -> None:
-    """Where both sides speak one version, all octets of MESSAGEs, ACKs and NACKs pass as they came."""
+    """Where both sides speak one version, all bytes of MESSAGEs, ACKs and NACKs pass as they came."""
     with started(version, cut=cut) as play:
         subscribe = b"SUBSCRIBE\r\n" if version == b"1.2" else b"SUBSCRIBE\n"
         subscribe += b"id:1\ndestination:/queue/a\nack:" + mode + b"\nx:a b \n\n\0"
@@ -1077,11 +1082,10 @@ def test_account_is_kept_without_a_trace(version: bytes, mode: bytes, cut: Cut) 
         play.both_stay()
 
 
-@in_all_cuts
 @pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
-def test_what_names_no_delivery_passes_all_the_same(version: bytes, cut: Cut) -> None:
+def test_what_names_no_delivery_passes_all_the_same(version: bytes) -> None:
     """As long as no broker was lost the broker judges: the relay knows no more than it."""
-    with started(version, cut=cut) as play:
+    with started(version) as play:
         said = b"ACK\nmessage-id:unknown\nsubscription:1\nid:unknown\n\n\0"
         play.client_says(said)
         play.broker_gets(said)
