@@ -22,7 +22,7 @@ from stomprelay.session.leg import Leg
 from tests.pipeline.journals import BEGUN, Run
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable
-from tests.relay.model import Heard, Pairs, cut
+from tests.relay.reference import Heard, Pairs, cut
 from tests.relay.survival import BEAT, Caller, Letter, Node, Order, Pipe, Transaction, World
 
 STEP: Final = 137_000

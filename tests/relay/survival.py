@@ -26,7 +26,7 @@ from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, R
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
 from tests.playbook import PRODUCTS
-from tests.relay.model import Heard, Pairs, cut, write
+from tests.relay.reference import Heard, Pairs, cut, write
 
 BEAT: Final = Terms(1000, 1000)
 SILENCE: Final = 1.0

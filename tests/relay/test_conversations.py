@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.playbook import PAIRS, Cut, Playbook, joined
-from tests.relay.model import Heard, Pairs, TinyBroker, TinyClient, read, spell, write
+from tests.relay.reference import Heard, Pairs, TinyBroker, TinyClient, read, spell, write
 
 # What every version can say in a name or a value, though most need an escape for some of it.
 _COMMON = "abz09 -_.;/\\é☃\t\x01"

@@ -29,7 +29,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable
-from tests.relay.model import Pairs
+from tests.relay.reference import Pairs
 from tests.relay.survival import BEAT, Caller, Copy, Letter, Node, Order, Transaction, World
 
 QUEUES: Final = (b"/queue/a", b"/queue/b")

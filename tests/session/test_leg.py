@@ -27,7 +27,7 @@ def test_connect_is_raw_and_what_follows_is_not() -> None:
     leg.decoder.feed(b"\r\nCONNECT\r\npasscode:a\\tb\r\n\r\n\0\nSEND\nk:a\\cb\n\n\0SEND\nk:\\t\n\n\0")
     frames = leg.decoder.frames()
     assert next(frames).headers(leg.dialect) == [(b"passcode", b"a\\tb")]
-    leg.enter(State.BINDING, V1_2)
+    leg.enter(State.CONNECTING, V1_2)
     assert leg.dialect is V1_2
     leg.enter(State.CONNECTED)
     assert leg.dialect is V1_2
@@ -41,7 +41,7 @@ def test_what_comes_while_a_leg_binds_waits() -> None:
     leg = Leg(Side.DOWNSTREAM, Limits())
     leg.decoder.feed(b"CONNECT\n\n\0SEND\nn:1\n\n\0SE")
     next(leg.decoder.frames())
-    leg.enter(State.BINDING, V1_1)
+    leg.enter(State.CONNECTING, V1_1)
     leg.decoder.feed(b"ND\nn:2\n\n\0")
     assert leg.decoder.buffered == len(b"SEND\nn:1\n\n\0SEND\nn:2\n\n\0")
     leg.enter(State.CONNECTED)

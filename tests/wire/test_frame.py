@@ -78,6 +78,18 @@ def test_every_slice_of_a_chunk_is_beside_the_next() -> None:
     assert frames[-1].after == len(frames[-1].data)
 
 
+def test_a_frame_with_one_more_header() -> None:
+    """All its offsets move, wherever in its chunk it stood, and CR LF is no obstacle."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(b"\n\nSEND\r\ndestination:a\r\ncontent-length:2\r\n\r\n\0x\0\nSEND\nx:y\n\nbody\0")
+    for frame in decoder.frames():
+        copy = frame.with_header(b"relay-copy", b"n-1")
+        assert copy.wire == frame.wire.replace(b"\n", b"\nrelay-copy:n-1\n", 1)
+        assert copy.payload == frame.payload
+        assert copy.headers(V1_2) == [(b"relay-copy", b"n-1"), *frame.headers(V1_2)]
+        assert (copy.plain, copy.crlf) == (frame.plain, frame.crlf)
+
+
 @pytest.mark.parametrize("command", sorted(ANY), ids=bytes.decode)
 def test_a_command_is_the_constant_itself(command: bytes) -> None:
     """Commands can be told apart by identity, however the line ended."""
