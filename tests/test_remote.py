@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from stomprelay.remote import AdminClient, AdminError, brokers, pause, resume
-from tests.stand_in import A, B, Relay, UnixServer, pages, serving, standing_in, told
+from tests.fake_admin import A, B, Relay, UnixServer, pages, serving, serving_relay, told
 
 
 @pytest.fixture
 def relay() -> Iterator[Relay]:
     """A relay with two brokers."""
-    with standing_in() as relay:
+    with serving_relay() as relay:
         yield relay
 
 

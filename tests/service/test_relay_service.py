@@ -139,13 +139,19 @@ def test_the_status_line() -> None:
             },
             r"^upstream\.side\.tls\.ca: /absent\.pem: No such file",
         ),
+        (
+            {"listeners": (listener(upstream=upstream(broker=Broker("pigeon:x", "pigeon:x"))),)},
+            r"^upstream\.main\.pigeon:x: ",
+        ),
         ({"listeners": (listener(),), "admin": "nonsense:1"}, r"^admin: endpoint 'nonsense:1'"),
     ],
 )
 def test_what_cannot_be_used_is_told_before_anything_starts(settings: dict[str, Any], words: str) -> None:
     """By its key."""
+    memory = MemoryReactorClock()
     with pytest.raises(BadEndpoint, match=words):
-        RelayService(Config(**settings), MemoryReactorClock())
+        RelayService(Config(**settings), memory)
+    assert memory.tcpServers == []
 
 
 def test_the_log_tells_where_each_listener_leads(log: list[str]) -> None:

@@ -8,21 +8,16 @@ from pathlib import Path
 import pytest
 import pytest_twisted
 from twisted.internet.protocol import Factory
-from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.config import Config
 from stomprelay.config.address import broker
 from stomprelay.relay.model.group import alone
-from stomprelay.relay.model.listener import Listener, ServerTLS
-from stomprelay.relay.model.upstream import ClientTLS, Upstream
-from stomprelay.service.network.endpoints import BadEndpoint, listening_service
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.service.network.endpoints import listening_service
 from stomprelay.service.relay import RelayService
 from tests.service.sockets import ANY_PORT, Accepting, call, port_of, reactor, running
-
-PLAIN = ClientTLS()
-ABSENT = ServerTLS("/absent.pem", "/absent.key")
-
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
@@ -41,13 +36,6 @@ def start(name: str, description: str) -> str:
     (event,) = (event for event in logs if event["log_level"] is LogLevel.critical)
     assert caught.value.code == 1
     return formatEvent(event)
-
-
-def test_a_port_that_is_taken() -> None:
-    """Another program has it."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
-        assert start("public", place) == f"public: cannot listen on {place}: Address already in use"
 
 
 @pytest.mark.parametrize("interface", ["203.0.113.7", "256.1.1.1"])
@@ -97,41 +85,6 @@ def test_a_relay_without_its_admin_endpoint() -> None:
         with capturedLogs() as logs, pytest.raises(SystemExit):
             service.privilegedStartService()
         assert any(formatEvent(event).startswith(f"admin: cannot listen on {place}: ") for event in logs)
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "secured", "address", "trusted", "text"),
-    [
-        ("pigeon:x:y", None, "tcp://192.0.2.1", PLAIN, "listener.public.endpoint 'pigeon:x:y': "),
-        ("tcp:0", ABSENT, "tcp://192.0.2.1", PLAIN, "listener.public.tls.certificate: /absent.pem: No such"),
-        ("tcp:0", None, "pigeon:x", PLAIN, "upstream.main.pigeon:x: "),
-        (
-            "tcp:0",
-            None,
-            "ssl://192.0.2.1",
-            ClientTLS(ca="/absent.pem"),
-            "upstream.main.tls.ca: /absent.pem: No such",
-        ),
-    ],
-    ids=["a listener", "its certificate", "an upstream", "its authority"],
-)
-def test_a_relay_that_cannot_be(
-    endpoint: str, secured: ServerTLS | None, address: str, trusted: ClientTLS, text: str
-) -> None:
-    """It is not made, let alone started; the configuration's key is named."""
-    upstream = Upstream("main", alone(broker(address)), tls=trusted)
-    config = Config((Listener("public", endpoint, upstream, tls=secured),))
-    with pytest.raises(BadEndpoint) as caught:
-        RelayService(config, MemoryReactorClock())
-    assert str(caught.value).startswith(text)
-
-
-def test_an_admin_endpoint_that_cannot_be() -> None:
-    """It is found before anything listens."""
-    memory = MemoryReactorClock()
-    with pytest.raises(BadEndpoint, match=r"^admin: endpoint 'pigeon:x:y': "):
-        RelayService(Config((), admin="pigeon:x:y"), memory)
-    assert memory.tcpServers == []
 
 
 @pytest_twisted.ensureDeferred

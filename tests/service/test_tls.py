@@ -147,20 +147,6 @@ def test_a_certificate_without_any_name(directory: Path, authority: Authority) -
     assert "cannot be for localhost" in (handshake.trouble("client") or "")
 
 
-def test_an_unknown_authority(authority: Authority, strangers: Authority) -> None:
-    """The chain ends somewhere else."""
-    handshake = Handshake(serving(strangers.issue("stranger")), asking(authority))
-    assert "client" in handshake.failed
-    assert "authority is not known" in (handshake.trouble("client") or "")
-
-
-def test_an_expired_certificate(authority: Authority) -> None:
-    """Says so, and whose."""
-    handshake = Handshake(serving(authority.issue("late", expired=True)), asking(authority))
-    assert "client" in handshake.failed
-    assert "it has expired (certificate of late" in (handshake.trouble("client") or "")
-
-
 def test_the_platforms_trust_does_not_include_ours(authority: Authority) -> None:
     """Without `ca` the authorities of the system count, and no others."""
     handshake = Handshake(serving(authority.issue("private")), tls.for_broker(ClientTLS(), "localhost"))

@@ -133,37 +133,6 @@ def _broker(listening: Any, host: str = "localhost") -> Broker:
 
 
 @pytest_twisted.ensureDeferred
-async def test_a_certificate_of_a_known_authority_for_the_name(trust: Trust) -> None:
-    """It is accepted, and the name is asked for by SNI."""
-    outcome = await handshake(trust.server, trust.trusting, "broker.example")
-    assert outcome == Outcome(b"hello", "connection closed", "connection closed", b"broker.example")
-
-
-@pytest_twisted.ensureDeferred
-async def test_an_address_is_not_asked_for(trust: Trust) -> None:
-    """SNI is for names only (RFC 6066, section 3); the certificate is for the address all the same."""
-    outcome = await handshake(trust.server, trust.trusting, "127.0.0.1")
-    assert (outcome.received, outcome.asked_for) == (b"hello", None)
-
-
-@pytest_twisted.ensureDeferred
-async def test_an_international_name_is_asked_for_in_ascii(trust: Trust) -> None:
-    """As it stands in certificates and in DNS."""
-    server = serving(trust.authority.issue("International", ("xn--bcher-kva.example",)))
-    outcome = await handshake(server, trust.trusting, "bücher.example")
-    assert (outcome.received, outcome.asked_for) == (b"hello", b"xn--bcher-kva.example")
-
-
-@pytest.mark.parametrize("shown", [True, False], ids=["shown", "not shown"])
-@pytest_twisted.ensureDeferred
-async def test_a_client_s_certificate_that_is_only_asked_for(trust: Trust, shown: bool) -> None:
-    """The client may show one, and may not."""
-    asking = replace(trust.demanding, require_client_certificate=False)
-    client = trust.showing(trust.client) if shown else trust.trusting
-    assert (await handshake(asking, client)).received == b"hello"
-
-
-@pytest_twisted.ensureDeferred
 async def test_a_self_signed_certificate_that_is_trusted_itself(trust: Trust) -> None:
     """The simplest way to run a broker with TLS."""
     own = self_signed(trust.directory, "Trusted")
@@ -171,16 +140,6 @@ async def test_a_self_signed_certificate_that_is_trusted_itself(trust: Trust) ->
 
 
 # Who is not
-
-
-@pytest_twisted.ensureDeferred
-async def test_a_wrong_name(trust: Trust) -> None:
-    """The reason says what the certificate is for and what it should have been for."""
-    outcome = await handshake(trust.server, trust.trusting, "elsewhere.example")
-    names = "localhost, broker.example, 127.0.0.1"
-    assert outcome.client == f"{UNTRUSTED}it is for {names}, not for elsewhere.example"
-    assert outcome.server.startswith("TLS: ")
-    assert outcome.received == b""
 
 
 @pytest_twisted.ensureDeferred
@@ -238,17 +197,6 @@ async def test_no_certificate_where_one_is_demanded(trust: Trust) -> None:
         "TLS: the peer did not show a certificate (peer did not return a certificate)",
         None,
     )
-
-
-@pytest.mark.parametrize("demanded", [True, False], ids=["demanded", "asked for"])
-@pytest_twisted.ensureDeferred
-async def test_a_client_s_certificate_of_an_unknown_authority(trust: Trust, demanded: bool) -> None:
-    """Whether it is demanded or only asked for: a wrong one is worse than none."""
-    server = replace(trust.demanding, require_client_certificate=demanded)
-    outcome = await handshake(server, trust.showing(trust.stranger.issue("Strange client", client=True)))
-    reason = "its authority is not known here (certificate of Strange client, level 0)"
-    assert outcome.server == UNTRUSTED + reason
-    assert outcome.received == b""
 
 
 @pytest_twisted.ensureDeferred

@@ -15,9 +15,9 @@ A = BrokerStatus("tcp://a:1", "main", "main", "up", 3, 0)
 B = BrokerStatus("ssl://b", "main", "main", "down", 0, 0)
 
 
-def told(*standings: BrokerStatus) -> bytes:
+def told(*brokers: BrokerStatus) -> bytes:
     """What a relay answers."""
-    return json.dumps({"brokers": [asdict(each) for each in standings]}).encode()
+    return json.dumps({"brokers": [asdict(each) for each in brokers]}).encode()
 
 
 @dataclass
@@ -84,7 +84,7 @@ def serving(server: HTTPServer | UnixServer) -> Iterator[None]:
 
 
 @contextmanager
-def standing_in() -> Iterator[Relay]:
+def serving_relay() -> Iterator[Relay]:
     """A relay with two brokers, on a free port."""
     relay = Relay()
     relay.answer("/brokers", told(A, B))
