@@ -59,7 +59,7 @@ class AdminClient:
         self._connect, self._prefix = _connector(place)
 
     def brokers(self) -> list[BrokerStatus]:
-        """All brokers."""
+        """All brokers, with their states."""
         return self._request("GET", "/brokers")
 
     def pause(self, broker: str, within: float | None = None) -> list[BrokerStatus]:

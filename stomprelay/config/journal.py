@@ -28,7 +28,7 @@ _BODIES: Final = {"none": NOTHING, "all": ALL}
 
 
 def directory(value: object) -> str:
-    """A folder."""
+    """The folder of the journal."""
     return text(value)
 
 
@@ -48,7 +48,7 @@ def spell_bodies(size: int) -> str:
 
 
 def names(value: object) -> tuple[str, ...]:
-    """Names of headers."""
+    """A list of names of headers, whose values are not recorded."""
     if not isinstance(value, list):
         raise ValueError(f"must be a list of names of headers, not {shown(value)}")
     for each in value:
@@ -58,7 +58,7 @@ def names(value: object) -> tuple[str, ...]:
 
 
 def read(table: Table) -> JournalSettings:
-    """The journal's settings."""
+    """The journal's settings. Raises `ConfigError`."""
     table.only(KEYS)
     return JournalSettings(
         table.path("directory", directory),

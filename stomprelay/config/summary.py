@@ -103,13 +103,13 @@ def _upstream(upstream: Upstream) -> str:
 
 
 def _alone(upstream: Upstream) -> Iterator[Fact]:
-    """A plain address."""
+    """The facts about an upstream at a plain address."""
     yield "address", upstream.brokers[0].uri
     yield "tls", _client_tls(upstream, upstream.brokers[0])
 
 
 def _moving(upstream: Upstream) -> Iterator[Fact]:
-    """Sessions survive their broker."""
+    """The facts about an upstream whose sessions survive their broker."""
     several = len(upstream.groups) > 1
     if several:
         queues = "" if upstream.fan_out_queues else "; one to a queue goes to the first group alone"

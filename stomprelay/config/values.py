@@ -120,7 +120,7 @@ warnings: Final = _reader(
 
 
 def flag(value: object) -> bool:
-    """True or false."""
+    """True or false; in a URI, the words `true` and `false`."""
     if isinstance(value, OptionText) and value.text in _FLAGS:
         return _FLAGS[value.text]
     if not isinstance(value, bool):
@@ -192,7 +192,7 @@ def heart_beat(value: object) -> tuple[int, int]:
 
 
 def versions(value: object) -> frozenset[bytes]:
-    """STOMP versions."""
+    """A list of STOMP versions that we speak, as bytes."""
     known = [version.decode() for version in DIALECTS]
     if not isinstance(value, list) or not value or any(each not in known for each in value):
         raise _unfit(f"a list of versions out of {', '.join(known)} (as strings)", value)

@@ -52,12 +52,12 @@ class BrokerDriver(Driver):
         self._on_end = ended
 
     def end(self) -> None:
-        """It is over."""
+        """It is over: stop its timer, and call `ended`."""
         super().end()
         self._on_end(self)
 
     def connected(self, protocol: LegProtocol) -> None:
-        """The client is connected."""
+        """The client is connected: perform what the core asked for when it was opened."""
         protocol.set_producer(self)
         first, self._first = self._first, []
         self.perform(first)
@@ -67,7 +67,7 @@ class BrokerDriver(Driver):
         self.perform(self.connection.received(data, self.runtime.seconds()))
 
     def lost(self, protocol: LegProtocol, reason: str) -> None:
-        """The client's connection ended."""
+        """The client's connection ended: its unacknowledged messages go to others."""
         self.perform(self.connection.lost(self.runtime.seconds()))
 
     def woke(self, now: float) -> None:

@@ -36,7 +36,7 @@ class Signals(Service):
         self._before: dict[int, tuple[Any, Any]] = {}
 
     def startService(self) -> None:
-        """Install the handlers."""
+        """Install the handlers, in the main thread only."""
         super().startService()
         if not IReactorFromThreads.providedBy(self._reactor):
             return

@@ -53,7 +53,7 @@ class Sessions:
         return sum(map(len, self.listeners.values()))
 
     def refuse(self) -> None:
-        """Accept no more sessions."""
+        """Accept no more sessions: the factories of the listeners build no protocol from now on."""
         self.stopping = True
 
     def stop(self) -> None:

@@ -22,7 +22,7 @@ td.number, th.number { text-align: right; }
 
 
 def status(state: RelayState) -> str:
-    """The whole page."""
+    """The status page, as HTML."""
     condition = "stopping" if state.sessions.stopping else "running"
     return "".join(
         (

@@ -41,11 +41,11 @@ class ProbeDriver(Driver):
         self._journal = journal
 
     def begin(self) -> None:
-        """Connect to the broker."""
+        """Begin the probe: connect to the broker."""
         self.perform(self._probe.begin(self.runtime.seconds()))
 
     def stop(self) -> None:
-        """The service stops."""
+        """End the probe without a result, because the service stops."""
         self.perform(self._probe.stopped())
 
     def connected(self, protocol: LegProtocol) -> None:
@@ -53,7 +53,7 @@ class ProbeDriver(Driver):
         self.perform(self._probe.connected(self.runtime.seconds()))
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
-        """The broker sent bytes."""
+        """The broker sent bytes: CONNECTED, a RECEIPT or an ERROR."""
         self.perform(self._probe.received(data, self.runtime.seconds()))
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
@@ -65,7 +65,7 @@ class ProbeDriver(Driver):
         self.perform(self._probe.lost(reason, self.runtime.seconds()))
 
     def woke(self, now: float) -> None:
-        """It takes too long."""
+        """The time for the probe is over."""
         self.perform(self._probe.woke(now))
 
     def end(self) -> None:

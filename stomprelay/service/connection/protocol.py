@@ -308,14 +308,14 @@ class LegProtocol(Timed):
     # What the owner asks for
 
     def write(self, data: bytes) -> None:
-        """Write whole frames."""
+        """Write whole frames; nothing where the connection is not there, or not any more."""
         if self._plain is not None:
             direct.write(self._plain, data)
         elif self.transport is not None:
             self.transport.write(data)
 
     def reading_changed(self, on: bool) -> None:
-        """`reading` stopped or resumed."""
+        """Reading stopped, or goes on: `reading` calls this."""
         if self._owner is not None:
             self._owner.reading_changed(self, on)
 

@@ -117,13 +117,13 @@ class RelayDriver(Driver):
         return not self.legs and self.relay.over
 
     def end(self) -> None:
-        """It is over."""
+        """It is over: stop its timer, and call `ended`."""
         super().end()
         self._on_end(self)
 
     @property
     def peer(self) -> str:
-        """The client's address."""
+        """The client's address for the log, `host:port`."""
         protocol = self.runtime.protocols.get(self.relay.client)
         return "a client that is gone" if protocol is None else spell_address(protocol.peer)
 
@@ -194,7 +194,7 @@ class RelayDriver(Driver):
         self._perform_legless(self.relay.woke(now))
 
     def stop(self) -> None:
-        """The service stops."""
+        """End the session, because the service stops: the client gets an ERROR."""
         self._perform_legless(self.relay.stopped(self.runtime.seconds()))
 
     def move(self, broker: Broker, within: float, to: Broker | None = None) -> None:
@@ -220,7 +220,7 @@ class RelayDriver(Driver):
         self._hold_brokers()
 
     def resumeProducing(self) -> None:
-        """It has room again."""
+        """The client's transport has room again: read from all brokers."""
         self._client_full = False
         for output in self._outputs:
             if output.protocol.reading is not None:

@@ -39,7 +39,7 @@ class Holdable(Protocol):
         """Read from no leg of which much may come."""
 
     def release(self) -> None:
-        """Read on."""
+        """Read from all legs again, unless there is another reason not to."""
 
 
 class _ThreadLog:
@@ -103,7 +103,7 @@ class Journal(Service):
 
     @property
     def waiting(self) -> int:
-        """Bytes in the queue."""
+        """Bytes that wait in the queue, those included that are being written."""
         return self._queue.size
 
     @property

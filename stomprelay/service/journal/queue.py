@@ -27,7 +27,7 @@ _Record = tuple[int, int, int, bytes, Sequence[int], bytes]
 
 
 def _ignore() -> None:
-    """Do nothing."""
+    """Stands for a caller that need not know when the queue is full."""
 
 
 class Batch(NamedTuple):
@@ -46,7 +46,7 @@ class Dropped(NamedTuple):
     size: int = 0
 
     def plus(self, blocks: int, frames: int, size: int) -> "Dropped":
-        """These and those."""
+        """The sum of these and those."""
         return Dropped(self.blocks + blocks, self.frames + frames, self.size + size)
 
     def since(self, before: "Dropped") -> "Dropped":
@@ -130,7 +130,7 @@ class JournalQueue:
         self._enough_there.set()
 
     def shut(self) -> None:
-        """Take in nothing more."""
+        """Drop whatever is put in from now on."""
         self._limit = 0
 
     # The other thread

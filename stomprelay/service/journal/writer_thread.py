@@ -27,7 +27,7 @@ class Segments(Protocol):
     number: int
 
     def write(self, data: bytes, now: int) -> None:
-        """Append whole blocks."""
+        """Append whole blocks, all of them or none. `now` is nanoseconds since 1970."""
 
     def sync(self) -> None:
         """Bring them to the disk."""
@@ -36,7 +36,7 @@ class Segments(Protocol):
         """End a segment that is old."""
 
     def close(self, now: int) -> None:
-        """End the last one."""
+        """End the segment that is being written."""
 
 
 class SegmentFolder(Protocol):
