@@ -902,9 +902,9 @@ def test_one_byte_wrong() -> None:
     said = b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:3\n\nabc\0"
     for client, broker in PAIRS:
         for at in range(len(said)):
-            for octet in (b"\0", b"\n", b":", b"\r", b"\xff"):
+            for byte in (b"\0", b"\n", b":", b"\r", b"\xff"):
                 with joined(client, broker) as play:
-                    play.broker_says(said[:at] + octet + said[at + 1 :])
+                    play.broker_says(said[:at] + byte + said[at + 1 :])
                     play.broker_goes()
                     data = play.client_reads()
                     assert data.endswith(b"\0")
