@@ -35,7 +35,7 @@ class Pauses:
         brokers = tuple(brokers)
         for each in brokers:
             if not each.broker.health.paused:
-                each.broker.health.paused = True
+                each.broker.health.pause()
                 _log.info(
                     "upstream {upstream}: broker {broker} is paused, its sessions ({count}) {what}",
                     upstream=each.upstream.name,
@@ -56,7 +56,7 @@ class Pauses:
         resumed = False
         for each in brokers:
             if each.broker.health.paused:
-                each.broker.health.paused = False
+                each.broker.health.resume()
                 resumed = True
                 _log.info(
                     "upstream {upstream}: broker {broker} is resumed",
