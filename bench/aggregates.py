@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.pipeline import flow, latency, launch, traffic
+from stomprelay.pipeline.schema import FLOW, LATENCY, TABLES, TRAFFIC
 from stomprelay.pipeline.store import Store
-from stomprelay.pipeline.tables import FLOW, LATENCY, TABLES, TRAFFIC
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -19,7 +19,7 @@ import duckdb
 from bench import journals
 from chaos.source import kill
 from chaos.verdict import Verdict
-from stomprelay.pipeline.tables import TABLES
+from stomprelay.pipeline.schema import TABLES
 from tests.e2e.child import Child
 from tests.pipeline.witness import Stage
 

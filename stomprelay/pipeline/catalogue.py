@@ -4,8 +4,8 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from stomprelay.pipeline.table import Table
-from stomprelay.pipeline.tables import TABLES
+from stomprelay.pipeline.columns_of_tables import Table
+from stomprelay.pipeline.schema import TABLES
 
 _BEFORE = """# Tables
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stomprelay.pipeline.tables import FRAMES
+from stomprelay.pipeline.schema import FRAMES
 
 _KINDS: Final = {
     "string": pa.string(),

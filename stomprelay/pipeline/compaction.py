@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stomprelay.journal.disk import sync_path
+from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store import FILES, OPEN, Store
-from stomprelay.pipeline.tables import TABLES
 from stomprelay.pipeline.volume import literal, local
 
 if TYPE_CHECKING:

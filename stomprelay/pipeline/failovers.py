@@ -9,7 +9,7 @@ from stomprelay.pipeline import messages
 from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.rollup import hour_of, hours_of
-from stomprelay.pipeline.tables import FAILOVERS
+from stomprelay.pipeline.schema import FAILOVERS
 
 SPACING: Final = 10
 """Seconds after a session's loss in which the next one counts to the same outage of the broker."""

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.rollup import Rollup, hour_of
-from stomprelay.pipeline.tables import FLOW
+from stomprelay.pipeline.schema import FLOW
 
 SUMS: Final = (
     "producer string, destination string, consumer string, messages bigint NOT NULL, deliveries bigint NOT NULL, "

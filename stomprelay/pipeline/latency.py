@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.rollup import Rollup, hour_of
-from stomprelay.pipeline.tables import LATENCY
+from stomprelay.pipeline.schema import LATENCY
 
 MEASURES: Final = ("receipt", "delivery", "ack")
 PERCENTILES: Final = (50, 95, 99)

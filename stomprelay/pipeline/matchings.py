@@ -14,7 +14,7 @@ from stomprelay.pipeline import arrows
 from stomprelay.pipeline import sighting as s
 from stomprelay.pipeline.conversations import Said
 from stomprelay.pipeline.matching import Matching
-from stomprelay.pipeline.tables import MESSAGES
+from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.terms import SECOND, Terms
 
 _HOUR: Final = 3600 * SECOND

@@ -24,8 +24,8 @@ from stomprelay.pipeline.matchings import DDL, Found, Matchings
 from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.outages import Outages
 from stomprelay.pipeline.runs import Runs, Segment
+from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.store import OPEN
-from stomprelay.pipeline.tables import MESSAGES
 from stomprelay.pipeline.terms import Terms
 from stomprelay.pipeline.waits import WAIT
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from stomprelay.pipeline.table import Column, Table
+from stomprelay.pipeline.columns_of_tables import Column, Table
 
 OUTAGE: Final = Table(
     "outages",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stomprelay.pipeline import launch, options
 from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store import Store, StoreError
-from stomprelay.pipeline.tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -2,8 +2,8 @@
 
 from datetime import datetime, timedelta
 
+from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store import FILES, Store
-from stomprelay.pipeline.tables import TABLES
 
 
 def hour_name(time: datetime) -> str:

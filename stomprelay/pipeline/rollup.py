@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline import messages
 from stomprelay.pipeline.batch import Batch
-from stomprelay.pipeline.table import Table
+from stomprelay.pipeline.columns_of_tables import Table
 
 
 def hour_of(time: Column) -> Column:

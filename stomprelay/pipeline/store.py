@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from stomprelay.pipeline.table import Table
-from stomprelay.pipeline.tables import TABLES
+from stomprelay.pipeline.columns_of_tables import Table
+from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.volume import Volume, absolute, literal
 
 if TYPE_CHECKING:

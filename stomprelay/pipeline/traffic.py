@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.rollup import Rollup, hour_of
-from stomprelay.pipeline.tables import TRAFFIC
+from stomprelay.pipeline.schema import TRAFFIC
 
 _KEYS: Final = ("hour", "minute", "destination", "client", "upstream", "direction")
 _SUMS: Final = ("frames", "messages", "octets", "body_octets", "errors")

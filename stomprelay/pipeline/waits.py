@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from stomprelay.pipeline.columns_of_tables import Column, Table
 from stomprelay.pipeline.sighting import NS
-from stomprelay.pipeline.table import Column, Table
 from stomprelay.pipeline.unsettled import Delivery
 
 WAIT: Final = Table(

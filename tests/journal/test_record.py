@@ -8,7 +8,7 @@ import pytest
 from stomprelay.journal.block import Damage, Kind, Recorded, encode
 from stomprelay.journal.record import Contexts, Record, records
 from stomprelay.journal.schema import Context, Happening
-from stomprelay.pipeline.tables import FRAMES
+from stomprelay.pipeline.schema import FRAMES
 from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, SEND, event, frames, header, put
 
 

@@ -19,7 +19,7 @@ from stomprelay.pipeline.matchings import Found, Matchings
 from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.outages import Outages
 from stomprelay.pipeline.runs import Runs, Segment
-from stomprelay.pipeline.tables import MESSAGES
+from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.terms import SECOND, Terms
 from stomprelay.pipeline.waits import WAIT
 

@@ -10,9 +10,9 @@ from bench.aggregates import measure
 from stomprelay.pipeline import flow, latency, traffic
 from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.rollup import hour_of
+from stomprelay.pipeline.schema import FRAMES, MESSAGES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import Store
-from stomprelay.pipeline.tables import FRAMES, MESSAGES
 from tests.pipeline.rows import FRAME, MESSAGE, START, delivery, rows
 
 if TYPE_CHECKING:

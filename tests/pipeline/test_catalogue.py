@@ -6,7 +6,7 @@ import pytest
 
 from stomprelay.pipeline.catalogue import catalogue
 from stomprelay.pipeline.cli import main
-from stomprelay.pipeline.tables import TABLES
+from stomprelay.pipeline.schema import TABLES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from stomprelay.pipeline import columns
-from stomprelay.pipeline.tables import FRAMES
+from stomprelay.pipeline.schema import FRAMES
 
 
 def test_the_schema_is_that_of_the_table_and_what_goes_along() -> None:

@@ -13,8 +13,8 @@ import pytest
 from stomprelay.pipeline import compaction
 from stomprelay.pipeline.compaction import Compacted, CompactionError, compact, exchange, recover, swap
 from stomprelay.pipeline.rollup import hour_of
+from stomprelay.pipeline.schema import FRAMES, MESSAGES
 from stomprelay.pipeline.store import Store
-from stomprelay.pipeline.tables import FRAMES, MESSAGES
 from stomprelay.pipeline.traffic import ROLLUP
 from stomprelay.pipeline.volume import literal
 from tests.pipeline.rows import FRAME, MESSAGE, START, rows, told

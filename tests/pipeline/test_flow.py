@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.flow import carried, folded
-from stomprelay.pipeline.tables import FLOW, MESSAGES
+from stomprelay.pipeline.schema import FLOW, MESSAGES
 from tests.pipeline.rows import MESSAGE, START, delivery, rows, told
 
 if TYPE_CHECKING:

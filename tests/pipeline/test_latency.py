@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.latency import MEASURES, PERCENTILES, WIDTH, bucketed, folded
-from stomprelay.pipeline.tables import LATENCY, MESSAGES
+from stomprelay.pipeline.schema import LATENCY, MESSAGES
 from tests.pipeline.rows import MESSAGE, START, rows, told
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stomprelay.pipeline import sighting as s
 from stomprelay.pipeline.matching import Matching
-from stomprelay.pipeline.tables import MESSAGES
+from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.terms import SECOND, Terms
 from tests.pipeline.journals import BEGUN
 from tests.pipeline.script import MS, Script, rows

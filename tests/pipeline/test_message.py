@@ -6,7 +6,7 @@ import pytest
 
 from stomprelay.pipeline import sighting as s
 from stomprelay.pipeline.message import Message
-from stomprelay.pipeline.tables import MESSAGES
+from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.terms import Terms
 
 TERMS = Terms(patience=600, linger=10, give_up=100)

@@ -1,7 +1,7 @@
 """Outcomes."""
 
 from stomprelay.pipeline import outcome
-from stomprelay.pipeline.tables import MESSAGES
+from stomprelay.pipeline.schema import MESSAGES
 
 
 def test_the_table_names_all_of_them() -> None:

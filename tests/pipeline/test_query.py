@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline import launch, options, query
+from stomprelay.pipeline.schema import QUARANTINE, TABLES
 from stomprelay.pipeline.store import Store, StoreError
-from stomprelay.pipeline.tables import QUARANTINE, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,7 +1,7 @@
 """Records."""
 
 from stomprelay.pipeline import record
-from stomprelay.pipeline.tables import FRAMES
+from stomprelay.pipeline.schema import FRAMES
 
 
 def test_places_and_names_agree() -> None:

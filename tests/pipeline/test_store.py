@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TRAFFIC
 from stomprelay.pipeline.store import OPEN, Store, StoreError, batch_name
-from stomprelay.pipeline.tables import MESSAGES, QUARANTINE, TRAFFIC
 from tests.pipeline import rows as made
 
 if TYPE_CHECKING:

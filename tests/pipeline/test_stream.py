@@ -19,10 +19,10 @@ from bench import journals
 from stomprelay.pipeline import frames, stream
 from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import Store, StoreError
 from stomprelay.pipeline.stream import Step, Stream
-from stomprelay.pipeline.tables import TABLES
 from tests.e2e.child import PATIENCE
 from tests.pipeline import journal_files as made
 

@@ -10,9 +10,9 @@ import pytest
 from stomprelay.pipeline import stuck
 from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.conversations import Said
+from stomprelay.pipeline.schema import STUCK
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import Store
-from stomprelay.pipeline.tables import STUCK
 from stomprelay.pipeline.waits import WAIT
 from tests.pipeline.rows import SECOND, START_NS, rows, told
 

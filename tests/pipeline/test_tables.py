@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stomprelay.pipeline.tables import TABLES
+from stomprelay.pipeline.schema import TABLES
 
 
 @pytest.mark.parametrize("name", TABLES)

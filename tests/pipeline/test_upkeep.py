@@ -16,7 +16,7 @@ from tests.pipeline.rows import FRAME, START, rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-from stomprelay.pipeline.tables import FRAMES
+from stomprelay.pipeline.schema import FRAMES
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ from stomprelay.pipeline.report.findings import DELIVERED, OUTCOMES, Findings
 from stomprelay.pipeline.report.outcomes import MEANING
 from stomprelay.pipeline.report.span import Span
 from stomprelay.pipeline.report.text import HOUR
-from stomprelay.pipeline.tables import MESSAGES
+from stomprelay.pipeline.schema import MESSAGES
 from tests.pipeline.report.sample import BEGIN, sample
 
 NOTHING = Findings(Span.over(BEGIN, BEGIN + HOUR - 1), recorded=[False] * 60)

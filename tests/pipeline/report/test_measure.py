@@ -13,7 +13,7 @@ from stomprelay.pipeline.report.findings import NOTHING, Percentiles
 from stomprelay.pipeline.report.measure import Spread, bucketed, deliveries, latencies
 from stomprelay.pipeline.report.span import Span
 from stomprelay.pipeline.report.text import MINUTE
-from stomprelay.pipeline.tables import MESSAGES
+from stomprelay.pipeline.schema import MESSAGES
 from tests.pipeline.report.house import later
 from tests.pipeline.report.sample import BEGIN
 from tests.pipeline.rows import MESSAGE, rows

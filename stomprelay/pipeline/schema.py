@@ -7,7 +7,7 @@ it had dealt with the chunk in which the frame came.
 
 from typing import Final
 
-from stomprelay.pipeline.table import Column, Table
+from stomprelay.pipeline.columns_of_tables import Column, Table
 
 _RELAY: Final = Column("relay", "string", "the relay that saw it, from the segment's header", nullable=False)
 _SESSION: Final = Column("session", "string", "the session's name, unique among all relays")
