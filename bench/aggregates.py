@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stomprelay.pipeline import flow, latency, launch, traffic
+from stomprelay.pipeline import flow, latency, traffic
 from stomprelay.pipeline.schema import FLOW, LATENCY, TABLES, TRAFFIC
+from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store import Store
 
 if TYPE_CHECKING:

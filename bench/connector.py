@@ -137,7 +137,7 @@ def write(spark: Any, uri: str, messages: int) -> None:
 
 def measure(directory: Path, rounds: int, messages: int) -> list[Rate]:
     """All stages, warm: the first round of what Spark does is not counted."""
-    from stomprelay.pipeline import launch
+    from stomprelay.pipeline.spark import launch
     from tests.e2e import brokers
 
     stages = (

@@ -61,7 +61,7 @@ class Outcome:
 
 def drive(uri: str, folder: str, ack: str, trigger: str) -> None:
     """Read the queue into a table, until killed, or until there is no more."""
-    from stomprelay.pipeline import launch
+    from stomprelay.pipeline.spark import launch
 
     spark = launch.session(
         "chaos",

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 
 import stomprelay
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.java import MissingJava
-from stomprelay.pipeline.launch import MissingSpark
 from stomprelay.pipeline.query import sentence
+from stomprelay.pipeline.spark.java import MissingJava
+from stomprelay.pipeline.spark.launch import MissingSpark
 from stomprelay.pipeline.store import StoreError
 
 

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from stomprelay.pipeline import arrows
 from stomprelay.pipeline import record as r
 from stomprelay.pipeline import sighting as s
 from stomprelay.pipeline.conversation import Conversation
 from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.runs import run_of
+from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.terms import Terms
 from stomprelay.pipeline.waits import WAIT
 
-_SCHEMA: Final = arrows.schema(s.FIELDS)
+_SCHEMA: Final = arrow.schema(s.FIELDS)
 
 
 class Said(IntEnum):
@@ -45,8 +45,8 @@ class Conversations:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Arrow in, Arrow out."""
-        with arrows.uncollected():
-            yield from self._followed(arrows.rows(batches))
+        with arrow.uncollected():
+            yield from self._followed(arrow.rows(batches))
 
     def _followed(self, records: Iterator[r.Record]) -> Iterator[pa.RecordBatch]:
         rows: list[Any] = []
@@ -55,8 +55,8 @@ class Conversations:
             if talk is None or talk.name != record[r.SESSION]:
                 if talk is not None:
                     rows += self._ended(talk)
-                    if len(rows) >= arrows.ROWS:
-                        yield arrows.batch(rows, _SCHEMA)
+                    if len(rows) >= arrow.ROWS:
+                        yield arrow.batch(rows, _SCHEMA)
                         rows = []
                 talk = _Talk(record, self.terms)
                 if talk.text is not None:
@@ -64,14 +64,14 @@ class Conversations:
             talk.taken += 1
             conversation = talk.conversation
             conversation.take(record)
-            if len(conversation.out) >= arrows.ROWS:
-                yield arrows.batch([*rows, *conversation.out], _SCHEMA)
+            if len(conversation.out) >= arrow.ROWS:
+                yield arrow.batch([*rows, *conversation.out], _SCHEMA)
                 rows = []
                 conversation.flush()
         if talk is not None:
             rows += self._ended(talk)
         if rows:
-            yield arrows.batch(rows, _SCHEMA)
+            yield arrow.batch(rows, _SCHEMA)
 
     def _ended(self, talk: "_Talk") -> Iterator[s.Sighting]:
         """There are no more records of a session in this batch."""

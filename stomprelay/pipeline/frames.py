@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from stomprelay.pipeline import arrows, columns, segments
+from stomprelay.pipeline import columns, segments
 from stomprelay.pipeline.arrivals import Arrival
 from stomprelay.pipeline.batch import Batch
+from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.volume import literal, local
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def parser(
     """What runs in Spark's Python processes: numbers of shares to rows."""
 
     def parse(batches: Iterator[Any]) -> Iterator[Any]:
-        with arrows.uncollected():
+        with arrow.uncollected():
             for batch in batches:
                 for number in batch.column(0).to_pylist():
                     for path in shares[number]:
@@ -113,7 +114,7 @@ def parser(
 
 def fetched_parser(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
     """The same for segments with their contents."""
-    with arrows.uncollected(), tempfile.TemporaryDirectory() as place:
+    with arrow.uncollected(), tempfile.TemporaryDirectory() as place:
         for batch in batches:
             for uri, content in zip(batch.column(0), batch.column(1), strict=True):
                 origin = uri.as_py()

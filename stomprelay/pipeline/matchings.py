@@ -10,11 +10,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stomprelay.pipeline import arrows
 from stomprelay.pipeline import sighting as s
 from stomprelay.pipeline.conversations import Said
 from stomprelay.pipeline.matching import Matching
 from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.terms import SECOND, Terms
 
 _HOUR: Final = 3600 * SECOND
@@ -32,7 +32,7 @@ _DELIVERY: Final = (
 )
 _NS: Final = pa.int64()
 _US: Final = pa.timestamp("us", "UTC")
-_OF_DELIVERY: Final = arrows.schema(_DELIVERY)
+_OF_DELIVERY: Final = arrow.schema(_DELIVERY)
 _DELIVERIES: Final = pa.list_(pa.struct(list(_OF_DELIVERY)))
 
 
@@ -59,10 +59,10 @@ def _types() -> Iterator[tuple[str, Any]]:
     for column in MESSAGES.columns:
         yield (
             column.name,
-            _DELIVERIES if column.name == "deliveries" else arrows.schema([("", column.kind)]).field(0).type,
+            _DELIVERIES if column.name == "deliveries" else arrow.schema([("", column.kind)]).field(0).type,
         )
     for name, kind in _FURTHER:
-        yield name, arrows.schema([("", kind)]).field(0).type
+        yield name, arrow.schema([("", kind)]).field(0).type
 
 
 _SCHEMA: Final = pa.schema(list(_types()))
@@ -84,8 +84,8 @@ class Matchings:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Arrow in, Arrow out."""
-        with arrows.uncollected():
-            yield from self._matched(arrows.rows(batches))
+        with arrow.uncollected():
+            yield from self._matched(arrow.rows(batches))
 
     def _matched(self, sightings: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
         rows: list[list[Any]] = []
@@ -98,16 +98,16 @@ class Matchings:
             if matching is None or sighting[s.KEY] != key:
                 if matching is not None:
                     rows += self._found(key or "", matching)
-                    while len(rows) >= arrows.ROWS:
-                        yield batch(rows[: arrows.ROWS])
-                        del rows[: arrows.ROWS]
+                    while len(rows) >= arrow.ROWS:
+                        yield batch(rows[: arrow.ROWS])
+                        del rows[: arrow.ROWS]
                 key = sighting[s.KEY]
                 matching = Matching(key, self.terms)
             matching.saw([*sighting])
         if matching is not None:
             rows += self._found(key or "", matching)
-        for at in range(0, len(rows), arrows.ROWS):
-            yield batch(rows[at : at + arrows.ROWS])
+        for at in range(0, len(rows), arrow.ROWS):
+            yield batch(rows[at : at + arrow.ROWS])
 
     def _found(self, key: str, matching: Matching) -> Iterator[list[Any]]:
         matching.go(self.until)

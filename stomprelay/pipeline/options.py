@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from stomprelay.pipeline import launch
 from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.spark import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,10 @@ from decimal import Decimal
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from stomprelay.pipeline import launch, options
+from stomprelay.pipeline import options
 from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.schema import TABLES
+from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store import Store, StoreError
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from stomprelay.pipeline import launch, options
+from stomprelay.pipeline import options
 from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.volume import absolute, local
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline import java, launch
+from stomprelay.pipeline.spark import java, launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

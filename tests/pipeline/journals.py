@@ -12,7 +12,7 @@ import pyarrow as pa
 from stomprelay.journal.block import Kind, encode
 from stomprelay.journal.name import CLOSED, Name
 from stomprelay.journal.schema import VERSION, Context, Happening, Header, JournalEvent
-from stomprelay.pipeline import arrows, record, segments, sighting
+from stomprelay.pipeline import record, segments, sighting
 from stomprelay.pipeline.conversation import EVENTS
 from stomprelay.pipeline.conversations import Conversations, Said
 from stomprelay.pipeline.matchings import Found, Matchings
@@ -20,6 +20,7 @@ from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.outages import Outages
 from stomprelay.pipeline.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.terms import SECOND, Terms
 from stomprelay.pipeline.waits import WAIT
 
@@ -140,7 +141,7 @@ class Tables:
         ]
         places = [record.NAMES.index(name) for name in record.SORTED]
         both = sorted([*rows, *state], key=lambda row: [row[at] or 0 if at else row[at] for at in places])
-        said = list(arrows.rows(conversations(_batches(both, arrows.schema(record.FIELDS)))))
+        said = list(arrow.rows(conversations(_batches(both, arrow.schema(record.FIELDS)))))
         self.states = [(row[0], row[-1]) for row in said if row[sighting.KIND] == Said.STATE]
         waits = [json.loads(row[-1]) for row in said if row[sighting.KIND] == Said.WAIT]
         assert all([*row] == WAIT.names for row in waits)
@@ -158,7 +159,7 @@ class Tables:
         names = [name for name, _ in sighting.FIELDS]
         places = [names.index(name) for name in sighting.SORTED]
         rows.sort(key=lambda row: [(row[at] is not None, row[at]) for at in places])
-        batches = matching(_batches(rows, arrows.schema(sighting.FIELDS)))
+        batches = matching(_batches(rows, arrow.schema(sighting.FIELDS)))
         found = [row for batch in batches for row in batch.to_pylist()]
         self.kept = [(row["key"], row["number"], row["text"]) for row in found if row["what"] == Found.KEPT]
         self.final += [_message(row) for row in found if row["what"] == Found.FINAL]
@@ -180,7 +181,7 @@ class Tables:
 def _batches(rows: list[Any], schema: pa.Schema, most: int = 7) -> Iterator[pa.RecordBatch]:
     """Small ones, so that everything goes over their borders."""
     for at in range(0, len(rows), most):
-        yield arrows.batch(rows[at : at + most], schema)
+        yield arrow.batch(rows[at : at + most], schema)
 
 
 def _message(row: dict[str, Any]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline import archive
-from stomprelay.pipeline.java import Java
+from stomprelay.pipeline.spark import archive
+from stomprelay.pipeline.spark.java import Java
 
 JAVA_17 = Java(Path("/java"), "17.0.15", True)
 JAVA_25 = Java(Path("/java"), "25.0.2", False)

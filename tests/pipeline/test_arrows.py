@@ -5,17 +5,17 @@ import gc
 import pyarrow as pa
 import pytest
 
-from stomprelay.pipeline import arrows
+from stomprelay.pipeline.spark import arrow
 
-SCHEMA = arrows.schema([("a", "string"), ("b", "bigint"), ("c", "int"), ("d", "boolean")])
+SCHEMA = arrow.schema([("a", "string"), ("b", "bigint"), ("c", "int"), ("d", "boolean")])
 
 
 def test_there_and_back() -> None:
     """Nulls included."""
     rows = [("x", 1 << 40, 2, True), (None, None, None, None)]
-    batch = arrows.batch(rows, SCHEMA)
+    batch = arrow.batch(rows, SCHEMA)
     assert batch.schema.field("c").type == pa.int32()
-    assert list(arrows.rows([batch, batch])) == [*rows, *rows]
+    assert list(arrow.rows([batch, batch])) == [*rows, *rows]
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -23,7 +23,7 @@ def test_no_rings_are_looked_for_meanwhile(before: bool) -> None:
     """Afterwards it is as it was, after a failure as well."""
 
     def fails() -> None:
-        with arrows.uncollected():
+        with arrow.uncollected():
             assert not gc.isenabled()
             raise LookupError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline import cache
+from stomprelay.pipeline.spark import cache
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from stomprelay.pipeline import arrows, record
+from stomprelay.pipeline import record
 from stomprelay.pipeline import sighting as s
 from stomprelay.pipeline.conversations import Conversations, Said
+from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.terms import SECOND, Terms
 from tests.pipeline.script import Script
 
@@ -17,7 +18,7 @@ HASTY = Terms(stuck_after=0)
 
 def _batches(rows: list[record.Record], most: int) -> Iterator[pa.RecordBatch]:
     for at in range(0, len(rows), most):
-        yield arrows.batch(rows[at : at + most], arrows.schema(record.FIELDS))
+        yield arrow.batch(rows[at : at + most], arrow.schema(record.FIELDS))
 
 
 def _run(script: Script) -> str:
@@ -29,7 +30,7 @@ def _said(
 ) -> list[s.Sighting]:
     newest = {_run(each): each.ns + round(later * SECOND) for each in scripts}
     what = Conversations(HASTY, newest, frozenset(newest) if present else frozenset())
-    return [list(row) for row in arrows.rows(what(_batches(rows, most)))]
+    return [list(row) for row in arrow.rows(what(_batches(rows, most)))]
 
 
 def _talk(name: str) -> Script:
@@ -101,7 +102,7 @@ def test_a_relay_that_is_silent() -> None:
     )
     assert len(_of(rows, Said.STATE)) == 1
     what = Conversations(HASTY, {}, frozenset(), {_run(script): script.ns + 5 * SECOND})
-    rows = [list(row) for row in arrows.rows(what(_batches(script.records, 3)))]
+    rows = [list(row) for row in arrow.rows(what(_batches(script.records, 3)))]
     (last,) = (json.loads(row[s.TEXT]) for row in _of(rows, Said.WAIT))
     assert last == {**wait, "final": True}
     assert _of(rows, Said.STATE) == []
@@ -112,10 +113,10 @@ def test_a_session_that_says_much() -> None:
     """It is told of in parts."""
     script = Script()
     script.subscribes()
-    for at in range(arrows.ROWS):
+    for at in range(arrow.ROWS):
         script.sends(f"t{at}")
     script.gets("t1")
     script.says("ACK", ack="t1")
     rows = _said(script.records, script, most=5000)
-    assert len(_of(rows, s.Kind.SENT)) == arrows.ROWS
+    assert len(_of(rows, s.Kind.SENT)) == arrow.ROWS
     assert [row[s.OUTCOME] for row in rows if row[s.OUTCOME]] == ["acked"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline import java
-from stomprelay.pipeline.java import Java, MissingJava
+from stomprelay.pipeline.spark import java
+from stomprelay.pipeline.spark.java import Java, MissingJava
 
 
 def pretend(home: Path, version: str = "17.0.1", modules: str | None = None, release: bool = True) -> Path:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline import launch
-from stomprelay.pipeline.java import Java
+from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.spark.java import Java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

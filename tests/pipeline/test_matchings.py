@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from stomprelay.pipeline import arrows
 from stomprelay.pipeline import sighting as s
 from stomprelay.pipeline.matchings import Found, Matchings
+from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.terms import SECOND, Terms
 from tests.pipeline.script import Script
 
 
 def _batches(rows: list[s.Sighting], most: int) -> Iterator[pa.RecordBatch]:
     for at in range(0, len(rows), most):
-        yield arrows.batch(rows[at : at + most], arrows.schema(s.FIELDS))
+        yield arrow.batch(rows[at : at + most], arrow.schema(s.FIELDS))
 
 
 def _script() -> Script:
@@ -66,12 +66,12 @@ def test_keys_one_behind_the_other(most: int) -> None:
 def test_many() -> None:
     """More than an Arrow batch has room for."""
     script = Script()
-    for at in range(arrows.ROWS + 1):
+    for at in range(arrow.ROWS + 1):
         script.sends(str(at))
     rows = sorted(script.sightings, key=lambda row: str(row[s.KEY]))
     batches = list(Matchings(Terms(), script.ns + 3601 * SECOND)(_batches(rows, 5000)))
-    assert sum(batch.num_rows for batch in batches) == arrows.ROWS + 1
-    assert max(batch.num_rows for batch in batches) == arrows.ROWS
+    assert sum(batch.num_rows for batch in batches) == arrow.ROWS + 1
+    assert max(batch.num_rows for batch in batches) == arrow.ROWS
 
 
 def test_nothing() -> None:

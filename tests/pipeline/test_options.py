@@ -4,8 +4,9 @@ import argparse
 
 import pytest
 
-from stomprelay.pipeline import launch, options
+from stomprelay.pipeline import options
 from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.spark import launch
 
 
 def parsed(*given: str) -> argparse.Namespace:

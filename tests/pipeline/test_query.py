@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline import launch, options, query
+from stomprelay.pipeline import options, query
 from stomprelay.pipeline.schema import QUARANTINE, TABLES
+from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store import Store, StoreError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline.rehearsal import rehearse
+from stomprelay.pipeline.spark.rehearsal import rehearse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline import launch, options, run, stream
+from stomprelay.pipeline import options, run, stream
 from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store import StoreError
 
 

@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stomprelay.pipeline import launch, options
+from stomprelay.pipeline import options
 from stomprelay.pipeline.replay.request import SECOND, asked, ours_of, selection, sink_of
 from stomprelay.pipeline.replay.selection import FATES, INCOMPLETE, Selection, selected
 from stomprelay.pipeline.replay.state import Frozen, State
 from stomprelay.pipeline.replay.watch import Watch
+from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import Progress, ProgressError
 from stomprelay.pipeline.store import Store

@@ -5,9 +5,10 @@ import re
 from typing import Any, Final
 
 from stomprelay.journal import moment
-from stomprelay.pipeline import launch, options
+from stomprelay.pipeline import options
 from stomprelay.pipeline.replay.selection import Selection
 from stomprelay.pipeline.replay.state import State
+from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.words import OptionError
 from stomprelay.pipeline.volume import absolute

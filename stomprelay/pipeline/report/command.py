@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from stomprelay.pipeline import launch
 from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.report.extract import Range
 from stomprelay.pipeline.report.page import TITLE, Wishes, page
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
+from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store import Store
 
 _AGO: Final = re.compile(r"\d+(\.\d+)?[smhdw]")

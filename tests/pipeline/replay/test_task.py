@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stomprelay.pipeline.launch import LEVELS
 from stomprelay.pipeline.replay.state import BATCH, Share
 from stomprelay.pipeline.replay.task import DDL, LOGGER, SCHEMA, alone, logged, run, sender
+from stomprelay.pipeline.spark.launch import LEVELS
 from stomprelay.pipeline.stomp.pace import Pace
 from stomprelay.pipeline.stomp.progress import Progress, ProgressError
 from stomprelay.pipeline.stomp.sends import Sends
@@ -270,7 +270,7 @@ def test_what_the_sink_logs_is_written_if_that_is_asked_for(
     program = f"""
 import pyarrow as pa
 from pathlib import Path
-from stomprelay.pipeline.launch import LEVELS
+from stomprelay.pipeline.spark.launch import LEVELS
 from stomprelay.pipeline.replay.state import Share
 from stomprelay.pipeline.replay.task import sender
 from tests.pipeline.stomp import scene

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline import launch
 from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.report.command import add_options, check, instant, main, wanted, write
 from stomprelay.pipeline.report.extract import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
+from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store import StoreError
 from tests.pipeline.report.house import build
 from tests.pipeline.report.outline import outline

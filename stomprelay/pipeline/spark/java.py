@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from stomprelay.pipeline import cache
+from stomprelay.pipeline.spark import cache
 
 OLDEST: Final = 17
 _VECTOR: Final = "jdk.incubator.vector"

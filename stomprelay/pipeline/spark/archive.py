@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from zlib import crc32
 
-from stomprelay.pipeline.java import Java
+from stomprelay.pipeline.spark.java import Java
 
 SWITCH: Final = "STOMPRELAY_CLASS_ARCHIVE"
 """The environment variable that, set to 0, does without."""
@@ -64,7 +64,7 @@ def make(java: Java, file: Path) -> None:
     """Make the archive. Where Java makes none, an empty file stays, so that this is not tried at each start."""
     partial = file.with_name(f".{os.getpid()}-{file.name}")
     making = "AOTCacheOutput" if java.feature >= _AHEAD else "ArchiveClassesAtExit"
-    command = [sys.executable, "-m", "stomprelay.pipeline.rehearsal", f"-XX:{making}={partial}", _QUIET]
+    command = [sys.executable, "-m", "stomprelay.pipeline.spark.rehearsal", f"-XX:{making}={partial}", _QUIET]
     try:
         subprocess.run(
             command,

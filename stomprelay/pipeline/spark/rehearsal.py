@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from stomprelay.pipeline import launch
+from stomprelay.pipeline.spark import launch
 
 
 def main(options: list[str]) -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stomprelay.pipeline import archive, cache, java
+from stomprelay.pipeline.spark import archive, cache, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
