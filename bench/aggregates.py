@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stomprelay.pipeline import flow, latency, traffic
 from stomprelay.pipeline.schema import FLOW, LATENCY, TABLES, TRAFFIC
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.store import Store
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

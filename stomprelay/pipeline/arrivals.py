@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from stomprelay.journal import name
-from stomprelay.pipeline.volume import Volume
+from stomprelay.pipeline.store.volume import Volume
 
 _HEAD: Final = "v1"
 _DONE: Final = "done-"

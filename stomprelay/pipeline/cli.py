@@ -11,7 +11,7 @@ from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.query import sentence
 from stomprelay.pipeline.spark.java import MissingJava
 from stomprelay.pipeline.spark.launch import MissingSpark
-from stomprelay.pipeline.store import StoreError
+from stomprelay.pipeline.store.store import StoreError
 
 
 class Command(NamedTuple):

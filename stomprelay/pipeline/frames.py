@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 from stomprelay.pipeline import columns, segments
 from stomprelay.pipeline.arrivals import Arrival
-from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.spark import arrow
-from stomprelay.pipeline.volume import literal, local
+from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.volume import literal, local
 
 if TYPE_CHECKING:
     import pyarrow

@@ -17,7 +17,6 @@ from stomprelay.journal.capture import TRACE
 from stomprelay.journal.name import CLOSED
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.pipeline import record, sighting
-from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.conversation import EVENTS
 from stomprelay.pipeline.conversations import Conversations, Said
 from stomprelay.pipeline.matchings import DDL, Found, Matchings
@@ -25,7 +24,8 @@ from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.outages import Outages
 from stomprelay.pipeline.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.store import OPEN
+from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.store import OPEN
 from stomprelay.pipeline.terms import Terms
 from stomprelay.pipeline.waits import WAIT
 

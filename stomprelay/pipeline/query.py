@@ -16,7 +16,7 @@ from stomprelay.pipeline import options
 from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store import Store, StoreError
+from stomprelay.pipeline.store.store import Store, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

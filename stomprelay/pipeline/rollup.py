@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline import messages
-from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.columns_of_tables import Table
+from stomprelay.pipeline.store.batch import Batch
 
 
 def hour_of(time: Column) -> Column:

@@ -11,7 +11,7 @@ from stomprelay.pipeline import options
 from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.volume import absolute, local
+from stomprelay.pipeline.store.volume import absolute, local
 
 if TYPE_CHECKING:
     from stomprelay.pipeline.stream import Stream

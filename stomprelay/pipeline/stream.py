@@ -9,23 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.name import CLOSED
-from stomprelay.pipeline import (
-    failovers,
-    flow,
-    frames,
-    latency,
-    messages,
-    stuck,
-    traffic,
-    upkeep,
-)
+from stomprelay.pipeline import failovers, flow, frames, latency, messages, stuck, traffic
 from stomprelay.pipeline.arrivals import Arrivals, Part
-from stomprelay.pipeline.batch import Batch
-from stomprelay.pipeline.lock import Lock
 from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store import Store, StoreError
-from stomprelay.pipeline.volume import Volume, absolute, literal, local
+from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.lock import Lock
+from stomprelay.pipeline.store.store import Store, StoreError, upkeep
+from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline import messages
-from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.rollup import hour_of
 from stomprelay.pipeline.schema import STUCK
+from stomprelay.pipeline.store.batch import Batch
 
 KEPT: Final = (
     "relay string NOT NULL, session string NOT NULL, subscription string, broker string, since_ns bigint NOT NULL, "

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline import compaction
-from stomprelay.pipeline.compaction import Compacted, CompactionError, compact, exchange, recover, swap
 from stomprelay.pipeline.rollup import hour_of
 from stomprelay.pipeline.schema import FRAMES, MESSAGES
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.compaction import Compacted, CompactionError, compact, exchange, recover, swap
+from stomprelay.pipeline.store.store import Store, compaction
+from stomprelay.pipeline.store.volume import literal
 from stomprelay.pipeline.traffic import ROLLUP
-from stomprelay.pipeline.volume import literal
 from tests.pipeline.rows import FRAME, MESSAGE, START, rows, told
 
 if TYPE_CHECKING:
@@ -219,7 +218,7 @@ def test_killed(store: Store, monkeypatch: pytest.MonkeyPatch, moment: str) -> N
             patch.setattr(compaction, "SMALL", sizes[-1])
         if moment == "shutil.rmtree":
             patch.setattr(compaction, "recover", lambda _: None)
-            patch.setattr("stomprelay.pipeline.compaction.shutil.rmtree", killed)
+            patch.setattr("stomprelay.pipeline.store.compaction.shutil.rmtree", killed)
         else:
             patch.setattr(compaction, moment, killed)
         with pytest.raises(Killed):
@@ -239,7 +238,7 @@ def test_what_is_not_the_same_is_not_put_in_place(store: Store, monkeypatch: pyt
 
     other = Path(store.root) / "frames" / HOUR / "batch=000000000"
     monkeypatch.setattr(
-        "stomprelay.pipeline.compaction.literal",
+        "stomprelay.pipeline.store.compaction.literal",
         lambda path: literal(str(other) if "_compact" in path else path),
     )
     with pytest.raises(CompactionError, match="has 6 rows in place of 36"):

@@ -7,10 +7,10 @@ import pytest
 
 from stomprelay.pipeline import frames
 from stomprelay.pipeline.arrivals import Arrival
-from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.store import Store
 from tests.pipeline import journal_files as made
 
 if TYPE_CHECKING:

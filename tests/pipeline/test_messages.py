@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from stomprelay.journal.schema import Context, Side
 from stomprelay.pipeline import frames, messages
 from stomprelay.pipeline.arrivals import Arrival
-from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.conversations import Said
 from stomprelay.pipeline.matchings import Found
 from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.terms import SECOND, Terms
 from tests.pipeline.journals import BEGUN, Run, Tables
 from tests.pipeline.witness import Stage, Witness, told

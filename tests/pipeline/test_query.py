@@ -14,7 +14,7 @@ import pytest
 from stomprelay.pipeline import options, query
 from stomprelay.pipeline.schema import QUARANTINE, TABLES
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store import Store, StoreError
+from stomprelay.pipeline.store.store import Store, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

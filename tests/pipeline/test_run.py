@@ -13,7 +13,7 @@ from stomprelay.pipeline import options, run, stream
 from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store import StoreError
+from stomprelay.pipeline.store.store import StoreError
 
 
 class Pretended:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.schema import MESSAGES, QUARANTINE, TRAFFIC
-from stomprelay.pipeline.store import OPEN, Store, StoreError, batch_name
+from stomprelay.pipeline.store.store import OPEN, Store, StoreError, batch_name
 from tests.pipeline import rows as made
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ import pytest
 
 from bench import journals
 from stomprelay.pipeline import frames, stream
-from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store import Store, StoreError
+from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.store import Store, StoreError
 from stomprelay.pipeline.stream import Step, Stream
 from tests.e2e.child import PATIENCE
 from tests.pipeline import journal_files as made

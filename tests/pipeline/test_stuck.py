@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline import stuck
-from stomprelay.pipeline.batch import Batch
 from stomprelay.pipeline.conversations import Said
 from stomprelay.pipeline.schema import STUCK
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.waits import WAIT
 from tests.pipeline.rows import SECOND, START_NS, rows, told
 

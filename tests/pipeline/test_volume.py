@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline.volume import Volume, absolute, literal, local
+from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

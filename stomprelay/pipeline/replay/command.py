@@ -14,7 +14,7 @@ from stomprelay.pipeline.replay.watch import Watch
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import Progress, ProgressError
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from stomprelay.pipeline.replay.state import State
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.words import OptionError
-from stomprelay.pipeline.volume import absolute
+from stomprelay.pipeline.store.volume import absolute
 
 SECOND: Final = 1_000_000
 _AGO: Final = re.compile(r"\d.*[smhdw]")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from stomprelay.journal.capture import MASK
 from stomprelay.pipeline.outcome import ABORTED
 from stomprelay.pipeline.query import sentence
-from stomprelay.pipeline.store import Store, StoreError
+from stomprelay.pipeline.store.store import Store, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -16,7 +16,7 @@ from stomprelay.pipeline.report.extract import Range
 from stomprelay.pipeline.report.page import TITLE, Wishes, page
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.store import Store
 
 _AGO: Final = re.compile(r"\d+(\.\d+)?[smhdw]")
 _MOST: Final = 100

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from stomprelay.pipeline.report.findings import Name, Rest
 from stomprelay.pipeline.report.span import Span
 from stomprelay.pipeline.report.text import HOUR, Micros, moment
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.store import Store
 
 NULL: Final = -1
 OTHER: Final = -2

@@ -35,7 +35,7 @@ from stomprelay.pipeline.report.measure import bucketed, deliveries, latencies
 from stomprelay.pipeline.report.palette import COLOURS
 from stomprelay.pipeline.report.span import FINE, Span
 from stomprelay.pipeline.report.text import HOUR, MINUTE, Micros
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.traffic import counted
 
 _POINTS: Final = 60

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from stomprelay.pipeline.report.extract import Range, hour
 from stomprelay.pipeline.report.findings import Damage, Episode, Failover, Stuck, Trouble
 from stomprelay.pipeline.report.text import Micros
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.store import Store
 
 _NEVER: Final = 1 << 62
 

@@ -9,7 +9,7 @@ import pytest
 
 from stomprelay.pipeline.replay.freezing import Passed, read, write
 from stomprelay.pipeline.replay.selection import Selection, selected
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.store import Store
 from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send
 

@@ -8,7 +8,7 @@ import pytest
 
 from stomprelay.pipeline.query import failing
 from stomprelay.pipeline.replay.selection import Selection, selected
-from stomprelay.pipeline.store import Store, StoreError
+from stomprelay.pipeline.store.store import Store, StoreError
 from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send
 from tests.pipeline.rows import SECOND, START_NS, told

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.schema import TABLES
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.store import Store
 from tests.pipeline.rows import FRAME, MESSAGE, START, rows
 
 if TYPE_CHECKING:

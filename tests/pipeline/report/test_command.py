@@ -13,7 +13,7 @@ from stomprelay.pipeline.report.command import add_options, check, instant, main
 from stomprelay.pipeline.report.extract import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from stomprelay.pipeline.spark import launch
-from stomprelay.pipeline.store import StoreError
+from stomprelay.pipeline.store.store import StoreError
 from tests.pipeline.report.house import build
 from tests.pipeline.report.outline import outline
 from tests.pipeline.report.sample import BEGIN

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from stomprelay.pipeline.batch import Batch
-from stomprelay.pipeline.compaction import Compacted, compact, recover
-from stomprelay.pipeline.retention import expire, hour_name
-from stomprelay.pipeline.store import Store
-from stomprelay.pipeline.volume import local
+from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.compaction import Compacted, compact, recover
+from stomprelay.pipeline.store.retention import expire, hour_name
+from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.volume import local
 
 EVERY: Final = 16
 """Batches from one look for small files to the next."""

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from stomprelay.journal.disk import sync_path
 from stomprelay.pipeline.schema import TABLES
-from stomprelay.pipeline.store import FILES, OPEN, Store
-from stomprelay.pipeline.volume import literal, local
+from stomprelay.pipeline.store.store import FILES, OPEN, Store
+from stomprelay.pipeline.store.volume import literal, local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

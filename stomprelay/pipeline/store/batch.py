@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.store.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from stomprelay.pipeline.schema import TABLES
-from stomprelay.pipeline.store import FILES, Store
+from stomprelay.pipeline.store.store import FILES, Store
 
 
 def hour_name(time: datetime) -> str:

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from stomprelay.pipeline.columns_of_tables import Table
 from stomprelay.pipeline.schema import TABLES
-from stomprelay.pipeline.volume import Volume, absolute, literal
+from stomprelay.pipeline.store.volume import Volume, absolute, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Final
 
-from stomprelay.pipeline.store import StoreError
+from stomprelay.pipeline.store.store import StoreError
 
 _NAME: Final = "_lock"
 
