@@ -12,7 +12,7 @@ from stomprelay.pipeline import record as r
 from stomprelay.pipeline import sighting as s
 from stomprelay.pipeline.conversation import Conversation
 from stomprelay.pipeline.outage import OUTAGE
-from stomprelay.pipeline.runs import run_of
+from stomprelay.pipeline.read.runs import run_of
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.terms import Terms
 from stomprelay.pipeline.waits import WAIT

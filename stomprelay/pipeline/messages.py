@@ -22,7 +22,7 @@ from stomprelay.pipeline.conversations import Conversations, Said
 from stomprelay.pipeline.matchings import DDL, Found, Matchings
 from stomprelay.pipeline.outage import OUTAGE
 from stomprelay.pipeline.outages import Outages
-from stomprelay.pipeline.runs import Runs, Segment
+from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.store.batch import Batch
 from stomprelay.pipeline.store.store import OPEN

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.name import CLOSED
-from stomprelay.pipeline import failovers, flow, frames, latency, messages, stuck, traffic
+from stomprelay.pipeline import failovers, flow, latency, messages, stuck, traffic
 from stomprelay.pipeline.arrivals import Arrivals, Part
 from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.batch import Batch
 from stomprelay.pipeline.store.lock import Lock

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from stomprelay.pipeline import columns
+from stomprelay.pipeline.read import columns
 from stomprelay.pipeline.schema import FRAMES
 
 

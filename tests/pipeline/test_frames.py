@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline import frames
 from stomprelay.pipeline.arrivals import Arrival
+from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.batch import Batch

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline import heads
+from stomprelay.pipeline.read import heads
 from stomprelay.wire.dialect import DIALECTS
 
 V12 = heads.dialect("1.2")

@@ -10,7 +10,7 @@ import pytest
 from bench import journals
 from stomprelay.journal.block import Kind, encode
 from stomprelay.journal.schema import Context
-from stomprelay.pipeline import columns, segments
+from stomprelay.pipeline.read import columns, segments
 from tests.pipeline import journal_files as made
 
 SEND = b"SEND\ndestination:/queue/a\nreceipt:r-%d\n\n"

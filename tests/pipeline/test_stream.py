@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench import journals
-from stomprelay.pipeline import frames, stream
+from stomprelay.pipeline import stream
 from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.batch import Batch

@@ -18,7 +18,7 @@ from stomprelay.journal import segment
 from stomprelay.journal.block import SIZES, Block, Damage, Kind
 from stomprelay.journal.name import CLOSED
 from stomprelay.journal.schema import Context, Header, Side
-from stomprelay.pipeline import columns, heads
+from stomprelay.pipeline.read import columns, heads
 from stomprelay.wire.dialect import Dialect
 
 ROWS: Final = 16384
