@@ -5,8 +5,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline import messages
-from stomprelay.pipeline.outage import OUTAGE
+from stomprelay.pipeline.match import messages
+from stomprelay.pipeline.match.outage import OUTAGE
 from stomprelay.pipeline.rollup import hour_of, hours_of
 from stomprelay.pipeline.schema import FAILOVERS
 from stomprelay.pipeline.store.batch import Batch

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline import messages
 from stomprelay.pipeline.columns_of_tables import Table
+from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.store.batch import Batch
 
 

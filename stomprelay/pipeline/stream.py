@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.name import CLOSED
-from stomprelay.pipeline import failovers, flow, latency, messages, stuck, traffic
+from stomprelay.pipeline import failovers, flow, latency, stuck, traffic
 from stomprelay.pipeline.arrivals import Arrivals, Part
+from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.settings import Settings

@@ -10,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline import messages
+from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.rollup import hour_of
 from stomprelay.pipeline.schema import STUCK
 from stomprelay.pipeline.store.batch import Batch

@@ -12,18 +12,18 @@ import pyarrow as pa
 from stomprelay.journal.block import Kind, encode
 from stomprelay.journal.name import CLOSED, Name
 from stomprelay.journal.schema import VERSION, Context, Happening, Header, JournalEvent
-from stomprelay.pipeline import record, sighting
-from stomprelay.pipeline.conversation import EVENTS
-from stomprelay.pipeline.conversations import Conversations, Said
-from stomprelay.pipeline.matchings import Found, Matchings
-from stomprelay.pipeline.outage import OUTAGE
-from stomprelay.pipeline.outages import Outages
+from stomprelay.pipeline.match import record, sighting
+from stomprelay.pipeline.match.conversation import EVENTS
+from stomprelay.pipeline.match.conversations import Conversations, Said
+from stomprelay.pipeline.match.matchings import Found, Matchings
+from stomprelay.pipeline.match.outage import OUTAGE
+from stomprelay.pipeline.match.outages import Outages
+from stomprelay.pipeline.match.waits import WAIT
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.terms import SECOND, Terms
-from stomprelay.pipeline.waits import WAIT
 
 BEGUN: Final = 1_795_000_000 * SECOND
 """When tests begin: a time in 2026."""

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 from zlib import crc32
 
-from stomprelay.pipeline import record
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.conversation import Conversation
-from stomprelay.pipeline.matching import Matching
+from stomprelay.pipeline.match import record
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.conversation import Conversation
+from stomprelay.pipeline.match.matching import Matching
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.terms import SECOND, Terms
 from tests.pipeline.journals import BEGUN

@@ -1,7 +1,7 @@
 """Receipts that are awaited."""
 
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.awaited import Awaited
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.awaited import Awaited
 
 
 def _sent(number: int) -> s.Sighting:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from stomprelay.pipeline import record
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.conversations import Conversations, Said
+from stomprelay.pipeline.match import record
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.conversations import Conversations, Said
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.terms import SECOND, Terms
 from tests.pipeline.script import Script

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.failovers import KNOWN, SPACING, failovers, grouped, latest
-from stomprelay.pipeline.outage import OUTAGE
+from stomprelay.pipeline.match.outage import OUTAGE
 from stomprelay.pipeline.schema import FAILOVERS
 from tests.pipeline.rows import OUTAGE_ROW, SECOND, START_NS, rows, told
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.lineup import Lineup
-from stomprelay.pipeline.message import Message
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.lineup import Lineup
+from stomprelay.pipeline.match.message import Message
 from stomprelay.pipeline.terms import Terms
 
 TERMS = Terms(patience=600, linger=10, give_up=100)

@@ -1,7 +1,7 @@
 """A loss."""
 
-from stomprelay.pipeline.loss import Loss
-from stomprelay.pipeline.outage import OUTAGE
+from stomprelay.pipeline.match.loss import Loss
+from stomprelay.pipeline.match.outage import OUTAGE
 
 
 def test_its_row_is_one_of_outages() -> None:

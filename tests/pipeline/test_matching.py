@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.matching import Matching
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.matching import Matching
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.terms import SECOND, Terms
 from tests.pipeline.journals import BEGUN

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.matchings import Found, Matchings
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.matchings import Found, Matchings
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.terms import SECOND, Terms
 from tests.pipeline.script import Script

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.message import Message
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.message import Message
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.terms import Terms
 

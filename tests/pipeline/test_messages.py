@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stomprelay.journal.schema import Context, Side
-from stomprelay.pipeline import messages
 from stomprelay.pipeline.arrivals import Arrival
-from stomprelay.pipeline.conversations import Said
-from stomprelay.pipeline.matchings import Found
-from stomprelay.pipeline.outage import OUTAGE
+from stomprelay.pipeline.match import messages
+from stomprelay.pipeline.match.conversations import Said
+from stomprelay.pipeline.match.matchings import Found
+from stomprelay.pipeline.match.outage import OUTAGE
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import Settings

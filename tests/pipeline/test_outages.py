@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from stomprelay.pipeline.outage import OUTAGE
-from stomprelay.pipeline.outages import Outages
+from stomprelay.pipeline.match.outage import OUTAGE
+from stomprelay.pipeline.match.outages import Outages
 
 
 def _row(

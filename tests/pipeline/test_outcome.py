@@ -1,6 +1,6 @@
 """Outcomes."""
 
-from stomprelay.pipeline import outcome
+from stomprelay.pipeline.match import outcome
 from stomprelay.pipeline.schema import MESSAGES
 
 

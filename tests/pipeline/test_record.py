@@ -1,6 +1,6 @@
 """Records."""
 
-from stomprelay.pipeline import record
+from stomprelay.pipeline.match import record
 from stomprelay.pipeline.schema import FRAMES
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline import failovers, flow, latency, traffic
-from stomprelay.pipeline.outage import OUTAGE
+from stomprelay.pipeline.match.outage import OUTAGE
 from stomprelay.pipeline.rollup import hour_of, hours_of
 from stomprelay.pipeline.schema import FRAMES, MESSAGES
 from stomprelay.pipeline.settings import Settings

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.pipeline import sighting as s
+from stomprelay.pipeline.match import sighting as s
 
 
 @pytest.mark.parametrize(

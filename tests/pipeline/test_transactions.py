@@ -1,7 +1,7 @@
 """What is sent in transactions."""
 
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.transactions import Transactions
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.transactions import Transactions
 
 
 def _sent(number: int) -> s.Sighting:

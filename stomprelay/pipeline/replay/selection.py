@@ -9,7 +9,7 @@ from time import gmtime, strftime
 from typing import TYPE_CHECKING, Final
 
 from stomprelay.journal.capture import MASK
-from stomprelay.pipeline.outcome import ABORTED
+from stomprelay.pipeline.match.outcome import ABORTED
 from stomprelay.pipeline.query import sentence
 from stomprelay.pipeline.store.store import Store, StoreError
 

@@ -10,13 +10,13 @@ from functools import partial
 from typing import Any, Final
 
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.pipeline import record as r
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.awaited import Awaited
-from stomprelay.pipeline.brokers import Brokers
-from stomprelay.pipeline.consumption import Consumption
+from stomprelay.pipeline.match import record as r
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.awaited import Awaited
+from stomprelay.pipeline.match.brokers import Brokers
+from stomprelay.pipeline.match.consumption import Consumption
+from stomprelay.pipeline.match.transactions import REFUSED, Transactions
 from stomprelay.pipeline.terms import Terms
-from stomprelay.pipeline.transactions import REFUSED, Transactions
 from stomprelay.session.effects import Event
 
 _SENT: Final = int(s.Kind.SENT)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from stomprelay.pipeline.columns_of_tables import Column, Table
-from stomprelay.pipeline.sighting import NS
-from stomprelay.pipeline.unsettled import Delivery
+from stomprelay.pipeline.match.sighting import NS
+from stomprelay.pipeline.match.unsettled import Delivery
 
 WAIT: Final = Table(
     "waits",

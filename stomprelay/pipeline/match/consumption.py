@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from stomprelay.pipeline import record as r
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.brokers import Brokers
-from stomprelay.pipeline.loss import Loss
-from stomprelay.pipeline.outcome import ACKED, NACKED, RETURNED
-from stomprelay.pipeline.subscribed import AUTO, Subscribed, Subscription
-from stomprelay.pipeline.transactions import Transactions
-from stomprelay.pipeline.unsettled import Delivery, Unsettled
-from stomprelay.pipeline.waits import Waits
+from stomprelay.pipeline.match import record as r
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.brokers import Brokers
+from stomprelay.pipeline.match.loss import Loss
+from stomprelay.pipeline.match.outcome import ACKED, NACKED, RETURNED
+from stomprelay.pipeline.match.subscribed import AUTO, Subscribed, Subscription
+from stomprelay.pipeline.match.transactions import Transactions
+from stomprelay.pipeline.match.unsettled import Delivery, Unsettled
+from stomprelay.pipeline.match.waits import Waits
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.dialect import Delivery as Naming
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from stomprelay.pipeline.sighting import ABORTED, ENDED_NS, KIND, Sighting, piece
+from stomprelay.pipeline.match.sighting import ABORTED, ENDED_NS, KIND, Sighting, piece
 
 REFUSED: Final = "the transaction cannot be committed"
 """How the relay's ERROR begins that answers COMMIT of a transaction which it cannot follow any more."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.conversations import Said
-from stomprelay.pipeline.matching import Matching
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.conversations import Said
+from stomprelay.pipeline.match.matching import Matching
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.terms import SECOND, Terms

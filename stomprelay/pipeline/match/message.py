@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from stomprelay.pipeline.outcome import (
+from stomprelay.pipeline.match.outcome import (
     ABORTED,
     ACKED,
     DELIVERED,
@@ -11,7 +11,7 @@ from stomprelay.pipeline.outcome import (
     UNCONFIRMED,
     UNDELIVERED,
 )
-from stomprelay.pipeline.sighting import (
+from stomprelay.pipeline.match.sighting import (
     BROKER,
     CLIENT,
     DESTINATION,
@@ -35,7 +35,7 @@ from stomprelay.pipeline.sighting import (
     Sighting,
     carried,
 )
-from stomprelay.pipeline.subscribed import AUTO
+from stomprelay.pipeline.match.subscribed import AUTO
 from stomprelay.pipeline.terms import Terms
 
 TOPICS: Final = ("/topic/", "/exchange/", "/temp-topic/", "topic://", "jms.topic.", "topic.")

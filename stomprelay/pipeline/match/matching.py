@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from stomprelay.pipeline.lineup import Lineup
-from stomprelay.pipeline.message import TOPICS, Message
-from stomprelay.pipeline.sighting import (
+from stomprelay.pipeline.match.lineup import Lineup
+from stomprelay.pipeline.match.message import TOPICS, Message
+from stomprelay.pipeline.match.sighting import (
     ABORTED,
     BROKER,
     BY_ID,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-from stomprelay.pipeline.outage import OUTAGE
+from stomprelay.pipeline.match.outage import OUTAGE
 
 _AT: Final = {name: at for at, name in enumerate(OUTAGE.names)}
 _SESSION, _BROKER, _LOST = _AT["session"], _AT["broker"], _AT["lost_ns"]

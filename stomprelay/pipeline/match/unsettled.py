@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any, Final
 
-from stomprelay.pipeline.loss import Loss
-from stomprelay.pipeline.sighting import KIND, Sighting, piece
-from stomprelay.pipeline.subscribed import Subscription
+from stomprelay.pipeline.match.loss import Loss
+from stomprelay.pipeline.match.sighting import KIND, Sighting, piece
+from stomprelay.pipeline.match.subscribed import Subscription
 from stomprelay.session.ledger import TOKEN as _TOKEN
 from stomprelay.session.subscriptions import CUMULATIVE as _CUMULATIVE
 

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from stomprelay.pipeline import record as r
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.conversation import Conversation
-from stomprelay.pipeline.outage import OUTAGE
+from stomprelay.pipeline.match import record as r
+from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match.conversation import Conversation
+from stomprelay.pipeline.match.outage import OUTAGE
+from stomprelay.pipeline.match.waits import WAIT
 from stomprelay.pipeline.read.runs import run_of
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.terms import Terms
-from stomprelay.pipeline.waits import WAIT
 
 _SCHEMA: Final = arrow.schema(s.FIELDS)
 

@@ -10,8 +10,8 @@ from collections import deque
 from itertools import islice
 from typing import Any, Final
 
-from stomprelay.pipeline.message import Message
-from stomprelay.pipeline.sighting import (
+from stomprelay.pipeline.match.message import Message
+from stomprelay.pipeline.match.sighting import (
     AGAIN,
     BROKER,
     COPY,

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from stomprelay.pipeline.sighting import KIND, RECEIPT_NS, Sighting, piece
+from stomprelay.pipeline.match.sighting import KIND, RECEIPT_NS, Sighting, piece
 
 
 class _Asked:

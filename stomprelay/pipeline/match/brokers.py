@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from stomprelay.pipeline.loss import Loss
+from stomprelay.pipeline.match.loss import Loss
 
 
 class Brokers:

@@ -16,18 +16,18 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from stomprelay.journal.capture import TRACE
 from stomprelay.journal.name import CLOSED
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.pipeline import record, sighting
-from stomprelay.pipeline.conversation import EVENTS
-from stomprelay.pipeline.conversations import Conversations, Said
-from stomprelay.pipeline.matchings import DDL, Found, Matchings
-from stomprelay.pipeline.outage import OUTAGE
-from stomprelay.pipeline.outages import Outages
+from stomprelay.pipeline.match import record, sighting
+from stomprelay.pipeline.match.conversation import EVENTS
+from stomprelay.pipeline.match.conversations import Conversations, Said
+from stomprelay.pipeline.match.matchings import DDL, Found, Matchings
+from stomprelay.pipeline.match.outage import OUTAGE
+from stomprelay.pipeline.match.outages import Outages
+from stomprelay.pipeline.match.waits import WAIT
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.store.batch import Batch
 from stomprelay.pipeline.store.store import OPEN
 from stomprelay.pipeline.terms import Terms
-from stomprelay.pipeline.waits import WAIT
 
 if TYPE_CHECKING:
     from stomprelay.pipeline.settings import Settings
