@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.name import CLOSED
-from stomprelay.pipeline import failovers, flow, latency, stuck, traffic
 from stomprelay.pipeline.arrivals import Arrivals, Part
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.progress import Progress
@@ -19,6 +18,7 @@ from stomprelay.pipeline.store.batch import Batch
 from stomprelay.pipeline.store.lock import Lock
 from stomprelay.pipeline.store.store import Store, StoreError, upkeep
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
+from stomprelay.pipeline.tables import failovers, flow, latency, stuck, traffic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline.flow import carried, folded
 from stomprelay.pipeline.schema import FLOW, MESSAGES
+from stomprelay.pipeline.tables.flow import carried, folded
 from tests.pipeline.rows import MESSAGE, START, delivery, rows, told
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.latency import MEASURES, PERCENTILES, WIDTH, bucketed, folded
 from stomprelay.pipeline.schema import LATENCY, MESSAGES
+from stomprelay.pipeline.tables.latency import MEASURES, PERCENTILES, WIDTH, bucketed, folded
 from tests.pipeline.rows import MESSAGE, START, rows, told
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.schema import FRAMES, TRAFFIC
-from stomprelay.pipeline.traffic import counted, folded
+from stomprelay.pipeline.tables.traffic import counted, folded
 from tests.pipeline.rows import FRAME, START, rows, told
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from stomprelay.pipeline.report.palette import COLOURS
 from stomprelay.pipeline.report.span import FINE, Span
 from stomprelay.pipeline.report.text import HOUR, MINUTE, Micros
 from stomprelay.pipeline.store.store import Store
-from stomprelay.pipeline.traffic import counted
+from stomprelay.pipeline.tables.traffic import counted
 
 _POINTS: Final = 60
 """Of the small charts in the table of destinations, at most."""

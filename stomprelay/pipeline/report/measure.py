@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.latency import WIDTH
 from stomprelay.pipeline.report.findings import MEASURES, NOTHING, Latency, Percentiles
 from stomprelay.pipeline.report.span import Span
+from stomprelay.pipeline.tables.latency import WIDTH
 
 
 @dataclass

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.latency import WIDTH, folded
-from stomprelay.pipeline.latency import bucketed as by_minute
 from stomprelay.pipeline.report.extract import bin_of
 from stomprelay.pipeline.report.findings import NOTHING, Percentiles
 from stomprelay.pipeline.report.measure import Spread, bucketed, deliveries, latencies
 from stomprelay.pipeline.report.span import Span
 from stomprelay.pipeline.report.text import MINUTE
 from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.tables.latency import WIDTH, folded
+from stomprelay.pipeline.tables.latency import bucketed as by_minute
 from tests.pipeline.report.house import later
 from tests.pipeline.report.sample import BEGIN
 from tests.pipeline.rows import MESSAGE, rows

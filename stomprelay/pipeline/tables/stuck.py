@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.match import messages
-from stomprelay.pipeline.rollup import hour_of
 from stomprelay.pipeline.schema import STUCK
 from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.tables.rollup import hour_of
 
 KEPT: Final = (
     "relay string NOT NULL, session string NOT NULL, subscription string, broker string, since_ns bigint NOT NULL, "

@@ -7,9 +7,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.match.outage import OUTAGE
-from stomprelay.pipeline.rollup import hour_of, hours_of
 from stomprelay.pipeline.schema import FAILOVERS
 from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.tables.rollup import hour_of, hours_of
 
 SPACING: Final = 10
 """Seconds after a session's loss in which the next one counts to the same outage of the broker."""

@@ -5,9 +5,9 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.rollup import Rollup, hour_of
 from stomprelay.pipeline.schema import FLOW
 from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.tables.rollup import Rollup, hour_of
 
 SUMS: Final = (
     "producer string, destination string, consumer string, messages bigint NOT NULL, deliveries bigint NOT NULL, "
