@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline.follow.progress import Progress
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.store import Store, StoreError

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline.follow.progress import Progress
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.volume import absolute, local
 
 if TYPE_CHECKING:
-    from stomprelay.pipeline.stream import Stream
+    from stomprelay.pipeline.follow.stream import Stream
 
 _SMALL: Final = 64 << 20
 """Octets of a journal, some hundred thousand frames."""
@@ -35,7 +35,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def main(given: argparse.Namespace) -> int:
     """Do it; answers the exit status. Raises `ValueError` for settings that cannot be, and what `Stream` raises."""
-    from stomprelay.pipeline.stream import Stream
+    from stomprelay.pipeline.follow.stream import Stream
 
     settings = options.settings(given)
     progress = Progress(sys.stderr)

@@ -5,7 +5,7 @@ import posixpath
 
 import pytest
 
-from stomprelay.pipeline.arrivals import Arrival, Arrivals, Part, logged, ordered
+from stomprelay.pipeline.follow.arrivals import Arrival, Arrivals, Part, logged, ordered
 from tests.pipeline.journal_files import name
 
 JOURNAL = "file:///j"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline.arrivals import Arrival
+from stomprelay.pipeline.follow.arrivals import Arrival
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.batch import Batch

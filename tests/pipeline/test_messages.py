@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stomprelay.journal.schema import Context, Side
-from stomprelay.pipeline.arrivals import Arrival
+from stomprelay.pipeline.follow.arrivals import Arrival
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.match.conversations import Said
 from stomprelay.pipeline.match.matchings import Found

@@ -2,7 +2,7 @@
 
 import io
 
-from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline.follow.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline import options, run, stream
-from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline import options, run
+from stomprelay.pipeline.follow import stream
+from stomprelay.pipeline.follow.progress import Progress
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.store import StoreError

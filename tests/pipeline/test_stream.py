@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench import journals
-from stomprelay.pipeline import stream
-from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline.follow import stream
+from stomprelay.pipeline.follow.progress import Progress
+from stomprelay.pipeline.follow.stream import Step, Stream
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.batch import Batch
 from stomprelay.pipeline.store.store import Store, StoreError
-from stomprelay.pipeline.stream import Step, Stream
 from tests.e2e.child import PATIENCE
 from tests.pipeline import journal_files as made
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from stomprelay.pipeline.arrivals import Arrival
+from stomprelay.pipeline.follow.arrivals import Arrival
 from stomprelay.pipeline.read import columns, segments
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store.batch import Batch

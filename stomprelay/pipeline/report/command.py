@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.progress import Progress
+from stomprelay.pipeline.follow.progress import Progress
 from stomprelay.pipeline.report.extract import Range
 from stomprelay.pipeline.report.page import TITLE, Wishes, page
 from stomprelay.pipeline.report.text import SECOND, Micros, octets

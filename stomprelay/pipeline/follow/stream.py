@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.name import CLOSED
-from stomprelay.pipeline.arrivals import Arrivals, Part
+from stomprelay.pipeline.follow.arrivals import Arrivals, Part
+from stomprelay.pipeline.follow.progress import Progress
 from stomprelay.pipeline.match import messages
-from stomprelay.pipeline.progress import Progress
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.batch import Batch
