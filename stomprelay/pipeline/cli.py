@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import stomprelay
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.query import sentence
+from stomprelay.pipeline.commands.query import sentence
 from stomprelay.pipeline.spark.java import MissingJava
 from stomprelay.pipeline.spark.launch import MissingSpark
 from stomprelay.pipeline.store.store import StoreError
@@ -26,12 +26,14 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = {
-    "once": Command("run", "bring the tables up to date with what the journal has, and end"),
-    "run": Command("run", "keep the tables up to date while the relay runs, until SIGINT or SIGTERM"),
+    "once": Command("commands.run", "bring the tables up to date with what the journal has, and end"),
+    "run": Command(
+        "commands.run", "keep the tables up to date while the relay runs, until SIGINT or SIGTERM"
+    ),
     "report": Command("report.command", "one HTML file with charts of what the tables say"),
-    "query": Command("query", "answer a question in SQL over the tables", format=False),
+    "query": Command("commands.query", "answer a question in SQL over the tables", format=False),
     "replay": Command("replay.command", "send messages from the tables again, through the relay"),
-    "tables": Command("catalogue", "say which tables there are, with their columns", False, False),
+    "tables": Command("commands.catalogue", "say which tables there are, with their columns", False, False),
 }
 _COMPANIONS: Final = frozenset({"pyspark", "pyarrow", "pandas", "jinja2", "py4j", "numpy"})
 

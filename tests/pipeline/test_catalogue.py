@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.catalogue import catalogue
 from stomprelay.pipeline.cli import main
+from stomprelay.pipeline.commands.catalogue import catalogue
 from stomprelay.pipeline.schema import TABLES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline import options, query
+from stomprelay.pipeline import options
+from stomprelay.pipeline.commands import query
 from stomprelay.pipeline.schema import QUARANTINE, TABLES
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.store import Store, StoreError

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline import options, run
+from stomprelay.pipeline import options
+from stomprelay.pipeline.commands import run
 from stomprelay.pipeline.follow import stream
 from stomprelay.pipeline.follow.progress import Progress
 from stomprelay.pipeline.settings import Settings

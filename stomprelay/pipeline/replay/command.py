@@ -214,7 +214,7 @@ def _judge(given: argparse.Namespace, found: "Preview") -> None:
 
 
 def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: str) -> None:
-    from stomprelay.pipeline.query import failing
+    from stomprelay.pipeline.commands.query import failing
     from stomprelay.pipeline.replay.task import DDL, sender
 
     shares = state.shares(frozen)

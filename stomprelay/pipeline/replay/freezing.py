@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from stomprelay.pipeline.query import failing
+from stomprelay.pipeline.commands.query import failing
 from stomprelay.pipeline.replay.selection import COLUMNS, TURN
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
-from stomprelay.pipeline.query import failing
+from stomprelay.pipeline.commands.query import failing
 from stomprelay.pipeline.replay.selection import FATES
 
 if TYPE_CHECKING:

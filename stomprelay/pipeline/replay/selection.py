@@ -9,8 +9,8 @@ from time import gmtime, strftime
 from typing import TYPE_CHECKING, Final
 
 from stomprelay.journal.capture import MASK
+from stomprelay.pipeline.commands.query import sentence
 from stomprelay.pipeline.match.outcome import ABORTED
-from stomprelay.pipeline.query import sentence
 from stomprelay.pipeline.store.store import Store, StoreError
 
 if TYPE_CHECKING:

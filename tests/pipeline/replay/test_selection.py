@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline.query import failing
+from stomprelay.pipeline.commands.query import failing
 from stomprelay.pipeline.replay.selection import Selection, selected
 from stomprelay.pipeline.store.store import Store, StoreError
 from tests.pipeline.replay import archive
