@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stomprelay.pipeline.schema import FRAMES, MESSAGES
+from stomprelay.pipeline.store import compaction
 from stomprelay.pipeline.store.compaction import Compacted, CompactionError, compact, exchange, recover, swap
-from stomprelay.pipeline.store.store import Store, compaction
+from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.store.volume import literal
 from stomprelay.pipeline.tables.rollup import hour_of
 from stomprelay.pipeline.tables.traffic import ROLLUP
