@@ -1,13 +1,54 @@
-"""What there is to query.
+"""The tables that the pipeline makes: their columns, and the words that stand in them.
 
 Every table is a folder of Parquet files. All times are UTC. `hour` is a text, `2026-11-21-08`, so that folders sort;
 it is the hour of the table's own time. Durations are whole microseconds. A journal's times are the relay's, taken when
 it had dealt with the chunk in which the frame came.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
-from stomprelay.pipeline.columns_of_tables import Column, Table
+
+@dataclass(frozen=True)
+class Column:
+    """One column. `kind` is its type as Spark SQL spells it; `about` says what it is and where it comes from."""
+
+    name: str
+    kind: str
+    about: str
+    unit: str = ""
+    nullable: bool = True
+
+    @property
+    def ddl(self) -> str:
+        """As in CREATE TABLE."""
+        return f"`{self.name}` {self.kind}{'' if self.nullable else ' NOT NULL'}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table. Its files lie in folders named by `partitions`, columns that the files themselves do not hold.
+
+    `incremental`: each batch adds rows of its own, under `batch=N`. Otherwise a batch writes the partitions anew that
+    it has something for.
+    """
+
+    name: str
+    about: str
+    columns: tuple[Column, ...]
+    partitions: tuple[str, ...] = ("hour",)
+    incremental: bool = True
+
+    @property
+    def ddl(self) -> str:
+        """The schema of its files, as Spark's readers and `createDataFrame` take it."""
+        return ", ".join(column.ddl for column in self.columns)
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns, in their order."""
+        return [column.name for column in self.columns]
+
 
 _RELAY: Final = Column("relay", "string", "the relay that saw it, from the segment's header", nullable=False)
 _SESSION: Final = Column("session", "string", "the session's name, unique among all relays")
@@ -255,3 +296,12 @@ TABLES: Final = {
     table.name: table for table in (FRAMES, MESSAGES, TRAFFIC, LATENCY, STUCK, FAILOVERS, FLOW, QUARANTINE)
 }
 """All tables by name."""
+
+
+ACKED: Final = "acked"
+NACKED: Final = "nacked"
+DELIVERED: Final = "delivered"
+RETURNED: Final = "returned"
+UNDELIVERED: Final = "undelivered"
+UNCONFIRMED: Final = "unconfirmed"
+ABORTED: Final = "aborted"

@@ -12,18 +12,16 @@ import pyarrow as pa
 from stomprelay.journal.block import Kind, encode
 from stomprelay.journal.name import CLOSED, Name
 from stomprelay.journal.schema import VERSION, Context, Happening, Header, JournalEvent
-from stomprelay.pipeline.match import record, sighting
-from stomprelay.pipeline.match.conversation import EVENTS
-from stomprelay.pipeline.match.conversations import Conversations, Said
-from stomprelay.pipeline.match.matchings import Found, Matchings
-from stomprelay.pipeline.match.outage import OUTAGE
-from stomprelay.pipeline.match.outages import Outages
-from stomprelay.pipeline.match.waits import WAIT
+from stomprelay.pipeline.match import record, transfer
+from stomprelay.pipeline.match.conversation import EVENTS, Conversations, Said
+from stomprelay.pipeline.match.deliveries import WAIT
+from stomprelay.pipeline.match.matching import Found, Matchings
+from stomprelay.pipeline.match.outages import OUTAGE, Outages
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.settings import SECOND, Terms
 from stomprelay.pipeline.spark import arrow
-from stomprelay.pipeline.terms import SECOND, Terms
 
 BEGUN: Final = 1_795_000_000 * SECOND
 """When tests begin: a time in 2026."""
@@ -143,24 +141,24 @@ class Tables:
         places = [record.NAMES.index(name) for name in record.SORTED]
         both = sorted([*rows, *state], key=lambda row: [row[at] or 0 if at else row[at] for at in places])
         said = list(arrow.rows(conversations(_batches(both, arrow.schema(record.FIELDS)))))
-        self.states = [(row[0], row[-1]) for row in said if row[sighting.KIND] == Said.STATE]
-        waits = [json.loads(row[-1]) for row in said if row[sighting.KIND] == Said.WAIT]
+        self.states = [(row[0], row[-1]) for row in said if row[transfer.KIND] == Said.STATE]
+        waits = [json.loads(row[-1]) for row in said if row[transfer.KIND] == Said.WAIT]
         assert all([*row] == WAIT.names for row in waits)
         self.ended += [row for row in waits if row["final"]]
         self.waiting = [row for row in waits if not row["final"]]
         return said
 
     def _match(self, said: list[Any], matching: Matchings) -> list[dict[str, Any]]:
-        rows = [row for row in said if row[sighting.KIND] < Said.STATE]
+        rows = [row for row in said if row[transfer.KIND] < Said.STATE]
         for key, number, text in self.kept:
-            row: list[Any] = [None] * len(sighting.FIELDS)
-            row[sighting.KEY], row[sighting.NS], row[sighting.TEXT] = key, number, text
-            row[sighting.KIND] = int(sighting.Kind.KEPT)
+            row: list[Any] = [None] * len(transfer.FIELDS)
+            row[transfer.KEY], row[transfer.NS], row[transfer.TEXT] = key, number, text
+            row[transfer.KIND] = int(transfer.Kind.KEPT)
             rows.append(tuple(row))
-        names = [name for name, _ in sighting.FIELDS]
-        places = [names.index(name) for name in sighting.SORTED]
+        names = [name for name, _ in transfer.FIELDS]
+        places = [names.index(name) for name in transfer.SORTED]
         rows.sort(key=lambda row: [(row[at] is not None, row[at]) for at in places])
-        batches = matching(_batches(rows, arrow.schema(sighting.FIELDS)))
+        batches = matching(_batches(rows, arrow.schema(transfer.FIELDS)))
         found = [row for batch in batches for row in batch.to_pylist()]
         self.kept = [(row["key"], row["number"], row["text"]) for row in found if row["what"] == Found.KEPT]
         self.final += [_message(row) for row in found if row["what"] == Found.FINAL]
@@ -169,7 +167,7 @@ class Tables:
 
     def _lose(self, said: list[Any], found: list[dict[str, Any]], runs: Runs) -> None:
         outages = Outages(self._losses)
-        told = [json.loads(row[-1]) for row in said if row[sighting.KIND] == Said.OUTAGE]
+        told = [json.loads(row[-1]) for row in said if row[transfer.KIND] == Said.OUTAGE]
         outages.told([[row[name] for name in OUTAGE.names] for row in told])
         repeats = [json.loads(row["text"]) for row in found if row["what"] == Found.REPEAT]
         outages.repeated([(each[0], each[1], each[2], each[3]) for each in sorted(repeats)])

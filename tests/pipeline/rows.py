@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from pyspark.sql.types import TimestampType
 
-from stomprelay.pipeline.columns_of_tables import Table
+from stomprelay.pipeline.schema import Table
 
 START: Final = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 SECOND: Final = 1_000_000_000

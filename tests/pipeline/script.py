@@ -5,11 +5,11 @@ from typing import Any, Final
 from zlib import crc32
 
 from stomprelay.pipeline.match import record
-from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.conversation import Conversation
 from stomprelay.pipeline.match.matching import Matching
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.terms import SECOND, Terms
+from stomprelay.pipeline.settings import SECOND, Terms
 from tests.pipeline.journals import BEGUN
 
 MS: Final = 1_000_000

@@ -9,8 +9,7 @@ import pytest
 from bench.aggregates import measure
 from stomprelay.pipeline.schema import FRAMES, MESSAGES
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store.batch import Batch
-from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.store import Batch, Store
 from stomprelay.pipeline.tables import flow, latency, traffic
 from stomprelay.pipeline.tables.rollup import hour_of
 from tests.pipeline.rows import FRAME, MESSAGE, START, delivery, rows

@@ -1,7 +1,7 @@
 """Receipts that are awaited."""
 
-from stomprelay.pipeline.match import sighting as s
-from stomprelay.pipeline.match.awaited import Awaited
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.publishing import Awaited
 
 
 def _sent(number: int) -> s.Sighting:

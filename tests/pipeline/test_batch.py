@@ -8,8 +8,7 @@ import pytest
 from stomprelay.pipeline.follow.arrivals import Arrival
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store.batch import Batch
-from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.store import Batch, Store
 from tests.pipeline import journal_files as made
 
 if TYPE_CHECKING:

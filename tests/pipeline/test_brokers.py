@@ -1,6 +1,6 @@
 """Brokers that come and go."""
 
-from stomprelay.pipeline.match.brokers import Brokers
+from stomprelay.pipeline.match.outages import Brokers
 
 
 def test_a_broker_is_lost_and_another_one_found() -> None:

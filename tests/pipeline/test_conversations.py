@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from stomprelay.pipeline.match import record
-from stomprelay.pipeline.match import sighting as s
-from stomprelay.pipeline.match.conversations import Conversations, Said
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.conversation import Conversations, Said
+from stomprelay.pipeline.settings import SECOND, Terms
 from stomprelay.pipeline.spark import arrow
-from stomprelay.pipeline.terms import SECOND, Terms
 from tests.pipeline.script import Script
 
 HASTY = Terms(stuck_after=0)

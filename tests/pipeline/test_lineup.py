@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from stomprelay.pipeline.match import sighting as s
-from stomprelay.pipeline.match.lineup import Lineup
+from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.message import Message
-from stomprelay.pipeline.terms import Terms
+from stomprelay.pipeline.match.order import Lineup
+from stomprelay.pipeline.settings import Terms
 
 TERMS = Terms(patience=600, linger=10, give_up=100)
 

@@ -1,7 +1,6 @@
 """A loss."""
 
-from stomprelay.pipeline.match.loss import Loss
-from stomprelay.pipeline.match.outage import OUTAGE
+from stomprelay.pipeline.match.outages import OUTAGE, Loss
 
 
 def test_its_row_is_one_of_outages() -> None:

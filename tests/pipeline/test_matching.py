@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.matching import Matching
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.terms import SECOND, Terms
+from stomprelay.pipeline.settings import SECOND, Terms
 from tests.pipeline.journals import BEGUN
 from tests.pipeline.script import MS, Script, rows
 

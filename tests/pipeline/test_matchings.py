@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from stomprelay.pipeline.match import sighting as s
-from stomprelay.pipeline.match.matchings import Found, Matchings
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.matching import Found, Matchings
+from stomprelay.pipeline.settings import SECOND, Terms
 from stomprelay.pipeline.spark import arrow
-from stomprelay.pipeline.terms import SECOND, Terms
 from tests.pipeline.script import Script
 
 

@@ -13,15 +13,13 @@ from hypothesis import strategies as st
 from stomprelay.journal.schema import Context, Side
 from stomprelay.pipeline.follow.arrivals import Arrival
 from stomprelay.pipeline.match import messages
-from stomprelay.pipeline.match.conversations import Said
-from stomprelay.pipeline.match.matchings import Found
-from stomprelay.pipeline.match.outage import OUTAGE
+from stomprelay.pipeline.match.conversation import Said
+from stomprelay.pipeline.match.matching import Found
+from stomprelay.pipeline.match.outages import OUTAGE
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store.batch import Batch
-from stomprelay.pipeline.store.store import Store
-from stomprelay.pipeline.terms import SECOND, Terms
+from stomprelay.pipeline.settings import SECOND, Settings, Terms
+from stomprelay.pipeline.store.store import Batch, Store
 from tests.pipeline.journals import BEGUN, Run, Tables
 from tests.pipeline.witness import Stage, Witness, told
 

@@ -1,7 +1,6 @@
 """Outages as sessions saw them."""
 
-from stomprelay.pipeline.match.loss import Loss
-from stomprelay.pipeline.match.outage import OUTAGE
+from stomprelay.pipeline.match.outages import OUTAGE, Loss
 
 
 def test_its_columns() -> None:

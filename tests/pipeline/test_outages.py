@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from stomprelay.pipeline.match.outage import OUTAGE
-from stomprelay.pipeline.match.outages import Outages
+from stomprelay.pipeline.match.outages import OUTAGE, Outages
 
 
 def _row(

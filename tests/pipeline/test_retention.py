@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline.store.retention import expire, hour_name
 from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.upkeep import expire, hour_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

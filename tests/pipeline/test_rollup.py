@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline.match.outage import OUTAGE
+from stomprelay.pipeline.match.outages import OUTAGE
 from stomprelay.pipeline.schema import FRAMES, MESSAGES
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store.batch import Batch
-from stomprelay.pipeline.store.store import OPEN, Store
+from stomprelay.pipeline.store.store import OPEN, Batch, Store
 from stomprelay.pipeline.tables import failovers, flow, latency, traffic
 from stomprelay.pipeline.tables.rollup import hour_of, hours_of
 from tests.pipeline.rows import FRAME, MESSAGE, OUTAGE_ROW, SECOND, START, START_NS, delivery, rows, told

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.read.runs import Runs, Segment, number_of, run_of
-from stomprelay.pipeline.terms import SECOND, Terms
+from stomprelay.pipeline.settings import SECOND, Terms
 
 TERMS = Terms(patience=600 * SECOND)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.pipeline.match import sighting as s
+from stomprelay.pipeline.match import transfer as s
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,7 @@ from stomprelay.pipeline.follow.stream import Step, Stream
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store.batch import Batch
-from stomprelay.pipeline.store.store import Store, StoreError
+from stomprelay.pipeline.store.store import Batch, Store, StoreError
 from tests.e2e.child import PATIENCE
 from tests.pipeline import journal_files as made
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline.match.conversations import Said
-from stomprelay.pipeline.match.waits import WAIT
+from stomprelay.pipeline.match.conversation import Said
+from stomprelay.pipeline.match.deliveries import WAIT
 from stomprelay.pipeline.schema import STUCK
 from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.store.batch import Batch
-from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.store import Batch, Store
 from stomprelay.pipeline.tables import stuck
 from tests.pipeline.rows import SECOND, START_NS, rows, told
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.match.subscribed import Subscribed, Subscription
+from stomprelay.pipeline.match.subscriptions import Subscribed, Subscription
 from stomprelay.session.subscriptions import Subscriptions
 
 IDS = st.sampled_from([None, None, "1", "2", "relay-1"])

@@ -1,6 +1,6 @@
 """Tables and columns as records."""
 
-from stomprelay.pipeline.columns_of_tables import Column, Table
+from stomprelay.pipeline.schema import Column, Table
 
 
 def test_a_column_as_sql_has_it() -> None:

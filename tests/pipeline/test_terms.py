@@ -1,7 +1,6 @@
 """Terms."""
 
-from stomprelay.pipeline.settings import Settings
-from stomprelay.pipeline.terms import Terms
+from stomprelay.pipeline.settings import Settings, Terms
 
 
 def test_of_the_settings() -> None:

@@ -1,7 +1,7 @@
 """What is sent in transactions."""
 
-from stomprelay.pipeline.match import sighting as s
-from stomprelay.pipeline.match.transactions import Transactions
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.publishing import Transactions
 
 
 def _sent(number: int) -> s.Sighting:

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.match import sighting as s
-from stomprelay.pipeline.match.loss import Loss
-from stomprelay.pipeline.match.subscribed import Subscription
-from stomprelay.pipeline.match.unsettled import Delivery, Unsettled
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.deliveries import Delivery, Unsettled
+from stomprelay.pipeline.match.outages import Loss
+from stomprelay.pipeline.match.subscriptions import Subscription
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.subscriptions import Subscription as Theirs
 

@@ -8,8 +8,7 @@ import pytest
 
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import upkeep
-from stomprelay.pipeline.store.batch import Batch
-from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.store import Batch, Store
 from stomprelay.pipeline.tables.rollup import hour_of
 from tests.pipeline.rows import FRAME, START, rows
 

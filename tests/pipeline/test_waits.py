@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline.match.waits import WAIT
-from stomprelay.pipeline.terms import SECOND, Terms
+from stomprelay.pipeline.match.deliveries import WAIT
+from stomprelay.pipeline.settings import SECOND, Terms
 from tests.pipeline.script import MS, Script
 
 BOUND = 60

@@ -13,7 +13,7 @@ from typing import Any, Final
 from stomprelay.journal.capture import ALL, NOTHING, Capture
 from stomprelay.journal.schema import Context, Side
 from stomprelay.journal.tape import Tape
-from stomprelay.pipeline.terms import SECOND
+from stomprelay.pipeline.settings import SECOND
 from stomprelay.relay import effects as asked
 from stomprelay.relay.health import Checks
 from stomprelay.relay.listener import Listener

@@ -4,8 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from stomprelay.pipeline.columns_of_tables import Table
-from stomprelay.pipeline.schema import TABLES
+from stomprelay.pipeline.schema import TABLES, Table
 
 _BEFORE = """# Tables
 

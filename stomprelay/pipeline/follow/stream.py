@@ -15,9 +15,7 @@ from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import upkeep
-from stomprelay.pipeline.store.batch import Batch
-from stomprelay.pipeline.store.lock import Lock
-from stomprelay.pipeline.store.store import Store, StoreError
+from stomprelay.pipeline.store.store import Batch, Lock, Store, StoreError
 from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
 from stomprelay.pipeline.tables import failovers, flow, latency, stuck, traffic
 

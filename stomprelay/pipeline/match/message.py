@@ -2,16 +2,8 @@
 
 from typing import Any, Final
 
-from stomprelay.pipeline.match.outcome import (
-    ABORTED,
-    ACKED,
-    DELIVERED,
-    NACKED,
-    RETURNED,
-    UNCONFIRMED,
-    UNDELIVERED,
-)
-from stomprelay.pipeline.match.sighting import (
+from stomprelay.pipeline.match.subscriptions import AUTO
+from stomprelay.pipeline.match.transfer import (
     BROKER,
     CLIENT,
     DESTINATION,
@@ -35,8 +27,16 @@ from stomprelay.pipeline.match.sighting import (
     Sighting,
     carried,
 )
-from stomprelay.pipeline.match.subscribed import AUTO
-from stomprelay.pipeline.terms import Terms
+from stomprelay.pipeline.schema import (
+    ABORTED,
+    ACKED,
+    DELIVERED,
+    NACKED,
+    RETURNED,
+    UNCONFIRMED,
+    UNDELIVERED,
+)
+from stomprelay.pipeline.settings import Terms
 
 TOPICS: Final = ("/topic/", "/exchange/", "/temp-topic/", "topic://", "jms.topic.", "topic.")
 """How the names of destinations begin whose messages all subscribers get. That of any other is taken for a queue's."""

@@ -16,18 +16,15 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 from stomprelay.journal.capture import TRACE
 from stomprelay.journal.name import CLOSED
 from stomprelay.journal.schema import JournalEvent
-from stomprelay.pipeline.match import record, sighting
-from stomprelay.pipeline.match.conversation import EVENTS
-from stomprelay.pipeline.match.conversations import Conversations, Said
-from stomprelay.pipeline.match.matchings import DDL, Found, Matchings
-from stomprelay.pipeline.match.outage import OUTAGE
-from stomprelay.pipeline.match.outages import Outages
-from stomprelay.pipeline.match.waits import WAIT
+from stomprelay.pipeline.match import record, transfer
+from stomprelay.pipeline.match.conversation import EVENTS, Conversations, Said
+from stomprelay.pipeline.match.deliveries import WAIT
+from stomprelay.pipeline.match.matching import DDL, Found, Matchings
+from stomprelay.pipeline.match.outages import OUTAGE, Outages
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.store.batch import Batch
-from stomprelay.pipeline.store.store import OPEN
-from stomprelay.pipeline.terms import Terms
+from stomprelay.pipeline.settings import Terms
+from stomprelay.pipeline.store.store import OPEN, Batch
 
 if TYPE_CHECKING:
     from stomprelay.pipeline.settings import Settings
@@ -155,12 +152,12 @@ def records(frames: DataFrame, settings: "Settings") -> DataFrame:
 
 
 def conversations(batch: Batch, runs: Runs, terms: Terms, frames: DataFrame) -> DataFrame:
-    """Rows of `sighting.FIELDS`: what sessions show of messages, and what `Said` names."""
+    """Rows of `transfer.FIELDS`: what sessions show of messages, and what `Said` names."""
     before = _said(batch, batch.number - 1, Said.STATE)
     state = _filled(before, record.FIELDS, session=F.col("key"), turn=F.lit(record.SAID))
     rows = records(frames, batch.settings).unionByName(state)
     ordered = rows.repartition("session").sortWithinPartitions(*record.SORTED)
-    return ordered.mapInArrow(Conversations(terms, runs.newest, runs.present, runs.gone), sighting.DDL)
+    return ordered.mapInArrow(Conversations(terms, runs.newest, runs.present, runs.gone), transfer.DDL)
 
 
 def matched(batch: Batch, runs: Runs, terms: Terms, said: DataFrame) -> DataFrame:
@@ -168,12 +165,12 @@ def matched(batch: Batch, runs: Runs, terms: Terms, said: DataFrame) -> DataFram
     before = _said(batch, batch.number - 1, Found.KEPT)
     kept = _filled(
         before,
-        sighting.FIELDS,
+        transfer.FIELDS,
         ns=F.col("number"),
         number=F.lit(None),
-        kind=F.lit(int(sighting.Kind.KEPT)),
+        kind=F.lit(int(transfer.Kind.KEPT)),
     )
-    ordered = said.unionByName(kept).repartition("key").sortWithinPartitions(*sighting.SORTED)
+    ordered = said.unionByName(kept).repartition("key").sortWithinPartitions(*transfer.SORTED)
     return ordered.mapInArrow(Matchings(terms, runs.until), DDL)
 
 

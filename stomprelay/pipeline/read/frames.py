@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from stomprelay.pipeline.follow.arrivals import Arrival
 from stomprelay.pipeline.read import columns, segments
 from stomprelay.pipeline.spark import arrow
-from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.store.volume import literal, local
 
 if TYPE_CHECKING:

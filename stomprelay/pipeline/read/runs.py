@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from stomprelay.journal.name import CLOSED, read
-from stomprelay.pipeline.terms import SECOND, Terms
+from stomprelay.pipeline.settings import SECOND, Terms
 
 _DAY: Final = 24 * 3600 * SECOND
 """A run of which nothing was heard for so long, and for longer than messages are open, is forgotten."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from stomprelay.journal.capture import MASK
 from stomprelay.pipeline.commands.query import sentence
-from stomprelay.pipeline.match.outcome import ABORTED
+from stomprelay.pipeline.schema import ABORTED
 from stomprelay.pipeline.store.store import Store, StoreError
 
 if TYPE_CHECKING:

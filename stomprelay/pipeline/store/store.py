@@ -1,24 +1,20 @@
-"""The tables on disk: what a batch adds, what it writes anew, and what it leaves for the next.
+"""TODO"""
 
-    <root>/<table>/hour=H/batch=N/     rows that stay, one folder for each batch
-    <root>/<table>/hour=H/             tables that are written anew, hour by hour
-    <root>/_deltas/<name>/hour=H/batch=N/   what a batch adds to an hour that is folded from such
-    <root>/_state/<name>/batch=N       what a batch leaves for the next: a folder of rows, or a file of text
-
-Whatever is written for a batch takes the place of what was written for the same batch before, so a batch that was cut
-short is simply done again. Readers skip names that begin with an underscore.
-"""
-
+import fcntl
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from stomprelay.pipeline.columns_of_tables import Table
-from stomprelay.pipeline.schema import TABLES
+from stomprelay.pipeline.schema import TABLES, Table
+from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.volume import Volume, absolute, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
 
 OPEN: Final = "open"
 """In place of a batch's number: rows that the next batch replaces."""
@@ -296,3 +292,55 @@ class Store:
         """The folders that still have the files that they had."""
         now = self._files(before)
         return [folder for folder, files in before.items() if now.get(folder) == files]
+
+
+_NAME: Final = "_lock"
+
+
+class Lock(AbstractContextManager["Lock"]):
+    """Held as long as the context is entered; gone with the process in any case. A folder of another machine's
+    (None) is not locked. Raises `StoreError` where another process has it.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> "Lock":
+        if self._folder is not None:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._file = (self._folder / _NAME).open("ab")
+            except OSError as error:
+                raise StoreError(
+                    f"the tables in {self._folder} cannot be written: {error.strerror}"
+                ) from None
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._file.close()
+                raise StoreError(f"another run is at work on the tables in {self._folder}") from None
+            except OSError:
+                pass  # a file system without locks
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Number `number`, from 0. A batch that was cut short comes again with the same number and the same segments;
+    whatever it writes goes to the `store` under its number.
+    """
+
+    spark: "SparkSession"
+    store: Store
+    number: int
+    settings: Settings
+
+    def frames(self) -> "DataFrame":
+        """Its frames and events, read back from the table, so that they are parsed but once."""
+        return self.store.read("frames", batch=self.number)

@@ -6,9 +6,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.match import messages
-from stomprelay.pipeline.match.outage import OUTAGE
+from stomprelay.pipeline.match.outages import OUTAGE
 from stomprelay.pipeline.schema import FAILOVERS
-from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.tables.rollup import hour_of, hours_of
 
 SPACING: Final = 10

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.schema import FLOW
-from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.tables.rollup import Rollup, hour_of
 
 SUMS: Final = (

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.schema import LATENCY
-from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.tables.rollup import Rollup, hour_of
 
 MEASURES: Final = ("receipt", "delivery", "ack")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.columns_of_tables import Table
 from stomprelay.pipeline.match import messages
-from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.schema import Table
+from stomprelay.pipeline.store.store import Batch
 
 
 def hour_of(time: Column) -> Column:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.schema import STUCK
-from stomprelay.pipeline.store.batch import Batch
+from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.tables.rollup import hour_of
 
 KEPT: Final = (

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from stomprelay.pipeline.match.message import Message
-from stomprelay.pipeline.match.sighting import (
+from stomprelay.pipeline.match.transfer import (
     AGAIN,
     BROKER,
     COPY,
@@ -28,7 +28,7 @@ from stomprelay.pipeline.match.sighting import (
     SUBSCRIPTION,
     Sighting,
 )
-from stomprelay.pipeline.terms import Terms
+from stomprelay.pipeline.settings import Terms
 
 Position = tuple[int, str, int, int]
 """A message's place among those that were sent: when it became available, and where its SEND is in the journal."""

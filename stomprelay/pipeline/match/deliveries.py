@@ -1,0 +1,452 @@
+"""TODO"""
+
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import Any, Final
+
+from stomprelay.pipeline.match import record as r
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.outages import Brokers, Loss
+from stomprelay.pipeline.match.publishing import Transactions
+from stomprelay.pipeline.match.subscriptions import AUTO, Subscribed, Subscription
+from stomprelay.pipeline.match.transfer import KIND, NS, Sighting, piece
+from stomprelay.pipeline.schema import ACKED, NACKED, RETURNED, Column, Table
+from stomprelay.session.ledger import TOKEN as _TOKEN
+from stomprelay.session.subscriptions import CUMULATIVE as _CUMULATIVE
+from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.dialect import Delivery as Naming
+
+TOKEN: Final = _TOKEN.decode()
+CUMULATIVE: Final = _CUMULATIVE.decode()
+
+
+class Delivery:
+    """One MESSAGE that waits for its answer. `order` is its number (below 0 where the relay gave none), `loss` what
+    became of its broker, if it is gone. `answered`: when, and how, in a transaction that is still open.
+    """
+
+    __slots__ = (
+        "ack",
+        "answered",
+        "broker",
+        "loss",
+        "message_id",
+        "order",
+        "sighting",
+        "subscription",
+        "upstream",
+    )
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        message_id: str | None,
+        ack: str | None,
+        broker: str | None,
+        sighting: Sighting,
+        upstream: str | None = None,
+    ) -> None:
+        self.order = 0
+        self.subscription = subscription
+        self.message_id = message_id
+        self.ack = ack
+        self.broker = broker
+        self.upstream = upstream
+        self.sighting = sighting
+        self.loss: Loss | None = None
+        self.answered: tuple[int, str] | None = None
+
+
+class Unsettled:
+    """The deliveries of one session that have no answer yet."""
+
+    __slots__ = ("_bereft", "_by_ack", "_by_message", "_held", "_orders", "_others", "_pending")
+
+    def __init__(self) -> None:
+        self._orders = 0
+        self._pending: dict[int, Delivery] = {}
+        self._held: dict[str, list[Delivery]] = {}
+        self._others = 0
+        self._bereft = False
+        self._by_ack: dict[str, Delivery] = {}
+        self._by_message: dict[str, list[Delivery]] = {}
+
+    def __iter__(self) -> Iterator[Delivery]:
+        yield from self._pending.values()
+        for held in self._held.values():
+            yield from held
+
+    def noted(self, delivery: Delivery, *, alike: bool, counted: bool) -> None:
+        """A MESSAGE passed. `alike`: both sides speak one version; `counted`: the relay gave it a number."""
+        if counted:
+            self._orders += 1
+            delivery.order = self._orders
+        else:
+            self._others -= 1
+            delivery.order = self._others
+        ack = delivery.ack
+        if ack is not None and (ack in self._by_ack or (alike and self._tokened(ack))):
+            delivery.ack = None
+        self._enter(delivery)
+
+    def _tokened(self, ack: str) -> bool:
+        """Whether the client is given a token in place of this `ack`."""
+        if ack.startswith(TOKEN):
+            return True
+        return self._bereft and any(each.ack == ack for held in self._held.values() for each in held)
+
+    def _enter(self, delivery: Delivery) -> None:
+        self._pending[delivery.order] = delivery
+        delivery.subscription.unsettled[delivery.order] = None
+        if delivery.message_id is not None:
+            same = self._by_message.get(delivery.message_id)
+            if same is None:
+                self._by_message[delivery.message_id] = [delivery]
+            else:
+                same.append(delivery)
+        if delivery.ack is not None:
+            self._by_ack.setdefault(delivery.ack, delivery)
+
+    def _remove(self, delivery: Delivery) -> None:
+        del self._pending[delivery.order]
+        del delivery.subscription.unsettled[delivery.order]
+        if delivery.message_id is not None:
+            same = self._by_message[delivery.message_id]
+            if len(same) == 1:
+                del self._by_message[delivery.message_id]
+            else:
+                same.remove(delivery)
+        if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
+            del self._by_ack[delivery.ack]
+
+    def named(self, name: str | None, message_id: str | None, subscription: str | None) -> Delivery | None:
+        """The delivery that an ACK or NACK is about. `name`: its `id`."""
+        if name is not None:
+            return self._given(name) or self._by_ack.get(name)
+        if message_id is None:
+            return None
+        delivery = self._given(message_id)
+        if delivery is not None:
+            return delivery
+        for delivery in self._by_message.get(message_id, ()):
+            if subscription is None or delivery.subscription.id == subscription:
+                return delivery
+        return None
+
+    def _given(self, token: str) -> Delivery | None:
+        if not token.startswith(TOKEN):
+            return None
+        digits = token[len(TOKEN) :]
+        return self._pending.get(int(digits)) if digits.isdecimal() and len(digits) < 20 else None
+
+    def answered(self, delivery: Delivery, transaction: str | None, ns: int, outcome: str) -> list[Delivery]:
+        """An ACK or NACK, with which the earlier ones of its subscription go where the mode is cumulative. Answers all
+        of them; in a transaction they are held, to be `committed` or to come back when it is `aborted`.
+        """
+        gone = [delivery]
+        if delivery.subscription.mode == CUMULATIVE:
+            earlier = takewhile(lambda order: order < delivery.order, delivery.subscription.unsettled)
+            gone = [*map(self._pending.__getitem__, earlier), delivery]
+        for each in gone:
+            self._remove(each)
+        if transaction is not None:
+            for each in gone:
+                each.answered = (ns, outcome)
+            self._held.setdefault(transaction, []).extend(gone)
+        return gone
+
+    def committed(self, transaction: str) -> list[Delivery]:
+        """What was answered in a transaction is answered for good."""
+        return self._held.pop(transaction, [])
+
+    def aborted(self, transaction: str) -> None:
+        """What was answered in a transaction waits for its answer again, in the old order."""
+        back = self._held.pop(transaction, [])
+        for delivery in back:
+            delivery.answered = None
+            self._enter(delivery)
+            if delivery.message_id is not None:
+                self._by_message[delivery.message_id].sort(key=lambda each: each.order)
+        for subscription in {delivery.subscription for delivery in back}:
+            subscription.unsettled = dict.fromkeys(sorted(subscription.unsettled))
+
+    def of(self, broker: str) -> list[Delivery]:
+        """The deliveries of a broker that is gone now. They are still known by their names."""
+        self._bereft = True
+        return [each for each in self if each.loss is None and each.broker == broker]
+
+    def answering(self, broker: str) -> list[str]:
+        """The open transactions in which deliveries of this broker were answered."""
+        return [
+            name
+            for name, held in self._held.items()
+            if any(each.broker == broker and not each.loss for each in held)
+        ]
+
+    def forget(self, until: int) -> None:
+        """Deliveries whose broker was lost and replaced before `until` are not asked after any more."""
+        for each in [each for each in self._pending.values() if each.loss is not None]:
+            if each.loss is not None and each.loss.over and each.loss.ended_ns < until:
+                self._remove(each)
+
+    # From batch to batch
+
+    def dump(self, numbers: dict[Subscription, int], losses: list[Loss]) -> list[Any]:
+        """As JSON has it; `numbers` of subscriptions are added to."""
+        which = {id(loss): at for at, loss in enumerate(losses)}
+
+        def told(delivery: Delivery, transaction: str | None) -> list[Any]:
+            return [
+                delivery.order,
+                numbers.setdefault(delivery.subscription, len(numbers)),
+                delivery.message_id,
+                delivery.ack,
+                delivery.broker,
+                delivery.upstream,
+                which.get(id(delivery.loss)),
+                transaction,
+                delivery.answered,
+                delivery.sighting[: KIND + 1],
+            ]
+
+        rows = [told(each, None) for each in self._pending.values()]
+        rows += [told(each, name) for name, held in self._held.items() for each in held]
+        return [self._orders, self._others, self._bereft, rows]
+
+    @classmethod
+    def load(cls, values: list[Any], numbered: list[Subscription], losses: list[Loss]) -> "Unsettled":
+        """Of what `dump` made."""
+        unsettled = cls()
+        unsettled._orders, unsettled._others, unsettled._bereft, rows = values
+        for order, number, message_id, ack, broker, upstream, loss, transaction, answered, place in rows:
+            delivery = Delivery(numbered[number], message_id, ack, broker, piece(place), upstream)
+            delivery.order = order
+            if loss is not None:
+                delivery.loss = losses[loss]
+            if transaction is None:
+                unsettled._enter(delivery)
+            else:
+                delivery.answered = tuple(answered)
+                unsettled._held.setdefault(transaction, []).append(delivery)
+        return unsettled
+
+
+WAIT: Final = Table(
+    "waits",
+    "deliveries of a subscription that were, or are, overdue up to the same time",
+    (
+        Column("relay", "string", "the relay that saw it, from the segment's header", nullable=False),
+        Column("session", "string", "the session's name, unique among all relays", nullable=False),
+        Column("client", "string", "the consumer"),
+        Column("subscription", "string", "its id, or its destination where it has none"),
+        Column("destination", "string", "what it is subscribed to"),
+        Column("upstream", "string", "the broker's upstream, as the configuration calls it"),
+        Column("broker", "string", "whose deliveries they are, its address"),
+        Column("since_ns", "bigint", "the oldest of these MESSAGEs", "ns since 1970", nullable=False),
+        Column(
+            "until_ns",
+            "bigint",
+            "the answer or return, else the newest record that was read of the relay's run",
+            "ns since 1970",
+            nullable=False,
+        ),
+        Column("deliveries", "bigint", "how many", nullable=False),
+        Column("outcome", "string", "`acked`, `nacked` or `returned`; null without an answer"),
+        Column("going", "boolean", "they wait still, and their relay is heard of", nullable=False),
+        Column("final", "boolean", "nothing of it can change any more", nullable=False),
+    ),
+)
+
+
+class Waits:
+    """Tell it what a session's deliveries wait for, all of one batch; those that take no longer than `bound` ns do not
+    count. Deliveries of one subscription that wait up to the same time, as with a cumulative ACK, are one row.
+    """
+
+    __slots__ = ("_bound", "_found")
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._found: dict[tuple[Any, ...], list[int]] = {}
+
+    def ended(self, delivery: Delivery, ns: int, outcome: str) -> None:
+        """It was answered, or returned."""
+        if ns - delivery.sighting[NS] > self._bound:
+            self._add(delivery, ns, outcome, final=True)
+
+    def goes_on(self, delivery: Delivery, now: int) -> None:
+        """It has no answer at the end of the batch, or one in a transaction that is open."""
+        ns, outcome = delivery.answered or (now, None)
+        if ns - delivery.sighting[NS] > self._bound:
+            self._add(delivery, ns, outcome, final=False)
+
+    def _add(self, delivery: Delivery, ns: int, outcome: str | None, *, final: bool) -> None:
+        ordered = delivery.subscription
+        key = (ordered.shown, ordered.destination, delivery.upstream, delivery.broker, ns, outcome, final)
+        since = delivery.sighting[NS]
+        found = self._found.get(key)
+        if found is None:
+            self._found[key] = [since, 1]
+        else:
+            found[0] = min(found[0], since)
+            found[1] += 1
+
+    def rows(self, *, present: bool, over: bool) -> Iterator[list[Any]]:
+        """Rows of `WAIT`, without the session's columns. `present`: its relay is heard of; `over`: nothing more is to
+        come of the session.
+        """
+        for (*where, until, outcome, final), (since, deliveries) in self._found.items():
+            going = present and not over and outcome is None
+            yield [*where, since, until, deliveries, outcome, going, final or over]
+
+
+_BY_ACK: Final = frozenset(
+    dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is Naming.ACK
+)
+"""The versions in which an ACK's `id` is the MESSAGE's `ack`."""
+
+
+class Consumption:
+    """The subscriptions of one session and its deliveries without an answer. `tell` is told of each sighting that was
+    settled. `stuck_after` (ns): deliveries that wait longer for their answer are among `waits`.
+    """
+
+    __slots__ = ("_subscribed", "_tell", "_unsettled", "_version", "_waits")
+
+    def __init__(self, tell: Callable[[s.Sighting], None], stuck_after: int) -> None:
+        self._tell = tell
+        self._waits = Waits(stuck_after)
+        self._subscribed = Subscribed()
+        self._unsettled = Unsettled()
+        self._version: str | None = None
+
+    def __iter__(self) -> Iterator[s.Sighting]:
+        for delivery in self._unsettled:
+            yield delivery.sighting
+
+    def subscribe(self, record: r.Record, ns: int) -> None:
+        """SUBSCRIBE."""
+        self._version = record[r.VERSION]
+        self._subscribed.subscribe(record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.ACK] or AUTO, ns)
+
+    def unsubscribe(self, record: r.Record) -> None:
+        """UNSUBSCRIBE. What it was delivered may still be answered."""
+        self._subscribed.unsubscribe(record[r.SUBSCRIPTION], record[r.DESTINATION])
+
+    def delivered(self, record: r.Record, sighting: s.Sighting, brokers: Brokers, *, whole: bool) -> None:
+        """A MESSAGE. `whole`: all that the session said before is known."""
+        name, destination, version = record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.VERSION]
+        ack = record[r.ACK] if version in _BY_ACK else None
+        found = self._subscribed.delivered(name, destination)
+        subscription = found or self._subscribed.meant(destination)
+        if subscription is not None:
+            sighting[s.SUBSCRIPTION] = subscription.shown
+            sighting[s.SINCE_NS] = subscription.since
+            sighting[s.MODE] = subscription.mode
+            auto = subscription.mode == AUTO
+        else:
+            # Nobody asked for it, as with reply queues; or it is not known who did.
+            auto = whole
+            if not auto and ack is None:
+                return
+            subscription = Subscription(name or "", destination, None, None, named=name is not None)
+        if auto:
+            sighting[s.SETTLED_NS] = sighting[s.KNOWN_NS] = sighting[s.NS]
+            sighting[s.OUTCOME] = ACKED
+            return
+        alike = version == self._version
+        message_id = record[r.MESSAGE_ID]
+        counted = found is not None and message_id is not None
+        delivery = Delivery(subscription, message_id, ack, record[r.BROKER], sighting, record[r.UPSTREAM])
+        self._unsettled.noted(
+            delivery, alike=alike, counted=counted and (not alike or self._subscribed.acknowledging > 0)
+        )
+        if delivery.broker not in brokers.live:
+            loss = brokers.going(delivery.broker)
+            if loss is not None:  # the session is leaving it: no answer will reach it
+                self._settle(delivery, sighting[s.NS], sighting[s.NS], RETURNED)
+                delivery.loss = loss
+
+    def answered(
+        self, record: r.Record, ns: int, brokers: Brokers, transactions: Transactions, *, whole: bool
+    ) -> None:
+        """ACK or NACK."""
+        name = record[r.ACK] if record[r.VERSION] in _BY_ACK else None
+        delivery = self._unsettled.named(name, record[r.MESSAGE_ID], record[r.SUBSCRIPTION])
+        loss = brokers.missing if delivery is None else delivery.loss
+        if loss is not None:
+            loss.stale()
+        transaction = record[r.TRANSACTION]
+        if transaction is not None and transaction not in transactions:
+            if whole:
+                transaction = None
+            else:
+                transactions.begin(transaction)
+        if transaction is not None and loss is not None:
+            transactions.doom(transaction)
+        if delivery is None or (loss is not None and not loss.over and brokers.several):
+            return  # where there are several brokers, the relay does not look which one it is while its own is gone
+        outcome = ACKED if record[r.COMMAND] == "ACK" else NACKED
+        for each in self._unsettled.answered(delivery, transaction, ns, outcome):
+            if transaction is None:
+                self._settle(each, ns, ns, outcome)
+            elif each.loss is not None:
+                transactions.doom(transaction)
+
+    def committed(self, transaction: str, ns: int) -> None:
+        """What was answered in a transaction took effect now."""
+        for delivery in self._unsettled.committed(transaction):
+            if delivery.answered is not None:
+                self._settle(delivery, delivery.answered[0], ns, delivery.answered[1])
+
+    def aborted(self, transaction: str) -> None:
+        """What was answered in a transaction was not."""
+        self._unsettled.aborted(transaction)
+
+    def lost(self, loss: Loss, ns: int, transactions: Transactions) -> None:
+        """A broker is gone, and its deliveries with it. They are still known by their names."""
+        for transaction in self._unsettled.answering(loss.broker):
+            transactions.doom(transaction)
+        for delivery in self._unsettled.of(loss.broker):
+            self._settle(delivery, ns, ns, RETURNED)
+            delivery.loss = loss
+
+    def ended(self, ns: int) -> None:
+        """The client is gone."""
+        for delivery in self._unsettled:
+            self._settle(delivery, ns, ns, RETURNED)
+        self._unsettled = Unsettled()
+
+    def _settle(self, delivery: Delivery, settled: int, known: int, outcome: str) -> None:
+        if delivery.loss is None:
+            sighting = delivery.sighting
+            sighting[s.SETTLED_NS], sighting[s.KNOWN_NS], sighting[s.OUTCOME] = settled, known, outcome
+            self._waits.ended(delivery, settled, outcome)
+            self._tell(sighting)
+
+    def waits(self, now: int) -> Waits:
+        """The deliveries that were overdue when they were settled, and those that have no answer at `now` and are. Ask
+        once, at the end of a batch.
+        """
+        for delivery in self._unsettled:
+            if delivery.loss is None:
+                self._waits.goes_on(delivery, now)
+        return self._waits
+
+    # From batch to batch
+
+    def dump(self, brokers: Brokers, before: int) -> list[Any]:
+        """As JSON has it. Deliveries of brokers whose loss was over `before` are forgotten, and such losses."""
+        self._unsettled.forget(before)
+        brokers.forget(before, {id(each.loss) for each in self._unsettled})
+        numbers: dict[Subscription, int] = {}
+        subscribed = self._subscribed.dump(numbers)
+        unsettled = self._unsettled.dump(numbers, brokers.losses)
+        return [self._version, [each.dump() for each in numbers], subscribed, unsettled]
+
+    def load(self, values: list[Any], brokers: Brokers) -> None:
+        """Of what `dump` made, and the brokers of that time."""
+        self._version, subscriptions, subscribed, unsettled = values
+        numbered = [Subscription.load(each) for each in subscriptions]
+        self._subscribed = Subscribed.load(subscribed, numbered)
+        self._unsettled = Unsettled.load(unsettled, numbered, brokers.losses)
