@@ -42,8 +42,8 @@ def _timed(what: Callable[[], object]) -> float:
 
 
 def _client(uri: str) -> Any:
-    from stomprelay.pipeline.stomp.connection import Connection
-    from stomprelay.pipeline.stomp.words import Words
+    from stomprelay.pipeline.stomp.options import Connection
+    from stomprelay.pipeline.stomp.values import Words
 
     return Connection.read(Words({"uri": uri}), {"confirm": True}).client("bench")
 

@@ -10,7 +10,7 @@ from stomprelay.pipeline.replay.selection import Selection
 from stomprelay.pipeline.replay.state import State
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.stomp.options import Sink
-from stomprelay.pipeline.stomp.words import OptionError
+from stomprelay.pipeline.stomp.values import OptionError
 from stomprelay.pipeline.store.volume import absolute
 
 SECOND: Final = 1_000_000

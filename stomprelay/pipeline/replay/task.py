@@ -14,9 +14,8 @@ from stomprelay.pipeline.replay.freezing import read
 from stomprelay.pipeline.replay.state import BATCH, Share
 from stomprelay.pipeline.stomp.client import Lost
 from stomprelay.pipeline.stomp.options import Sink
-from stomprelay.pipeline.stomp.pace import Pace
 from stomprelay.pipeline.stomp.progress import ProgressError
-from stomprelay.pipeline.stomp.sending import Job, Sending
+from stomprelay.pipeline.stomp.sending import Job, Pace, Sending
 
 DDL: Final = "number int, sent bigint, error string"
 """What a task answers: its share, messages that were confirmed to it, and what it failed of."""

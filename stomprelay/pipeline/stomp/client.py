@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final, Self
 
-from stomprelay.pipeline.stomp.dial import dial
-from stomprelay.pipeline.stomp.pump import Pump
+from stomprelay.pipeline.stomp.relay_thread import Pump
+from stomprelay.pipeline.stomp.sockets import dial
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.heartbeat import Terms

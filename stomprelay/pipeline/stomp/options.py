@@ -1,77 +1,106 @@
-"""What can be said to `format("stomp")`, beside what `connection` has.
+"""TODO"""
 
-To read:
-
-destination
-    What to subscribe to: one, or several between commas or as a JSON array. Must be given.
-header.NAME, headers
-    Further headers of SUBSCRIBE. Spark makes NAME small, save brokers' own that `words` knows; `headers` is a JSON
-    object, in which case counts.
-selector
-    The header `selector`.
-spool
-    The folder where received messages stay until Spark has committed them; driver and executors share it, and each
-    source needs its own. Spark tells no source where its checkpoint is: give either this, or the query's
-    checkpointLocation to the reader too, to have it in there as `stomp-spool`.
-ack (spool)
-    When the broker is told: `spool`, once a message is on the spool's disk; `commit`, once Spark has committed its
-    batch: for spools on disks that may be lost, and brokers that keep a message's id when they deliver it again.
-prefetch (10000)
-    Messages that the broker may have under way to one receiver, as RabbitMQ's `prefetch-count` and ActiveMQ's
-    `activemq.prefetchSize`. With `ack=commit` no batch is larger.
-receivers (1)
-    Connections, each with a spool of its own; not for topics, of which each would get every message.
-groupSize (2000), groupMs (100)
-    Messages are written, synced and acknowledged together: so many, or when the first is so old.
-backlog (5000000)
-    Messages that one spool may hold uncommitted, before no more are received.
-maxMessagesPerTrigger, or Kafka's name for it, maxOffsetsPerTrigger
-    Of one micro-batch; without it a batch is all there is.
-minPartitions
-    Into how many tasks a batch is cut, at least, where it has the rows; the driver's processors.
-idleMs (2000)
-    `availableNow` and batch reads end when nothing has come for so long from brokers that are there;
-drainMs
-    at the latest after so long, for queues that never fall silent.
-startingOffsets (`earliest`; in batch `latest`)
-    `earliest`: with what the spool holds of before. `latest`: what comes from now on. A query with a checkpoint goes
-    on where it was.
-failOnDataLoss (true)
-    Fail where the spool lacks what the query goes on from; `false`: log it and go on.
-includeHeaders (true)
-    Whether there is a column `headers`.
-retain (604800)
-    In batch: seconds for which the spool keeps what was read, should the job fail; 0 is for good.
-
-To write:
-
-destination
-    Where every row goes, whatever its column says.
-header.NAME, headers
-    Further headers of every SEND.
-persistent (true)
-    Whether every SEND has `persistent:true`.
-window (2000)
-    Messages that a task may send from the first on that is not confirmed or, with `progress`, not noted there: when a
-    task fails or is killed, and is done again, no more of its messages than these are sent twice. A window of a few
-    messages has `progress` synced for every few messages.
-rate
-    Messages a second, all tasks on a machine together; those that share `progress` together.
-keyHeader (relay-key)
-    The header with a message's key, the same whenever a task or a job says it again.
-id (the query's id; in batch a random one, kept in `progress`)
-    The first part of the keys that are made here.
-progress
-    A folder in which a job finds how far it was when it failed; see `progress`.
-"""
-
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from stomprelay.pipeline.stomp.connection import Connection
-from stomprelay.pipeline.stomp.words import Words, choice, flag, listed, number, positive, text, wrong
+from stomprelay.config import upstream as config
+from stomprelay.config.table import ConfigError, Table
+from stomprelay.pipeline.stomp.client import Client
+from stomprelay.pipeline.stomp.sockets import Unreachable, reach
+from stomprelay.pipeline.stomp.values import Words, choice, flag, listed, number, positive, text, wrong
+from stomprelay.relay.upstream import Upstream
+
+_NAMES: Final = {
+    "passcode": "password",
+    "passcode_file": "passcodeFile",
+    "heart_beat": "heartBeatMs",
+    "connect_timeout": "connectTimeoutMs",
+}
+"""Keys of an upstream's table that are called otherwise here."""
+_ROOT: Final = "stomp"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A place and how to behave there. `values` are those of an upstream's table, its secrets included; `timeout` is
+    in seconds.
+    """
+
+    values: Mapping[str, Any] = field(repr=False)
+    client_id: str | None
+    timeout: float
+
+    @classmethod
+    def read(cls, words: Words, confirmed: Mapping[str, Any]) -> "Connection":
+        """From options. `confirmed` are further values for lists of brokers. Raises `OptionError` for what can be
+        seen to be wrong on any machine.
+        """
+        uri, path = words.get("uri", text), words.get("path", text)
+        if uri is not None and path is not None and uri != path:
+            raise wrong("uri", "is said twice, as an option and as the path")
+        place = uri or path
+        if place is None:
+            raise wrong("uri", "is missing: tcp://host:61613, ssl://host:61614 or failover:(tcp://a,tcp://b)")
+        values: dict[str, Any] = {"uri": place}
+        if "passcode" in words:
+            raise wrong("passcode", "would be shown in Spark's plans: call it password, or say passcodeFile")
+        for key in ("login", "passcode", "host", "profile", "policy"):
+            if (said := words.get(_NAMES.get(key, key), str)) is not None:
+                values[key] = said
+        if (file := words.get("passcodeFile", text)) is not None:
+            values["passcode_file"] = file
+        if (versions := words.get("versions", listed)) is not None:
+            values["versions"] = list(versions)
+        beat = words.get("heartBeatMs", number(0), 10000)
+        values["heart_beat"] = [beat, beat]
+        values["connect_timeout"] = words.get("connectTimeoutMs", number(1), 10000) / 1000
+        secured = {key: words.get(f"tls.{key}", text) for key in ("ca", "certificate", "key", "name")}
+        if tls := {key: value for key, value in secured.items() if value is not None}:
+            values["tls"] = tls
+        if place.lower().startswith(("failover:", "fanout:")):
+            values |= confirmed
+        made = cls(values, words.get("clientId", text), words.get("timeoutMs", number(1), 120_000) / 1000)
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        values = dict(self.values)
+        if values.pop("passcode_file", None) is not None:
+            if "passcode" in values:
+                raise wrong("passcodeFile", "excludes password: say one of them")
+            values["passcode"] = ""  # the file may be on other machines
+        for broker in _upstream(values).brokers:
+            try:
+                reach(broker)
+            except Unreachable as error:
+                raise wrong("uri", str(error)) from None
+
+    def upstream(self) -> Upstream:
+        """As the relay's core takes it; the passcode's file is read. Raises `OptionError`."""
+        return _upstream(self.values)
+
+    def client(self, role: str, number: int = 0) -> Client:
+        """A client for one of several connections, to be connected. Raises `OptionError`."""
+        named = self.client_id
+        if named is not None and number:
+            named = f"{named}-{number}"
+        try:
+            return Client(self.upstream(), role, client_id=named)
+        except Unreachable as error:
+            raise wrong("uri", str(error)) from None
+
+
+def _upstream(values: Mapping[str, Any]) -> Upstream:
+    try:
+        return config.read(Table(_ROOT, os.getcwd(), {_ROOT: values}).table(_ROOT))
+    except ConfigError as error:
+        said = str(error).removeprefix(f"{_ROOT}: {_ROOT}").removeprefix(".")
+        key, _, text = said.partition(": ")
+        raise wrong(_NAMES.get(key, key), text) from None
+
 
 SPOOL: Final = "stomp-spool"
 """The spool's folder within a checkpoint."""

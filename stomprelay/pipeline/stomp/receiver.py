@@ -1,19 +1,78 @@
-"""One connection to the broker, a thread that reads it, and the spool to which it writes."""
+"""TODO"""
 
 import logging
 import threading
 import time
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+from zlib import crc32
 
 from stomprelay.pipeline.stomp.client import Client, Lost
 from stomprelay.pipeline.stomp.columns import Columns
-from stomprelay.pipeline.stomp.debts import Debts, Owed
 from stomprelay.pipeline.stomp.options import Source
 from stomprelay.pipeline.stomp.spool import Spool, SpoolError, read
-from stomprelay.pipeline.stomp.words import OptionError
+from stomprelay.pipeline.stomp.values import OptionError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
+
+
+class Owed(NamedTuple):
+    """A delivery: the message's sequence in the spool, and the `ack` value."""
+
+    sequence: int
+    ack: bytes
+
+
+class Debts:
+    """What one receiver owes its broker. `memory`: how many messages below the last committed one may come again.
+
+    Ask `known` for each message before it is spooled, and tell of each delivery with `owe`.
+    """
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._known: dict[bytes, tuple[int, int]] = {}
+        self._owed: dict[bytes, deque[Owed]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._owed.values()))
+
+    def remember(self, sequence: int, message_id: bytes, body: bytes) -> None:
+        """A message is in the spool, or about to be."""
+        self._known[message_id] = (sequence, crc32(body))
+
+    def known(self, message_id: bytes, body: bytes) -> int | None:
+        """The sequence under which a message is in the spool already."""
+        found = self._known.get(message_id)
+        return found[0] if found is not None and found[1] == crc32(body) else None
+
+    def owe(self, subscription: bytes, owed: Owed) -> None:
+        """A delivery came on a subscription."""
+        self._owed.setdefault(subscription, deque()).append(owed)
+
+    def due(self, committed: int) -> dict[bytes, bytes]:
+        """By subscription the last ACK that may be said, and with it all before: Spark has committed all sequences
+        below. They are owed no more.
+        """
+        found: dict[bytes, bytes] = {}
+        for subscription, owed in self._owed.items():
+            while owed and owed[0].sequence < committed:
+                found[subscription] = owed.popleft().ack
+        for message_id in self._forgettable(committed - self._memory):
+            del self._known[message_id]
+        return found
+
+    def _forgettable(self, below: int) -> Iterable[bytes]:
+        """Messages are remembered in the order of their sequences."""
+        found = []
+        for message_id, (sequence, _) in self._known.items():
+            if sequence >= below:
+                break
+            found.append(message_id)
+        return found
+
 
 GOODBYE: Final = 5.0
 """Seconds that a broker has to confirm the end: another driver may wait for the spool."""

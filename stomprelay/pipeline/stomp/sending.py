@@ -1,18 +1,134 @@
-"""The rows of one task on their way to the broker, over one connection, in their order."""
+"""TODO"""
 
+import fcntl
+import os
+import tempfile
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
 
 from stomprelay.pipeline.stomp.client import Client, Lost
 from stomprelay.pipeline.stomp.options import Sink
-from stomprelay.pipeline.stomp.pace import Pace
 from stomprelay.pipeline.stomp.progress import Progress
 from stomprelay.pipeline.stomp.sends import Sends
-from stomprelay.pipeline.stomp.window import Window
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import RECEIPT, RECEIPT_ID
+
+
+@dataclass
+class _Group:
+    first: int
+    last: int
+    told: bool = False
+    sure: bool = False
+
+
+class Window:
+    """The rows between what was sent and what the broker vouches for. From the first that is not safe on `size` may be
+    sent; every `every`-th asks for a receipt, of which the broker says that it vouches for all before it.
+
+    `confirmed` is the number of the first row that is not safe, `next` that of the one to be sent next. Where a receipt
+    for several rows comes from a broker that vouches for one only the window is `stuck`: have the broker confirm all by
+    other means, and say `settled`.
+    """
+
+    def __init__(self, size: int, every: int, first: int = 0) -> None:
+        self.confirmed = first
+        self._size = size
+        self._every = every
+        self.next = self._begun = first
+        self._groups: deque[_Group] = deque()
+        self._by_last: dict[int, _Group] = {}
+
+    @property
+    def room(self) -> int:
+        """How many rows may be sent now."""
+        return self._size - (self.next - self.confirmed)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether no receipt can make anything more safe."""
+        return bool(self._groups) and self._groups[0].told
+
+    def sent(self) -> bytes | None:
+        """One more row goes out. Answers the receipt that it asks for, if any."""
+        number = self.next
+        self.next += 1
+        if number - self._begun + 1 < self._every:
+            return None
+        group = self._by_last[number] = _Group(self._begun, number)
+        self._groups.append(group)
+        self._begun = self.next
+        return b"%d" % number
+
+    def received(self, receipt: bytes, *, cumulative: bool) -> None:
+        """A receipt came."""
+        group = self._by_last.pop(int(receipt), None) if receipt.isdigit() else None
+        if group is None:
+            return
+        group.told = True
+        group.sure = cumulative or group.first == group.last
+        while self._groups and self._groups[0].told and self._groups[0].sure:
+            self.confirmed = self._groups.popleft().last + 1
+
+    def settled(self) -> None:
+        """The broker confirmed everything."""
+        self.confirmed = self._begun = self.next
+        self._groups.clear()
+        self._by_last.clear()
+
+
+BREATH = 0.05
+"""Seconds whose messages are sent together."""
+
+
+class Pace:
+    """Messages a second, for all processes that name the same file; on other machines only if they share it."""
+
+    def __init__(self, file: Path, rate: float) -> None:
+        self._path = file
+        self._rate = rate
+
+    @classmethod
+    def shared(cls, rate: float | None, folder: Path | None, name: str) -> Self | None:
+        """That of all tasks of a job, by its folder of progress or, on each machine, by a name that no other job has;
+        None where no rate is asked for.
+        """
+        if rate is None:
+            return None
+        if folder is not None:
+            return cls(folder / ".pace", rate)
+        return cls(Path(tempfile.gettempdir()) / f"stomprelay-{name}.pace", rate)
+
+    @property
+    def some(self) -> int:
+        """How many messages to ask for together."""
+        return max(1, int(self._rate * BREATH))
+
+    def take(self, count: int) -> float:
+        """The time at which so many messages may go out, by the clock of `time.time`."""
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            now = time.time()
+            said = os.pread(file, 64, 0)
+            turn = max(now, float(said)) if said else now
+            # A clock that was set back must not make everybody wait for the old time.
+            turn = min(turn, now + max(60.0, 2 * count / self._rate))
+            os.ftruncate(file, 0)
+            os.pwrite(file, repr(turn + count / self._rate).encode(), 0)
+            return turn
+        finally:
+            os.close(file)
+
+    def forget(self) -> None:
+        """Nobody needs it any more."""
+        self._path.unlink(missing_ok=True)
+
 
 OFTEN: Final = 0.5
 """Seconds between two notes of the progress, unless the window asks for one before."""

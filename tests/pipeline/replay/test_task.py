@@ -18,8 +18,8 @@ import pytest
 from stomprelay.pipeline.replay.state import BATCH, Share
 from stomprelay.pipeline.replay.task import DDL, LOGGER, SCHEMA, alone, logged, run, sender
 from stomprelay.pipeline.spark.launch import LEVELS
-from stomprelay.pipeline.stomp.pace import Pace
 from stomprelay.pipeline.stomp.progress import Progress, ProgressError
+from stomprelay.pipeline.stomp.sending import Pace
 from stomprelay.pipeline.stomp.sends import Sends
 from tests.e2e.raw import Connection, ScriptedBroker, close_all, headers
 from tests.pipeline.stomp import scene

@@ -3,7 +3,7 @@
 import select
 import threading
 
-from stomprelay.pipeline.stomp.bell import Bell
+from stomprelay.pipeline.stomp.relay_thread import Bell
 
 
 def test_a_bell_wakes_a_selector_once() -> None:

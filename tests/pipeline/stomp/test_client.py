@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from stomprelay.pipeline.stomp.client import Client, Lost
-from stomprelay.pipeline.stomp.connection import Connection
-from stomprelay.pipeline.stomp.words import Words
+from stomprelay.pipeline.stomp.options import Connection
+from stomprelay.pipeline.stomp.values import Words
 from tests.e2e.raw import Connection as Peer
 from tests.e2e.raw import ScriptedBroker, close_all
 from tests.pipeline.stomp.scene import accept, message, told, until

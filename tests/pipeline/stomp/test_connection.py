@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp.connection import Connection
-from stomprelay.pipeline.stomp.words import OptionError, Words
+from stomprelay.pipeline.stomp.options import Connection
+from stomprelay.pipeline.stomp.values import OptionError, Words
 from stomprelay.relay.profile import RABBITMQ
 from stomprelay.relay.reconnect import Policy
 from stomprelay.session.heartbeat import Terms

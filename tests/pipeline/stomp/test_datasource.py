@@ -8,9 +8,9 @@ import pytest
 
 import pyspark_stomp
 from stomprelay.pipeline.stomp.client import Client
-from stomprelay.pipeline.stomp.connection import Connection
 from stomprelay.pipeline.stomp.datasource import StompDataSource
-from stomprelay.pipeline.stomp.words import Words
+from stomprelay.pipeline.stomp.options import Connection
+from stomprelay.pipeline.stomp.values import Words
 from tests.e2e.brokers import Broker
 from tests.e2e.ports import free_port
 from tests.e2e.relay import relay

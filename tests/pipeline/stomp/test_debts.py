@@ -1,6 +1,6 @@
 """Deliveries whose ACK waits for Spark."""
 
-from stomprelay.pipeline.stomp.debts import Debts, Owed
+from stomprelay.pipeline.stomp.receiver import Debts, Owed
 
 
 def test_what_is_committed_is_due_once() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.config import address
-from stomprelay.pipeline.stomp.dial import Dial, Unreachable, dial, reach, spell
+from stomprelay.pipeline.stomp.sockets import Dial, Unreachable, dial, reach, spell
 from stomprelay.relay.upstream import ClientTLS
 from tests.e2e.certificates import Authority
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp.intake import PIECE, Intake, Piece, SourceError, limited, pieces, place
+from stomprelay.pipeline.stomp.receivers import PIECE, Intake, Piece, SourceError, limited, pieces, place
 from stomprelay.pipeline.stomp.spool import Spool, SpoolError
 from tests.e2e.raw import ScriptedBroker, close_all
 from tests.pipeline.stomp.scene import accept, batch, message, source, until

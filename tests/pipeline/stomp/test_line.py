@@ -11,8 +11,7 @@ from selectors import BaseSelector, DefaultSelector
 import pytest
 
 from stomprelay.config import address
-from stomprelay.pipeline.stomp.dial import Dial, dial
-from stomprelay.pipeline.stomp.line import ASKED, FULL, PRESSURE, Line
+from stomprelay.pipeline.stomp.sockets import ASKED, FULL, PRESSURE, Dial, Line, dial
 from stomprelay.relay.upstream import ClientTLS
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg

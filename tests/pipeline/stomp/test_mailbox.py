@@ -2,7 +2,7 @@
 
 import threading
 
-from stomprelay.pipeline.stomp.mailbox import ROOM, Mailbox
+from stomprelay.pipeline.stomp.relay_thread import ROOM, Mailbox
 
 
 def test_what_goes_in_comes_out_in_order() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp import connection, options
+from stomprelay.pipeline.stomp import options
 from stomprelay.pipeline.stomp.options import SPOOL, Sink, Source
-from stomprelay.pipeline.stomp.words import OptionError
+from stomprelay.pipeline.stomp.values import OptionError
 from tests.pipeline.stomp.scene import URI, sink, source
 
 

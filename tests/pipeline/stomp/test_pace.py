@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp.pace import Pace
+from stomprelay.pipeline.stomp.sending import Pace
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from stomprelay.config.location import locate
-from stomprelay.pipeline.stomp.dial import dial
-from stomprelay.pipeline.stomp.mailbox import ROOM
-from stomprelay.pipeline.stomp.pump import Pump
+from stomprelay.pipeline.stomp.relay_thread import ROOM, Pump
+from stomprelay.pipeline.stomp.sockets import dial
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.profile import ACTIVEMQ
 from stomprelay.relay.reconnect import Policy

@@ -12,8 +12,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from stomprelay.pipeline.stomp.columns import DDL, DDL_WITHOUT_HEADERS
-from stomprelay.pipeline.stomp.intake import SourceError
-from stomprelay.pipeline.stomp.reader import BatchReader, StreamReader
+from stomprelay.pipeline.stomp.datasource import BatchReader, StreamReader
+from stomprelay.pipeline.stomp.receivers import SourceError
 from stomprelay.pipeline.stomp.spool import Spool, SpoolError
 from tests.e2e.raw import ScriptedBroker, close_all
 from tests.pipeline.stomp.scene import accept, batch, message, schema, source, until

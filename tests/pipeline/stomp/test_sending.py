@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from stomprelay.pipeline.stomp.client import Client, Lost
-from stomprelay.pipeline.stomp.pace import Pace
 from stomprelay.pipeline.stomp.progress import Progress
-from stomprelay.pipeline.stomp.sending import Job, Sending
+from stomprelay.pipeline.stomp.sending import Job, Pace, Sending
 from tests.e2e.raw import body, headers
 from tests.pipeline.stomp.scene import Confirming, sink
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.stomp.window import Window
+from stomprelay.pipeline.stomp.sending import Window
 
 
 def test_each_row_asks_for_a_receipt_of_its_own() -> None:

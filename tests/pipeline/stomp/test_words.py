@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.pipeline.stomp.words import (
+from stomprelay.pipeline.stomp.values import (
     OptionError,
     Words,
     choice,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from stomprelay.pipeline.stomp.datasource import BatchWriter, Sent, StreamWriter
 from stomprelay.pipeline.stomp.progress import Progress, ProgressError
 from stomprelay.pipeline.stomp.sends import SchemaError
-from stomprelay.pipeline.stomp.writer import BatchWriter, Sent, StreamWriter
 from tests.e2e.raw import headers
 from tests.pipeline.stomp.scene import Confirming, schema, sink
 

@@ -1,12 +1,9 @@
-"""The relay's own core as a client: it bridges, beats and fails over, and here is performed what it asks for.
-
-The core's client is this process. What it says is fed in as octets, what it is told comes out as octets, and between
-them and the brokers runs one thread with plain sockets.
-"""
+"""TODO"""
 
 import logging
 import random
 import selectors
+import socket
 import threading
 import time
 from collections import deque
@@ -14,10 +11,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
-from stomprelay.pipeline.stomp.bell import Bell
-from stomprelay.pipeline.stomp.dial import Dial
-from stomprelay.pipeline.stomp.line import ASKED, PRESSURE, Line
-from stomprelay.pipeline.stomp.mailbox import Mailbox
+from stomprelay.pipeline.stomp.sockets import ASKED, PRESSURE, Dial, Line
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.group import Broker
 from stomprelay.relay.listener import Listener
@@ -27,6 +21,127 @@ from stomprelay.relay.tally import Tally
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import State
+
+
+class Bell:
+    """Register `wire` with the selector for reading; when it is ready say `answer`, then `work`. All else may be
+    called in any thread.
+    """
+
+    def __init__(self) -> None:
+        self.wire, self._button = socket.socketpair()
+        self.wire.setblocking(False)
+        self._button.setblocking(False)
+        self._lock = threading.Lock()
+        self._rung = False
+        self._closed = False
+        self._work: deque[Callable[[], None]] = deque()
+
+    def ring(self) -> None:
+        """Wake the thread; a bell that was rung already, or is closed, stays as it is."""
+        with self._lock:
+            if not self._rung and not self._closed:
+                self._rung = True
+                self._button.send(b"\0")
+
+    def soon(self, what: Callable[[], None]) -> None:
+        """Have this called in the thread; in this one, once the bell is closed."""
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._work.append(what)
+        if closed:
+            what()
+        else:
+            self.ring()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is work."""
+        return bool(self._work)
+
+    def answer(self) -> None:
+        """The thread is awake."""
+        with self._lock:
+            self._rung = False
+            self.wire.recv(64)
+
+    def work(self) -> None:
+        """Do what was asked for."""
+        while self._work:
+            self._work.popleft()()
+
+    def close(self) -> None:
+        """The thread ends, and does what is left."""
+        with self._lock:
+            self._closed = True
+            self.wire.close()
+            self._button.close()
+        self.work()
+
+
+ROOM: Final = 8 * 1024 * 1024
+"""Octets that may wait in either direction."""
+
+
+class Mailbox:
+    """Octets of a client on their way in, and octets for it on their way out. Once `close` was said nothing goes in."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._inward: deque[bytes] = deque()
+        self._inward_size = 0
+        self._outward: list[bytes] = []
+        self._outward_size = 0
+        lock = threading.Lock()
+        self._room = threading.Condition(lock)
+        self._news = threading.Condition(lock)
+
+    def feed(self, data: bytes) -> None:
+        """From the client. Waits while there is no room."""
+        with self._room:
+            while self._inward_size >= ROOM and not self.closed:
+                self._room.wait()
+            if data and not self.closed:
+                self._inward.append(data)
+                self._inward_size += len(data)
+
+    def heard(self) -> bytes:
+        """The oldest that the client said; nothing when there is nothing."""
+        with self._room:
+            if not self._inward:
+                return b""
+            data = self._inward.popleft()
+            self._inward_size -= len(data)
+            self._room.notify_all()
+            return data
+
+    def tell(self, data: bytes) -> bool:
+        """For the client. Answers whether there is no more room."""
+        with self._news:
+            self._outward.append(data)
+            self._outward_size += len(data)
+            self._news.notify_all()
+            return self._outward_size >= ROOM
+
+    def take(self, timeout: float) -> tuple[list[bytes], bool]:
+        """All that there is for the client, after waiting so long for something; and whether there was no room."""
+        with self._news:
+            if not self._outward and not self.closed:
+                self._news.wait(timeout)
+            taken, self._outward = self._outward, []
+            full, self._outward_size = self._outward_size >= ROOM, 0
+            return taken, full
+
+    def close(self) -> None:
+        """Nothing more goes in; what there is for the client can still be taken."""
+        with self._room:
+            self.closed = True
+            self._inward.clear()
+            self._inward_size = 0
+            self._room.notify_all()
+            self._news.notify_all()
+
 
 _log: Final = logging.getLogger("stomprelay.stomp")
 
