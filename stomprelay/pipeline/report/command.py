@@ -12,8 +12,8 @@ from typing import Final
 
 from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.follow.progress import Progress
-from stomprelay.pipeline.report.extract import Range
 from stomprelay.pipeline.report.page import TITLE, Wishes, page
+from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.store import Store

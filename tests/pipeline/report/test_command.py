@@ -10,7 +10,7 @@ import pytest
 
 from stomprelay.pipeline import options as shared
 from stomprelay.pipeline.report.command import add_options, check, instant, main, wanted, write
-from stomprelay.pipeline.report.extract import Range
+from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.store import StoreError

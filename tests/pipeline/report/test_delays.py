@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from stomprelay.pipeline.report.delays import latency
 from stomprelay.pipeline.report.findings import NOTHING as UNKNOWN
 from stomprelay.pipeline.report.findings import Latency, Percentiles
+from stomprelay.pipeline.report.timeseries import latency
 from tests.pipeline.report.outline import cells, outline
 from tests.pipeline.report.sample import sample
 from tests.pipeline.report.test_findings import NOTHING

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.report.extract import (
+from stomprelay.pipeline.report.findings import Rest, Span
+from stomprelay.pipeline.report.queries import (
     Range,
     bin_of,
     coded,
@@ -16,8 +17,6 @@ from stomprelay.pipeline.report.extract import (
     top,
     whole_hours,
 )
-from stomprelay.pipeline.report.findings import Rest
-from stomprelay.pipeline.report.span import Span
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
 from tests.pipeline.report.house import build, later
 from tests.pipeline.report.sample import BEGIN, HOSTILE

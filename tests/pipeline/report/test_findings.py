@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from stomprelay.pipeline.report.findings import DELIVERED, OUTCOMES, Findings
+from stomprelay.pipeline.report.findings import DELIVERED, OUTCOMES, Findings, Span
 from stomprelay.pipeline.report.outcomes import MEANING
-from stomprelay.pipeline.report.span import Span
 from stomprelay.pipeline.report.text import HOUR
 from stomprelay.pipeline.schema import MESSAGES
 from tests.pipeline.report.sample import BEGIN, sample

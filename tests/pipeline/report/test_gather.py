@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline.report.extract import Range
-from stomprelay.pipeline.report.findings import Client, Findings, Percentiles, Rest, Series, Way
+from stomprelay.pipeline.report.findings import Client, Findings, Percentiles, Rest, Series, Span, Way
 from stomprelay.pipeline.report.gather import gather
 from stomprelay.pipeline.report.page import Wishes, page
-from stomprelay.pipeline.report.span import Span
+from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from tests.pipeline.report.house import build, later
 from tests.pipeline.report.outline import outline

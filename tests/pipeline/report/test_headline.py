@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from stomprelay.pipeline.report.findings import Latency, Percentiles
-from stomprelay.pipeline.report.headline import headline
+from stomprelay.pipeline.report.page import headline
 from tests.pipeline.report.sample import sample
 from tests.pipeline.report.test_findings import NOTHING
 

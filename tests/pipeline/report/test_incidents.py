@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline.report.extract import Range
 from stomprelay.pipeline.report.findings import Damage, Episode, Failover, Stuck, Trouble
-from stomprelay.pipeline.report.incidents import damages, failovers, stuck, troubles, united
+from stomprelay.pipeline.report.gather import damages, failovers, stuck, troubles, united
+from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
 from tests.pipeline.report.house import build, later
 from tests.pipeline.report.sample import BEGIN

@@ -1,8 +1,7 @@
 """Lines that break where there is no value."""
 
-from stomprelay.pipeline.report.lines import between, line, lines, runs
-from stomprelay.pipeline.report.scale import linear
-from stomprelay.pipeline.report.span import Span
+from stomprelay.pipeline.report.findings import Span
+from stomprelay.pipeline.report.plot import between, line, linear, lines, runs
 from stomprelay.pipeline.report.text import SECOND
 from tests.pipeline.report.outline import outline
 

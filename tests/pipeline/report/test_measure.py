@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.report.extract import bin_of
-from stomprelay.pipeline.report.findings import NOTHING, Percentiles
-from stomprelay.pipeline.report.measure import Spread, bucketed, deliveries, latencies
-from stomprelay.pipeline.report.span import Span
+from stomprelay.pipeline.report.findings import NOTHING, Percentiles, Span
+from stomprelay.pipeline.report.queries import Spread, bin_of, bucketed, deliveries, latencies
 from stomprelay.pipeline.report.text import MINUTE
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.tables.latency import WIDTH, folded

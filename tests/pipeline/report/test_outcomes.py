@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from stomprelay.pipeline.report.figure import Palette
 from stomprelay.pipeline.report.findings import Destination, Rest, Way
 from stomprelay.pipeline.report.outcomes import flow, outcomes
-from stomprelay.pipeline.report.palette import Palette
 from tests.pipeline.report.outline import cells, outline
 from tests.pipeline.report.sample import sample
 from tests.pipeline.report.test_findings import NOTHING

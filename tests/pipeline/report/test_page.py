@@ -10,9 +10,8 @@ from functools import cache
 
 import pytest
 
-from stomprelay.pipeline.report.findings import Client, Findings, Trouble
+from stomprelay.pipeline.report.findings import Client, Findings, Span, Trouble
 from stomprelay.pipeline.report.page import Wishes, extent, figures, page
-from stomprelay.pipeline.report.span import Span
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from tests.pipeline.report.outline import Element, outline
 from tests.pipeline.report.sample import BEGIN, BROKERS, HOSTILE, damaged, sample

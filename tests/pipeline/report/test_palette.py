@@ -7,8 +7,8 @@ from importlib import resources
 
 import pytest
 
+from stomprelay.pipeline.report.figure import COLOURS, Palette
 from stomprelay.pipeline.report.findings import Rest
-from stomprelay.pipeline.report.palette import COLOURS, Palette
 
 CSS = resources.files("stomprelay.pipeline.report").joinpath("report.css").read_text(encoding="utf-8")
 LIGHT, DARK = CSS.split("@media screen and (prefers-color-scheme: dark)", 1)

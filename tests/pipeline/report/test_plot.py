@@ -2,9 +2,8 @@
 
 from markupsafe import Markup
 
-from stomprelay.pipeline.report.plot import Band, frame, gaps, keys_of, times, x, y
-from stomprelay.pipeline.report.scale import linear, logarithmic
-from stomprelay.pipeline.report.span import Span
+from stomprelay.pipeline.report.findings import Span
+from stomprelay.pipeline.report.plot import Band, frame, gaps, keys_of, linear, logarithmic, times, x, y
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
 from tests.pipeline.report.outline import outline
 from tests.pipeline.report.sample import BEGIN

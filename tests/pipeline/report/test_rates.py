@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from stomprelay.pipeline.report.figure import Palette
 from stomprelay.pipeline.report.findings import Rest, Series, Trouble
 from stomprelay.pipeline.report.outages import bands
-from stomprelay.pipeline.report.palette import Palette
-from stomprelay.pipeline.report.rates import errors, traffic
 from stomprelay.pipeline.report.text import SECOND
+from stomprelay.pipeline.report.timeseries import errors, traffic
 from tests.pipeline.report.outline import cells, outline
 from tests.pipeline.report.sample import BEGIN, sample
 from tests.pipeline.report.test_findings import NOTHING

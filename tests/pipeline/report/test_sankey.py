@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
+from stomprelay.pipeline.report.figure import Palette
 from stomprelay.pipeline.report.findings import Name, Rest, Way
 from stomprelay.pipeline.report.markup import name
-from stomprelay.pipeline.report.palette import Palette
-from stomprelay.pipeline.report.sankey import GAP, HEIGHT, SLOT, draw, sankey
+from stomprelay.pipeline.report.outcomes import GAP, HEIGHT, SLOT, draw, sankey
 from tests.pipeline.report.outline import outline
 from tests.pipeline.report.sample import HOSTILE, sample
 

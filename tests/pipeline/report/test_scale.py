@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.report.scale import fitting, linear, logarithmic
+from stomprelay.pipeline.report.plot import fitting, linear, logarithmic
 
 
 @pytest.mark.parametrize(

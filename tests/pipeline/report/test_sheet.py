@@ -2,8 +2,7 @@
 
 import pytest
 
-from stomprelay.pipeline.report.markup import tag
-from stomprelay.pipeline.report.sheet import Column, Sheet, figures, words
+from stomprelay.pipeline.report.markup import Column, Sheet, figures, tag, words
 from tests.pipeline.report.outline import cells, outline
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.pipeline.report.span import BINS, Span
+from stomprelay.pipeline.report.findings import BINS, Span
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros
 from tests.pipeline.report.sample import BEGIN
 

@@ -1,8 +1,7 @@
 """Layers on top of each other."""
 
-from stomprelay.pipeline.report.scale import linear
-from stomprelay.pipeline.report.span import Span
-from stomprelay.pipeline.report.stack import stack, totals
+from stomprelay.pipeline.report.findings import Span
+from stomprelay.pipeline.report.plot import linear, stack, totals
 from stomprelay.pipeline.report.text import SECOND
 from tests.pipeline.report.outline import outline
 

@@ -2,10 +2,10 @@
 
 from markupsafe import Markup
 
+from stomprelay.pipeline.report.findings import Span
+from stomprelay.pipeline.report.outages import Bar, Row, timeline
 from stomprelay.pipeline.report.plot import Band
-from stomprelay.pipeline.report.span import Span
 from stomprelay.pipeline.report.text import HOUR, MINUTE, Micros
-from stomprelay.pipeline.report.timeline import Bar, Row, timeline
 from tests.pipeline.report.outline import Element, outline
 from tests.pipeline.report.sample import BEGIN
 
