@@ -19,7 +19,7 @@ from stomprelay.pipeline.store.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from stomprelay.pipeline.replay.preview import Preview
+    from stomprelay.pipeline.replay.selection import Preview
 
 WINDOW: Final = 1000
 KEY_HEADER: Final = "relay-key"
@@ -137,7 +137,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def _rehearse(given: argparse.Namespace, wanted: Selection) -> int:
-    from stomprelay.pipeline.replay.preview import preview
+    from stomprelay.pipeline.replay.selection import preview
 
     spark = options.session(given, "replay", brief=True, say=_say)
     try:
@@ -177,8 +177,8 @@ def _store(spark: "SparkSession", given: argparse.Namespace) -> Store:
 
 
 def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: State) -> Frozen:
-    from stomprelay.pipeline.replay.freezing import write
-    from stomprelay.pipeline.replay.preview import preview
+    from stomprelay.pipeline.replay.selection import preview
+    from stomprelay.pipeline.replay.state import write
 
     _say("selecting messages")
     # Both passes read the same files, whatever comes to the tables meanwhile.

@@ -1,25 +1,23 @@
-"""The folder of one replay: what was selected, frozen, and how far it has been sent.
-
-    lock                    held by the run that is at work
-    replay.json             what was asked for and the files below; written last, so a selection is whole or not there
-    selection-<run>/        the messages, Parquet; a file for each connection, in the order in which they are sent
-    progress/               how many messages of each file are confirmed; see `stomp.progress`
-
-All of it is readable by its owner alone, for there are messages in it.
-"""
+"""TODO"""
 
 import fcntl
 import json
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from stomprelay.journal.disk import sync_path
+from stomprelay.pipeline.commands.query import failing
+from stomprelay.pipeline.replay.selection import COLUMNS, TURN
 from stomprelay.pipeline.stomp.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 VERSION: Final = 1
 BATCH: Final = "0"
@@ -161,3 +159,53 @@ def _option(name: str, value: Any) -> str:
     if value in (None, False, []):
         return f"no {option}"
     return option if value is True else f"{option} {value!r}"
+
+
+_OCTETS: Final = 4 << 20
+"""Of a batch in memory, about."""
+_ROWS: Final = 2000
+
+
+class Passed(NamedTuple):
+    """In place of a batch whose messages are confirmed already."""
+
+    num_rows: int
+
+
+def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path, int]]:
+    """Write those of what `selected` answered that can be sent to a folder of the file system; the messages to one
+    destination are in one file. Answers the files with their messages. Raises `ValueError` where the query fails.
+    """
+    import pyarrow.parquet as pq
+    from pyspark.sql import functions as f
+
+    ordered = (
+        rows.where(f.col("fate").isNull())
+        .repartition(connections, "destination")
+        .sortWithinPartitions(*TURN)
+        .select(*COLUMNS)
+    )
+    with failing():
+        ordered.write.option("maxRecordsPerFile", 0).parquet(f"file://{folder}")
+    paths = sorted(folder.glob("part-*.parquet"))
+    return [(path, count) for path in paths if (count := pq.ParquetFile(path).metadata.num_rows)]
+
+
+def read(path: Path, passed: int) -> Iterator[Any]:
+    """The messages of a file in Arrow batches. In place of those that are among the first `passed` there may be a
+    `Passed`.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, buffer_size=1 << 20) as file:
+        known = file.metadata
+        octets = sum(known.row_group(group).total_byte_size for group in range(known.num_row_groups))
+        size = max(1, min(_ROWS, _OCTETS * known.num_rows // max(octets, 1)))
+        done = 0
+        for group in range(known.num_row_groups):
+            count = known.row_group(group).num_rows
+            done += count
+            if done <= passed:
+                yield Passed(count)
+            else:
+                yield from file.iter_batches(size, row_groups=[group])

@@ -10,8 +10,7 @@ from typing import IO, Any, Final
 
 import pyarrow as pa
 
-from stomprelay.pipeline.replay.freezing import read
-from stomprelay.pipeline.replay.state import BATCH, Share
+from stomprelay.pipeline.replay.state import BATCH, Share, read
 from stomprelay.pipeline.stomp.client import Lost
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import ProgressError

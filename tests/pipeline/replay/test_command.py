@@ -6,9 +6,8 @@ import pytest
 
 from stomprelay.pipeline import cli, options
 from stomprelay.pipeline.replay import command
-from stomprelay.pipeline.replay.preview import Line, Preview
 from stomprelay.pipeline.replay.request import asked
-from stomprelay.pipeline.replay.selection import INCOMPLETE, UNCOMMITTED
+from stomprelay.pipeline.replay.selection import INCOMPLETE, UNCOMMITTED, Line, Preview
 from stomprelay.pipeline.replay.state import BATCH, State
 from stomprelay.pipeline.stomp.progress import Progress
 from tests.pipeline.replay.test_request import given

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stomprelay.pipeline.replay.freezing import Passed, read, write
 from stomprelay.pipeline.replay.selection import Selection, selected
+from stomprelay.pipeline.replay.state import Passed, read, write
 from stomprelay.pipeline.store.store import Store
 from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send

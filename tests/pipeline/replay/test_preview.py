@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline.replay.preview import Line, Preview, preview
-from stomprelay.pipeline.replay.selection import Selection, selected
+from stomprelay.pipeline.replay.selection import Line, Preview, Selection, preview, selected
 from stomprelay.pipeline.store.store import Store
 from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send
