@@ -37,7 +37,7 @@ from stomprelay.pipeline.report.queries import (
     extent,
     hour,
     latencies,
-    one,
+    row_of,
     top,
     whole_hours,
 )
@@ -48,7 +48,7 @@ from stomprelay.pipeline.tables.traffic import counted
 _NEVER: Final = 1 << 62
 
 
-def failovers(store: Store, range_: Range) -> list[Failover]:
+def read_failovers(store: Store, range_: Range) -> list[Failover]:
     """Those that were going on at any time of the range, in the order of time."""
     rows = store.read("failovers").withColumns(
         {"began": F.unix_micros("began_at"), "ended": F.unix_micros("ended_at")}
@@ -78,7 +78,7 @@ def failovers(store: Store, range_: Range) -> list[Failover]:
     ]
 
 
-def stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
+def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
     """The subscriptions with the longest waits of those that were stuck at any time of the range, and how many there
     are in all.
     """
@@ -130,7 +130,7 @@ def _end(one: Episode) -> Micros:
     return _NEVER if one.until is None else one.until
 
 
-def troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
+def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
     """What errors said, the most frequent first, and how many different ones there are."""
     by_broker = (F.col("command") == "ERROR") & (F.col("side") == "broker")
     errors = frames.where(by_broker | (F.col("event") == "error")).select(
@@ -158,7 +158,7 @@ def troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
     ], total
 
 
-def damages(store: Store, limit: int) -> tuple[list[Damage], int]:
+def read_damages(store: Store, limit: int) -> tuple[list[Damage], int]:
     """What could not be read, at any time, and how much there is of it."""
     rows = store.read("quarantine").select("segment", "offset", "length", "reason").distinct()
     total = rows.count()
@@ -185,12 +185,12 @@ def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
     names = top(traffic, "destination", [F.col("messages"), F.col("octets")], max(limit, COLOURS))
     course = _course(store, span, names)
     told = _messages(within.within(store.read("messages"), "at"), span, names)
-    destinations, clients, octets = one(
+    destinations, clients, octets = row_of(
         traffic, F.count_distinct("destination"), F.count_distinct("client"), F.sum("octets")
     )
-    stuck, total_stuck = stuck(store, within, limit)
-    troubles, total_troubles = troubles(within.within(store.read("frames"), "at"), limit)
-    damages, total_damages = damages(store, limit)
+    stuck, total_stuck = read_stuck(store, within, limit)
+    troubles, total_troubles = read_troubles(within.within(store.read("frames"), "at"), limit)
+    damages, total_damages = read_damages(store, limit)
     return Findings(
         span=span,
         relays=told.relays,
@@ -200,7 +200,7 @@ def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
         outcomes=sum(told.outcomes.values(), Counter()),
         redelivered=told.redelivered,
         unsettled=told.unsettled,
-        failovers=failovers(store, within),
+        failovers=read_failovers(store, within),
         stuck=stuck,
         total_stuck=total_stuck,
         ways=_ways(store, span),
@@ -226,7 +226,7 @@ def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
     if fine:
         frames = Range(first, last + 1).within(store.read("frames"), "at")
         at = F.unix_micros("at")
-        begins, ends = one(frames, F.min(at), F.max(at))
+        begins, ends = row_of(frames, F.min(at), F.max(at))
         if begins is not None:
             first = begins if range_.since is None else first
             last = ends if range_.until is None else last

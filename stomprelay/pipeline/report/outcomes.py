@@ -105,10 +105,10 @@ def _order(counts: Mapping[Name, int], where: Mapping[Name, int]) -> list[Name]:
 
 def _column(values: Iterable[tuple[Name, int]], scale: float) -> list[Node]:
     nodes, top = [], 0.0
-    for name, value in values:
+    for which, value in values:
         height = max(value * scale, _LEAST)
         slot = max(height, SLOT - GAP)
-        nodes.append(Node(name, value, top + (slot - height) / 2, height))
+        nodes.append(Node(which, value, top + (slot - height) / 2, height))
         top += slot + GAP
     return nodes
 

@@ -77,7 +77,7 @@ def decoded(code: int, names: Sequence[str]) -> Name:
     return Rest.OTHERS if code == OTHER else names[code]
 
 
-def one(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
+def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
     """The only row of an aggregate over all rows."""
     (row,) = rows.agg(*wanted).collect()
     return list(row)
@@ -87,7 +87,7 @@ def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
     """The first instant and the last, both included, as far as the range says or else `traffic`; None for nothing."""
     minutes = range_.within(store.read("traffic"), "minute")
     at = F.unix_micros("minute")
-    first, last = one(minutes, F.min(at), F.max(at))
+    first, last = row_of(minutes, F.min(at), F.max(at))
     if range_.since is not None:
         first = range_.since
     if range_.until is not None:

@@ -165,9 +165,9 @@ def latency(findings: Findings, bands: Sequence[Band]) -> Figure:
         if value is not None
     )
     columns, values = [Column("Time")], []
-    for name in MEASURES:
-        columns += figures(*(f"{TITLES[name][1]}, {line}" for line in LINES))
-        values.append(known[name].bins if name in known else [NOTHING] * span.bins)
+    for measure in MEASURES:
+        columns += figures(*(f"{TITLES[measure][1]}, {drawn}" for drawn in LINES))
+        values.append(known[measure].bins if measure in known else [NOTHING] * span.bins)
     sheet = Sheet(
         f"Latencies of the messages sent in each {text.duration(span.step)}",
         columns,
@@ -176,7 +176,10 @@ def latency(findings: Findings, bands: Sequence[Band]) -> Figure:
             for bin_, at in enumerate(span.starts)
         ],
     )
-    panels = [_panel(name, known.get(name), span, scale, bands, place) for place, name in enumerate(MEASURES)]
+    panels = [
+        _panel(measure, known.get(measure), span, scale, bands, place)
+        for place, measure in enumerate(MEASURES)
+    ]
     legend = [
         Key("line-p50", "p50, the median"),
         Key("line-p95", "p95"),

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stomprelay.pipeline.report.findings import Damage, Episode, Failover, Stuck, Trouble
-from stomprelay.pipeline.report.gather import damages, failovers, stuck, troubles, united
+from stomprelay.pipeline.report.gather import (
+    read_damages,
+    read_failovers,
+    read_stuck,
+    read_troubles,
+    united,
+)
 from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
 from tests.pipeline.report.house import build, later
@@ -52,7 +58,7 @@ def test_failovers(spark: "SparkSession", tmp_path: Path) -> None:
             {"began_at": later(3599), "broker": "last", "planned": True, "moved_to": []},
         ],
     )
-    found = failovers(store, Range(BEGIN, BEGIN + HOUR))
+    found = read_failovers(store, Range(BEGIN, BEGIN + HOUR))
     assert [one.broker for one in found] == ["a:61613", "never over", "last"]
     assert found[0] == Failover(
         "main",
@@ -64,7 +70,7 @@ def test_failovers(spark: "SparkSession", tmp_path: Path) -> None:
         *(9, 7, 2, 100, 200, 4, 5, 6),
     )
     assert (found[1].ended, found[2].planned, found[2].moved_to) == (None, True, ())
-    assert len(failovers(store, ALL)) == 5
+    assert len(read_failovers(store, ALL)) == 5
 
 
 @pytest.mark.spark
@@ -89,7 +95,7 @@ def test_stuck(spark: "SparkSession", tmp_path: Path) -> None:
         },
     ]
     store = build(spark, tmp_path, stuck=seen)
-    found, total = stuck(store, ALL, 10)
+    found, total = read_stuck(store, ALL, 10)
     assert total == 2
     over = Episode(BEGIN + 10 * SECOND, BEGIN + 160 * SECOND, 5)
     assert found == [
@@ -113,11 +119,11 @@ def test_stuck(spark: "SparkSession", tmp_path: Path) -> None:
         ),
     ]
     assert [(one.still, one.deliveries) for one in found] == [(True, 7), (False, 1)]
-    assert stuck(store, ALL, 1) == (found[:1], 2)
-    first = stuck(store, Range(until=BEGIN + 3 * MINUTE), 1)[0][0]
+    assert read_stuck(store, ALL, 1) == (found[:1], 2)
+    first = read_stuck(store, Range(until=BEGIN + 3 * MINUTE), 1)[0][0]
     assert (first.episodes, first.outcome) == ([over], "acked")
-    assert [one.still for one in stuck(store, Range(BEGIN + HOUR, BEGIN + 2 * HOUR), 9)[0]] == [True]
-    assert stuck(build(spark, tmp_path / "nothing"), ALL, 10) == ([], 0)
+    assert [one.still for one in read_stuck(store, Range(BEGIN + HOUR, BEGIN + 2 * HOUR), 9)[0]] == [True]
+    assert read_stuck(build(spark, tmp_path / "nothing"), ALL, 10) == ([], 0)
 
 
 @pytest.mark.spark
@@ -136,22 +142,22 @@ def test_troubles(spark: "SparkSession", tmp_path: Path) -> None:
             {},
         ],
     )
-    found, total = troubles(store.read("frames"), 10)
+    found, total = read_troubles(store.read("frames"), 10)
     assert found == [
         Trouble("No", "broker", 2, 2, BEGIN, BEGIN + 5 * SECOND),
         Trouble("(no message)", "broker", 1, 0, BEGIN, BEGIN),
         Trouble("Too long", "relay", 1, 1, BEGIN, BEGIN),
     ]
     assert total == 3
-    assert troubles(store.read("frames"), 1) == (found[:1], 3)
+    assert read_troubles(store.read("frames"), 1) == (found[:1], 3)
 
 
 @pytest.mark.spark
 def test_damages(spark: "SparkSession", tmp_path: Path) -> None:
     """Each once, the first by file and place."""
     store = build(spark, tmp_path, quarantine=[{"offset": 9}, {"offset": 5}, {"offset": 5}, {"segment": "y"}])
-    assert damages(store, 2) == (
+    assert read_damages(store, 2) == (
         [Damage("x.journal", 5, 1, "checksum"), Damage("x.journal", 9, 1, "checksum")],
         3,
     )
-    assert damages(build(spark, tmp_path / "nothing"), 2) == ([], 0)
+    assert read_damages(build(spark, tmp_path / "nothing"), 2) == ([], 0)
