@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import stomprelay
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.commands.query import sentence
+from stomprelay.pipeline.spark.errors import sentence, text_of
 from stomprelay.pipeline.spark.java import MissingJava
 from stomprelay.pipeline.spark.launch import MissingSpark
 from stomprelay.pipeline.store.store import StoreError
@@ -88,16 +88,8 @@ def _told(error: Exception) -> str | None:
     if isinstance(error, MissingJava | MissingSpark | StoreError | ValueError):
         return str(error)
     if any(kind.__name__ == "PySparkException" for kind in type(error).__mro__):
-        return f"{sentence(_words(error))} (--spark-log error says more)"
+        return f"{sentence(text_of(error))} (--spark-log error says more)"
     return None
-
-
-def _words(error: Exception) -> str:
-    """What Spark says of an error, also when Java has ended meanwhile and cannot be asked any more."""
-    try:
-        return str(error)
-    except Exception:
-        return str(getattr(error, "_desc", None) or type(error).__name__)
 
 
 def _fail(text: str) -> int:

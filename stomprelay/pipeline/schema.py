@@ -50,6 +50,16 @@ class Table:
         return [column.name for column in self.columns]
 
 
+ACKED: Final = "acked"
+DELIVERED: Final = "delivered"
+RETURNED: Final = "returned"
+NACKED: Final = "nacked"
+UNDELIVERED: Final = "undelivered"
+UNCONFIRMED: Final = "unconfirmed"
+ABORTED: Final = "aborted"
+OUTCOMES: Final = (ACKED, DELIVERED, RETURNED, NACKED, UNDELIVERED, UNCONFIRMED, ABORTED)
+"""What becomes of a message, or of one delivery of it, the good outcomes first; `MESSAGES` says what each means."""
+
 _RELAY: Final = Column("relay", "string", "the relay that saw it, from the segment's header", nullable=False)
 _SESSION: Final = Column("session", "string", "the session's name, unique among all relays")
 
@@ -296,12 +306,3 @@ TABLES: Final = {
     table.name: table for table in (FRAMES, MESSAGES, TRAFFIC, LATENCY, STUCK, FAILOVERS, FLOW, QUARANTINE)
 }
 """All tables by name."""
-
-
-ACKED: Final = "acked"
-NACKED: Final = "nacked"
-DELIVERED: Final = "delivered"
-RETURNED: Final = "returned"
-UNDELIVERED: Final = "undelivered"
-UNCONFIRMED: Final = "unconfirmed"
-ABORTED: Final = "aborted"

@@ -6,6 +6,9 @@ from typing import Final
 CHECKPOINT: Final = "_checkpoint"
 
 
+SECOND = 1_000_000_000
+
+
 @dataclass(frozen=True)
 class Settings:
     """Of one pipeline. Folders are paths, or URIs that Spark understands. Durations are seconds of the journal's
@@ -54,9 +57,6 @@ class Settings:
             raise ValueError("retain must be more than 0")
         if not self.checkpoint:
             object.__setattr__(self, "checkpoint", f"{self.tables.rstrip('/')}/{CHECKPOINT}")
-
-
-SECOND = 1_000_000_000
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from bench import journals
 from stomprelay.journal.block import Kind, encode
 from stomprelay.journal.schema import Context
-from stomprelay.pipeline.read import columns, segments
+from stomprelay.pipeline.read import segments
 from tests.pipeline import journal_files as made
 
 SEND = b"SEND\ndestination:/queue/a\nreceipt:r-%d\n\n"
@@ -21,7 +21,7 @@ def read(path: Path) -> list[dict[str, Any]]:
     rows = []
     for batch in segments.rows(str(path)):
         batch.validate(full=True)
-        assert batch.schema.equals(columns.SCHEMA)
+        assert batch.schema.equals(segments.SCHEMA)
         at = batch.schema.get_field_index("at")
         plain = batch.set_column(at, "at", batch.column("at").cast(pa.int64()))
         rows += [{k: v for k, v in row.items() if v is not None} for row in plain.to_pylist()]

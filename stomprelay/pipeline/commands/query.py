@@ -6,7 +6,6 @@ import json
 import sys
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from itertools import chain, islice
@@ -16,6 +15,7 @@ from stomprelay.pipeline import options
 from stomprelay.pipeline.follow.progress import Progress
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.spark.errors import as_value_error, sentence
 from stomprelay.pipeline.store.store import Store, StoreError
 
 if TYPE_CHECKING:
@@ -80,40 +80,8 @@ def _asked(spark: "SparkSession", sql: str) -> "DataFrame":
 
 
 def _rows(found: "DataFrame") -> Iterator[Row]:
-    with failing():
+    with as_value_error():
         yield from map(tuple, found.toLocalIterator())
-
-
-@contextmanager
-def failing() -> Iterator[None]:
-    """What Spark says when a query fails in the middle becomes a `ValueError` with a sentence."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    try:
-        yield
-    except PySparkException as error:
-        raise ValueError(sentence(str(error))) from None
-    except Py4JJavaError as error:
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        raise ValueError(sentence(cause.getMessage() or cause.toString())) from None
-
-
-def sentence(said: str) -> str:
-    """What Spark says of an error, in a line: without its class, the query's plan and where in Spark it was."""
-    first = said.strip().split("\n\n", 1)[0].split("\nJVM stacktrace", 1)[0]
-    lines = [line.strip() for line in first.splitlines() if line.strip()]
-    kept = []
-    for line in lines:
-        if line.startswith(("== SQL", "'", "+-", ":-", "at ")):
-            break
-        kept.append(line)
-    text = " ".join(kept)
-    if text.startswith("["):
-        text = text.partition("] ")[2]
-    return text.partition(" SQLSTATE:")[0].rstrip("; ") or "the query failed"
 
 
 # ---------------------------------------------------------------- how rows are written

@@ -1,4 +1,10 @@
-"""TODO"""
+"""One session's frames and events in order, and what they say of messages, outages and deliveries that wait.
+
+What the journal does not tell stays open: a delivery whose SUBSCRIBE was not seen has no mode, and an ACK that names
+nothing known answers nothing.
+
+`Conversations` is what runs in Spark's Python processes: one session after another, on records sorted by session.
+"""
 
 import json
 from collections.abc import Callable, Iterator
@@ -26,6 +32,9 @@ _NOTHING: Final = (None,) * len(s.FIELDS)
 _AFTER_SENT: Final = _NOTHING[s.RECEIPT_NS :]
 _BEFORE_DELIVERED: Final = _NOTHING[s.RECEIPT : s.SUBSCRIPTION]
 _AFTER_DELIVERED: Final = _NOTHING[s.SETTLED_NS :]
+
+
+_SCHEMA: Final = arrow.schema(s.FIELDS)
 
 
 class Conversation:
@@ -317,9 +326,6 @@ _EVENTS: Final[dict[str | None, Callable[[Conversation, dict[str, str], int], No
 }
 EVENTS: Final = frozenset(event for event in _EVENTS if event is not None)
 """What matters here of what may happen."""
-
-
-_SCHEMA: Final = arrow.schema(s.FIELDS)
 
 
 class Said(IntEnum):

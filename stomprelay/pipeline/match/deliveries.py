@@ -1,4 +1,9 @@
-"""TODO"""
+"""What a session is delivered, and what it answers: which delivery an ACK or NACK is about, as the relay itself tells
+(see `session.ledger`), and which deliveries wait too long.
+
+The journal has MESSAGEs as brokers sent them and ACKs as clients sent them. Where the versions differ, or two brokers
+gave the same id, the client knows a delivery by the relay's token, which holds its number in the session.
+"""
 
 from collections.abc import Callable, Iterator
 from itertools import takewhile
@@ -18,6 +23,37 @@ from stomprelay.wire.dialect import Delivery as Naming
 
 TOKEN: Final = _TOKEN.decode()
 CUMULATIVE: Final = _CUMULATIVE.decode()
+
+
+WAIT: Final = Table(
+    "waits",
+    "deliveries of a subscription that were, or are, overdue up to the same time",
+    (
+        Column("relay", "string", "the relay that saw it, from the segment's header", nullable=False),
+        Column("session", "string", "the session's name, unique among all relays", nullable=False),
+        Column("client", "string", "the consumer"),
+        Column("subscription", "string", "its id, or its destination where it has none"),
+        Column("destination", "string", "what it is subscribed to"),
+        Column("upstream", "string", "the broker's upstream, as the configuration calls it"),
+        Column("broker", "string", "whose deliveries they are, its address"),
+        Column("since_ns", "bigint", "the oldest of these MESSAGEs", "ns since 1970", nullable=False),
+        Column(
+            "until_ns",
+            "bigint",
+            "the answer or return, else the newest record that was read of the relay's run",
+            "ns since 1970",
+            nullable=False,
+        ),
+        Column("deliveries", "bigint", "how many", nullable=False),
+        Column("outcome", "string", "`acked`, `nacked` or `returned`; null without an answer"),
+        Column("going", "boolean", "they wait still, and their relay is heard of", nullable=False),
+        Column("final", "boolean", "nothing of it can change any more", nullable=False),
+    ),
+)
+_BY_ACK: Final = frozenset(
+    dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is Naming.ACK
+)
+"""The versions in which an ACK's `id` is the MESSAGE's `ack`."""
 
 
 class Delivery:
@@ -231,33 +267,6 @@ class Unsettled:
         return unsettled
 
 
-WAIT: Final = Table(
-    "waits",
-    "deliveries of a subscription that were, or are, overdue up to the same time",
-    (
-        Column("relay", "string", "the relay that saw it, from the segment's header", nullable=False),
-        Column("session", "string", "the session's name, unique among all relays", nullable=False),
-        Column("client", "string", "the consumer"),
-        Column("subscription", "string", "its id, or its destination where it has none"),
-        Column("destination", "string", "what it is subscribed to"),
-        Column("upstream", "string", "the broker's upstream, as the configuration calls it"),
-        Column("broker", "string", "whose deliveries they are, its address"),
-        Column("since_ns", "bigint", "the oldest of these MESSAGEs", "ns since 1970", nullable=False),
-        Column(
-            "until_ns",
-            "bigint",
-            "the answer or return, else the newest record that was read of the relay's run",
-            "ns since 1970",
-            nullable=False,
-        ),
-        Column("deliveries", "bigint", "how many", nullable=False),
-        Column("outcome", "string", "`acked`, `nacked` or `returned`; null without an answer"),
-        Column("going", "boolean", "they wait still, and their relay is heard of", nullable=False),
-        Column("final", "boolean", "nothing of it can change any more", nullable=False),
-    ),
-)
-
-
 class Waits:
     """Tell it what a session's deliveries wait for, all of one batch; those that take no longer than `bound` ns do not
     count. Deliveries of one subscription that wait up to the same time, as with a cumulative ACK, are one row.
@@ -298,12 +307,6 @@ class Waits:
         for (*where, until, outcome, final), (since, deliveries) in self._found.items():
             going = present and not over and outcome is None
             yield [*where, since, until, deliveries, outcome, going, final or over]
-
-
-_BY_ACK: Final = frozenset(
-    dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is Naming.ACK
-)
-"""The versions in which an ACK's `id` is the MESSAGE's `ack`."""
 
 
 class Consumption:

@@ -1,14 +1,19 @@
-"""TODO"""
+"""Sightings of one key, and the messages that they are of.
+
+Time is the journal's. A message counts as long as signs of it come in time (`Message.until`), whenever they are read:
+so it does not matter how the journal was cut into batches. What was seen after `until`, up to which all relays have
+been read, is only a foretaste and done again in the next batch.
+
+`Matchings` is what runs in Spark's Python processes: one key after another, on rows sorted by key.
+"""
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from time import gmtime, strftime
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.conversation import Said
@@ -35,7 +40,7 @@ from stomprelay.pipeline.match.transfer import (
     Sighting,
 )
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.settings import SECOND, Terms
+from stomprelay.pipeline.settings import Terms
 from stomprelay.pipeline.spark import arrow
 
 METHODS: Final = {BY_TRACE: "trace", BY_ID: "id"}
@@ -45,6 +50,28 @@ _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 
 _Happening = tuple[int, int, str, int, int, Any]
 """When, what, the place of the SEND or MESSAGE, and what belongs to it."""
+
+
+_DELIVERY: Final = (
+    ("at", "timestamp"),
+    ("client", "string"),
+    ("session", "string"),
+    ("subscription", "string"),
+    ("upstream", "string"),
+    ("broker", "string"),
+    ("message_id", "string"),
+    ("mode", "string"),
+    ("settled_at", "timestamp"),
+    ("outcome", "string"),
+)
+_OF_DELIVERY: Final = arrow.schema(_DELIVERY)
+_DELIVERIES: Final = pa.list_(pa.struct(list(_OF_DELIVERY)))
+_FURTHER: Final = (("what", "int"), ("hour", "string"), ("text", "string"))
+DDL: Final = ", ".join(
+    f"`{name}` {kind}"
+    for name, kind in [*((column.name, column.kind) for column in MESSAGES.columns), *_FURTHER]
+)
+"""The rows: those of `messages`, with `hour`, `what` they are, and `text` where they are something else."""
 
 
 class Matching:
@@ -271,25 +298,6 @@ def _order(happening: _Happening) -> tuple[int, int, str, int, int]:
     return happening[:5]
 
 
-_HOUR: Final = 3600 * SECOND
-_DELIVERY: Final = (
-    ("at", "timestamp"),
-    ("client", "string"),
-    ("session", "string"),
-    ("subscription", "string"),
-    ("upstream", "string"),
-    ("broker", "string"),
-    ("message_id", "string"),
-    ("mode", "string"),
-    ("settled_at", "timestamp"),
-    ("outcome", "string"),
-)
-_NS: Final = pa.int64()
-_US: Final = pa.timestamp("us", "UTC")
-_OF_DELIVERY: Final = arrow.schema(_DELIVERY)
-_DELIVERIES: Final = pa.list_(pa.struct(list(_OF_DELIVERY)))
-
-
 class Found(IntEnum):
     """What a row is."""
 
@@ -299,14 +307,6 @@ class Found(IntEnum):
     """For the next batch: `key`, `text`, and in `number` its place among those of its key."""
     REPEAT = 3
     """A delivery that was repeated: `text` is a JSON list, see `Matching`."""
-
-
-_FURTHER: Final = (("what", "int"), ("hour", "string"), ("text", "string"))
-DDL: Final = ", ".join(
-    f"`{name}` {kind}"
-    for name, kind in [*((column.name, column.kind) for column in MESSAGES.columns), *_FURTHER]
-)
-"""The rows: those of `messages`, with `hour`, `what` they are, and `text` where they are something else."""
 
 
 def _types() -> Iterator[tuple[str, Any]]:
@@ -323,7 +323,7 @@ _SCHEMA: Final = pa.schema(list(_types()))
 _NAMES: Final = _SCHEMA.names
 _WIDTH: Final = len(_NAMES)
 _DELIVERIES_AT: Final = _NAMES.index("deliveries")
-_TIMES: Final = frozenset(at for at, field in enumerate(_SCHEMA) if field.type == _US)
+_TIMES: Final = frozenset(at for at, field in enumerate(_SCHEMA) if field.type == arrow.MICROSECONDS)
 _KEY, _NUMBER = _NAMES.index("key"), _NAMES.index("number")
 
 
@@ -366,30 +366,19 @@ class Matchings:
     def _found(self, key: str, matching: Matching) -> Iterator[list[Any]]:
         matching.go(self.until)
         for row in matching.finals:
-            yield [*row, int(Found.FINAL), _hour(row[0]), None]
+            yield [*row, int(Found.FINAL), arrow.hour(row[0]), None]
         for number, text in enumerate(matching.kept()):
             yield _other(Found.KEPT, text, key, number)
         for repeat in matching.repeats:
             yield _other(Found.REPEAT, json.dumps(repeat))
         for row in matching.open():
-            yield [*row, int(Found.OPEN), _hour(row[0]), None]
+            yield [*row, int(Found.OPEN), arrow.hour(row[0]), None]
 
 
 def _other(what: int, text: str, key: str | None = None, number: int | None = None) -> list[Any]:
     row: list[Any] = [None] * _WIDTH
     row[-3], row[-1], row[_KEY], row[_NUMBER] = int(what), text, key, number
     return row
-
-
-_hours: dict[int, str] = {}
-
-
-def _hour(ns: int) -> str:
-    number = ns // _HOUR
-    found = _hours.get(number)
-    if found is None:
-        found = _hours[number] = strftime("%Y-%m-%d-%H", gmtime(number * 3600))
-    return found
 
 
 def batch(rows: list[list[Any]]) -> pa.RecordBatch:
@@ -399,14 +388,10 @@ def batch(rows: list[list[Any]]) -> pa.RecordBatch:
         if at == _DELIVERIES_AT:
             arrays.append(_deliveries(values))
         elif at in _TIMES:
-            arrays.append(_times(values))
+            arrays.append(arrow.times(values))
         else:
             arrays.append(pa.array(values, _SCHEMA.field(at).type))
     return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
-
-
-def _times(values: Any) -> pa.Array:
-    return pc.divide(pa.array(values, _NS), pa.scalar(1000, _NS)).cast(_US)
 
 
 def _deliveries(lists: Any) -> pa.Array:
@@ -417,7 +402,7 @@ def _deliveries(lists: Any) -> pa.Array:
         ends.append(len(every))
     columns = zip(*every, strict=True) if every else ((),) * len(_DELIVERY)
     arrays = [
-        _times(values) if field.type == _US else pa.array(values, field.type)
+        arrow.times(values) if field.type == arrow.MICROSECONDS else pa.array(values, field.type)
         for values, field in zip(columns, _OF_DELIVERY, strict=True)
     ]
     structs = pa.StructArray.from_arrays(arrays, fields=list(_OF_DELIVERY))

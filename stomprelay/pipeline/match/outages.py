@@ -1,4 +1,4 @@
-"""TODO"""
+"""The brokers of one session as they come and go, and the rows of `OUTAGE` that the table `failovers` is made of."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -35,6 +35,16 @@ OUTAGE: Final = Table(
         ),
     ),
 )
+
+
+_AT: Final = {name: at for at, name in enumerate(OUTAGE.names)}
+_SESSION, _BROKER, _LOST = _AT["session"], _AT["broker"], _AT["lost_ns"]
+_RECOVERED, _PLANNED, _DUPLICATES = _AT["recovered_ns"], _AT["planned"], _AT["duplicates"]
+_GIVEN_UP: Final = _AT["given_up"]
+Row = list[Any]
+"""The values of `OUTAGE`."""
+Repeat = tuple[str, str | None, int, int]
+"""A delivery that was repeated: its session, its broker, its time, and the time of the next."""
 
 
 class Loss:
@@ -196,17 +206,6 @@ class Brokers:
         brokers.live = dict.fromkeys(live)
         brokers.losses = [Loss.load(loss) for loss in losses]
         return brokers
-
-
-_AT: Final = {name: at for at, name in enumerate(OUTAGE.names)}
-_SESSION, _BROKER, _LOST = _AT["session"], _AT["broker"], _AT["lost_ns"]
-_RECOVERED, _PLANNED, _DUPLICATES = _AT["recovered_ns"], _AT["planned"], _AT["duplicates"]
-_GIVEN_UP: Final = _AT["given_up"]
-
-Row = list[Any]
-"""The values of `OUTAGE`."""
-Repeat = tuple[str, str | None, int, int]
-"""A delivery that was repeated: its session, its broker, its time, and the time of the next."""
 
 
 class Outages:

@@ -1,10 +1,13 @@
-"""TODO"""
+"""What a session sends that takes effect later: frames that asked for a receipt, and transactions."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from stomprelay.pipeline.match.transfer import ABORTED, ENDED_NS, KIND, RECEIPT_NS, Sighting, piece
+
+REFUSED: Final = "the transaction cannot be committed"
+"""How the relay's ERROR begins that answers COMMIT of a transaction which it cannot follow any more."""
 
 
 class _Asked:
@@ -122,10 +125,6 @@ class Awaited:
             self.ask(receipt, ns, None if place is None else piece(place))
             self._by_id[receipt][-1].told = told
             self._by_id[receipt][-1].at = at
-
-
-REFUSED: Final = "the transaction cannot be committed"
-"""How the relay's ERROR begins that answers COMMIT of a transaction which it cannot follow any more."""
 
 
 class Transactions:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from stomprelay.pipeline.follow.arrivals import Arrival
-from stomprelay.pipeline.read import columns, segments
+from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store.store import Batch
 from stomprelay.pipeline.store.volume import literal, local
@@ -72,15 +72,15 @@ def _options(form: str) -> dict[str, str]:
 
 
 def parsed(spark: "SparkSession", arrivals: Sequence[Arrival]) -> "DataFrame":
-    """Rows of `columns.DDL` from these segments. Spark fetches those that are on another file system."""
+    """Rows of `segments.DDL` from these segments. Spark fetches those that are on another file system."""
     far = [each.path for each in arrivals if each.size and local(each.path) is None]
     shares = shared(each for each in arrivals if each.path not in far)
-    near = spark.range(0, len(shares), 1, max(len(shares), 1)).mapInArrow(parser(shares), columns.DDL)
+    near = spark.range(0, len(shares), 1, max(len(shares), 1)).mapInArrow(parser(shares), segments.DDL)
     if not far:
         return near
     reader = spark.read.format("binaryFile").schema(FILES).option("ignoreMissingFiles", "true")
     fetched = reader.load([literal(path) for path in far]).select("path", "content")
-    return near.unionByName(fetched.mapInArrow(fetched_parser, columns.DDL))
+    return near.unionByName(fetched.mapInArrow(fetched_parser, segments.DDL))
 
 
 def shared(arrivals: Iterable[Arrival]) -> list[tuple[str, ...]]:

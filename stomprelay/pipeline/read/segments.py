@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
-from time import gmtime, strftime
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,14 +17,38 @@ from stomprelay.journal import segment
 from stomprelay.journal.block import SIZES, Block, Damage, Kind
 from stomprelay.journal.name import CLOSED
 from stomprelay.journal.schema import Context, Header, Side
-from stomprelay.pipeline.read import columns, heads
+from stomprelay.pipeline.read import heads
+from stomprelay.pipeline.schema import FRAMES
+from stomprelay.pipeline.spark import arrow
 from stomprelay.wire.dialect import Dialect
 
+_KINDS: Final = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "timestamp": arrow.MICROSECONDS,
+    "binary": pa.binary(),
+    "map<string,string>": arrow.MAP,
+}
+FURTHER: Final = (("hour", "string"), ("length", "bigint"), ("reason", "string"))
+"""What a row has besides: where it belongs, and, where it is a damage in place of a frame, how long and of what kind
+that is. `segment` is the file's path then.
+"""
+DDL: Final = ", ".join(
+    f"`{name}` {kind}"
+    for name, kind in [*((column.name, column.kind) for column in FRAMES.columns), *FURTHER]
+)
+"""The rows' schema in Spark's words."""
+SCHEMA: Final = pa.schema(
+    [
+        *((column.name, _KINDS[column.kind]) for column in FRAMES.columns),
+        *((name, _KINDS[kind]) for name, kind in FURTHER),
+    ]
+)
+"""The same in Arrow's."""
 ROWS: Final = 16384
 """Rows in an Arrow batch, about."""
 OCTETS: Final = 32 << 20
 """And octets of heads and bodies, about."""
-_HOUR: Final = 3600 * 10**9
 _NAMES: Final = ("destination", "subscription", "message_id", "ack", "receipt", "transaction")
 _DIRECTION: Final = {Side.CLIENT.value: "to_broker", Side.BROKER.value: "to_client"}
 _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream", "broker", "version")
@@ -56,7 +79,7 @@ def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
 
 def damaged(path: str, damages: list[Damage]) -> pa.RecordBatch:
     """What could not be read of a file, as rows for the quarantine."""
-    return columns.batch(
+    return _batch_of(
         len(damages),
         {
             "segment": pa.array([path] * len(damages), pa.string()),
@@ -185,9 +208,9 @@ class _Reading:
         count = self.count
         made = self._of_blocks()
         commands, *named = zip(*self._fields, strict=True)
-        made["command"] = columns.text(commands)
+        made["command"] = arrow.text(commands)
         for name, values in zip(_NAMES, named, strict=True):
-            made[name] = columns.text(values)
+            made[name] = arrow.text(values)
         made["size"] = pa.array(self._sizes, pa.int64())
         made["body_size"] = pa.array(self._body_sizes, pa.int64())
         if self._bodies:
@@ -196,8 +219,8 @@ class _Reading:
                 bodies[row] = body
             made["body"] = pa.array(bodies, pa.binary())
         nulls = self._of_events(made) if self._events else None
-        made["headers"] = columns.mapping(self._ends, self._header_names, self._header_values, nulls)
-        return columns.batch(count, made)
+        made["headers"] = arrow.mapping(self._ends, self._header_names, self._header_values, nulls)
+        return _batch_of(count, made)
 
     def _of_blocks(self) -> dict[str, Any]:
         """The columns whose values hold for whole blocks."""
@@ -213,12 +236,12 @@ class _Reading:
         context_of_row = pa.array(contexts, pa.int32()).take(of_row)
         made: dict[str, Any] = {}
         for name in _OF_CONTEXT:
-            made[name] = columns.taken([getattr(each, name) or None for each in self.known], context_of_row)
-        made["direction"] = columns.taken([_DIRECTION.get(each.side) for each in self.known], context_of_row)
+            made[name] = _taken([getattr(each, name) or None for each in self.known], context_of_row)
+        made["direction"] = _taken([_DIRECTION.get(each.side) for each in self.known], context_of_row)
         moments = [block[2] for block in self._blocks]
         made["ns"] = pa.array(moments, pa.int64()).take(of_row)
-        made["at"] = columns.times(made["ns"])
-        made["hour"] = columns.taken([_hour(each) for each in moments], of_row)
+        made["at"] = arrow.times(made["ns"])
+        made["hour"] = _taken([arrow.hour(each) for each in moments], of_row)
         made["offset"] = pa.array([block[3] for block in self._blocks], pa.int64()).take(of_row)
         made["number"] = pa.array(numbers, pa.int64())
         made["relay"] = pa.repeat(pa.scalar(self.header.relay, pa.string()), self.count)
@@ -238,29 +261,25 @@ class _Reading:
             texts[row] = said
             facts[row] = [(str(name), _said(value)) for name, value in known.items()]
         mask = pa.array(is_event, pa.bool_())
-        made["event"] = _strings(names)
-        made["text"] = _strings(texts)
-        made["facts"] = pa.array(facts, pa.map_(pa.string(), pa.string()))
+        made["event"] = pa.array(names, pa.string())
+        made["text"] = pa.array(texts, pa.string())
+        made["facts"] = pa.array(facts, arrow.MAP)
         made["kind"] = pc.if_else(mask, "event", "frame")
         for name in ("size", "body_size"):
             made[name] = pc.if_else(mask, pa.scalar(None, pa.int64()), made[name])
         return mask
 
 
-_hours: dict[int, str] = {}
-
-
-def _hour(nanoseconds: int) -> str:
-    number = nanoseconds // _HOUR
-    found = _hours.get(number)
-    if found is None:
-        found = _hours[number] = strftime("%Y-%m-%d-%H", gmtime(number * 3600))
-    return found
-
-
 def _said(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _strings(values: list[str | None]) -> pa.Array:
-    return pa.array(values, pa.string())
+def _taken(distinct: list[str | None], indices: pa.Array) -> pa.Array:
+    """A column of which there are few distinct values."""
+    return pc.take(pa.array(distinct, pa.string()), indices)
+
+
+def _batch_of(count: int, made: dict[str, Any]) -> pa.RecordBatch:
+    """The rows; a column that is not named is null in all of them."""
+    arrays = [made[field.name] if field.name in made else pa.nulls(count, field.type) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

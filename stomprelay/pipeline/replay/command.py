@@ -214,8 +214,8 @@ def _judge(given: argparse.Namespace, found: "Preview") -> None:
 
 
 def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: str) -> None:
-    from stomprelay.pipeline.commands.query import failing
     from stomprelay.pipeline.replay.task import DDL, sender
+    from stomprelay.pipeline.spark.errors import as_value_error
 
     shares = state.shares(frozen)
     id = Progress(state.progress).identity(None)
@@ -224,7 +224,7 @@ def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: 
     again = "say the same again to go on"
     try:
         watch = Watch(sys.stderr, frozen.messages, before, lambda: state.confirmed(frozen))
-        with failing():
+        with as_value_error():
             rows = watch.follow(tasks.collect)
     except KeyboardInterrupt:
         _say(f"stopped: {state.confirmed(frozen):,} of {frozen.messages:,} messages are confirmed; {again}")

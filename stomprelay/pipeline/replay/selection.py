@@ -1,4 +1,7 @@
-"""TODO"""
+"""Which messages are sent again: from the tables to rows of `COLUMNS`, with what keeps others from being sent.
+
+A message is a SEND of a client. Of a transaction it counts only if that was committed, and when.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,8 +9,8 @@ from time import gmtime, strftime
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from stomprelay.journal.capture import MASK
-from stomprelay.pipeline.commands.query import failing, sentence
 from stomprelay.pipeline.schema import ABORTED
+from stomprelay.pipeline.spark.errors import as_value_error, sentence
 from stomprelay.pipeline.store.store import Store, StoreError
 
 if TYPE_CHECKING:
@@ -46,6 +49,9 @@ FATES: Final = {
 """Why messages are not sent, in words that follow their number."""
 
 _LAST: Final = 0x7FFFFFFF
+
+
+_HEAD: Final = ("destination", "messages", "octets", "first", "last")
 
 
 @dataclass(frozen=True)
@@ -196,9 +202,6 @@ def _destination(selection: Selection) -> "Column":
     return found
 
 
-_HEAD: Final = ("destination", "messages", "octets", "first", "last")
-
-
 class Line(NamedTuple):
     """A destination: where messages would go, how many, with how many octets of bodies, and when the first and the last
     of them were sent, UTC.
@@ -248,7 +251,7 @@ def preview(rows: "DataFrame") -> Preview:
         f.max("at").cast("string"),
         f.array_distinct(f.flatten(f.collect_set("blanked"))),
     )
-    with failing():
+    with as_value_error():
         found = counted.collect()
     left_out = {fate: sum(count for why, _, count, *_ in found if why == fate) for fate in FATES}
     return Preview(

@@ -1,4 +1,12 @@
-"""TODO"""
+"""The folder of one replay: what was selected, frozen, and how far it has been sent.
+
+    lock                    held by the run that is at work
+    replay.json             what was asked for and the files below; written last, so a selection is whole or not there
+    selection-<run>/        the messages, Parquet; a file for each connection, in the order in which they are sent
+    progress/               how many messages of each file are confirmed; see `stomp.progress`
+
+All of it is readable by its owner alone, for there are messages in it.
+"""
 
 import fcntl
 import json
@@ -11,8 +19,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from stomprelay.journal.disk import sync_path
-from stomprelay.pipeline.commands.query import failing
 from stomprelay.pipeline.replay.selection import COLUMNS, TURN
+from stomprelay.pipeline.spark.errors import as_value_error
 from stomprelay.pipeline.stomp.progress import Progress
 
 if TYPE_CHECKING:
@@ -27,6 +35,11 @@ _LOCK: Final = "lock"
 _RECORD: Final = "replay.json"
 _SELECTION: Final = "selection-"
 _PROGRESS: Final = "progress"
+
+
+_OCTETS: Final = 4 << 20
+"""Of a batch in memory, about."""
+_ROWS: Final = 2000
 
 
 class StateError(ValueError):
@@ -161,11 +174,6 @@ def _option(name: str, value: Any) -> str:
     return option if value is True else f"{option} {value!r}"
 
 
-_OCTETS: Final = 4 << 20
-"""Of a batch in memory, about."""
-_ROWS: Final = 2000
-
-
 class Passed(NamedTuple):
     """In place of a batch whose messages are confirmed already."""
 
@@ -185,7 +193,7 @@ def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path,
         .sortWithinPartitions(*TURN)
         .select(*COLUMNS)
     )
-    with failing():
+    with as_value_error():
         ordered.write.option("maxRecordsPerFile", 0).parquet(f"file://{folder}")
     paths = sorted(folder.glob("part-*.parquet"))
     return [(path, count) for path in paths if (count := pq.ParquetFile(path).metadata.num_rows)]

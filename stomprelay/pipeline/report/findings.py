@@ -1,4 +1,6 @@
-"""TODO"""
+"""What the report is made from: plain records, without Spark, and the axis of time that they are shown on. Instants and
+durations are microseconds.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,6 +8,7 @@ from enum import Enum
 from typing import Final
 
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros
+from stomprelay.pipeline.schema import ACKED, DELIVERED, NACKED, RETURNED
 
 BINS: Final = 200
 """Bins of a chart, at most. More would be narrower than what a phone can show."""
@@ -20,6 +23,12 @@ FINE: Final = 30 * MINUTE
 """Ranges shorter than this have bins of less than a minute."""
 _TICKS: Final = 10
 _MAIN: Final = 4
+
+
+GOT: Final = frozenset((ACKED, DELIVERED, RETURNED, NACKED))
+"""Outcomes of messages that some consumer got."""
+MEASURES: Final = ("receipt", "delivery", "ack")
+"""The latencies: SEND to RECEIPT, SEND to MESSAGE, MESSAGE to ACK."""
 
 
 @dataclass(frozen=True)
@@ -100,14 +109,6 @@ class Span:
         if at % DAY == 0:
             return "day"
         return "second" if fine < MINUTE else "hour"
-
-
-OUTCOMES: Final = ("acked", "delivered", "returned", "nacked", "undelivered", "unconfirmed", "aborted")
-"""Of messages, the good ones first."""
-DELIVERED: Final = frozenset(("acked", "delivered", "returned", "nacked"))
-"""Outcomes of messages that some consumer got."""
-MEASURES: Final = ("receipt", "delivery", "ack")
-"""The latencies: SEND to RECEIPT, SEND to MESSAGE, MESSAGE to ACK."""
 
 
 class Rest(Enum):
@@ -302,7 +303,7 @@ class Findings:
     @property
     def reached(self) -> int:
         """Messages that some consumer got."""
-        return sum(number for outcome, number in self.outcomes.items() if outcome in DELIVERED)
+        return sum(number for outcome, number in self.outcomes.items() if outcome in GOT)
 
     @property
     def empty(self) -> bool:

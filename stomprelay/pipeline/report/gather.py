@@ -1,4 +1,4 @@
-"""TODO"""
+"""The tables, read through Spark into `Findings`. Sums are made by Spark; only the sums come here."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,6 +46,12 @@ from stomprelay.pipeline.store.store import Store
 from stomprelay.pipeline.tables.traffic import counted
 
 _NEVER: Final = 1 << 62
+
+
+_POINTS: Final = 60
+"""Of the small charts in the table of destinations, at most."""
+_LINKED: Final = 10
+"""Names in each column of the flow graph, at most."""
 
 
 def read_failovers(store: Store, range_: Range) -> list[Failover]:
@@ -164,12 +170,6 @@ def read_damages(store: Store, limit: int) -> tuple[list[Damage], int]:
     total = rows.count()
     found = rows.orderBy("segment", "offset").limit(limit).collect() if total else []
     return [Damage(row.segment, row.offset, row.length, row.reason) for row in found], total
-
-
-_POINTS: Final = 60
-"""Of the small charts in the table of destinations, at most."""
-_LINKED: Final = 10
-"""Names in each column of the flow graph, at most."""
 
 
 def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:

@@ -1,4 +1,4 @@
-"""TODO"""
+"""HTML and SVG from values, and tables of them. Whatever is not Markup already is escaped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

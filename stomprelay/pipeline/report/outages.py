@@ -1,4 +1,4 @@
-"""TODO"""
+"""Outages of brokers, and consumers that were stuck, as bars on the axis of time."""
 
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""TODO"""
+"""What became of the messages, and who sends what to whom."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,10 +9,11 @@ from markupsafe import Markup
 
 from stomprelay.pipeline.report import text
 from stomprelay.pipeline.report.figure import Figure, Key, Palette
-from stomprelay.pipeline.report.findings import OUTCOMES, Findings, Name, Rest, Way
+from stomprelay.pipeline.report.findings import Findings, Name, Rest, Way
 from stomprelay.pipeline.report.markup import Column, Sheet, figures, join, name, number, place, tag, words
 from stomprelay.pipeline.report.plot import UNITS
 from stomprelay.pipeline.report.text import plural, short, visible
+from stomprelay.pipeline.schema import OUTCOMES
 
 HEIGHT: Final = 300
 """Pixels for the messages; nodes too small for their labels make the chart higher."""
@@ -22,6 +23,20 @@ GAP: Final = 6
 _LEAST: Final = 2.0
 _WIDTH: Final = 12
 """Units, of a thousand, that a node is wide."""
+
+
+NOBODY: Final = ("not seen sending", "no destination", "nobody yet")
+"""What a missing name means in each column."""
+MEANING: Final = {
+    "acked": "acknowledged",
+    "delivered": "delivered, no answer",
+    "returned": "returned: the consumer or broker went first",
+    "nacked": "refused (NACK)",
+    "undelivered": "not delivered yet",
+    "unconfirmed": "neither delivered nor confirmed",
+    "aborted": "transaction aborted",
+}
+"""Each outcome in a few words."""
 
 
 @dataclass(frozen=True)
@@ -153,10 +168,6 @@ def told(name: Name, nobody: str) -> str:
     return "all others" if isinstance(name, Rest) else name
 
 
-NOBODY: Final = ("not seen sending", "no destination", "nobody yet")
-"""What a missing name means in each column."""
-
-
 def draw(chart: Sankey, colour: Callable[[Name], str], label: str, shown: Callable[[str], Markup]) -> Markup:
     """The chart. `colour` gives a destination's class, `shown` makes a name fit to be seen."""
     height = max(chart.height, 1)
@@ -228,18 +239,6 @@ def _band(link: Link, side: int) -> str:
         f"M{left} {upper}C{middle} {upper} {middle} {across} {right} {across}"
         f"V{below}C{middle} {below} {middle} {under} {left} {under}Z"
     )
-
-
-MEANING: Final = {
-    "acked": "acknowledged",
-    "delivered": "delivered, no answer",
-    "returned": "returned: the consumer or broker went first",
-    "nacked": "refused (NACK)",
-    "undelivered": "not delivered yet",
-    "unconfirmed": "neither delivered nor confirmed",
-    "aborted": "transaction aborted",
-}
-"""Each outcome in a few words."""
 
 
 def outcomes(findings: Findings) -> Figure:

@@ -1,4 +1,8 @@
-"""TODO"""
+"""Charts over time: axes, grid, what was going on, and the lines or layers in it.
+
+The drawing has a thousand units each way and is stretched to whatever room there is; strokes and all text keep their
+size. So one drawing serves a phone and a wide screen.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +23,12 @@ DECADES: Final = 50
 _LEAST: Final = 1e-12
 """What is below counts as nothing: a rate of one in thirty thousand years."""
 _ROUND: Final = (1, 2, 2.5, 5, 10)
+
+
+UNITS: Final = 1000
+_GAP_BINS: Final = 3
+_GAP_SHARE: Final = 30
+Values = Sequence[float | None]
 
 
 @dataclass(frozen=True)
@@ -72,11 +82,6 @@ def fitting(values: Iterable[float]) -> Scale:
     if positive and max(positive) > DECADES * min(positive):
         return logarithmic(positive)
     return linear(known)
-
-
-UNITS: Final = 1000
-_GAP_BINS: Final = 3
-_GAP_SHARE: Final = 30
 
 
 @dataclass(frozen=True)
@@ -197,9 +202,6 @@ def _rank(share: float, main: bool) -> Content:
     """What would stick out on a side is told by its class."""
     kinds = {"main": main, "start": share < 0.06, "end": share > 0.94}
     return " ".join(kind for kind, is_so in kinds.items() if is_so) or None
-
-
-Values = Sequence[float | None]
 
 
 def lines(span: Span, scale: Scale, drawn: Sequence[tuple[str, Values]]) -> Markup:

@@ -1,4 +1,8 @@
-"""TODO"""
+"""What all of `gather` needs of Spark: the rows of one range of time, the most frequent names, percentiles.
+
+The buckets of a percentile are those of the table `latency`: it is the largest value of the bucket that its rank falls
+in, at most 2.2 % above the exact one.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""TODO"""
+"""Traffic, errors and latencies over time."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -31,6 +31,13 @@ from stomprelay.pipeline.report.plot import (
     stack,
     totals,
 )
+
+TITLES: Final = {
+    "receipt": ("Until confirmed", "SEND to RECEIPT"),
+    "delivery": ("Until delivered", "SEND to MESSAGE"),
+    "ack": ("Until acknowledged", "MESSAGE to ACK"),
+}
+LINES: Final = ("p50", "p95", "p99")
 
 
 def traffic(findings: Findings, palette: Palette, bands: Sequence[Band]) -> Figure:
@@ -139,14 +146,6 @@ def _trouble(trouble: Trouble) -> list[str | Markup]:
         when(trouble.first, "full"),
         when(trouble.last, "full"),
     ]
-
-
-TITLES: Final = {
-    "receipt": ("Until confirmed", "SEND to RECEIPT"),
-    "delivery": ("Until delivered", "SEND to MESSAGE"),
-    "ack": ("Until acknowledged", "MESSAGE to ACK"),
-}
-LINES: Final = ("p50", "p95", "p99")
 
 
 def latency(findings: Findings, bands: Sequence[Band]) -> Figure:

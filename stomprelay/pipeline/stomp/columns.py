@@ -25,16 +25,14 @@ Not among `headers` are `ack`, `content-length` and the `subscription` header, w
 octets that are not UTF-8 become `\\xNN`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
+from stomprelay.pipeline.spark import arrow
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Frame
-
-_STAMP: Final = pa.timestamp("us", tz="UTC")
-_MAP: Final = pa.map_(pa.string(), pa.string())
 
 STORED: Final = pa.schema(
     [
@@ -42,10 +40,10 @@ STORED: Final = pa.schema(
         pa.field("message_id", pa.string()),
         pa.field("subscription", pa.string(), nullable=False),
         pa.field("content_type", pa.string()),
-        pa.field("headers", _MAP, nullable=False),
+        pa.field("headers", arrow.MAP, nullable=False),
         pa.field("body", pa.binary(), nullable=False),
         pa.field("redelivered", pa.bool_(), nullable=False),
-        pa.field("received", _STAMP, nullable=False),
+        pa.field("received", arrow.MICROSECONDS, nullable=False),
     ]
 )
 """What stands in the spool; a row's sequence is its place there."""
@@ -130,27 +128,17 @@ class Columns:
             *self._rows, strict=True
         )
         arrays = [
-            _text(destination),
-            _text(message_id),
-            _text(subscription),
-            _text(content_type),
-            pa.MapArray.from_arrays(
-                pa.array(self._ends, pa.int32()), _text(self._names), _text(self._values)
-            ),
+            arrow.text(destination),
+            arrow.text(message_id),
+            arrow.text(subscription),
+            arrow.text(content_type),
+            arrow.mapping(self._ends, self._names, self._values),
             pa.array(body, pa.binary()),
             pa.array(redelivered, pa.bool_()),
-            pa.array(received, pa.int64()).cast(_STAMP),
+            pa.array(received, pa.int64()).cast(arrow.MICROSECONDS),
         ]
         self._clear()
         return pa.RecordBatch.from_arrays(arrays, schema=STORED)
-
-
-def _text(values: Sequence[Any]) -> Any:
-    try:
-        return pa.array(values, pa.string())
-    except pa.ArrowInvalid:  # not UTF-8
-        told = [None if each is None else each.decode("utf-8", "backslashreplace") for each in values]
-        return pa.array(told, pa.string())
 
 
 def rows(batch: Any, receiver: int, first: int, schema: Any) -> Any:

@@ -1,4 +1,22 @@
-"""TODO"""
+"""What Spark calls: `format("stomp")` as a source and as a sink.
+
+Spark makes readers and writers on the driver, pickles them, and calls `read` or `write` in each task on an executor.
+See `options` for what can be set, `columns` for the rows.
+
+Reading, as Spark calls it: which process does what is the key to it.
+
+Spark makes these objects in processes that live for a moment, too, and pickles them to its executors: so they hold
+options alone, and connect only when the first offset is asked for. From then on one process serves a query until its
+end, and its threads receive. `read` runs elsewhere and knows nothing but the spool.
+
+The `start` of `latestOffset` is what Spark has committed: it is written to the commit log before Spark asks again.
+`commit` comes a batch later, and never for the last one; it is not used.
+
+Writing, as Spark calls it: made on the driver, pickled, and `write` called by each task on its executor.
+
+A task is done when the broker has confirmed its rows. A job that fails in between has sent some of them: what is said
+again has the same key, in the header that the option `keyHeader` names, so that consumers can drop it.
+"""
 
 import logging
 import uuid
@@ -38,6 +56,11 @@ FEW: int = 4096
 """Rows of a record batch, at least, where there are so many: groups of a trickle are put together."""
 MOST: int = 32 * 1024 * 1024
 """Octets of one, about."""
+
+
+_log: Final = logging.getLogger("stomprelay.stomp")
+_BATCH: Final = "streaming.sql.batchId"
+_QUERY: Final = "sql.streaming.queryId"
 
 
 class _Rows:
@@ -166,12 +189,6 @@ class BatchReader(_Rows, DataSourceReader):
         return [InputPartition(tuple(each)) for each in pieces(source, start, intake.end)] or [
             InputPartition(None)
         ]
-
-
-_log: Final = logging.getLogger("stomprelay.stomp")
-
-_BATCH: Final = "streaming.sql.batchId"
-_QUERY: Final = "sql.streaming.queryId"
 
 
 @dataclass

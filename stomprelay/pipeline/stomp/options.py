@@ -1,4 +1,96 @@
-"""TODO"""
+"""The options of `format("stomp")`: first those of reading and writing, then those that both have in common.
+
+To read:
+
+destination
+    What to subscribe to: one, or several between commas or as a JSON array. Must be given.
+header.NAME, headers
+    Further headers of SUBSCRIBE. Spark makes NAME small, save brokers' own that `words` knows; `headers` is a JSON
+    object, in which case counts.
+selector
+    The header `selector`.
+spool
+    The folder where received messages stay until Spark has committed them; driver and executors share it, and each
+    source needs its own. Spark tells no source where its checkpoint is: give either this, or the query's
+    checkpointLocation to the reader too, to have it in there as `stomp-spool`.
+ack (spool)
+    When the broker is told: `spool`, once a message is on the spool's disk; `commit`, once Spark has committed its
+    batch: for spools on disks that may be lost, and brokers that keep a message's id when they deliver it again.
+prefetch (10000)
+    Messages that the broker may have under way to one receiver, as RabbitMQ's `prefetch-count` and ActiveMQ's
+    `activemq.prefetchSize`. With `ack=commit` no batch is larger.
+receivers (1)
+    Connections, each with a spool of its own; not for topics, of which each would get every message.
+groupSize (2000), groupMs (100)
+    Messages are written, synced and acknowledged together: so many, or when the first is so old.
+backlog (5000000)
+    Messages that one spool may hold uncommitted, before no more are received.
+maxMessagesPerTrigger, or Kafka's name for it, maxOffsetsPerTrigger
+    Of one micro-batch; without it a batch is all there is.
+minPartitions
+    Into how many tasks a batch is cut, at least, where it has the rows; the driver's processors.
+idleMs (2000)
+    `availableNow` and batch reads end when nothing has come for so long from brokers that are there;
+drainMs
+    at the latest after so long, for queues that never fall silent.
+startingOffsets (`earliest`; in batch `latest`)
+    `earliest`: with what the spool holds of before. `latest`: what comes from now on. A query with a checkpoint goes
+    on where it was.
+failOnDataLoss (true)
+    Fail where the spool lacks what the query goes on from; `false`: log it and go on.
+includeHeaders (true)
+    Whether there is a column `headers`.
+retain (604800)
+    In batch: seconds for which the spool keeps what was read, should the job fail; 0 is for good.
+
+To write:
+
+destination
+    Where every row goes, whatever its column says.
+header.NAME, headers
+    Further headers of every SEND.
+persistent (true)
+    Whether every SEND has `persistent:true`.
+window (2000)
+    Messages that a task may send from the first on that is not confirmed or, with `progress`, not noted there: when a
+    task fails or is killed, and is done again, no more of its messages than these are sent twice. A window of a few
+    messages has `progress` synced for every few messages.
+rate
+    Messages a second, all tasks on a machine together; those that share `progress` together.
+keyHeader (relay-key)
+    The header with a message's key, the same whenever a task or a job says it again.
+id (the query's id; in batch a random one, kept in `progress`)
+    The first part of the keys that are made here.
+progress
+    A folder in which a job finds how far it was when it failed; see `progress`.
+
+Of both:
+
+uri, or the path given to load, save or start
+    A broker or a relay, in the notation of the relay's configuration: `tcp://host:61613`, `ssl://host:61614`,
+    `failover:(...)`, `fanout:(...)`. Not `memory:`, and no endpoint that only Twisted knows. A plain address ends the
+    query with its broker; `failover:(tcp://host:61613)` waits for it.
+login, password
+    Credentials; the password is STOMP's passcode. Spark shows the options of a stream in its plans and hides those
+    that are called password, so this one is: as `passcode` it is refused.
+passcodeFile
+    In place of password the file that holds it, read where the connection is made: on the driver to read, on
+    executors to write.
+host
+    The virtual host; `/` where it is not said.
+clientId
+    `client-id` of CONNECT. Of several connections the second has `-1` behind it, the third `-2`, and so on.
+profile, versions, policy
+    As `upstream.NAME.profile`, `versions` (between commas) and `policy` of the relay's configuration.
+heartBeatMs (10000)
+    How often we beat and want the broker to; 0 is never.
+connectTimeoutMs (10000)
+    For one broker to answer.
+timeoutMs (120000)
+    For the first broker to be had, for a receipt, and for DISCONNECT.
+tls.ca, tls.certificate, tls.key, tls.name
+    PEM files, and the name to verify in place of the host's. Without `tls.ca` it is the platform's trust.
+"""
 
 import os
 from collections.abc import Mapping
@@ -21,6 +113,14 @@ _NAMES: Final = {
 }
 """Keys of an upstream's table that are called otherwise here."""
 _ROOT: Final = "stomp"
+
+
+SPOOL: Final = "stomp-spool"
+"""The spool's folder within a checkpoint."""
+RESEND: Final = 64 * 1024 * 1024
+"""Octets that a writer's session may have unconfirmed."""
+WEEK: Final = 7 * 24 * 3600
+_EARLIEST: Final = "earliest"
 
 
 @dataclass(frozen=True)
@@ -100,15 +200,6 @@ def _upstream(values: Mapping[str, Any]) -> Upstream:
         said = str(error).removeprefix(f"{_ROOT}: {_ROOT}").removeprefix(".")
         key, _, text = said.partition(": ")
         raise wrong(_NAMES.get(key, key), text) from None
-
-
-SPOOL: Final = "stomp-spool"
-"""The spool's folder within a checkpoint."""
-RESEND: Final = 64 * 1024 * 1024
-"""Octets that a writer's session may have unconfirmed."""
-WEEK: Final = 7 * 24 * 3600
-
-_EARLIEST: Final = "earliest"
 
 
 @dataclass(frozen=True)

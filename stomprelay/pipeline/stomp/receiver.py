@@ -1,4 +1,9 @@
-"""TODO"""
+"""One connection to a broker, a thread that reads it, and the spool to which it writes.
+
+With `ack=commit` a delivery's ACK waits until Spark has committed it. Spark may then have a message twice on offer: once
+in the spool, and once more from a broker that was not told in time. A message is known again by its id and its body, as
+long as it can come again at all.
+"""
 
 import logging
 import threading
@@ -16,6 +21,14 @@ from stomprelay.pipeline.stomp.spool import Spool, SpoolError, read
 from stomprelay.pipeline.stomp.values import OptionError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
+
+GOODBYE: Final = 5.0
+"""Seconds that a broker has to confirm the end: another driver may wait for the spool."""
+MOST: Final = 32 * 1024 * 1024
+"""Octets of bodies with which a group is complete, however few they are."""
+_log: Final = logging.getLogger("stomprelay.stomp")
+POLL: Final = 0.05
+"""Seconds after which a receiver that hears nothing looks at what else is to do."""
 
 
 class Owed(NamedTuple):
@@ -72,16 +85,6 @@ class Debts:
                 break
             found.append(message_id)
         return found
-
-
-GOODBYE: Final = 5.0
-"""Seconds that a broker has to confirm the end: another driver may wait for the spool."""
-MOST: Final = 32 * 1024 * 1024
-"""Octets of bodies with which a group is complete, however few they are."""
-_log: Final = logging.getLogger("stomprelay.stomp")
-
-POLL: Final = 0.05
-"""Seconds after which a receiver that hears nothing looks at what else is to do."""
 
 
 class Receiver:

@@ -1,4 +1,8 @@
-"""TODO"""
+"""The relay's own core as a client: it bridges, beats and fails over, and here is performed what it asks for.
+
+The core's client is this process. What it says is fed in as octets, what it is told comes out as octets, and between
+them and the brokers runs one thread with plain sockets.
+"""
 
 import logging
 import random
@@ -21,6 +25,14 @@ from stomprelay.relay.tally import Tally
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import State
+
+ROOM: Final = 8 * 1024 * 1024
+"""Octets that may wait in either direction."""
+_log: Final = logging.getLogger("stomprelay.stomp")
+WORDS: Final = 3
+"""Notes that are kept to explain an end."""
+_WARNINGS: Final = frozenset({Event.ERROR, Event.FOREIGN, Event.LOST, Event.REFUSED})
+_EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
 class Bell:
@@ -80,10 +92,6 @@ class Bell:
         self.work()
 
 
-ROOM: Final = 8 * 1024 * 1024
-"""Octets that may wait in either direction."""
-
-
 class Mailbox:
     """Octets of a client on their way in, and octets for it on their way out. Once `close` was said nothing goes in."""
 
@@ -141,15 +149,6 @@ class Mailbox:
             self._inward_size = 0
             self._room.notify_all()
             self._news.notify_all()
-
-
-_log: Final = logging.getLogger("stomprelay.stomp")
-
-WORDS: Final = 3
-"""Notes that are kept to explain an end."""
-
-_WARNINGS: Final = frozenset({Event.ERROR, Event.FOREIGN, Event.LOST, Event.REFUSED})
-_EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
 class Pump:

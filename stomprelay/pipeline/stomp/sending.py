@@ -1,4 +1,6 @@
-"""TODO"""
+"""The rows of one task on their way to the broker, over one connection, in their order: how many may be unconfirmed
+(`Window`), how many a second (`SharedRate`), and which are confirmed.
+"""
 
 import fcntl
 import os
@@ -17,6 +19,15 @@ from stomprelay.pipeline.stomp.progress import Progress
 from stomprelay.pipeline.stomp.sends import Sends
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import RECEIPT, RECEIPT_ID
+
+BREATH = 0.05
+"""Seconds whose messages are sent together."""
+OFTEN: Final = 0.5
+"""Seconds between two notes of the progress, unless the window asks for one before."""
+CHUNK: Final = 250
+"""Rows that are written together."""
+Row = tuple[bytes, bytes]
+"""Header lines and body of a SEND."""
 
 
 @dataclass
@@ -82,10 +93,6 @@ class Window:
         self._by_last.clear()
 
 
-BREATH = 0.05
-"""Seconds whose messages are sent together."""
-
-
 class Pace:
     """Messages a second, for all processes that name the same file; on other machines only if they share it."""
 
@@ -128,16 +135,6 @@ class Pace:
     def forget(self) -> None:
         """Nobody needs it any more."""
         self._path.unlink(missing_ok=True)
-
-
-OFTEN: Final = 0.5
-"""Seconds between two notes of the progress, unless the window asks for one before."""
-CHUNK: Final = 250
-"""Rows that are written together."""
-
-
-Row = tuple[bytes, bytes]
-"""Header lines and body of a SEND."""
 
 
 class Job(NamedTuple):

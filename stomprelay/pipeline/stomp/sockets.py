@@ -1,4 +1,4 @@
-"""TODO"""
+"""Sockets: how to reach a broker's address, with TLS or without, and the connection of one leg, which never blocks."""
 
 import os
 import socket
@@ -21,6 +21,22 @@ from stomprelay.session.leg import Leg
 
 STAGGER: Final = 2.0
 """Seconds that one address of a host has to answer while there are more of them."""
+
+
+_NOT_TLS: Final = frozenset(
+    {"wrong version number", "packet length too long", "record layer failure", "http request"}
+)
+ASKED: Final = 1
+"""The relay's core asked for a pause."""
+PRESSURE: Final = 2
+"""Nobody takes what was read already."""
+FULL: Final = 256 * 1024
+"""Octets that wait to be written, from which on a line is full; it has room again at a quarter of that."""
+LINGER: Final = 2.0
+"""Seconds that a closed line may take to write what it has, and its peer to close."""
+_READ: Final = 256 * 1024
+_RESET: Final = struct.pack("ii", 1, 0)
+_LATER: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Unreachable(ValueError):
@@ -154,26 +170,6 @@ def spell(error: Exception) -> str:
         return "connection reset"
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(text.split()).lower() or type(error).__name__
-
-
-_NOT_TLS: Final = frozenset(
-    {"wrong version number", "packet length too long", "record layer failure", "http request"}
-)
-
-
-ASKED: Final = 1
-"""The relay's core asked for a pause."""
-PRESSURE: Final = 2
-"""Nobody takes what was read already."""
-
-FULL: Final = 256 * 1024
-"""Octets that wait to be written, from which on a line is full; it has room again at a quarter of that."""
-LINGER: Final = 2.0
-"""Seconds that a closed line may take to write what it has, and its peer to close."""
-
-_READ: Final = 256 * 1024
-_RESET: Final = struct.pack("ii", 1, 0)
-_LATER: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Owner(Protocol):

@@ -1,4 +1,15 @@
-"""TODO"""
+"""The tables on disk: what a batch adds, what it writes anew, and what it leaves for the next.
+
+    <root>/<table>/hour=H/batch=N/     rows that stay, one folder for each batch
+    <root>/<table>/hour=H/             tables that are written anew, hour by hour
+    <root>/_deltas/<name>/hour=H/batch=N/   what a batch adds to an hour that is folded from such
+    <root>/_state/<name>/batch=N       what a batch leaves for the next: a folder of rows, or a file of text
+
+Whatever is written for a batch takes the place of what was written for the same batch before, so a batch that was cut
+short is simply done again. Readers skip names that begin with an underscore.
+
+`Batch` is what a step is given to write with; `Lock` keeps two runs apart.
+"""
 
 import fcntl
 from collections.abc import Iterable, Sequence
@@ -22,6 +33,9 @@ FILES: Final = frozenset({"parquet", "orc", "json", "avro"})
 """Formats that are nothing but files in folders; others keep a log of their own."""
 _STATE: Final = "parquet"
 _DROPPED: Final = "_dropped"
+
+
+_NAME: Final = "_lock"
 
 
 class StoreError(Exception):
@@ -292,9 +306,6 @@ class Store:
         """The folders that still have the files that they had."""
         now = self._files(before)
         return [folder for folder, files in before.items() if now.get(folder) == files]
-
-
-_NAME: Final = "_lock"
 
 
 class Lock(AbstractContextManager["Lock"]):

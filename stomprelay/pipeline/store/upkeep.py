@@ -1,4 +1,4 @@
-"""TODO"""
+"""What keeps the tables small while batches go on: old hours removed, small files joined."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -8,6 +8,11 @@ from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store.compaction import Compacted, compact, recover
 from stomprelay.pipeline.store.store import FILES, Batch, Store
 from stomprelay.pipeline.store.volume import local
+
+EVERY: Final = 16
+"""Batches from one look for small files to the next."""
+AGE: Final = timedelta(hours=2)
+"""Hours that ended so long ago are not expected to get more rows."""
 
 
 def hour_name(time: datetime) -> str:
@@ -31,12 +36,6 @@ def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
                 gone[table.name] = store.expire(table.name, before)
     store.expire_deltas(before)
     return {name: hours for name, hours in gone.items() if hours}
-
-
-EVERY: Final = 16
-"""Batches from one look for small files to the next."""
-AGE: Final = timedelta(hours=2)
-"""Hours that ended so long ago are not expected to get more rows."""
 
 
 def begin(store: Store) -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline.commands.query import failing
 from stomprelay.pipeline.replay.selection import Selection, selected
+from stomprelay.pipeline.spark.errors import as_value_error
 from stomprelay.pipeline.store.store import Store, StoreError
 from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send
@@ -224,7 +224,7 @@ def test_a_condition_that_means_nothing(frames: Frames) -> None:
             selected(store, Selection(where=where))
         assert "\n" not in str(raised.value)
     chosen = selected(store, Selection(where="headers['n'] > 1"))
-    with pytest.raises(ValueError, match=r"The value 'one' .* cannot be cast") as raised, failing():
+    with pytest.raises(ValueError, match=r"The value 'one' .* cannot be cast") as raised, as_value_error():
         told(chosen)
     assert "\n" not in str(raised.value)
 
