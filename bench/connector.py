@@ -43,9 +43,9 @@ def _timed(what: Callable[[], object]) -> float:
 
 def _client(uri: str) -> Any:
     from stomprelay.pipeline.stomp.options import Connection
-    from stomprelay.pipeline.stomp.values import Words
+    from stomprelay.pipeline.stomp.values import GivenOptions
 
-    return Connection.read(Words({"uri": uri}), {"confirm": True}).client("bench")
+    return Connection.read(GivenOptions({"uri": uri}), {"confirm": True}).client("bench")
 
 
 def fill(uri: str, messages: int) -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from stomprelay.pipeline.stomp.options import Connection
-from stomprelay.pipeline.stomp.values import Words
+from stomprelay.pipeline.stomp.values import GivenOptions
 from tests.e2e import brokers
 
 QUEUE: Final = "/queue/chaos"
@@ -171,7 +171,7 @@ class Driver:
 
 def send(uri: str, first: int, count: int) -> None:
     """Messages with these numbers as their keys, confirmed by the broker."""
-    with Connection.read(Words({"uri": uri}), {"confirm": True}).client("chaos") as client:
+    with Connection.read(GivenOptions({"uri": uri}), {"confirm": True}).client("chaos") as client:
         client.connect(30)
         for number in range(first, first + count):
             head = b"SEND\ndestination:%b\ncontent-length:200\nn:%d\npersistent:true\n\n" % (

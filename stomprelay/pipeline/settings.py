@@ -60,7 +60,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Terms:
+class TimeLimits:
     """Nanoseconds of journal time. `patience`: for a missing segment, or for the other half of a message. `linger`:
     after the last sign of a settled message, until its row is final. `give_up`: the same of one that is not settled.
     `stuck_after`: a delivery that waits longer for its answer is overdue.
@@ -72,6 +72,6 @@ class Terms:
     stuck_after: int = 60 * SECOND
 
     @classmethod
-    def of(cls, patience: float, linger: float, give_up: float, stuck_after: float = 60.0) -> "Terms":
+    def of(cls, patience: float, linger: float, give_up: float, stuck_after: float = 60.0) -> "TimeLimits":
         """Of seconds."""
         return cls(*(round(each * SECOND) for each in (patience, linger, give_up, stuck_after)))

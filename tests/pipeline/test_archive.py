@@ -1,4 +1,4 @@
-"""The class archive."""
+"""The class class_archive."""
 
 import fcntl
 import subprocess
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.pipeline.spark import archive
+from stomprelay.pipeline.spark import class_archive
 from stomprelay.pipeline.spark.java import Java
 
 JAVA_17 = Java(Path("/java"), "17.0.15", True)
@@ -17,10 +17,10 @@ JAVA_25 = Java(Path("/java"), "25.0.2", False)
 @pytest.fixture(autouse=True)
 def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the environment of the tests says."""
-    monkeypatch.delenv(archive.SWITCH, raising=False)
+    monkeypatch.delenv(class_archive.SWITCH, raising=False)
 
 
-def rehearsals(monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> list[list[str]]:
+def training_runs(monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> list[list[str]]:
     """What would be run; it writes the archive, where it writes one."""
     seen: list[list[str]] = []
 
@@ -44,28 +44,28 @@ def test_it_is_made_once_and_used_from_then_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: Java, making: str, using: list[str]
 ) -> None:
     """In the way of the Java at hand; the user hears of it."""
-    seen = rehearsals(monkeypatch, b"classes")
+    seen = training_runs(monkeypatch, b"classes")
     said: list[str] = []
     for _ in range(2):
-        options = list(archive.options(java, tmp_path, said.append))
-        assert options == ["-Xlog:disable", *using[:-1], f"{using[-1]}={archive.path(java, tmp_path)}"]
+        options = list(class_archive.options(java, tmp_path, said.append))
+        assert options == ["-Xlog:disable", *using[:-1], f"{using[-1]}={class_archive.path(java, tmp_path)}"]
     assert len(seen) == len(said) == 1
     assert seen[0][3].startswith(f"-XX:{making}=")
-    assert archive.path(java, tmp_path).read_bytes() == b"classes"
+    assert class_archive.path(java, tmp_path).read_bytes() == b"classes"
     assert not [each for each in tmp_path.iterdir() if each.name.startswith(".")]
 
 
 def test_each_java_has_its_own(tmp_path: Path) -> None:
     """Another home, another version."""
     javas = [JAVA_17, JAVA_25, Java(Path("/other"), "17.0.15", True)]
-    assert len({archive.path(java, tmp_path) for java in javas}) == 3
+    assert len({class_archive.path(java, tmp_path) for java in javas}) == 3
 
 
 def test_a_java_that_makes_none_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And started without."""
-    seen = rehearsals(monkeypatch, None)
+    seen = training_runs(monkeypatch, None)
     for _ in range(2):
-        assert list(archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
+        assert list(class_archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
     assert len(seen) == 1
 
 
@@ -73,20 +73,20 @@ def test_one_process_makes_it_and_others_go_on_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody waits for another one's."""
-    seen = rehearsals(monkeypatch, b"classes")
-    with archive.path(JAVA_17, tmp_path).with_suffix(".lock").open("w") as lock:
+    seen = training_runs(monkeypatch, b"classes")
+    with class_archive.path(JAVA_17, tmp_path).with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert list(archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
+        assert list(class_archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
     assert seen == []
 
 
 def test_it_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the environment; without a cache there is none, either, nor where that cannot be written."""
-    seen = rehearsals(monkeypatch, b"classes")
-    assert list(archive.options(JAVA_17, None)) == ["-Xlog:disable"]
-    assert list(archive.options(JAVA_17, tmp_path / "missing")) == ["-Xlog:disable"]
-    monkeypatch.setenv(archive.SWITCH, "0")
-    assert list(archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
+    seen = training_runs(monkeypatch, b"classes")
+    assert list(class_archive.options(JAVA_17, None)) == ["-Xlog:disable"]
+    assert list(class_archive.options(JAVA_17, tmp_path / "missing")) == ["-Xlog:disable"]
+    monkeypatch.setenv(class_archive.SWITCH, "0")
+    assert list(class_archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
     assert seen == []
 
 
@@ -97,5 +97,5 @@ def test_a_rehearsal_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pyte
         raise subprocess.TimeoutExpired("java", 1)
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert list(archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
-    assert not archive.path(JAVA_17, tmp_path).exists()
+    assert list(class_archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
+    assert not class_archive.path(JAVA_17, tmp_path).exists()

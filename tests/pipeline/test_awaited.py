@@ -1,18 +1,18 @@
 """Receipts that are awaited."""
 
 from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.publishing import Awaited
+from stomprelay.pipeline.match.publishing import PendingReceipts
 
 
-def _sent(number: int) -> s.Sighting:
-    row: s.Sighting = [None] * len(s.FIELDS)
+def _sent(number: int) -> s.Transfer:
+    row: s.Transfer = [None] * len(s.FIELDS)
     row[: s.KIND + 1] = ["k", number, "segment", 0, number, 0]
     return row
 
 
 def test_the_first_that_asked_is_the_first_that_is_answered() -> None:
     """Frames that are no SEND count, and answer nothing."""
-    awaited = Awaited(1000, 100)
+    awaited = PendingReceipts(1000, 100)
     first, second = _sent(1), _sent(2)
     awaited.ask("r", 1, first)
     awaited.ask("r", 2, None)
@@ -27,7 +27,7 @@ def test_the_first_that_asked_is_the_first_that_is_answered() -> None:
 
 def test_each_of_several_brokers_answers_each() -> None:
     """The first answer counts; it is over when all have answered, or when the others took too long."""
-    awaited = Awaited(1000, 100)
+    awaited = PendingReceipts(1000, 100)
     first, second = _sent(1), _sent(2)
     awaited.ask("r", 1, first)
     awaited.ask("r", 1, second)
@@ -45,7 +45,7 @@ def test_each_of_several_brokers_answers_each() -> None:
 
 def test_a_refusal() -> None:
     """What asked first is answered for good."""
-    awaited = Awaited(1000, 100)
+    awaited = PendingReceipts(1000, 100)
     second = _sent(2)
     awaited.ask("r", 1, _sent(1))
     awaited.ask("r", 1, second)
@@ -59,7 +59,7 @@ def test_a_refusal() -> None:
 
 def test_nobody_waits_for_ever() -> None:
     """After `give_up` a RECEIPT is for the next that asked, or for nobody."""
-    awaited = Awaited(1000, 100)
+    awaited = PendingReceipts(1000, 100)
     second = _sent(2)
     awaited.ask("r", 1, _sent(1))
     awaited.ask("r", 500, second)
@@ -73,7 +73,7 @@ def test_nobody_waits_for_ever() -> None:
 
 def test_it_goes_on_in_the_next_batch() -> None:
     """Who was told, too."""
-    awaited, after = Awaited(1000, 100), Awaited(1000, 100)
+    awaited, after = PendingReceipts(1000, 100), PendingReceipts(1000, 100)
     awaited.ask("r", 1, _sent(1))
     awaited.ask("q", 1, None)
     awaited.given("r", "a", 2, 2)

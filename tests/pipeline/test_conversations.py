@@ -8,12 +8,12 @@ import pytest
 
 from stomprelay.pipeline.match import record
 from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.conversation import Conversations, Said
-from stomprelay.pipeline.settings import SECOND, Terms
+from stomprelay.pipeline.match.conversation import Conversations, SessionRow
+from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.pipeline.spark import arrow
 from tests.pipeline.script import Script
 
-HASTY = Terms(stuck_after=0)
+HASTY = TimeLimits(stuck_after=0)
 
 
 def _batches(rows: list[record.Record], most: int) -> Iterator[pa.RecordBatch]:
@@ -27,7 +27,7 @@ def _run(script: Script) -> str:
 
 def _said(
     rows: list[record.Record], *scripts: Script, most: int = 3, present: bool = True, later: float = 0.0
-) -> list[s.Sighting]:
+) -> list[s.Transfer]:
     newest = {_run(each): each.ns + round(later * SECOND) for each in scripts}
     what = Conversations(HASTY, newest, frozenset(newest) if present else frozenset())
     return [list(row) for row in arrow.rows(what(_batches(rows, most)))]
@@ -41,7 +41,7 @@ def _talk(name: str) -> Script:
     return script
 
 
-def _of(rows: list[s.Sighting], what: int) -> list[s.Sighting]:
+def _of(rows: list[s.Transfer], what: int) -> list[s.Transfer]:
     return [row for row in rows if row[s.KIND] == what]
 
 
@@ -51,29 +51,29 @@ def test_sessions_one_behind_the_other(most: int) -> None:
     one, two = _talk("one"), _talk("two")
     rows = _said([*one.records, *two.records], one, two, most=most, later=1)
     assert [row[s.SESSION] for row in _of(rows, s.Kind.DELIVERED)] == ["one", "two"]
-    assert [json.loads(row[s.TEXT])["deliveries"] for row in _of(rows, Said.WAIT)] == [1, 1]
+    assert [json.loads(row[s.TEXT])["deliveries"] for row in _of(rows, SessionRow.WAIT)] == [1, 1]
     states = [
         tuple({"session": row[0], "turn": record.SAID, "text": row[-1]}.get(name) for name in record.NAMES)
-        for row in _of(rows, Said.STATE)
+        for row in _of(rows, SessionRow.STATE)
     ]
     before = len(one.records)
     one.says("ACK", ack="t")
     rows = _said([states[0], *one.records[before:], states[1]], one, two, most=most, later=1)
     assert [row[s.OUTCOME] for row in _of(rows, s.Kind.DELIVERED_MORE)] == ["acked"]
-    waits = [json.loads(row[s.TEXT]) for row in _of(rows, Said.WAIT)]
+    waits = [json.loads(row[s.TEXT]) for row in _of(rows, SessionRow.WAIT)]
     assert [(row["session"], row["outcome"], row["going"], row["final"]) for row in waits] == [
         ("one", "acked", False, True),
         ("two", None, True, False),
     ]
-    assert [row[0] for row in _of(rows, Said.STATE)] == ["one", "two"]
-    assert _of(rows, Said.STATE)[1][-1] == states[1][record.TEXT]
+    assert [row[0] for row in _of(rows, SessionRow.STATE)] == ["one", "two"]
+    assert _of(rows, SessionRow.STATE)[1][-1] == states[1][record.TEXT]
 
 
 def test_outages() -> None:
     """They are rows, too."""
     script = _talk("one")
     script.loses("a")
-    (row,) = _of(_said(script.records, script), Said.OUTAGE)
+    (row,) = _of(_said(script.records, script), SessionRow.OUTAGE)
     assert (json.loads(row[s.TEXT])["broker"], row[s.KEY]) == ("a", "one")
 
 
@@ -81,32 +81,32 @@ def test_a_session_that_is_over() -> None:
     """Nothing of it is left, unless a receipt is still awaited."""
     script = _talk("one")
     script.happens("disconnected", end="client")
-    assert _of(_said(script.records, script), Said.STATE) == []
+    assert _of(_said(script.records, script), SessionRow.STATE) == []
     script = _talk("two")
     script.sends("u", receipt="r")
     script.happens("disconnected", end="client")
-    assert len(_of(_said(script.records, script), Said.STATE)) == 1
-    assert _of(_said(script.records, script, later=601), Said.STATE) == []
+    assert len(_of(_said(script.records, script), SessionRow.STATE)) == 1
+    assert _of(_said(script.records, script, later=601), SessionRow.STATE) == []
 
 
 def test_a_relay_that_is_silent() -> None:
     """Nobody waits any more in its sessions; when it is forgotten, so are they, and that is their last word."""
     script = _talk("one")
     rows = _said(script.records, script, present=False, later=5)
-    (wait,) = (json.loads(row[s.TEXT]) for row in _of(rows, Said.WAIT))
+    (wait,) = (json.loads(row[s.TEXT]) for row in _of(rows, SessionRow.WAIT))
     assert (wait["outcome"], wait["going"], wait["final"], wait["until_ns"]) == (
         None,
         False,
         False,
         script.ns + 5 * SECOND,
     )
-    assert len(_of(rows, Said.STATE)) == 1
+    assert len(_of(rows, SessionRow.STATE)) == 1
     what = Conversations(HASTY, {}, frozenset(), {_run(script): script.ns + 5 * SECOND})
     rows = [list(row) for row in arrow.rows(what(_batches(script.records, 3)))]
-    (last,) = (json.loads(row[s.TEXT]) for row in _of(rows, Said.WAIT))
+    (last,) = (json.loads(row[s.TEXT]) for row in _of(rows, SessionRow.WAIT))
     assert last == {**wait, "final": True}
-    assert _of(rows, Said.STATE) == []
-    assert [row for row in _said(script.records) if row[s.KIND] >= Said.STATE] == []
+    assert _of(rows, SessionRow.STATE) == []
+    assert [row for row in _said(script.records) if row[s.KIND] >= SessionRow.STATE] == []
 
 
 def test_a_session_that_says_much() -> None:

@@ -4,54 +4,54 @@ from typing import Any
 
 from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.message import Message
-from stomprelay.pipeline.match.order import Lineup
-from stomprelay.pipeline.settings import Terms
+from stomprelay.pipeline.match.order import SendOrder
+from stomprelay.pipeline.settings import TimeLimits
 
-TERMS = Terms(patience=600, linger=10, give_up=100)
+TERMS = TimeLimits(patience=600, linger=10, give_up=100)
 
 
-def _seen(ns: int, **values: Any) -> s.Sighting:
+def _seen(ns: int, **values: Any) -> s.Transfer:
     known = {"key": "o", "ns": ns, "segment": "g", "offset": ns, "number": 0, "relay": "r", **values}
     return [known.get(name) for name, _ in s.FIELDS]
 
 
 class _Line:
-    """A lineup, and the messages in it by number."""
+    """A order, and the messages in it by number."""
 
     def __init__(self, *, topic: bool = False, by_id: bool = False) -> None:
-        self.lineup = Lineup(TERMS, by_id=by_id)
+        self.order = SendOrder(TERMS, by_id=by_id)
         self.messages: list[Message] = []
         self.topic = topic
 
     def sends(self, ns: int, relay: str = "r") -> None:
-        sighting = _seen(ns, relay=relay)
-        message = self.lineup.adopted(sighting, ns)
+        transfer = _seen(ns, relay=relay)
+        message = self.order.adopted(transfer, ns)
         if message is None:
             message = Message(ns, topic=self.topic)
             self.messages.append(message)
-        message.was_sent(sighting, ns)
+        message.was_sent(transfer, ns)
         message.available = ns
-        self.lineup.available(message)
+        self.order.available(message)
 
     def gets(self, ns: int, session: str = "c", **values: Any) -> int:
-        sighting = _seen(ns, session=session, client=session, subscription="1", broker="a", **values)
-        message = self.lineup.next(sighting, ns, topic=self.topic)
+        transfer = _seen(ns, session=session, client=session, subscription="1", broker="a", **values)
+        message = self.order.next(transfer, ns, topic=self.topic)
         if message is None:
             message = Message(ns, topic=self.topic)
             self.messages.append(message)
-        message.was_delivered(sighting, ns)
-        self.lineup.delivered(message, sighting)
+        message.was_delivered(transfer, ns)
+        self.order.delivered(message, transfer)
         return self.messages.index(message)
 
     def answers(self, at: int, ns: int, outcome: str) -> None:
         self.messages[at].was_settled(self.messages[at].deliveries[-1], ns, ns, outcome)
-        self.lineup.settled(self.messages[at])
+        self.order.settled(self.messages[at])
 
     def goes_on(self) -> None:
         """In the next batch."""
-        again = Lineup(TERMS, by_id=False)
-        again.load(self.lineup.dump(), self.messages)
-        self.lineup = again
+        again = SendOrder(TERMS, by_id=False)
+        again.load(self.order.dump(), self.messages)
+        self.order = again
 
 
 def test_a_queue() -> None:
@@ -112,7 +112,7 @@ def test_a_topic() -> None:
     assert [line.gets(10, "c", since_ns=0), line.gets(10, "d", since_ns=4)] == [0, 1]
     line.goes_on()
     assert [line.gets(11, "c", since_ns=0), line.gets(11, "d", since_ns=4)] == [1, 2]
-    line.lineup.swept(line.messages[1:])
+    line.order.swept(line.messages[1:])
     assert [line.gets(12, "c", since_ns=0), line.gets(12, "d", since_ns=4)] == [2, 3]
 
 
@@ -149,6 +149,6 @@ def test_what_is_swept_is_forgotten() -> None:
     line.sends(1)
     line.gets(2, message_id="m", copy="x")
     line.answers(0, 3, "nacked")
-    line.lineup.swept([])
+    line.order.swept([])
     del line.messages[:]
     assert [line.gets(4, message_id="m"), line.gets(5, copy="x"), line.gets(6, again=True)] == [0, 1, 2]

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.matching import Matching
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.settings import SECOND, Terms
+from stomprelay.pipeline.settings import SECOND, TimeLimits
 from tests.pipeline.journals import BEGUN
 from tests.pipeline.script import MS, Script, rows
 
-TERMS = Terms(patience=600 * SECOND, linger=10 * SECOND, give_up=3600 * SECOND)
+TERMS = TimeLimits(patience=600 * SECOND, linger=10 * SECOND, give_up=3600 * SECOND)
 
 
 def _seen(*scripts: Script, until: int | None = None) -> list[dict[str, Any]]:
-    sightings = [each for script in scripts for each in script.sightings]
-    return rows(sightings, TERMS, until or max(script.ns for script in scripts))
+    transfers = [each for script in scripts for each in script.transfers]
+    return rows(transfers, TERMS, until or max(script.ns for script in scripts))
 
 
 def _three(*modes: str, to: str = "/queue/a", **settings: Any) -> tuple[Script, ...]:
@@ -259,7 +259,7 @@ def test_repeats() -> None:
     _at(one, 200).gets("m1", trace="t")
     _at(one, 300).gets("m2", trace="t")
     matching = Matching("tt", TERMS)
-    for each in [*p.sightings, *one.sightings]:
+    for each in [*p.transfers, *one.transfers]:
         matching.saw([*each])
     matching.go(one.ns)
     assert matching.repeats == [("c0", "a", BEGUN + 201 * MS, BEGUN + 301 * MS)]
@@ -269,7 +269,7 @@ def test_repeats() -> None:
 # From batch to batch
 
 
-def _long() -> list[s.Sighting]:
+def _long() -> list[s.Transfer]:
     """Several sessions with much that looks alike, in a queue and in a topic."""
     p, one, two = _three("client", "client-individual")
     three = Script(name="three")
@@ -292,7 +292,7 @@ def _long() -> list[s.Sighting]:
     two.happens("vanished", end="client")
     for at in range(12, 15):
         _at(one, 900 * at).gets(f"m{at}", trace=None, redelivered="true")
-    return [each for script in (p, one, two, three) for each in script.sightings]
+    return [each for script in (p, one, two, three) for each in script.transfers]
 
 
 SIGHTINGS = _long()
@@ -300,25 +300,25 @@ SIGHTINGS = _long()
 
 @given(data=st.data(), linger=st.sampled_from([1, 3, 100]), give_up=st.sampled_from([2, 5, 1000]))
 def test_batches_may_end_anywhere(data: st.DataObject, linger: int, give_up: int) -> None:
-    """The same final rows come of it, in whatever pieces it is read."""
-    terms = Terms(5 * SECOND, linger * SECOND, give_up * SECOND)
+    """The same final rows come of it, in whatever continuations it is read."""
+    limits = TimeLimits(5 * SECOND, linger * SECOND, give_up * SECOND)
     end = BEGUN + 5000 * SECOND
     ends = sorted(data.draw(st.lists(st.integers(0, 14_000), max_size=6)))
-    want = _all(terms, [end])
-    assert _all(terms, [*(BEGUN + each * MS for each in ends), end]) == want
+    want = _all(limits, [end])
+    assert _all(limits, [*(BEGUN + each * MS for each in ends), end]) == want
     assert all(row["final"] for row in want)
 
 
-def _all(terms: Terms, untils: list[int]) -> list[dict[str, Any]]:
+def _all(limits: TimeLimits, untils: list[int]) -> list[dict[str, Any]]:
     found: list[Any] = []
     for key in sorted({each[s.KEY] for each in SIGHTINGS}):
         mine = [each for each in SIGHTINGS if each[s.KEY] == key]
         kept: list[str] = []
         since = 0
         for until in untils:
-            matching = Matching(key, terms)
+            matching = Matching(key, limits)
             for text in kept:
-                row: s.Sighting = [None] * len(s.FIELDS)
+                row: s.Transfer = [None] * len(s.FIELDS)
                 row[s.KEY], row[s.KIND], row[s.TEXT] = key, s.Kind.KEPT, text
                 matching.saw(row)
             for each in _told(mine, since, until):
@@ -329,11 +329,11 @@ def _all(terms: Terms, untils: list[int]) -> list[dict[str, Any]]:
     return sorted((dict(zip(MESSAGES.names, row, strict=True)) for row in found), key=str)
 
 
-def _told(sightings: list[s.Sighting], since: int, until: int) -> list[s.Sighting]:
+def _told(transfers: list[s.Transfer], since: int, until: int) -> list[s.Transfer]:
     """What a batch that knows the time from `since` to `until` is told of them."""
     told = []
-    for each in sightings:
-        row = [*each] if since < each[s.NS] <= until else s.piece(each)
+    for each in transfers:
+        row = [*each] if since < each[s.NS] <= until else s.continuation(each)
         if row[s.KIND] >= s.LATER:
             if each[s.NS] > until:
                 continue
@@ -356,14 +356,14 @@ def test_what_is_ahead_of_others_is_a_foretaste() -> None:
     p.sends("t")
     _at(one, 200).gets("m", trace="t")
     matching = Matching("tt", TERMS)
-    for each in [*p.sightings, *one.sightings]:
+    for each in [*p.transfers, *one.transfers]:
         matching.saw([*each])
     matching.go(p.ns)
     (row,) = matching.open()
     assert row[MESSAGES.names.index("outcome")] == "acked"
     again = Matching("tt", TERMS)
     for text in matching.kept():
-        kept: s.Sighting = [None] * len(s.FIELDS)
+        kept: s.Transfer = [None] * len(s.FIELDS)
         kept[s.KIND], kept[s.TEXT] = s.Kind.KEPT, text
         again.saw(kept)
     again.go(one.ns + 11 * SECOND)

@@ -7,17 +7,17 @@ import pytest
 from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.message import Message
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.settings import Terms
+from stomprelay.pipeline.settings import TimeLimits
 
-TERMS = Terms(patience=600, linger=10, give_up=100)
+TERMS = TimeLimits(patience=600, linger=10, give_up=100)
 
 
-def _seen(kind: s.Kind, ns: int, **values: Any) -> s.Sighting:
+def _seen(kind: s.Kind, ns: int, **values: Any) -> s.Transfer:
     known = {"key": "tt", "ns": ns, "segment": "g", "offset": ns, "number": 0, "kind": int(kind), **values}
     return [known.get(name) for name, _ in s.FIELDS]
 
 
-def _delivered(ns: int, session: str = "c", **values: Any) -> s.Sighting:
+def _delivered(ns: int, session: str = "c", **values: Any) -> s.Transfer:
     return _seen(
         s.Kind.DELIVERED,
         ns,
@@ -85,7 +85,7 @@ def test_the_same_subscription_again() -> None:
 
 
 def test_an_answer_counts_once() -> None:
-    """What is told in two pieces is one thing."""
+    """What is told in two continuations is one thing."""
     message = Message(1, topic=False)
     delivery = _delivered(1)
     message.was_delivered(delivery, 1)

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from stomprelay.journal.schema import Context, Side
 from stomprelay.pipeline.follow.arrivals import Arrival
 from stomprelay.pipeline.match import messages
-from stomprelay.pipeline.match.conversation import Said
-from stomprelay.pipeline.match.matching import Found
+from stomprelay.pipeline.match.conversation import SessionRow
+from stomprelay.pipeline.match.matching import MatchRow
 from stomprelay.pipeline.match.outages import OUTAGE
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.settings import SECOND, Settings, Terms
+from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.store.store import Batch, Store
 from tests.pipeline.journals import BEGUN, Run, Tables
 from tests.pipeline.witness import Stage, Witness, told
@@ -26,7 +26,7 @@ from tests.pipeline.witness import Stage, Witness, told
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PATIENT = Terms(600 * SECOND, 3600 * SECOND, 7200 * SECOND, SECOND)
+PATIENT = TimeLimits(600 * SECOND, 3600 * SECOND, 7200 * SECOND, SECOND)
 """Nothing is final before the end, so that time plays no role."""
 
 
@@ -146,14 +146,14 @@ def test_any_segments_in_any_batches(
     """The final rows are the same, though much of what happens comes too late to count; so are all waits."""
     stage = Stage(seed, faults=seed % 3 > 0, trace=seed % 2 > 0)
     stage.plays(30)
-    terms = Terms.of(100.0, linger, give_up, give_up)
+    limits = TimeLimits.of(100.0, linger, give_up, give_up)
     folder = tmp_path_factory.mktemp("journal")
     (late,) = _late(stage).write(folder)
     found = []
     for at, ends in enumerate(([], cuts)):
         (folder / str(at)).mkdir()
         paths = stage.run.write(folder / str(at), ends)
-        tables = Tables(terms)
+        tables = Tables(limits)
         while paths:
             count = data.draw(st.integers(1, len(paths)))
             part, paths = paths[:count], paths[count:]
@@ -193,8 +193,8 @@ def test_two_relays(tmp_path: Path) -> None:
     second.frames(BEGUN + 2 * SECOND, came, 0, [len(b"MESSAGE\n" + head), 0, 5], b"MESSAGE\n" + head)
     second.happened(BEGUN + 700 * SECOND, came, "connected", "", {})
     (one,), (two, three, _) = first.write(tmp_path), second.write(tmp_path, [1, 2])
-    terms = Terms(600 * SECOND, 10 * SECOND, 90 * SECOND)
-    tables = Tables(terms)
+    limits = TimeLimits(600 * SECOND, 10 * SECOND, 90 * SECOND)
+    tables = Tables(limits)
     tables.advance([one, two])
     assert [(row["outcome"], row["final"]) for row in tables.rows] == [("undelivered", False)]
     tables.advance([three])
@@ -277,7 +277,12 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path) ->
     assert messages.still_open(batches[2]).count() == 0
     assert messages.touched(batches[2]) == hours
     left = store.saved("said", 2, "key string, number bigint, text string, what int")
-    assert left.where(~left["what"].isin(int(Found.REPEAT), int(Said.OUTAGE), int(Said.WAIT))).count() == 0
+    assert (
+        left.where(
+            ~left["what"].isin(int(MatchRow.REPEAT), int(SessionRow.OUTAGE), int(SessionRow.WAIT))
+        ).count()
+        == 0
+    )
 
 
 def _advance(batch: Batch, paths: Sequence[Path]) -> None:

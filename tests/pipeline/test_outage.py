@@ -1,6 +1,6 @@
 """Outages as sessions saw them."""
 
-from stomprelay.pipeline.match.outages import OUTAGE, Loss
+from stomprelay.pipeline.match.outages import OUTAGE, BrokerLoss
 
 
 def test_its_columns() -> None:
@@ -8,6 +8,6 @@ def test_its_columns() -> None:
     assert (
         len(set(OUTAGE.names))
         == len(OUTAGE.names)
-        == len(Loss(None, None, "a", 1, planned=False).row("r", "s"))
+        == len(BrokerLoss(None, None, "a", 1, planned=False).row("r", "s"))
     )
     assert OUTAGE.ddl.startswith("`relay` string NOT NULL")

@@ -2,7 +2,7 @@
 
 import io
 
-from stomprelay.pipeline.follow.progress import Progress
+from stomprelay.pipeline.follow.progress import ProgressLine
 
 
 class Terminal(io.StringIO):
@@ -17,8 +17,8 @@ class Terminal(io.StringIO):
         lines = []
         for line in self.getvalue().split("\n"):
             shown = ""
-            for piece in line.split("\r"):
-                shown = piece + shown[len(piece) :]
+            for continuation in line.split("\r"):
+                shown = continuation + shown[len(continuation) :]
             lines.append(shown.rstrip())
         return lines
 
@@ -36,7 +36,7 @@ class Clock:
 def test_a_terminal_shows_what_goes_on() -> None:
     """One line that changes, and one that stays for each batch."""
     out, clock = Terminal(), Clock()
-    progress = Progress(out, clock)
+    progress = ProgressLine(out, clock)
     progress.begin(3, 2, 3 << 20)
     clock.now += 2
     progress.tick(1, 4)
@@ -58,7 +58,7 @@ def test_a_terminal_shows_what_goes_on() -> None:
 def test_a_file_gets_whole_lines_only() -> None:
     """As does a service's log."""
     out, clock = io.StringIO(), Clock()
-    progress = Progress(out, clock)
+    progress = ProgressLine(out, clock)
     progress.begin(0, 1, 100)
     progress.step("flow")
     progress.tick(1, 2)
@@ -71,13 +71,13 @@ def test_a_file_gets_whole_lines_only() -> None:
 
 def test_nothing_new_is_told() -> None:
     """A run that finds nothing is no failure."""
-    assert Progress(io.StringIO()).summary() == "nothing new in the journal"
+    assert ProgressLine(io.StringIO()).summary() == "nothing new in the journal"
 
 
 def test_large_numbers_are_short() -> None:
     """Octets have units."""
     out = io.StringIO()
-    progress = Progress(out, Clock())
+    progress = ProgressLine(out, Clock())
     progress.begin(0, 1, 5 << 30)
     progress.end(1, 0, 0)
     assert "5.0 GiB" in out.getvalue()

@@ -14,7 +14,7 @@ import pytest
 from stomprelay.pipeline import options
 from stomprelay.pipeline.commands import query
 from stomprelay.pipeline.schema import QUARANTINE, TABLES
-from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.spark import errors, launch
 from stomprelay.pipeline.store.store import Store, StoreError
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def test_json_is_an_object_a_line() -> None:
 )
 def test_an_error_is_a_sentence(said: str, sentence: str) -> None:
     """Without what only Spark's developers need."""
-    assert query.sentence(said) == sentence
+    assert errors.sentence(said) == sentence
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from stomprelay.pipeline import options
 from stomprelay.pipeline.commands import run
 from stomprelay.pipeline.follow import stream
-from stomprelay.pipeline.follow.progress import Progress
+from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.store import StoreError
@@ -25,7 +25,7 @@ class Pretended:
     seen: list[Any]
     brief: list[bool]
 
-    def __init__(self, spark: object, settings: Settings, progress: Progress) -> None:
+    def __init__(self, spark: object, settings: Settings, progress: ProgressLine) -> None:
         self.seen.append((spark, settings))
         self.stopped = 0
 

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.read.runs import Runs, Segment, number_of, run_of
-from stomprelay.pipeline.settings import SECOND, Terms
+from stomprelay.pipeline.settings import SECOND, TimeLimits
 
-TERMS = Terms(patience=600 * SECOND)
+TERMS = TimeLimits(patience=600 * SECOND)
 
 
 def _segment(number: int, begins: float, ends: float, run: str = "a", *, ended: bool = False) -> Segment:

@@ -1,4 +1,4 @@
-"""Sightings and their keys."""
+"""Transfers and their keys."""
 
 import pytest
 
@@ -33,11 +33,11 @@ def test_places_and_names_agree() -> None:
 
 def test_pieces() -> None:
     """They have the place and say that there was more before."""
-    row: s.Sighting = ["k", 1, "segment", 2, 3, s.Kind.SENT, *"x" * (len(s.FIELDS) - 6)]
-    first = s.piece(row)
+    row: s.Transfer = ["k", 1, "segment", 2, 3, s.Kind.SENT, *"x" * (len(s.FIELDS) - 6)]
+    first = s.continuation(row)
     assert first[: s.KIND] == row[: s.KIND]
     assert first[s.KIND] == s.Kind.SENT_MORE + s.LATER
     assert set(first[s.KIND + 1 :]) == {None}
-    assert s.piece(first)[s.KIND] == first[s.KIND]
+    assert s.continuation(first)[s.KIND] == first[s.KIND]
     row[s.KIND] = s.Kind.DELIVERED
-    assert s.piece(row)[s.KIND] == s.Kind.DELIVERED_MORE + s.LATER
+    assert s.continuation(row)[s.KIND] == s.Kind.DELIVERED_MORE + s.LATER

@@ -17,7 +17,7 @@ import pytest
 
 from bench import journals
 from stomprelay.pipeline.follow import stream
-from stomprelay.pipeline.follow.progress import Progress
+from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.follow.stream import Step, Stream
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.schema import TABLES
@@ -40,7 +40,7 @@ def run(
 ) -> tuple[Stream, str]:
     """One run over what is there; answers what the user saw, too."""
     out = io.StringIO()
-    made_stream = Stream(spark, settings, Progress(out), steps)
+    made_stream = Stream(spark, settings, ProgressLine(out), steps)
     made_stream.once()
     return made_stream, out.getvalue()
 
@@ -177,7 +177,7 @@ def test_a_run_without_an_end_takes_what_comes_until_it_is_stopped(
             came.append(batch.number)
             news.notify_all()
 
-    endless = Stream(spark, settings, Progress(io.StringIO()), (("step", step),))
+    endless = Stream(spark, settings, ProgressLine(io.StringIO()), (("step", step),))
 
     def user() -> None:
         with news:

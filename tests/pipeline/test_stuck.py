@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline.match.conversation import Said
+from stomprelay.pipeline.match.conversation import SessionRow
 from stomprelay.pipeline.match.deliveries import WAIT
 from stomprelay.pipeline.schema import STUCK
 from stomprelay.pipeline.settings import Settings
@@ -60,7 +60,7 @@ class Ground:
     def batch(self, number: int, many: Sequence[Wait]) -> Batch:
         """Done, by `stuck`."""
         said = rows(self.spark, WAIT, USUAL, many).selectExpr(
-            "session AS key", "0L AS number", "to_json(struct(*)) AS text", f"{int(Said.WAIT)} AS what"
+            "session AS key", "0L AS number", "to_json(struct(*)) AS text", f"{int(SessionRow.WAIT)} AS what"
         )
         self.store.save("said", number, said.coalesce(1), "what")
         batch = Batch(self.spark, self.store, number, self.settings)

@@ -4,15 +4,15 @@ from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.publishing import Transactions
 
 
-def _sent(number: int) -> s.Sighting:
-    row: s.Sighting = [None] * len(s.FIELDS)
+def _sent(number: int) -> s.Transfer:
+    row: s.Transfer = [None] * len(s.FIELDS)
     row[: s.KIND + 1] = ["k", number, "segment", 0, number, 0]
     return row
 
 
 def test_commit_and_abort() -> None:
     """Each SEND is told of once."""
-    told: list[s.Sighting] = []
+    told: list[s.Transfer] = []
     transactions = Transactions(told.append)
     first, second = _sent(1), _sent(2)
     transactions.begin("x")
@@ -64,7 +64,7 @@ def test_it_goes_on_in_the_next_batch() -> None:
     transactions.sent("x", first)
     transactions.sent("x", second)
     transactions.doom("x")
-    waiting = s.piece(first)
+    waiting = s.continuation(first)
     after.load(transactions.dump(0), {tuple(first[: s.KIND]): waiting})
     assert next(iter(after)) is waiting
     assert not after.commit("x", 5)

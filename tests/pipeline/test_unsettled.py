@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.deliveries import Delivery, Unsettled
-from stomprelay.pipeline.match.outages import Loss
+from stomprelay.pipeline.match.deliveries import PendingDeliveries, PendingDelivery
+from stomprelay.pipeline.match.outages import BrokerLoss
 from stomprelay.pipeline.match.subscriptions import Subscription
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.subscriptions import Subscription as Theirs
@@ -23,7 +23,7 @@ STEP = st.tuples(
 @given(steps=st.lists(STEP, max_size=40))
 def test_the_relay_says_the_same(steps: list[tuple[str, int, bool, bool]]) -> None:
     """Names that come again, transactions, cumulative answers, brokers that are lost, and ends of batches."""
-    theirs, ours = Ledger(1000), Unsettled()
+    theirs, ours = Ledger(1000), PendingDeliveries()
     modes = ("client", "client-individual")
     subscriptions = [
         Theirs(b"%d" % at, [(b"ack", mode.encode())], named=True) for at, mode in enumerate(modes)
@@ -34,8 +34,8 @@ def test_the_relay_says_the_same(steps: list[tuple[str, int, bool, bool]]) -> No
         if what == "message":
             tokened = theirs.taken(ack.encode())
             theirs.noted(subscriptions[flag], b"m%d" % name, ack.encode(), tokened=tokened)
-            row: s.Sighting = ["k", at, "segment", at, 0, 2, *[None] * (len(s.FIELDS) - 6)]
-            ours.noted(Delivery(mine[flag], f"m{name}", ack, "a", row), alike=True, counted=True)
+            row: s.Transfer = ["k", at, "segment", at, 0, 2, *[None] * (len(s.FIELDS) - 6)]
+            ours.noted(PendingDelivery(mine[flag], f"m{name}", ack, "a", row), alike=True, counted=True)
         elif what in ("ack", "token"):
             said = token if what == "token" else ack
             if other and what == "ack":
@@ -58,7 +58,7 @@ def test_the_relay_says_the_same(steps: list[tuple[str, int, bool, bool]]) -> No
             ours.committed("x")
         elif what == "lost":
             theirs.lost()
-            loss = Loss(None, None, "a", at, planned=False)
+            loss = BrokerLoss(None, None, "a", at, planned=False)
             for each in ours.of("a"):
                 each.loss = loss
         else:
@@ -69,7 +69,7 @@ def test_the_relay_says_the_same(steps: list[tuple[str, int, bool, bool]]) -> No
                 numbers.setdefault(subscription, len(numbers))
             copies = {each: Subscription.load(each.dump()) for each in numbers}
             mine = [copies[each] for each in mine]
-            ours = Unsettled.load(dumped, list(copies.values()), losses)
+            ours = PendingDeliveries.load(dumped, list(copies.values()), losses)
     assert sorted(each.order for each in ours) == sorted(
         [each.order for each in theirs._pending.values()]
         + [each.order for held in theirs._held.values() for each in held]
@@ -78,11 +78,11 @@ def test_the_relay_says_the_same(steps: list[tuple[str, int, bool, bool]]) -> No
 
 def test_what_is_forgotten() -> None:
     """Deliveries of a broker whose loss is over for long enough."""
-    ours = Unsettled()
+    ours = PendingDeliveries()
     mine = Subscription("1", "/queue/a", "client", 0, named=True)
-    row: s.Sighting = ["k", 1, "segment", 1, 0, 2, *[None] * (len(s.FIELDS) - 6)]
-    ours.noted(Delivery(mine, "m", "a", "a", row), alike=True, counted=True)
-    loss = Loss(None, None, "a", 5, planned=False)
+    row: s.Transfer = ["k", 1, "segment", 1, 0, 2, *[None] * (len(s.FIELDS) - 6)]
+    ours.noted(PendingDelivery(mine, "m", "a", "a", row), alike=True, counted=True)
+    loss = BrokerLoss(None, None, "a", 5, planned=False)
     for each in ours.of("a"):
         each.loss = loss
     ours.forget(100)
@@ -94,11 +94,11 @@ def test_what_is_forgotten() -> None:
 
 def test_deliveries_that_the_relay_did_not_number() -> None:
     """They are known by their names only."""
-    ours = Unsettled()
+    ours = PendingDeliveries()
     mine = Subscription("1", "/queue/a", "client-individual", 0, named=True)
     for name in ("m1", "m2"):
-        row: s.Sighting = ["k", 1, "segment", 1, 0, 2, *[None] * (len(s.FIELDS) - 6)]
-        ours.noted(Delivery(mine, name, name, "a", row), alike=True, counted=False)
+        row: s.Transfer = ["k", 1, "segment", 1, 0, 2, *[None] * (len(s.FIELDS) - 6)]
+        ours.noted(PendingDelivery(mine, name, name, "a", row), alike=True, counted=False)
     assert ours.named("relay-ack-1", None, None) is None
     found = ours.named("m2", None, None)
     assert found is not None

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from stomprelay.pipeline.match.deliveries import WAIT
-from stomprelay.pipeline.settings import SECOND, Terms
+from stomprelay.pipeline.settings import SECOND, TimeLimits
 from tests.pipeline.script import MS, Script
 
 BOUND = 60
 
 
 def _script(mode: str = "client-individual") -> Script:
-    script = Script(terms=Terms(stuck_after=BOUND * SECOND))
+    script = Script(limits=TimeLimits(stuck_after=BOUND * SECOND))
     script.subscribes(mode)
     return script
 

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.follow.progress import Progress
+from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(given: argparse.Namespace) -> int:
     """Run the query; answers the exit status. Raises `StoreError`, and `ValueError` for SQL that cannot be run."""
     sql = sys.stdin.read() if given.sql == "-" else given.sql
-    spark = options.session(given, "query", brief=True, say=Progress(sys.stderr).say)
+    spark = options.session(given, "query", brief=True, say=ProgressLine(sys.stderr).say)
     try:
         views(spark, Store(spark, given.tables, given.table_format))
         found = _asked(spark, sql)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.follow.progress import Progress
+from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.volume import absolute, local
@@ -38,7 +38,7 @@ def main(given: argparse.Namespace) -> int:
     from stomprelay.pipeline.follow.stream import Stream
 
     settings = options.settings(given)
-    progress = Progress(sys.stderr)
+    progress = ProgressLine(sys.stderr)
     brief = given.command == "once" and is_small(settings.journal)
     spark = options.session(given, given.command, brief=brief, say=progress.say)
     try:
@@ -64,7 +64,7 @@ def is_small(journal: str) -> bool:
 
 
 @contextmanager
-def _signals(stream: "Stream", progress: Progress) -> Iterator[None]:
+def _signals(stream: "Stream", progress: ProgressLine) -> Iterator[None]:
     """The first SIGINT or SIGTERM ends the run after the batch at work, the second at once."""
     before: dict[int, Any] = {}
 

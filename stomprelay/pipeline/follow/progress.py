@@ -5,7 +5,7 @@ from time import monotonic
 from typing import TextIO
 
 
-class Progress:
+class ProgressLine:
     """Tell it what happens; call `tick` every now and then. It may be told from another thread than ticks."""
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = monotonic) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.name import CLOSED
 from stomprelay.pipeline.follow.arrivals import Arrivals, Part
-from stomprelay.pipeline.follow.progress import Progress
+from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.read import frames
 from stomprelay.pipeline.settings import Settings
@@ -53,7 +53,7 @@ class Stream:
         self,
         spark: "SparkSession",
         settings: Settings,
-        progress: Progress,
+        progress: ProgressLine,
         steps: tuple[Step, ...] = STEPS,
     ) -> None:
         self._spark = spark

@@ -20,9 +20,9 @@ from stomprelay.pipeline.match import record as r
 from stomprelay.pipeline.match import transfer as s
 from stomprelay.pipeline.match.deliveries import WAIT, Consumption
 from stomprelay.pipeline.match.outages import OUTAGE, Brokers
-from stomprelay.pipeline.match.publishing import REFUSED, Awaited, Transactions
+from stomprelay.pipeline.match.publishing import REFUSED, PendingReceipts, Transactions
 from stomprelay.pipeline.read.runs import run_of
-from stomprelay.pipeline.settings import Terms
+from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 from stomprelay.session.effects import Event
 
@@ -38,14 +38,13 @@ _SCHEMA: Final = arrow.schema(s.FIELDS)
 
 
 class Conversation:
-    """Tell it each record in order with `take`. `out` are the sightings so far: copy them, `flush`, and go on. At the
+    """Tell it each record in order with `take`. `out` are the transfers so far: copy them, `flush`, and go on. At the
     end of a batch it is put into a text with `dump`, from which the next batch goes on.
 
     A clock that is set back stands still here, so that nothing ends before it began.
     """
 
     __slots__ = (
-        "_awaited",
         "_brokers",
         "_client",
         "_clock",
@@ -53,7 +52,8 @@ class Conversation:
         "_ended",
         "_gone",
         "_legs",
-        "_terms",
+        "_limits",
+        "_receipts",
         "_transactions",
         "_whole",
         "name",
@@ -61,11 +61,11 @@ class Conversation:
         "relay",
     )
 
-    def __init__(self, relay: str, name: str, terms: Terms) -> None:
+    def __init__(self, relay: str, name: str, limits: TimeLimits) -> None:
         self.relay = relay
         self.name = name
-        self.out: list[s.Sighting] = []
-        self._terms = terms
+        self.out: list[s.Transfer] = []
+        self._limits = limits
         self._client: str | None = None
         self._clock = 0
         self._ended: int | None = None
@@ -73,8 +73,8 @@ class Conversation:
         self._whole = False
         self._legs: dict[str, int] = {}
         self._brokers = Brokers()
-        self._consumption = Consumption(self._tell, terms.stuck_after)
-        self._awaited = Awaited(terms.give_up, terms.linger)
+        self._consumption = Consumption(self._tell, limits.stuck_after)
+        self._receipts = PendingReceipts(limits.give_up, limits.linger)
         self._transactions = Transactions(self._tell)
 
     # What comes
@@ -99,11 +99,11 @@ class Conversation:
             facts: dict[str, str] = json.loads(record[r.FACTS]) if record[r.FACTS] else {}
             _EVENTS[record[r.EVENT]](self, facts, ns)
 
-    def _tell(self, sighting: s.Sighting) -> None:
-        """Something is to be told of a sighting, in a piece of its own where it went out already."""
-        if sighting[s.KIND] >= s.LATER:
-            sighting[s.KIND] -= s.LATER
-            self.out.append(sighting)
+    def _tell(self, transfer: s.Transfer) -> None:
+        """Something is to be told of a transfer, in a continuation of its own where it went out already."""
+        if transfer[s.KIND] >= s.LATER:
+            transfer[s.KIND] -= s.LATER
+            self.out.append(transfer)
 
     # What brokers say
 
@@ -111,7 +111,7 @@ class Conversation:
         if self._gone:
             return
         destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
-        sighting: s.Sighting = [
+        transfer: s.Transfer = [
             s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST]),
             ns,
             *record[r.SEGMENT : r.NUMBER + 1],
@@ -132,20 +132,20 @@ class Conversation:
             record[r.REDELIVERED] == "true",
             *_AFTER_DELIVERED,
         ]
-        self.out.append(sighting)
-        self._consumption.delivered(record, sighting, self._brokers, whole=self._whole)
+        self.out.append(transfer)
+        self._consumption.delivered(record, transfer, self._brokers, whole=self._whole)
 
     def _receipt(self, record: r.Record, ns: int) -> None:
         self._given(record[r.RECEIPT], record[r.BROKER], ns, len(self._brokers.live))
 
     def _given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> None:
-        given = self._awaited.given(receipt, broker, ns, brokers)
+        given = self._receipts.given(receipt, broker, ns, brokers)
         if given is not None:
             self._tell(given)
 
     def _error(self, record: r.Record, ns: int) -> None:
         if record[r.RECEIPT] is not None:
-            self._awaited.refused(record[r.RECEIPT])
+            self._receipts.refused(record[r.RECEIPT])
 
     def _connected(self, record: r.Record, ns: int) -> None:
         self._brokers.connected(record[r.BROKER] or "")
@@ -155,7 +155,7 @@ class Conversation:
     def _send(self, record: r.Record, ns: int) -> None:
         receipt, transaction = record[r.RECEIPT], record[r.TRANSACTION]
         destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
-        sighting: s.Sighting = [
+        transfer: s.Transfer = [
             s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST]),
             ns,
             *record[r.SEGMENT : r.NUMBER + 1],
@@ -169,16 +169,16 @@ class Conversation:
             transaction,
             *_AFTER_SENT,
         ]
-        self.out.append(sighting)
+        self.out.append(transfer)
         if transaction is not None:
-            self._transactions.sent(transaction, sighting)
+            self._transactions.sent(transaction, transfer)
         if receipt is not None:
-            self._awaited.ask(receipt, ns, sighting)
+            self._receipts.ask(receipt, ns, transfer)
 
     def _asks(self, record: r.Record, ns: int) -> None:
         """Whether it asks for a receipt."""
         if record[r.RECEIPT] is not None:
-            self._awaited.ask(record[r.RECEIPT], ns, None)
+            self._receipts.ask(record[r.RECEIPT], ns, None)
 
     def _connect(self, record: r.Record, ns: int) -> None:
         self._whole = True
@@ -248,12 +248,12 @@ class Conversation:
     # What is told, and what is kept
 
     def flush(self) -> None:
-        """`out` was copied. What is still to come of it will be told in further pieces."""
+        """`out` was copied. What is still to come of it will be told in further continuations."""
         self.out = []
-        for sightings in (self._awaited, self._transactions, self._consumption):
-            for sighting in sightings:
-                if sighting[s.KIND] < s.LATER:
-                    sighting[s.KIND] = (sighting[s.KIND] | 1) + s.LATER
+        for transfers in (self._receipts, self._transactions, self._consumption):
+            for transfer in transfers:
+                if transfer[s.KIND] < s.LATER:
+                    transfer[s.KIND] = (transfer[s.KIND] | 1) + s.LATER
 
     def outages(self) -> Iterator[list[Any]]:
         """Rows of `OUTAGE` that are new or changed since the last time."""
@@ -270,30 +270,30 @@ class Conversation:
         """Whether nothing can come any more that matters; `now` is the newest time of its relay."""
         if self._ended is None:
             return False
-        return now > self._ended + self._terms.patience or not self._awaited
+        return now > self._ended + self._limits.patience or not self._receipts
 
     def dump(self, now: int) -> str:
         """As the next batch needs it."""
-        self._awaited.forget(now)
-        consumption = self._consumption.dump(self._brokers, now - self._terms.give_up)
+        self._receipts.forget(now)
+        consumption = self._consumption.dump(self._brokers, now - self._limits.give_up)
         values = [
             *(self.relay, self._client, self._clock, self._ended, self._gone, self._whole, self._legs),
-            *(self._brokers.dump(), consumption, self._awaited.dump()),
-            self._transactions.dump(now - self._terms.linger),
+            *(self._brokers.dump(), consumption, self._receipts.dump()),
+            self._transactions.dump(now - self._limits.linger),
         ]
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
     @classmethod
-    def load(cls, name: str, text: str, terms: Terms) -> "Conversation":
+    def load(cls, name: str, text: str, limits: TimeLimits) -> "Conversation":
         """Of what `dump` made."""
         values = json.loads(text)
-        self = cls(values[0], name, terms)
+        self = cls(values[0], name, limits)
         _, self._client, self._clock, self._ended, self._gone, self._whole, self._legs, *rest = values
         brokers, consumption, awaited, transactions = rest
         self._brokers = Brokers.load(brokers)
         self._consumption.load(consumption, self._brokers)
-        self._awaited.load(awaited)
-        self._transactions.load(transactions, {tuple(each[: s.KIND]): each for each in self._awaited})
+        self._receipts.load(awaited)
+        self._transactions.load(transactions, {tuple(each[: s.KIND]): each for each in self._receipts})
         return self
 
 
@@ -328,8 +328,8 @@ EVENTS: Final = frozenset(event for event in _EVENTS if event is not None)
 """What matters here of what may happen."""
 
 
-class Said(IntEnum):
-    """What a row is that is no sighting; its `text` says it, as JSON, and its `key` is the session."""
+class SessionRow(IntEnum):
+    """What a row is that is no transfer; its `text` says it, as JSON, and its `key` is the session."""
 
     STATE = 20
     """The conversation, for the next batch."""
@@ -340,13 +340,13 @@ class Said(IntEnum):
 @dataclass(frozen=True)
 class Conversations:
     """Call it with the records of some sessions, each with the state that the last batch left of it in front. It yields
-    rows of `sighting.FIELDS`: sightings, and what `Said` names.
+    rows of `transfer.FIELDS`: transfers, and what `SessionRow` names.
 
     `newest`: up to when each run has been read; sessions of others are forgotten, those of runs that are `gone` since
     this batch with a last word. `present`: the runs that still say something; in sessions of others nobody waits.
     """
 
-    terms: Terms
+    limits: TimeLimits
     newest: dict[str, int]
     present: frozenset[str]
     gone: dict[str, int] = field(default_factory=dict)
@@ -358,65 +358,67 @@ class Conversations:
 
     def _followed(self, records: Iterator[r.Record]) -> Iterator[pa.RecordBatch]:
         rows: list[Any] = []
-        talk: _Talk | None = None
+        current: _Current | None = None
         for record in records:
-            if talk is None or talk.name != record[r.SESSION]:
-                if talk is not None:
-                    rows += self._ended(talk)
+            if current is None or current.name != record[r.SESSION]:
+                if current is not None:
+                    rows += self._ended(current)
                     if len(rows) >= arrow.ROWS:
                         yield arrow.batch(rows, _SCHEMA)
                         rows = []
-                talk = _Talk(record, self.terms)
-                if talk.text is not None:
+                current = _Current(record, self.limits)
+                if current.text is not None:
                     continue
-            talk.taken += 1
-            conversation = talk.conversation
+            current.taken += 1
+            conversation = current.conversation
             conversation.take(record)
             if len(conversation.out) >= arrow.ROWS:
                 yield arrow.batch([*rows, *conversation.out], _SCHEMA)
                 rows = []
                 conversation.flush()
-        if talk is not None:
-            rows += self._ended(talk)
+        if current is not None:
+            rows += self._ended(current)
         if rows:
             yield arrow.batch(rows, _SCHEMA)
 
-    def _ended(self, talk: "_Talk") -> Iterator[s.Sighting]:
+    def _ended(self, current: "_Current") -> Iterator[s.Transfer]:
         """There are no more records of a session in this batch."""
-        conversation, run = talk.conversation, talk.run
+        conversation, run = current.conversation, current.run
         yield from conversation.out
         for row in conversation.outages():
-            yield _said(Said.OUTAGE, talk.name, json.dumps(dict(zip(OUTAGE.names, row, strict=True))))
+            yield _said(
+                SessionRow.OUTAGE, current.name, json.dumps(dict(zip(OUTAGE.names, row, strict=True)))
+            )
         now = self.newest.get(run)
         over = now is None or conversation.over(now)
         until = self.gone.get(run, 0) if now is None else now
         for row in conversation.waits(until, present=run in self.present, over=over):
-            yield _said(Said.WAIT, talk.name, json.dumps(dict(zip(WAIT.names, row, strict=True))))
+            yield _said(SessionRow.WAIT, current.name, json.dumps(dict(zip(WAIT.names, row, strict=True))))
         if now is None or over:
             return
-        same = None if talk.taken else talk.text
-        yield _said(Said.STATE, talk.name, same or f"{run}\n{conversation.dump(now)}")
+        same = None if current.taken else current.text
+        yield _said(SessionRow.STATE, current.name, same or f"{run}\n{conversation.dump(now)}")
 
 
-class _Talk:
+class _Current:
     """A conversation in this batch: `text` is what the last one left of it, `taken` counts the records since."""
 
     __slots__ = ("conversation", "name", "run", "taken", "text")
 
-    def __init__(self, first: r.Record, terms: Terms) -> None:
+    def __init__(self, first: r.Record, limits: TimeLimits) -> None:
         self.name: str = first[r.SESSION]
         self.taken = 0
         self.text: str | None = None
         if first[r.TURN] != r.SAID:
             self.run = run_of(first[r.SEGMENT])
-            self.conversation = Conversation(first[r.RELAY], self.name, terms)
+            self.conversation = Conversation(first[r.RELAY], self.name, limits)
         else:
             self.text = str(first[r.TEXT])
             self.run, state = self.text.split("\n", 1)
-            self.conversation = Conversation.load(self.name, state, terms)
+            self.conversation = Conversation.load(self.name, state, limits)
 
 
-def _said(what: Said, session: str, text: str) -> s.Sighting:
-    row: s.Sighting = [None] * len(s.FIELDS)
+def _said(what: SessionRow, session: str, text: str) -> s.Transfer:
+    row: s.Transfer = [None] * len(s.FIELDS)
     row[s.KEY], row[s.KIND], row[s.TEXT] = session, int(what), text
     return row

@@ -11,15 +11,14 @@ from typing import Any, Final
 
 from stomprelay.pipeline.match import record as r
 from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.outages import Brokers, Loss
+from stomprelay.pipeline.match.outages import BrokerLoss, Brokers
 from stomprelay.pipeline.match.publishing import Transactions
 from stomprelay.pipeline.match.subscriptions import AUTO, Subscribed, Subscription
-from stomprelay.pipeline.match.transfer import KIND, NS, Sighting, piece
+from stomprelay.pipeline.match.transfer import KIND, NS, Transfer, continuation
 from stomprelay.pipeline.schema import ACKED, NACKED, RETURNED, Column, Table
 from stomprelay.session.ledger import TOKEN as _TOKEN
 from stomprelay.session.subscriptions import CUMULATIVE as _CUMULATIVE
-from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.dialect import Delivery as Naming
+from stomprelay.wire.dialect import DIALECTS, Delivery
 
 TOKEN: Final = _TOKEN.decode()
 CUMULATIVE: Final = _CUMULATIVE.decode()
@@ -51,12 +50,12 @@ WAIT: Final = Table(
     ),
 )
 _BY_ACK: Final = frozenset(
-    dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is Naming.ACK
+    dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is Delivery.ACK
 )
 """The versions in which an ACK's `id` is the MESSAGE's `ack`."""
 
 
-class Delivery:
+class PendingDelivery:
     """One MESSAGE that waits for its answer. `order` is its number (below 0 where the relay gave none), `loss` what
     became of its broker, if it is gone. `answered`: when, and how, in a transaction that is still open.
     """
@@ -68,8 +67,8 @@ class Delivery:
         "loss",
         "message_id",
         "order",
-        "sighting",
         "subscription",
+        "transfer",
         "upstream",
     )
 
@@ -79,7 +78,7 @@ class Delivery:
         message_id: str | None,
         ack: str | None,
         broker: str | None,
-        sighting: Sighting,
+        transfer: Transfer,
         upstream: str | None = None,
     ) -> None:
         self.order = 0
@@ -88,31 +87,31 @@ class Delivery:
         self.ack = ack
         self.broker = broker
         self.upstream = upstream
-        self.sighting = sighting
-        self.loss: Loss | None = None
+        self.transfer = transfer
+        self.loss: BrokerLoss | None = None
         self.answered: tuple[int, str] | None = None
 
 
-class Unsettled:
+class PendingDeliveries:
     """The deliveries of one session that have no answer yet."""
 
     __slots__ = ("_bereft", "_by_ack", "_by_message", "_held", "_orders", "_others", "_pending")
 
     def __init__(self) -> None:
         self._orders = 0
-        self._pending: dict[int, Delivery] = {}
-        self._held: dict[str, list[Delivery]] = {}
+        self._pending: dict[int, PendingDelivery] = {}
+        self._held: dict[str, list[PendingDelivery]] = {}
         self._others = 0
         self._bereft = False
-        self._by_ack: dict[str, Delivery] = {}
-        self._by_message: dict[str, list[Delivery]] = {}
+        self._by_ack: dict[str, PendingDelivery] = {}
+        self._by_message: dict[str, list[PendingDelivery]] = {}
 
-    def __iter__(self) -> Iterator[Delivery]:
+    def __iter__(self) -> Iterator[PendingDelivery]:
         yield from self._pending.values()
         for held in self._held.values():
             yield from held
 
-    def noted(self, delivery: Delivery, *, alike: bool, counted: bool) -> None:
+    def noted(self, delivery: PendingDelivery, *, alike: bool, counted: bool) -> None:
         """A MESSAGE passed. `alike`: both sides speak one version; `counted`: the relay gave it a number."""
         if counted:
             self._orders += 1
@@ -131,7 +130,7 @@ class Unsettled:
             return True
         return self._bereft and any(each.ack == ack for held in self._held.values() for each in held)
 
-    def _enter(self, delivery: Delivery) -> None:
+    def _enter(self, delivery: PendingDelivery) -> None:
         self._pending[delivery.order] = delivery
         delivery.subscription.unsettled[delivery.order] = None
         if delivery.message_id is not None:
@@ -143,7 +142,7 @@ class Unsettled:
         if delivery.ack is not None:
             self._by_ack.setdefault(delivery.ack, delivery)
 
-    def _remove(self, delivery: Delivery) -> None:
+    def _remove(self, delivery: PendingDelivery) -> None:
         del self._pending[delivery.order]
         del delivery.subscription.unsettled[delivery.order]
         if delivery.message_id is not None:
@@ -155,7 +154,9 @@ class Unsettled:
         if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
             del self._by_ack[delivery.ack]
 
-    def named(self, name: str | None, message_id: str | None, subscription: str | None) -> Delivery | None:
+    def named(
+        self, name: str | None, message_id: str | None, subscription: str | None
+    ) -> PendingDelivery | None:
         """The delivery that an ACK or NACK is about. `name`: its `id`."""
         if name is not None:
             return self._given(name) or self._by_ack.get(name)
@@ -169,13 +170,15 @@ class Unsettled:
                 return delivery
         return None
 
-    def _given(self, token: str) -> Delivery | None:
+    def _given(self, token: str) -> PendingDelivery | None:
         if not token.startswith(TOKEN):
             return None
         digits = token[len(TOKEN) :]
         return self._pending.get(int(digits)) if digits.isdecimal() and len(digits) < 20 else None
 
-    def answered(self, delivery: Delivery, transaction: str | None, ns: int, outcome: str) -> list[Delivery]:
+    def answered(
+        self, delivery: PendingDelivery, transaction: str | None, ns: int, outcome: str
+    ) -> list[PendingDelivery]:
         """An ACK or NACK, with which the earlier ones of its subscription go where the mode is cumulative. Answers all
         of them; in a transaction they are held, to be `committed` or to come back when it is `aborted`.
         """
@@ -191,7 +194,7 @@ class Unsettled:
             self._held.setdefault(transaction, []).extend(gone)
         return gone
 
-    def committed(self, transaction: str) -> list[Delivery]:
+    def committed(self, transaction: str) -> list[PendingDelivery]:
         """What was answered in a transaction is answered for good."""
         return self._held.pop(transaction, [])
 
@@ -206,7 +209,7 @@ class Unsettled:
         for subscription in {delivery.subscription for delivery in back}:
             subscription.unsettled = dict.fromkeys(sorted(subscription.unsettled))
 
-    def of(self, broker: str) -> list[Delivery]:
+    def of(self, broker: str) -> list[PendingDelivery]:
         """The deliveries of a broker that is gone now. They are still known by their names."""
         self._bereft = True
         return [each for each in self if each.loss is None and each.broker == broker]
@@ -227,11 +230,11 @@ class Unsettled:
 
     # From batch to batch
 
-    def dump(self, numbers: dict[Subscription, int], losses: list[Loss]) -> list[Any]:
+    def dump(self, numbers: dict[Subscription, int], losses: list[BrokerLoss]) -> list[Any]:
         """As JSON has it; `numbers` of subscriptions are added to."""
         which = {id(loss): at for at, loss in enumerate(losses)}
 
-        def told(delivery: Delivery, transaction: str | None) -> list[Any]:
+        def told(delivery: PendingDelivery, transaction: str | None) -> list[Any]:
             return [
                 delivery.order,
                 numbers.setdefault(delivery.subscription, len(numbers)),
@@ -242,7 +245,7 @@ class Unsettled:
                 which.get(id(delivery.loss)),
                 transaction,
                 delivery.answered,
-                delivery.sighting[: KIND + 1],
+                delivery.transfer[: KIND + 1],
             ]
 
         rows = [told(each, None) for each in self._pending.values()]
@@ -250,12 +253,16 @@ class Unsettled:
         return [self._orders, self._others, self._bereft, rows]
 
     @classmethod
-    def load(cls, values: list[Any], numbered: list[Subscription], losses: list[Loss]) -> "Unsettled":
+    def load(
+        cls, values: list[Any], numbered: list[Subscription], losses: list[BrokerLoss]
+    ) -> "PendingDeliveries":
         """Of what `dump` made."""
         unsettled = cls()
         unsettled._orders, unsettled._others, unsettled._bereft, rows = values
         for order, number, message_id, ack, broker, upstream, loss, transaction, answered, place in rows:
-            delivery = Delivery(numbered[number], message_id, ack, broker, piece(place), upstream)
+            delivery = PendingDelivery(
+                numbered[number], message_id, ack, broker, continuation(place), upstream
+            )
             delivery.order = order
             if loss is not None:
                 delivery.loss = losses[loss]
@@ -278,21 +285,21 @@ class Waits:
         self._bound = bound
         self._found: dict[tuple[Any, ...], list[int]] = {}
 
-    def ended(self, delivery: Delivery, ns: int, outcome: str) -> None:
+    def ended(self, delivery: PendingDelivery, ns: int, outcome: str) -> None:
         """It was answered, or returned."""
-        if ns - delivery.sighting[NS] > self._bound:
+        if ns - delivery.transfer[NS] > self._bound:
             self._add(delivery, ns, outcome, final=True)
 
-    def goes_on(self, delivery: Delivery, now: int) -> None:
+    def goes_on(self, delivery: PendingDelivery, now: int) -> None:
         """It has no answer at the end of the batch, or one in a transaction that is open."""
         ns, outcome = delivery.answered or (now, None)
-        if ns - delivery.sighting[NS] > self._bound:
+        if ns - delivery.transfer[NS] > self._bound:
             self._add(delivery, ns, outcome, final=False)
 
-    def _add(self, delivery: Delivery, ns: int, outcome: str | None, *, final: bool) -> None:
+    def _add(self, delivery: PendingDelivery, ns: int, outcome: str | None, *, final: bool) -> None:
         ordered = delivery.subscription
         key = (ordered.shown, ordered.destination, delivery.upstream, delivery.broker, ns, outcome, final)
-        since = delivery.sighting[NS]
+        since = delivery.transfer[NS]
         found = self._found.get(key)
         if found is None:
             self._found[key] = [since, 1]
@@ -310,22 +317,22 @@ class Waits:
 
 
 class Consumption:
-    """The subscriptions of one session and its deliveries without an answer. `tell` is told of each sighting that was
+    """The subscriptions of one session and its deliveries without an answer. `tell` is told of each transfer that was
     settled. `stuck_after` (ns): deliveries that wait longer for their answer are among `waits`.
     """
 
-    __slots__ = ("_subscribed", "_tell", "_unsettled", "_version", "_waits")
+    __slots__ = ("_pending_deliveries", "_subscribed", "_tell", "_version", "_waits")
 
-    def __init__(self, tell: Callable[[s.Sighting], None], stuck_after: int) -> None:
+    def __init__(self, tell: Callable[[s.Transfer], None], stuck_after: int) -> None:
         self._tell = tell
         self._waits = Waits(stuck_after)
         self._subscribed = Subscribed()
-        self._unsettled = Unsettled()
+        self._pending_deliveries = PendingDeliveries()
         self._version: str | None = None
 
-    def __iter__(self) -> Iterator[s.Sighting]:
-        for delivery in self._unsettled:
-            yield delivery.sighting
+    def __iter__(self) -> Iterator[s.Transfer]:
+        for delivery in self._pending_deliveries:
+            yield delivery.transfer
 
     def subscribe(self, record: r.Record, ns: int) -> None:
         """SUBSCRIBE."""
@@ -336,16 +343,16 @@ class Consumption:
         """UNSUBSCRIBE. What it was delivered may still be answered."""
         self._subscribed.unsubscribe(record[r.SUBSCRIPTION], record[r.DESTINATION])
 
-    def delivered(self, record: r.Record, sighting: s.Sighting, brokers: Brokers, *, whole: bool) -> None:
+    def delivered(self, record: r.Record, transfer: s.Transfer, brokers: Brokers, *, whole: bool) -> None:
         """A MESSAGE. `whole`: all that the session said before is known."""
         name, destination, version = record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.VERSION]
         ack = record[r.ACK] if version in _BY_ACK else None
         found = self._subscribed.delivered(name, destination)
         subscription = found or self._subscribed.meant(destination)
         if subscription is not None:
-            sighting[s.SUBSCRIPTION] = subscription.shown
-            sighting[s.SINCE_NS] = subscription.since
-            sighting[s.MODE] = subscription.mode
+            transfer[s.SUBSCRIPTION] = subscription.shown
+            transfer[s.SINCE_NS] = subscription.since
+            transfer[s.MODE] = subscription.mode
             auto = subscription.mode == AUTO
         else:
             # Nobody asked for it, as with reply queues; or it is not known who did.
@@ -354,20 +361,22 @@ class Consumption:
                 return
             subscription = Subscription(name or "", destination, None, None, named=name is not None)
         if auto:
-            sighting[s.SETTLED_NS] = sighting[s.KNOWN_NS] = sighting[s.NS]
-            sighting[s.OUTCOME] = ACKED
+            transfer[s.SETTLED_NS] = transfer[s.KNOWN_NS] = transfer[s.NS]
+            transfer[s.OUTCOME] = ACKED
             return
         alike = version == self._version
         message_id = record[r.MESSAGE_ID]
         counted = found is not None and message_id is not None
-        delivery = Delivery(subscription, message_id, ack, record[r.BROKER], sighting, record[r.UPSTREAM])
-        self._unsettled.noted(
+        delivery = PendingDelivery(
+            subscription, message_id, ack, record[r.BROKER], transfer, record[r.UPSTREAM]
+        )
+        self._pending_deliveries.noted(
             delivery, alike=alike, counted=counted and (not alike or self._subscribed.acknowledging > 0)
         )
         if delivery.broker not in brokers.live:
             loss = brokers.going(delivery.broker)
             if loss is not None:  # the session is leaving it: no answer will reach it
-                self._settle(delivery, sighting[s.NS], sighting[s.NS], RETURNED)
+                self._settle(delivery, transfer[s.NS], transfer[s.NS], RETURNED)
                 delivery.loss = loss
 
     def answered(
@@ -375,7 +384,7 @@ class Consumption:
     ) -> None:
         """ACK or NACK."""
         name = record[r.ACK] if record[r.VERSION] in _BY_ACK else None
-        delivery = self._unsettled.named(name, record[r.MESSAGE_ID], record[r.SUBSCRIPTION])
+        delivery = self._pending_deliveries.named(name, record[r.MESSAGE_ID], record[r.SUBSCRIPTION])
         loss = brokers.missing if delivery is None else delivery.loss
         if loss is not None:
             loss.stale()
@@ -390,7 +399,7 @@ class Consumption:
         if delivery is None or (loss is not None and not loss.over and brokers.several):
             return  # where there are several brokers, the relay does not look which one it is while its own is gone
         outcome = ACKED if record[r.COMMAND] == "ACK" else NACKED
-        for each in self._unsettled.answered(delivery, transaction, ns, outcome):
+        for each in self._pending_deliveries.answered(delivery, transaction, ns, outcome):
             if transaction is None:
                 self._settle(each, ns, ns, outcome)
             elif each.loss is not None:
@@ -398,40 +407,40 @@ class Consumption:
 
     def committed(self, transaction: str, ns: int) -> None:
         """What was answered in a transaction took effect now."""
-        for delivery in self._unsettled.committed(transaction):
+        for delivery in self._pending_deliveries.committed(transaction):
             if delivery.answered is not None:
                 self._settle(delivery, delivery.answered[0], ns, delivery.answered[1])
 
     def aborted(self, transaction: str) -> None:
         """What was answered in a transaction was not."""
-        self._unsettled.aborted(transaction)
+        self._pending_deliveries.aborted(transaction)
 
-    def lost(self, loss: Loss, ns: int, transactions: Transactions) -> None:
+    def lost(self, loss: BrokerLoss, ns: int, transactions: Transactions) -> None:
         """A broker is gone, and its deliveries with it. They are still known by their names."""
-        for transaction in self._unsettled.answering(loss.broker):
+        for transaction in self._pending_deliveries.answering(loss.broker):
             transactions.doom(transaction)
-        for delivery in self._unsettled.of(loss.broker):
+        for delivery in self._pending_deliveries.of(loss.broker):
             self._settle(delivery, ns, ns, RETURNED)
             delivery.loss = loss
 
     def ended(self, ns: int) -> None:
         """The client is gone."""
-        for delivery in self._unsettled:
+        for delivery in self._pending_deliveries:
             self._settle(delivery, ns, ns, RETURNED)
-        self._unsettled = Unsettled()
+        self._pending_deliveries = PendingDeliveries()
 
-    def _settle(self, delivery: Delivery, settled: int, known: int, outcome: str) -> None:
+    def _settle(self, delivery: PendingDelivery, settled: int, known: int, outcome: str) -> None:
         if delivery.loss is None:
-            sighting = delivery.sighting
-            sighting[s.SETTLED_NS], sighting[s.KNOWN_NS], sighting[s.OUTCOME] = settled, known, outcome
+            transfer = delivery.transfer
+            transfer[s.SETTLED_NS], transfer[s.KNOWN_NS], transfer[s.OUTCOME] = settled, known, outcome
             self._waits.ended(delivery, settled, outcome)
-            self._tell(sighting)
+            self._tell(transfer)
 
     def waits(self, now: int) -> Waits:
         """The deliveries that were overdue when they were settled, and those that have no answer at `now` and are. Ask
         once, at the end of a batch.
         """
-        for delivery in self._unsettled:
+        for delivery in self._pending_deliveries:
             if delivery.loss is None:
                 self._waits.goes_on(delivery, now)
         return self._waits
@@ -440,11 +449,11 @@ class Consumption:
 
     def dump(self, brokers: Brokers, before: int) -> list[Any]:
         """As JSON has it. Deliveries of brokers whose loss was over `before` are forgotten, and such losses."""
-        self._unsettled.forget(before)
-        brokers.forget(before, {id(each.loss) for each in self._unsettled})
+        self._pending_deliveries.forget(before)
+        brokers.forget(before, {id(each.loss) for each in self._pending_deliveries})
         numbers: dict[Subscription, int] = {}
         subscribed = self._subscribed.dump(numbers)
-        unsettled = self._unsettled.dump(numbers, brokers.losses)
+        unsettled = self._pending_deliveries.dump(numbers, brokers.losses)
         return [self._version, [each.dump() for each in numbers], subscribed, unsettled]
 
     def load(self, values: list[Any], brokers: Brokers) -> None:
@@ -452,4 +461,4 @@ class Consumption:
         self._version, subscriptions, subscribed, unsettled = values
         numbered = [Subscription.load(each) for each in subscriptions]
         self._subscribed = Subscribed.load(subscribed, numbered)
-        self._unsettled = Unsettled.load(unsettled, numbered, brokers.losses)
+        self._pending_deliveries = PendingDeliveries.load(unsettled, numbered, brokers.losses)

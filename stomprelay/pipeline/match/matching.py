@@ -1,4 +1,4 @@
-"""Sightings of one key, and the messages that they are of.
+"""Transfers of one key, and the messages that they are of.
 
 Time is the journal's. A message counts as long as signs of it come in time (`Message.until`), whenever they are read:
 so it does not matter how the journal was cut into batches. What was seen after `until`, up to which all relays have
@@ -16,9 +16,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.conversation import Said
+from stomprelay.pipeline.match.conversation import SessionRow
 from stomprelay.pipeline.match.message import TOPICS, Message
-from stomprelay.pipeline.match.order import Lineup
+from stomprelay.pipeline.match.order import SendOrder
 from stomprelay.pipeline.match.transfer import (
     ABORTED,
     BROKER,
@@ -37,10 +37,10 @@ from stomprelay.pipeline.match.transfer import (
     TEXT,
     TRANSACTION,
     Kind,
-    Sighting,
+    Transfer,
 )
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.settings import Terms
+from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.spark import arrow
 
 METHODS: Final = {BY_TRACE: "trace", BY_ID: "id"}
@@ -85,24 +85,24 @@ class Matching:
         "_happenings",
         "_kept",
         "_key",
-        "_lineup",
+        "_limits",
         "_messages",
         "_method",
         "_reached",
+        "_send_order",
         "_sent",
-        "_terms",
         "finals",
         "repeats",
     )
 
-    def __init__(self, key: str, terms: Terms) -> None:
+    def __init__(self, key: str, limits: TimeLimits) -> None:
         self._key = key
-        self._terms = terms
+        self._limits = limits
         self._method = METHODS.get(key[0], "order")
-        self._lineup = None if key[0] == BY_TRACE else Lineup(terms, by_id=key[0] == BY_ID)
+        self._send_order = None if key[0] == BY_TRACE else SendOrder(limits, by_id=key[0] == BY_ID)
         self._messages: list[Message] = []
         self._sent: dict[tuple[str, int, int], Message] = {}
-        self._deliveries: dict[tuple[str, int, int], tuple[Message, Sighting]] = {}
+        self._deliveries: dict[tuple[str, int, int], tuple[Message, Transfer]] = {}
         self._happenings: list[_Happening] = []
         self._reached: list[Any] = []
         self._kept: list[str] = []
@@ -111,7 +111,7 @@ class Matching:
 
     # What is seen
 
-    def saw(self, row: Sighting) -> None:
+    def saw(self, row: Transfer) -> None:
         """A row; it is this object's from now on."""
         kind = row[KIND]
         if kind == Kind.KEPT:
@@ -160,8 +160,8 @@ class Matching:
 
     def go(self, until: int) -> None:
         """All rows were seen. What happened up to `until` is for good."""
-        if self._lineup is not None and (self._messages or self._reached):
-            self._lineup.load(self._reached, self._messages)
+        if self._send_order is not None and (self._messages or self._reached):
+            self._send_order.load(self._reached, self._messages)
         happenings = self._happenings
         if len(happenings) > 1:
             happenings.sort(key=_order)
@@ -183,7 +183,7 @@ class Matching:
         """Messages of which no sign can come in time any more are final."""
         left = []
         for message in self._messages:
-            if until > message.until(self._terms):
+            if until > message.until(self._limits):
                 self.finals.append(message.row(self._key, self._method, final=True))
                 if message.sent is not None:
                     del self._sent[_place(message.sent)]
@@ -191,14 +191,14 @@ class Matching:
                     del self._deliveries[_place(delivery)]
             else:
                 left.append(message)
-        if self._lineup is not None and len(left) < len(self._messages):
-            self._lineup.swept(left)
+        if self._send_order is not None and len(left) < len(self._messages):
+            self._send_order.swept(left)
         self._messages = left
 
     def _dump(self, ahead: list[_Happening]) -> None:
         kept = [["message", each.dump()] for each in self._messages]
-        if self._lineup is not None:
-            reached = self._lineup.dump()
+        if self._send_order is not None:
+            reached = self._send_order.dump()
             if reached:
                 kept.append(["reached", reached])
         kept += [["ahead", happening] for happening in ahead]
@@ -224,13 +224,13 @@ class Matching:
             self._was_delivered(ns, place, rest)
         elif what == _SETTLED:
             found = self._deliveries.get(place)
-            if found is not None and ns <= found[0].until(self._terms):
+            if found is not None and ns <= found[0].until(self._limits):
                 found[0].was_settled(found[1], ns, *rest)
-                if self._lineup is not None:
-                    self._lineup.settled(found[0])
+                if self._send_order is not None:
+                    self._send_order.settled(found[0])
         else:
             message = self._sent.get(place)
-            if message is None or ns > message.until(self._terms):
+            if message is None or ns > message.until(self._limits):
                 return
             if what == _CONFIRMED:
                 message.was_confirmed(ns)
@@ -239,58 +239,58 @@ class Matching:
             else:
                 self._is_available(message, ns)
 
-    def _was_sent(self, ns: int, place: tuple[str, int, int], sighting: Sighting) -> None:
-        message = self._adopted(ns, sighting)
+    def _was_sent(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
+        message = self._adopted(ns, transfer)
         if message is None:
-            message = Message(ns, topic=_topic(sighting))
+            message = Message(ns, topic=_topic(transfer))
             self._messages.append(message)
-        message.was_sent(sighting, ns)
+        message.was_sent(transfer, ns)
         self._sent[place] = message
-        if sighting[TRANSACTION] is None:
+        if transfer[TRANSACTION] is None:
             self._is_available(message, ns)
 
-    def _adopted(self, ns: int, sighting: Sighting) -> Message | None:
-        if self._lineup is not None:
-            return self._lineup.adopted(sighting, ns)
+    def _adopted(self, ns: int, transfer: Transfer) -> Message | None:
+        if self._send_order is not None:
+            return self._send_order.adopted(transfer, ns)
         for message in self._messages:
-            if message.sent is None and ns <= message.until(self._terms):
+            if message.sent is None and ns <= message.until(self._limits):
                 return message
         return None
 
     def _is_available(self, message: Message, ns: int) -> None:
         message.available = ns
         message.last = max(message.last, ns)
-        if self._lineup is not None:
-            self._lineup.available(message)
+        if self._send_order is not None:
+            self._send_order.available(message)
 
-    def _was_delivered(self, ns: int, place: tuple[str, int, int], sighting: Sighting) -> None:
-        topic = _topic(sighting)
-        message = self._next(ns, sighting, topic=topic)
+    def _was_delivered(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
+        topic = _topic(transfer)
+        message = self._next(ns, transfer, topic=topic)
         if message is None:
             message = Message(ns, topic=topic)
             self._messages.append(message)
-        before = message.was_delivered(sighting, ns)
-        self._deliveries[place] = message, sighting
-        if self._lineup is not None:
-            self._lineup.delivered(message, sighting)
+        before = message.was_delivered(transfer, ns)
+        self._deliveries[place] = message, transfer
+        if self._send_order is not None:
+            self._send_order.delivered(message, transfer)
         if before is not None:
             self.repeats.append((before[SESSION], before[BROKER], before[NS], ns))
 
-    def _next(self, ns: int, sighting: Sighting, *, topic: bool) -> Message | None:
-        if self._lineup is not None:
-            return self._lineup.next(sighting, ns, topic=topic)
+    def _next(self, ns: int, transfer: Transfer, *, topic: bool) -> Message | None:
+        if self._send_order is not None:
+            return self._send_order.next(transfer, ns, topic=topic)
         for message in reversed(self._messages):
-            if ns <= message.until(self._terms):
+            if ns <= message.until(self._limits):
                 return message
         return None
 
 
-def _topic(sighting: Sighting) -> bool:
-    return (sighting[DESTINATION] or "").startswith(TOPICS)
+def _topic(transfer: Transfer) -> bool:
+    return (transfer[DESTINATION] or "").startswith(TOPICS)
 
 
-def _place(sighting: Sighting) -> tuple[str, int, int]:
-    segment, offset, number = sighting[OFFSET - 1 : KIND]
+def _place(transfer: Transfer) -> tuple[str, int, int]:
+    segment, offset, number = transfer[OFFSET - 1 : KIND]
     return segment, offset, number
 
 
@@ -298,7 +298,7 @@ def _order(happening: _Happening) -> tuple[int, int, str, int, int]:
     return happening[:5]
 
 
-class Found(IntEnum):
+class MatchRow(IntEnum):
     """What a row is."""
 
     FINAL = 0
@@ -329,11 +329,11 @@ _KEY, _NUMBER = _NAMES.index("key"), _NAMES.index("number")
 
 @dataclass(frozen=True)
 class Matchings:
-    """Call it with the sightings of some keys, and with what the last batch kept of them. It yields rows of `DDL`; what
-    `Said` names is passed on. `until`: up to when all relays have been read.
+    """Call it with the transfers of some keys, and with what the last batch kept of them. It yields rows of `DDL`; what
+    `SessionRow` names is passed on. `until`: up to when all relays have been read.
     """
 
-    terms: Terms
+    limits: TimeLimits
     until: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -341,23 +341,23 @@ class Matchings:
         with arrow.uncollected():
             yield from self._matched(arrow.rows(batches))
 
-    def _matched(self, sightings: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
+    def _matched(self, transfers: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
         rows: list[list[Any]] = []
         matching: Matching | None = None
         key = None
-        for sighting in sightings:
-            if sighting[s.KIND] >= Said.STATE:
-                rows.append(_other(sighting[s.KIND], sighting[s.TEXT], sighting[s.KEY]))
+        for transfer in transfers:
+            if transfer[s.KIND] >= SessionRow.STATE:
+                rows.append(_other(transfer[s.KIND], transfer[s.TEXT], transfer[s.KEY]))
                 continue
-            if matching is None or sighting[s.KEY] != key:
+            if matching is None or transfer[s.KEY] != key:
                 if matching is not None:
                     rows += self._found(key or "", matching)
                     while len(rows) >= arrow.ROWS:
                         yield batch(rows[: arrow.ROWS])
                         del rows[: arrow.ROWS]
-                key = sighting[s.KEY]
-                matching = Matching(key, self.terms)
-            matching.saw([*sighting])
+                key = transfer[s.KEY]
+                matching = Matching(key, self.limits)
+            matching.saw([*transfer])
         if matching is not None:
             rows += self._found(key or "", matching)
         for at in range(0, len(rows), arrow.ROWS):
@@ -366,13 +366,13 @@ class Matchings:
     def _found(self, key: str, matching: Matching) -> Iterator[list[Any]]:
         matching.go(self.until)
         for row in matching.finals:
-            yield [*row, int(Found.FINAL), arrow.hour(row[0]), None]
+            yield [*row, int(MatchRow.FINAL), arrow.hour(row[0]), None]
         for number, text in enumerate(matching.kept()):
-            yield _other(Found.KEPT, text, key, number)
+            yield _other(MatchRow.KEPT, text, key, number)
         for repeat in matching.repeats:
-            yield _other(Found.REPEAT, json.dumps(repeat))
+            yield _other(MatchRow.REPEAT, json.dumps(repeat))
         for row in matching.open():
-            yield [*row, int(Found.OPEN), arrow.hour(row[0]), None]
+            yield [*row, int(MatchRow.OPEN), arrow.hour(row[0]), None]
 
 
 def _other(what: int, text: str, key: str | None = None, number: int | None = None) -> list[Any]:

@@ -24,7 +24,7 @@ from stomprelay.pipeline.match.transfer import (
     SUBSCRIPTION,
     TRANSACTION,
     UPSTREAM,
-    Sighting,
+    Transfer,
     carried,
 )
 from stomprelay.pipeline.schema import (
@@ -36,7 +36,7 @@ from stomprelay.pipeline.schema import (
     UNCONFIRMED,
     UNDELIVERED,
 )
-from stomprelay.pipeline.settings import Terms
+from stomprelay.pipeline.settings import TimeLimits
 
 TOPICS: Final = ("/topic/", "/exchange/", "/temp-topic/", "topic://", "jms.topic.", "topic.")
 """How the names of destinations begin whose messages all subscribers get. That of any other is taken for a queue's."""
@@ -64,21 +64,21 @@ class Message:
     )
 
     def __init__(self, ns: int, *, topic: bool) -> None:
-        self.sent: Sighting | None = None
-        self.deliveries: list[Sighting] = []
+        self.sent: Transfer | None = None
+        self.deliveries: list[Transfer] = []
         self.available: int | None = None
         self.aborted = False
         self.topic = topic
         self.first = self.last = ns
-        self.ends: dict[tuple[Any, ...], Sighting] = {}
+        self.ends: dict[tuple[Any, ...], Transfer] = {}
         self._open = 0
         self._bad = 0
 
     # What happens
 
-    def was_sent(self, sighting: Sighting, ns: int) -> None:
+    def was_sent(self, transfer: Transfer, ns: int) -> None:
         """Its SEND."""
-        self.sent = sighting
+        self.sent = transfer
         self.last = max(self.last, ns)
 
     def was_confirmed(self, ns: int) -> None:
@@ -92,20 +92,20 @@ class Message:
         self.aborted = True
         self.last = max(self.last, ns)
 
-    def was_delivered(self, sighting: Sighting, ns: int) -> Sighting | None:
+    def was_delivered(self, transfer: Transfer, ns: int) -> Transfer | None:
         """A MESSAGE, perhaps settled at once. Answers the delivery that it repeats, if any."""
-        self.deliveries.append(sighting)
+        self.deliveries.append(transfer)
         self.last = max(self.last, ns)
-        to = self.recipient(sighting)
+        to = self.recipient(transfer)
         before = self.ends.get(to)
         if before is not None and before[OUTCOME] == RETURNED:
             self._bad -= 1
-        self.ends[to] = sighting
-        if sighting[OUTCOME] is None:
+        self.ends[to] = transfer
+        if transfer[OUTCOME] is None:
             self._open += 1
         return before
 
-    def was_settled(self, delivery: Sighting, ns: int, settled: int | None, outcome: str) -> None:
+    def was_settled(self, delivery: Transfer, ns: int, settled: int | None, outcome: str) -> None:
         """A delivery was answered, or returned."""
         self.last = max(self.last, ns)
         if delivery[OUTCOME] is not None:
@@ -115,7 +115,7 @@ class Message:
         if outcome == RETURNED and self.ends[self.recipient(delivery)] is delivery:
             self._bad += 1
 
-    def recipient(self, delivery: Sighting) -> tuple[Any, ...]:
+    def recipient(self, delivery: Transfer) -> tuple[Any, ...]:
         """For whom a delivery is."""
         return (delivery[CLIENT], delivery[SUBSCRIPTION]) if self.topic else ()
 
@@ -139,13 +139,13 @@ class Message:
             return False
         return not self._open and not self._bad if self.deliveries else self.aborted
 
-    def until(self, terms: Terms) -> int:
+    def until(self, limits: TimeLimits) -> int:
         """Up to when a sign of it still counts."""
         if not self.settled:
-            return self.last + terms.give_up
+            return self.last + limits.give_up
         if self.sent is None:
-            return max(self.last + terms.linger, self.first + terms.patience)
-        return self.last + terms.linger
+            return max(self.last + limits.linger, self.first + limits.patience)
+        return self.last + limits.linger
 
     @property
     def outcome(self) -> str:
@@ -226,7 +226,7 @@ class Message:
         return message
 
 
-def _told(delivery: Sighting) -> tuple[Any, ...]:
+def _told(delivery: Transfer) -> tuple[Any, ...]:
     """The values of one of `deliveries`."""
     return (
         delivery[NS],

@@ -17,13 +17,13 @@ from stomprelay.journal.capture import TRACE
 from stomprelay.journal.name import CLOSED
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.pipeline.match import record, transfer
-from stomprelay.pipeline.match.conversation import EVENTS, Conversations, Said
+from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
 from stomprelay.pipeline.match.deliveries import WAIT
-from stomprelay.pipeline.match.matching import DDL, Found, Matchings
+from stomprelay.pipeline.match.matching import DDL, Matchings, MatchRow
 from stomprelay.pipeline.match.outages import OUTAGE, Outages
 from stomprelay.pipeline.read.runs import Runs, Segment
 from stomprelay.pipeline.schema import MESSAGES
-from stomprelay.pipeline.settings import Terms
+from stomprelay.pipeline.settings import TimeLimits
 from stomprelay.pipeline.store.store import OPEN, Batch
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ REDELIVERED: Final = "redelivered"
 
 _STATE: Final = "said"
 _SAID: Final = "key string, number bigint, text string"
-"""What is left for the next batch and for other tables, in folders by `what`: of `Found` or of `Said`."""
+"""What is left for the next batch and for other tables, in folders by `what`: of `MatchRow` or of `SessionRow`."""
 _TOLD: Final = ("key", "number", "text")
 _WATCH: Final = "watch"
 _OUTAGES: Final = "outages"
@@ -47,11 +47,11 @@ def advance(batch: Batch) -> None:
     """Add the messages of this batch, and leave what the functions below tell other tables; safe to do again."""
     store, number = batch.store, batch.number
     settings = batch.settings
-    terms = Terms.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
+    limits = TimeLimits.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
     before = _noted(batch, number - 1)
-    runs = Runs.load(before[_RUNS], terms) if before else Runs(terms)
+    runs = Runs.load(before[_RUNS], limits) if before else Runs(limits)
     ready = runs.arrived(segments(batch))
-    found = matched(batch, runs, terms, conversations(batch, runs, terms, read(batch, ready))).persist()
+    found = matched(batch, runs, limits, conversations(batch, runs, limits, read(batch, ready))).persist()
     try:
         store.settle(number, found.where(F.col("final").isNotNull()))
         store.save(_STATE, number, found.where(F.col("final").isNull()).select("what", *_TOLD), "what")
@@ -59,7 +59,7 @@ def advance(batch: Batch) -> None:
         found.unpersist()
     outages = _outages(batch, before.get(_LOSSES, []))
     store.note(_OUTAGES, number, json.dumps(outages.changed))
-    losses = outages.kept(runs.horizon - terms.give_up)
+    losses = outages.kept(runs.horizon - limits.give_up)
     hours = sorted(store.hours_of(MESSAGES.name, OPEN))
     store.note(_WATCH, number, json.dumps({_RUNS: runs.dump(), _LOSSES: losses, _HOURS: hours}))
 
@@ -91,7 +91,7 @@ def outages(batch: Batch) -> list[tuple[Any, ...]]:
 
 def waits(batch: Batch) -> DataFrame:
     """Rows of `WAIT`: deliveries whose wait ended in this batch, and those that wait after it."""
-    rows = _said(batch, batch.number, Said.WAIT)
+    rows = _said(batch, batch.number, SessionRow.WAIT)
     return rows.select(F.from_json("text", WAIT.ddl).alias("row")).select("row.*")
 
 
@@ -151,18 +151,18 @@ def records(frames: DataFrame, settings: "Settings") -> DataFrame:
 # What is made of it
 
 
-def conversations(batch: Batch, runs: Runs, terms: Terms, frames: DataFrame) -> DataFrame:
-    """Rows of `transfer.FIELDS`: what sessions show of messages, and what `Said` names."""
-    before = _said(batch, batch.number - 1, Said.STATE)
+def conversations(batch: Batch, runs: Runs, limits: TimeLimits, frames: DataFrame) -> DataFrame:
+    """Rows of `transfer.FIELDS`: what sessions show of messages, and what `SessionRow` names."""
+    before = _said(batch, batch.number - 1, SessionRow.STATE)
     state = _filled(before, record.FIELDS, session=F.col("key"), turn=F.lit(record.SAID))
     rows = records(frames, batch.settings).unionByName(state)
     ordered = rows.repartition("session").sortWithinPartitions(*record.SORTED)
-    return ordered.mapInArrow(Conversations(terms, runs.newest, runs.present, runs.gone), transfer.DDL)
+    return ordered.mapInArrow(Conversations(limits, runs.newest, runs.present, runs.gone), transfer.DDL)
 
 
-def matched(batch: Batch, runs: Runs, terms: Terms, said: DataFrame) -> DataFrame:
+def matched(batch: Batch, runs: Runs, limits: TimeLimits, said: DataFrame) -> DataFrame:
     """Rows of `matchings.DDL`."""
-    before = _said(batch, batch.number - 1, Found.KEPT)
+    before = _said(batch, batch.number - 1, MatchRow.KEPT)
     kept = _filled(
         before,
         transfer.FIELDS,
@@ -171,7 +171,7 @@ def matched(batch: Batch, runs: Runs, terms: Terms, said: DataFrame) -> DataFram
         kind=F.lit(int(transfer.Kind.KEPT)),
     )
     ordered = said.unionByName(kept).repartition("key").sortWithinPartitions(*transfer.SORTED)
-    return ordered.mapInArrow(Matchings(terms, runs.until), DDL)
+    return ordered.mapInArrow(Matchings(limits, runs.until), DDL)
 
 
 def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) -> DataFrame:
@@ -185,12 +185,12 @@ def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) 
 
 def _outages(batch: Batch, before: list[list[Any]]) -> Outages:
     """There are few of these, and fewer that matter."""
-    told = _said(batch, batch.number, Said.OUTAGE).select("text").sort("text").collect()
+    told = _said(batch, batch.number, SessionRow.OUTAGE).select("text").sort("text").collect()
     outages = Outages(before)
     outages.told([row[name] for name in OUTAGE.names] for row in (json.loads(each.text) for each in told))
     lossy = sorted(outages.sessions)
     if lossy:
-        repeats = _said(batch, batch.number, Found.REPEAT).select("text")
+        repeats = _said(batch, batch.number, MatchRow.REPEAT).select("text")
         wanted = repeats.where(F.get_json_object("text", "$[0]").isin(lossy))
         outages.repeated(_repeat(row.text) for row in wanted.sort("text").collect())
     return outages

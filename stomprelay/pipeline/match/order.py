@@ -1,6 +1,6 @@
 """Which message a MESSAGE is, where nothing in it tells for sure: by the order in which messages were sent.
 
-Messages of one lineup look alike: they have the same id of their publisher's, or the same destination and body as far
+Messages of one order look alike: they have the same id of their publisher's, or the same destination and body as far
 as that is known. The first that was sent is the first that is delivered; of a topic, to each of its subscribers. A
 broker's message-id, `redelivered` and the relay's `relay-copy` tell of one that was delivered before.
 """
@@ -26,9 +26,9 @@ from stomprelay.pipeline.match.transfer import (
     SESSION,
     SINCE_NS,
     SUBSCRIPTION,
-    Sighting,
+    Transfer,
 )
-from stomprelay.pipeline.settings import Terms
+from stomprelay.pipeline.settings import TimeLimits
 
 Position = tuple[int, str, int, int]
 """A message's place among those that were sent: when it became available, and where its SEND is in the journal."""
@@ -42,7 +42,7 @@ def position(message: Message) -> Position:
     return (message.available, message.sent[SEGMENT], message.sent[OFFSET], message.sent[NUMBER])
 
 
-class Lineup:
+class SendOrder:
     """`by_id`: messages of it have the same id, so that there is hardly more than one."""
 
     __slots__ = (
@@ -51,37 +51,37 @@ class Lineup:
         "_by_message",
         "_copies",
         "_flying",
+        "_limits",
         "_orphans",
         "_reached",
         "_sent",
-        "_terms",
         "_undelivered",
     )
 
-    def __init__(self, terms: Terms, *, by_id: bool) -> None:
-        self._terms = terms
+    def __init__(self, limits: TimeLimits, *, by_id: bool) -> None:
+        self._limits = limits
         self._by_id = by_id
         self._by_message: dict[tuple[str | None, str], Message] = {}
         self._copies: dict[str, Message] = {}
         self._sent: list[Message] = []
         self._undelivered: deque[Message] = deque()
-        self._back: deque[tuple[Message, Sighting]] = deque()
-        self._flying: deque[tuple[Message, Sighting]] = deque()
+        self._back: deque[tuple[Message, Transfer]] = deque()
+        self._flying: deque[tuple[Message, Transfer]] = deque()
         self._orphans: deque[Message] = deque()
         self._reached: dict[tuple[Any, Any], Position] = {}
 
     # Publishers
 
-    def adopted(self, sighting: Sighting, ns: int) -> Message | None:
+    def adopted(self, transfer: Transfer, ns: int) -> Message | None:
         """A SEND: of a message that another relay saw delivered before, perhaps, for clocks differ."""
         orphans = self._orphans
         while orphans:
             first = orphans[0]
-            if first.sent is not None or ns > first.until(self._terms):
+            if first.sent is not None or ns > first.until(self._limits):
                 orphans.popleft()
                 continue
-            elsewhere = first.deliveries[0][RELAY] != sighting[RELAY]
-            if self._by_id or (elsewhere and ns - first.first <= self._terms.linger):
+            elsewhere = first.deliveries[0][RELAY] != transfer[RELAY]
+            if self._by_id or (elsewhere and ns - first.first <= self._limits.linger):
                 return orphans.popleft()
             return None
         return None
@@ -94,14 +94,14 @@ class Lineup:
 
     # Consumers
 
-    def next(self, delivery: Sighting, ns: int, *, topic: bool) -> Message | None:
+    def next(self, delivery: Transfer, ns: int, *, topic: bool) -> Message | None:
         """The message that is delivered; None: one that was never seen."""
         known = self._known(delivery, ns)
         if known is not None:
             return known
         return self._of_topic(delivery, ns) if topic else self._of_queue(delivery, ns)
 
-    def _known(self, delivery: Sighting, ns: int) -> Message | None:
+    def _known(self, delivery: Transfer, ns: int) -> Message | None:
         """One that was delivered before under the same name."""
         name = delivery[MESSAGE_ID]
         found = None if name is None else self._by_message.get((delivery[BROKER], name))
@@ -110,9 +110,9 @@ class Lineup:
         return found if found is not None and self._alive(found, ns) else None
 
     def _alive(self, message: Message, ns: int) -> bool:
-        return not message.aborted and ns <= message.until(self._terms)
+        return not message.aborted and ns <= message.until(self._limits)
 
-    def _of_queue(self, delivery: Sighting, ns: int) -> Message | None:
+    def _of_queue(self, delivery: Transfer, ns: int) -> Message | None:
         if delivery[AGAIN]:
             found = self._again(ns) or self._lost_sight_of(delivery, ns)
             if found is not None:
@@ -131,7 +131,7 @@ class Lineup:
                 return message
         return None
 
-    def _lost_sight_of(self, delivery: Sighting, ns: int) -> Message | None:
+    def _lost_sight_of(self, delivery: Transfer, ns: int) -> Message | None:
         """The first that somebody else has, who is gone as it seems, though nobody told yet."""
         while self._flying:
             message, last = self._flying[0]
@@ -144,7 +144,7 @@ class Lineup:
     def _any(self, ns: int) -> Message | None:
         return next((each for each in reversed(self._sent) if self._alive(each, ns)), None)
 
-    def _of_topic(self, delivery: Sighting, ns: int) -> Message | None:
+    def _of_topic(self, delivery: Transfer, ns: int) -> Message | None:
         """The first since its subscription that was not delivered to it."""
         subscriber = (delivery[SESSION], delivery[SUBSCRIPTION])
         reached = self._reached.get(subscriber)
@@ -156,10 +156,10 @@ class Lineup:
         if found is None and reached is None and at:
             # The two came by different connections, and the broker had the subscription first.
             last = self._sent[at - 1]
-            found = last if self._alive(last, ns) and ns <= last.first + self._terms.linger else None
+            found = last if self._alive(last, ns) and ns <= last.first + self._limits.linger else None
         return found or (self._any(ns) if self._by_id else None)
 
-    def delivered(self, message: Message, delivery: Sighting) -> None:
+    def delivered(self, message: Message, delivery: Transfer) -> None:
         """This is the one."""
         self._name(message, delivery)
         if message.sent is None:
@@ -172,7 +172,7 @@ class Lineup:
         if message.flying and not message.topic:
             self._flying.append((message, delivery))
 
-    def _name(self, message: Message, delivery: Sighting) -> None:
+    def _name(self, message: Message, delivery: Transfer) -> None:
         if delivery[MESSAGE_ID] is not None:
             self._by_message[delivery[BROKER], delivery[MESSAGE_ID]] = message
         if delivery[COPY] is not None:
@@ -223,9 +223,9 @@ class Lineup:
         self._back = deque(sorted(went, key=_settled))
 
 
-def _came(delivered: tuple[Sighting, Message]) -> Any:
+def _came(delivered: tuple[Transfer, Message]) -> Any:
     return delivered[0][NS:KIND]
 
 
-def _settled(last: tuple[Message, Sighting]) -> int:
+def _settled(last: tuple[Message, Transfer]) -> int:
     return last[1][KNOWN_NS] or 0

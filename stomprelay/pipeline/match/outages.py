@@ -47,7 +47,7 @@ Repeat = tuple[str, str | None, int, int]
 """A delivery that was repeated: its session, its broker, its time, and the time of the next."""
 
 
-class Loss:
+class BrokerLoss:
     """One row of `OUTAGE`, without `duplicates`. `dirty`: it changed since it was last told."""
 
     __slots__ = (
@@ -115,7 +115,7 @@ class Loss:
         return self.row("", "")[2:-1]
 
     @classmethod
-    def load(cls, values: list[Any]) -> "Loss":
+    def load(cls, values: list[Any]) -> "BrokerLoss":
         """Of what `dump` made."""
         client, upstream, broker, moved_to, lost_ns, recovered_ns, planned, given_up, resent, stale = values
         loss = cls(client, upstream, broker, lost_ns, planned=planned)
@@ -133,7 +133,7 @@ class Brokers:
 
     def __init__(self) -> None:
         self.live: dict[str, None] = {}
-        self.losses: list[Loss] = []
+        self.losses: list[BrokerLoss] = []
         self.several = False
 
     def connected(self, broker: str) -> None:
@@ -141,26 +141,28 @@ class Brokers:
         self.live[broker] = None
         self.several = self.several or len(self.live) > 1
 
-    def left(self, broker: str, facts: dict[str, str], client: str | None, ns: int, *, planned: bool) -> Loss:
+    def left(
+        self, broker: str, facts: dict[str, str], client: str | None, ns: int, *, planned: bool
+    ) -> BrokerLoss:
         """A broker went, or the session is leaving it."""
         loss = self.going(broker)
         if loss is None:
-            loss = Loss(client, facts.get("upstream"), broker, ns, planned=planned)
+            loss = BrokerLoss(client, facts.get("upstream"), broker, ns, planned=planned)
             self.losses.append(loss)
         self.live.pop(broker, None)
         if "given_up" in facts:
             loss.gave_up()
         return loss
 
-    def going(self, broker: str | None) -> Loss | None:
+    def going(self, broker: str | None) -> BrokerLoss | None:
         """The loss of this broker, if it goes on."""
         return next((each for each in self.losses if each.broker == broker and not each.over), None)
 
-    def recovered(self, lost: str, facts: dict[str, str], client: str | None, ns: int) -> Loss:
+    def recovered(self, lost: str, facts: dict[str, str], client: str | None, ns: int) -> BrokerLoss:
         """Another broker took the place of one that was lost or left."""
         loss = self.going(lost)
         if loss is None:
-            loss = Loss(
+            loss = BrokerLoss(
                 client, facts.get("upstream"), lost, ns, planned=True
             )  # it was left when its time was over
             self.losses.append(loss)
@@ -175,7 +177,7 @@ class Brokers:
                 loss.gave_up()
 
     @property
-    def missing(self) -> Loss | None:
+    def missing(self) -> BrokerLoss | None:
         """The loss that goes on, where there is no broker at all."""
         if self.live:
             return None
@@ -204,7 +206,7 @@ class Brokers:
         brokers = cls()
         live, brokers.several, losses = values
         brokers.live = dict.fromkeys(live)
-        brokers.losses = [Loss.load(loss) for loss in losses]
+        brokers.losses = [BrokerLoss.load(loss) for loss in losses]
         return brokers
 
 

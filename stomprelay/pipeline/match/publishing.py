@@ -4,27 +4,27 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from stomprelay.pipeline.match.transfer import ABORTED, ENDED_NS, KIND, RECEIPT_NS, Sighting, piece
+from stomprelay.pipeline.match.transfer import ABORTED, ENDED_NS, KIND, RECEIPT_NS, Transfer, continuation
 
 REFUSED: Final = "the transaction cannot be committed"
 """How the relay's ERROR begins that answers COMMIT of a transaction which it cannot follow any more."""
 
 
 class _Asked:
-    """A frame that asked for a receipt; `sighting` is that of a SEND. `told` are the brokers that gave it, where there
+    """A frame that asked for a receipt; `transfer` is that of a SEND. `told` are the brokers that gave it, where there
     are several, `at` when the first did.
     """
 
-    __slots__ = ("at", "ns", "sighting", "told")
+    __slots__ = ("at", "ns", "told", "transfer")
 
-    def __init__(self, ns: int, sighting: Sighting | None) -> None:
+    def __init__(self, ns: int, transfer: Transfer | None) -> None:
         self.ns = ns
-        self.sighting = sighting
+        self.transfer = transfer
         self.told: list[str | None] = []
         self.at: int | None = None
 
 
-class Awaited:
+class PendingReceipts:
     """The n-th frame with a receipt id answers to the n-th RECEIPT with it; where a session has several brokers, to
     the n-th of each, of which the first counts. After `give_up` ns nobody waits any more, and for another broker's not
     longer than `linger` ns.
@@ -40,20 +40,20 @@ class Awaited:
     def __bool__(self) -> bool:
         return bool(self._by_id)
 
-    def __iter__(self) -> Iterator[Sighting]:
+    def __iter__(self) -> Iterator[Transfer]:
         for asked in self._by_id.values():
             for each in asked:
-                if each.sighting is not None:
-                    yield each.sighting
+                if each.transfer is not None:
+                    yield each.transfer
 
-    def ask(self, receipt: str, ns: int, sighting: Sighting | None) -> None:
+    def ask(self, receipt: str, ns: int, transfer: Transfer | None) -> None:
         """A frame asks for a receipt."""
         asked = self._by_id.get(receipt)
         if asked is None:
             asked = self._by_id[receipt] = deque()
-        asked.append(_Asked(ns, sighting))
+        asked.append(_Asked(ns, transfer))
 
-    def given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> Sighting | None:
+    def given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> Transfer | None:
         """A RECEIPT came from a broker, of so many `brokers`. Answers the SEND that it is for, with its time, if it is
         for one and is its first.
         """
@@ -73,9 +73,9 @@ class Awaited:
                 each.told.append(broker)
             if each.at is None:
                 each.at = ns
-                if each.sighting is not None:
-                    each.sighting[RECEIPT_NS] = ns
-                    return each.sighting
+                if each.transfer is not None:
+                    each.transfer[RECEIPT_NS] = ns
+                    return each.transfer
             return None
         return None
 
@@ -113,7 +113,7 @@ class Awaited:
                 each.ns,
                 each.told,
                 each.at,
-                None if each.sighting is None else each.sighting[: KIND + 1],
+                None if each.transfer is None else each.transfer[: KIND + 1],
             ]
             for receipt, asked in self._by_id.items()
             for each in asked
@@ -122,7 +122,7 @@ class Awaited:
     def load(self, values: list[Any]) -> None:
         """Of what `dump` made."""
         for receipt, ns, told, at, place in values:
-            self.ask(receipt, ns, None if place is None else piece(place))
+            self.ask(receipt, ns, None if place is None else continuation(place))
             self._by_id[receipt][-1].told = told
             self._by_id[receipt][-1].at = at
 
@@ -132,18 +132,18 @@ class Transactions:
 
     __slots__ = ("_committed", "_committed_ns", "_doomed", "_open", "_refused_ns", "tell")
 
-    def __init__(self, tell: Callable[[Sighting], None]) -> None:
+    def __init__(self, tell: Callable[[Transfer], None]) -> None:
         self.tell = tell
-        self._open: dict[str, list[Sighting]] = {}
+        self._open: dict[str, list[Transfer]] = {}
         self._doomed: set[str] = set()
-        self._committed: list[Sighting] = []
+        self._committed: list[Transfer] = []
         self._committed_ns = 0
         self._refused_ns = -1
 
     def __contains__(self, name: str) -> bool:
         return name in self._open
 
-    def __iter__(self) -> Iterator[Sighting]:
+    def __iter__(self) -> Iterator[Transfer]:
         yield from self._committed
         for sent in self._open.values():
             yield from sent
@@ -152,9 +152,9 @@ class Transactions:
         """BEGIN."""
         self._open.setdefault(name, [])
 
-    def sent(self, name: str, sighting: Sighting) -> None:
+    def sent(self, name: str, transfer: Transfer) -> None:
         """A SEND in it, even if its BEGIN was not seen."""
-        self._open.setdefault(name, []).append(sighting)
+        self._open.setdefault(name, []).append(transfer)
 
     def doom(self, name: str) -> None:
         """It answered for a delivery of a broker that was lost, so the relay will not commit it."""
@@ -168,9 +168,9 @@ class Transactions:
         if doomed or self._refused_ns == ns:
             self._undo(self._committed, ns)
             return False
-        for sighting in self._committed:
-            sighting[ENDED_NS] = ns
-            self.tell(sighting)
+        for transfer in self._committed:
+            transfer[ENDED_NS] = ns
+            self.tell(transfer)
         return True
 
     def abort(self, name: str, ns: int) -> None:
@@ -189,10 +189,10 @@ class Transactions:
             self._undo(sent, ns)
         self._open.clear()
 
-    def _undo(self, sent: list[Sighting], ns: int) -> None:
-        for sighting in sent:
-            sighting[ENDED_NS], sighting[ABORTED] = ns, True
-            self.tell(sighting)
+    def _undo(self, sent: list[Transfer], ns: int) -> None:
+        for transfer in sent:
+            transfer[ENDED_NS], transfer[ABORTED] = ns, True
+            self.tell(transfer)
 
     # From batch to batch
 
@@ -204,12 +204,12 @@ class Transactions:
         committed = [each[: KIND + 1] for each in self._committed]
         return [opened, sorted(self._doomed), committed, self._committed_ns, self._refused_ns]
 
-    def load(self, values: list[Any], pieces: dict[tuple[Any, ...], Sighting]) -> None:
-        """Of what `dump` made. `pieces` are those that wait for a receipt: they may wait for COMMIT, too."""
+    def load(self, values: list[Any], continuations: dict[tuple[Any, ...], Transfer]) -> None:
+        """Of what `dump` made. `continuations` are those that wait for a receipt: they may wait for COMMIT, too."""
         opened, doomed, committed, self._committed_ns, self._refused_ns = values
 
-        def one(place: list[Any]) -> Sighting:
-            return pieces.setdefault(tuple(place[:KIND]), piece(place))
+        def one(place: list[Any]) -> Transfer:
+            return continuations.setdefault(tuple(place[:KIND]), continuation(place))
 
         self._open = {name: [one(place) for place in sent] for name, sent in opened.items()}
         self._committed = [one(place) for place in committed]

@@ -1,14 +1,14 @@
 """What one session shows of a message: that it was sent, or that it was delivered, and what came of that.
 
-A sighting is a row of `FIELDS`, made by a `Conversation` and matched with others of its `key` by a `Matching`. It is
-told in pieces: when a batch ends before the RECEIPT, COMMIT, ACK or whatever else it waits for, that comes as another
+A transfer is a row of `FIELDS`, made by a `Conversation` and matched with others of its `key` by a `Matching`. It is
+told in continuations: when a batch ends before the RECEIPT, COMMIT, ACK or whatever else it waits for, that comes as another
 row with the same key and place.
 """
 
 from enum import IntEnum
 from typing import Any, Final
 
-Sighting = list[Any]
+Transfer = list[Any]
 """A row: the values of `FIELDS`, at the places that the constants below name. It is a list because it is filled in as
 the session goes on, and because there are as many of them as messages.
 """
@@ -27,7 +27,7 @@ class Kind(IntEnum):
 
 
 LATER: Final = 4
-"""Added to the kind of a row that went out with an earlier piece, until it has something more to tell."""
+"""Added to the kind of a row that went out with an earlier continuation, until it has something more to tell."""
 
 FIELDS: Final = (
     ("key", "string"),
@@ -61,7 +61,7 @@ FIELDS: Final = (
 )
 """Name and type of each value.
 
-`key` is what sightings of one message have in common, `ns` the time of the SEND or MESSAGE, and `segment`, `offset` and
+`key` is what transfers of one message have in common, `ns` the time of the SEND or MESSAGE, and `segment`, `offset` and
 `number` its place in the journal. SENT: the `receipt` that was asked for and when it came; `ended_ns`, when the
 `transaction` was, and whether it was `aborted`. DELIVERED: `since_ns`, when it was subscribed; `copy` and `again` are
 headers of the MESSAGE, `relay-copy` and `redelivered`; `settled_ns` the time of its ACK, NACK or return, `known_ns`
@@ -113,7 +113,7 @@ _APART: Final = "\x1f"
 def key_of(
     trace: str | None, own: str | None, destination: str | None, size: int | None, digest: int | None
 ) -> str:
-    """What all sightings of a message have in common: the relay's trace, else the publisher's own id and the
+    """What all transfers of a message have in common: the relay's trace, else the publisher's own id and the
     destination (a reply may have the same id), else the destination and what is known of the body.
     """
     if trace is not None:
@@ -130,9 +130,9 @@ def carried(key: str) -> str | None:
     return key[1:].rpartition(_APART)[0] if key[0] == BY_ID else None
 
 
-def piece(sighting: Sighting) -> Sighting:
-    """The row by which more is told of a sighting that went out already; nothing is known of it but its place."""
-    row: Sighting = [None] * len(FIELDS)
-    row[:KIND] = sighting[:KIND]
-    row[KIND] = (sighting[KIND] & ~LATER | 1) + LATER
+def continuation(transfer: Transfer) -> Transfer:
+    """The row by which more is told of a transfer that went out already; nothing is known of it but its place."""
+    row: Transfer = [None] * len(FIELDS)
+    row[:KIND] = transfer[:KIND]
+    row[KIND] = (transfer[KIND] & ~LATER | 1) + LATER
     return row

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from stomprelay.journal.name import CLOSED, read
-from stomprelay.pipeline.settings import SECOND, Terms
+from stomprelay.pipeline.settings import SECOND, TimeLimits
 
 _DAY: Final = 24 * 3600 * SECOND
 """A run of which nothing was heard for so long, and for longer than messages are open, is forgotten."""
@@ -51,8 +51,8 @@ class Runs:
     those of the runs that it forgot this time.
     """
 
-    def __init__(self, terms: Terms) -> None:
-        self._terms = terms
+    def __init__(self, limits: TimeLimits) -> None:
+        self._limits = limits
         self._runs: dict[str, _Run] = {}
         self._until = 0
         self.gone: dict[str, int] = {}
@@ -64,7 +64,7 @@ class Runs:
             run.waiting[number_of(segment.name)] = segment
         horizon = self.horizon
         ready = [segment for run in self._runs.values() for segment in self._ready(run, horizon)]
-        keep = max(_DAY, self._terms.give_up)
+        keep = max(_DAY, self._limits.give_up)
         old = {name for name, run in self._runs.items() if not run.waiting and run.newest_ns + keep < horizon}
         self.gone = {name: self._runs.pop(name).newest_ns for name in old}
         self._until = self._read(horizon)
@@ -78,7 +78,7 @@ class Runs:
             number = min(run.waiting)
             segment = run.waiting[number]
             since = horizon if segment.first_ns is None else segment.first_ns
-            if number > run.due and horizon <= since + self._terms.patience:
+            if number > run.due and horizon <= since + self._limits.patience:
                 return
             del run.waiting[number]
             run.due = max(run.due, number + 1)
@@ -98,7 +98,7 @@ class Runs:
         return self._until
 
     def _read(self, horizon: int) -> int:
-        earliest = horizon - self._terms.patience
+        earliest = horizon - self._limits.patience
         read = [_progress(run) for run in self._runs.values() if not run.ended or run.waiting]
         return max(self._until, min((each for each in read if each >= earliest), default=horizon))
 
@@ -110,7 +110,7 @@ class Runs:
     @property
     def present(self) -> frozenset[str]:
         """The runs of which something was heard within `patience`."""
-        earliest = self.horizon - self._terms.patience
+        earliest = self.horizon - self._limits.patience
         return frozenset(name for name, run in self._runs.items() if run.newest_ns >= earliest)
 
     def dump(self) -> str:
@@ -122,9 +122,9 @@ class Runs:
         return json.dumps([self._until, runs])
 
     @classmethod
-    def load(cls, text: str, terms: Terms) -> "Runs":
+    def load(cls, text: str, limits: TimeLimits) -> "Runs":
         """Of what `dump` made."""
-        self = cls(terms)
+        self = cls(limits)
         self._until, runs = json.loads(text)
         for name, (due, newest_ns, ended, waiting) in runs.items():
             segments = [Segment(*each) for each in waiting]

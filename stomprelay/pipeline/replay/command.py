@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from stomprelay.pipeline import options
 from stomprelay.pipeline.replay.request import SECOND, asked, ours_of, selection, sink_of
-from stomprelay.pipeline.replay.selection import FATES, INCOMPLETE, Selection, selected
+from stomprelay.pipeline.replay.selection import INCOMPLETE, REASONS, Selection, selected
 from stomprelay.pipeline.replay.state import Frozen, State
 from stomprelay.pipeline.replay.watch import Watch
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.stomp.options import Sink
-from stomprelay.pipeline.stomp.progress import Progress, ProgressError
+from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
 from stomprelay.pipeline.store.store import Store
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def main(given: argparse.Namespace) -> int:
     """Do it; answers the exit status. Raises `ValueError` and `StoreError`."""
     wanted = selection(given, round(time.time() * SECOND))
     if given.dry_run:
-        return _rehearse(given, wanted)
+        return _dry_run(given, wanted)
     if given.to is None or given.state is None:
         raise ValueError("--to and --state must be given, unless it is a --dry-run")
     with State(given.state) as state:
@@ -136,7 +136,7 @@ def main(given: argparse.Namespace) -> int:
             raise ValueError(str(error)) from None
 
 
-def _rehearse(given: argparse.Namespace, wanted: Selection) -> int:
+def _dry_run(given: argparse.Namespace, wanted: Selection) -> int:
     from stomprelay.pipeline.replay.selection import preview
 
     spark = options.session(given, "replay", brief=True, say=_say)
@@ -205,8 +205,8 @@ def _judge(given: argparse.Namespace, found: "Preview") -> None:
             "whole: set bodies in the relay's [journal] to have them in future, or leave these out with "
             "--skip-incomplete"
         )
-    for fate, count in left_out.items():
-        _say(f"left out: {_many(count, 'message')} {FATES[fate]}")
+    for reason, count in left_out.items():
+        _say(f"left out: {_many(count, 'message')} {REASONS[reason]}")
     if not messages:
         raise ValueError("no message was selected" + (" but those that are left out" if left_out else ""))
     if found.blanked:
@@ -218,7 +218,7 @@ def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: 
     from stomprelay.pipeline.spark.errors import as_value_error
 
     shares = state.shares(frozen)
-    id = Progress(state.progress).identity(None)
+    id = JobProgress(state.progress).identity(None)
     before = state.confirmed(frozen)
     tasks = spark.range(0, len(shares), 1, len(shares)).mapInArrow(sender(sink, shares, id, log), DDL)
     again = "say the same again to go on"

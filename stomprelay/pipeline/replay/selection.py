@@ -40,7 +40,7 @@ FURTHER: Final = (
 UNCOMMITTED: Final = "uncommitted"
 NOWHERE: Final = "nowhere"
 INCOMPLETE: Final = "incomplete"
-FATES: Final = {
+REASONS: Final = {
     ABORTED: "of aborted transactions",
     UNCOMMITTED: "of transactions without a COMMIT",
     NOWHERE: "without a destination that is known",
@@ -79,7 +79,7 @@ def _hour(microseconds: int) -> str:
 
 
 def selected(store: Store, selection: Selection) -> "DataFrame":
-    """Messages by the condition: `COLUMNS`, `turn_ns`, `fate`, which is null for those that can be sent, and `blanked`,
+    """Messages by the condition: `COLUMNS`, `turn_ns`, `reason`, which is null for those that can be sent, and `blanked`,
     the names of headers that are left out. Raises `StoreError` where there are no tables and `ValueError` for a
     condition that means nothing.
     """
@@ -169,7 +169,7 @@ def _rows(chosen: "DataFrame", selection: Selection) -> "DataFrame":
     aborted = (f.col("ended") == "ABORT") | f.col("outcome").eqNullSafe(ABORTED)
     kept = f.coalesce(f.length("body"), f.lit(0))
     destination = _destination(selection)
-    fate = (
+    reason = (
         f.when(inside & aborted, ABORTED)
         .when(inside & f.col("ended").isNull(), UNCOMMITTED)
         .when(destination.isNull() | (destination == ""), NOWHERE)
@@ -183,7 +183,7 @@ def _rows(chosen: "DataFrame", selection: Selection) -> "DataFrame":
     return chosen.select(
         *(made.get(name, f.col(name)).alias(name) for name in COLUMNS),
         f.coalesce("ended_ns", "ns").alias("turn_ns"),
-        fate.alias("fate"),
+        reason.alias("reason"),
         f.map_keys(f.map_filter(headers, lambda _, value: value == mask)).alias("blanked"),
     )
 
@@ -202,7 +202,7 @@ def _destination(selection: Selection) -> "Column":
     return found
 
 
-class Line(NamedTuple):
+class DestinationTotal(NamedTuple):
     """A destination: where messages would go, how many, with how many octets of bodies, and when the first and the last
     of them were sent, UTC.
     """
@@ -217,7 +217,7 @@ class Line(NamedTuple):
 class Preview(NamedTuple):
     """A selection by destination, what is left out of it by why, and the headers that are."""
 
-    lines: list[Line]
+    lines: list[DestinationTotal]
     left_out: dict[str, int]
     blanked: list[str]
 
@@ -244,7 +244,7 @@ def preview(rows: "DataFrame") -> Preview:
     """Count what `selected` answered. Raises `ValueError` where the query fails."""
     from pyspark.sql import functions as f
 
-    counted = rows.groupBy("fate", "destination").agg(
+    counted = rows.groupBy("reason", "destination").agg(
         f.count("*"),
         f.coalesce(f.sum(f.length("body")), f.lit(0)),
         f.min("at").cast("string"),
@@ -253,9 +253,9 @@ def preview(rows: "DataFrame") -> Preview:
     )
     with as_value_error():
         found = counted.collect()
-    left_out = {fate: sum(count for why, _, count, *_ in found if why == fate) for fate in FATES}
+    left_out = {reason: sum(count for why, _, count, *_ in found if why == reason) for reason in REASONS}
     return Preview(
-        sorted(Line(to, *values) for fate, to, *values, _ in found if fate is None),
-        {fate: count for fate, count in left_out.items() if count},
+        sorted(DestinationTotal(to, *values) for reason, to, *values, _ in found if reason is None),
+        {reason: count for reason, count in left_out.items() if count},
         sorted({name for *_, names in found for name in names or ()}),
     )

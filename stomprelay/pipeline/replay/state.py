@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 from stomprelay.journal.disk import sync_path
 from stomprelay.pipeline.replay.selection import COLUMNS, TURN
 from stomprelay.pipeline.spark.errors import as_value_error
-from stomprelay.pipeline.stomp.progress import Progress
+from stomprelay.pipeline.stomp.progress import JobProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -160,7 +160,7 @@ class State(AbstractContextManager["State"]):
 
     def confirmed(self, frozen: Frozen) -> int:
         """How many messages a broker has confirmed."""
-        progress = Progress(self.progress)
+        progress = JobProgress(self.progress)
         return sum(progress.position(BATCH, number) for number in range(len(frozen.files)))
 
     def _error(self, text: str) -> StateError:
@@ -188,7 +188,7 @@ def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path,
     from pyspark.sql import functions as f
 
     ordered = (
-        rows.where(f.col("fate").isNull())
+        rows.where(f.col("reason").isNull())
         .repartition(connections, "destination")
         .sortWithinPartitions(*TURN)
         .select(*COLUMNS)

@@ -14,7 +14,7 @@ from stomprelay.pipeline.replay.state import BATCH, Share, read
 from stomprelay.pipeline.stomp.client import Lost
 from stomprelay.pipeline.stomp.options import Sink
 from stomprelay.pipeline.stomp.progress import ProgressError
-from stomprelay.pipeline.stomp.sending import Job, Pace, Sending
+from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 
 DDL: Final = "number int, sent bigint, error string"
 """What a task answers: its share, messages that were confirmed to it, and what it failed of."""
@@ -57,8 +57,8 @@ def run(sink: Sink, share: Share, id: str) -> tuple[int, str | None]:
     assert sink.progress is not None
     try:
         with alone(sink.progress / f".{share.number}"):
-            pace = Pace.shared(sink.rate, sink.progress, id)
-            sending = Sending(sink, Job(id, BATCH, share.number), pace)
+            pace = SharedRate.shared(sink.rate, sink.progress, id)
+            sending = TaskSender(sink, Job(id, BATCH, share.number), pace)
             return sending.run(read(share.path, sending.skipped)), None
     except (Lost, ProgressError, ValueError, OSError) as error:
         return 0, " ".join(str(error).split())

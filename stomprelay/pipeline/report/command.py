@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.follow.progress import Progress
-from stomprelay.pipeline.report.page import TITLE, Wishes, page
+from stomprelay.pipeline.follow.progress import ProgressLine
+from stomprelay.pipeline.report.page import TITLE, PageOptions, page
 from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
 from stomprelay.pipeline.spark import launch
@@ -64,7 +64,7 @@ def main(given: argparse.Namespace) -> int:
     check(given.tables, given.output)
     from stomprelay.pipeline.report.gather import gather
 
-    progress = Progress(sys.stderr)
+    progress = ProgressLine(sys.stderr)
     spark = shared.session(given, "report", brief=True, say=progress.say)
     try:
         store = Store(spark, given.tables, given.format)
@@ -72,7 +72,7 @@ def main(given: argparse.Namespace) -> int:
         findings = gather(store, range_, given.top, now)
     finally:
         launch.stop(spark)
-    size = write(given.output, page(findings, Wishes(made=now, title=given.title, local=given.local)))
+    size = write(given.output, page(findings, PageOptions(made=now, title=given.title, local=given.local)))
     progress.say(f"{given.output}: {octets(size)}, in {time.monotonic() - began:.0f} s")
     return 0
 

@@ -111,7 +111,7 @@ def _trouble(findings: Findings) -> list[Number]:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class PageOptions:
     """How the page shall be. `local`: times in the reader's own zone from the start (a button changes it). `made`:
     now.
     """
@@ -121,7 +121,7 @@ class Wishes:
     local: bool = False
 
 
-def page(findings: Findings, wishes: Wishes) -> str:
+def page(findings: Findings, options: PageOptions) -> str:
     """The whole file."""
     environment = Environment(
         loader=PackageLoader("stomprelay.pipeline.report", "."),
@@ -134,11 +134,11 @@ def page(findings: Findings, wishes: Wishes) -> str:
     shown = [] if findings.empty else figures(findings)
     span = findings.span
     return environment.get_template("report.html").render(
-        title=text.visible(wishes.title),
+        title=text.visible(options.title),
         style=Markup(_file("report.css")),
         script=Markup(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        local=wishes.local,
+        local=options.local,
         range=extent(span),
         length=text.duration(span.until - span.since),
         relays=[name(relay) for relay in findings.relays],
@@ -147,7 +147,7 @@ def page(findings: Findings, wishes: Wishes) -> str:
         numbers=[] if findings.empty else headline(findings),
         figures=[*shown, *([quarantine] if quarantine else [])],
         version=__version__,
-        made=when(wishes.made, "full"),
+        made=when(options.made, "full"),
     )
 
 

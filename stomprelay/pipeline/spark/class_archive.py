@@ -19,7 +19,7 @@ from stomprelay.pipeline.spark.java import Java
 SWITCH: Final = "STOMPRELAY_CLASS_ARCHIVE"
 """The environment variable that, set to 0, does without."""
 _PATIENCE: Final = 300
-"""Seconds after which a rehearsal that does not end is given up."""
+"""Seconds after which a training run that does not end is given up."""
 _QUIET: Final = "-Xlog:disable"
 _AHEAD: Final = 25
 """From this Java on there is an archive of a new kind, with more in it (JEP 514)."""
@@ -61,10 +61,10 @@ def options(java: Java, folder: Path | None, say: Say | None = None) -> Iterator
 
 
 def make(java: Java, file: Path) -> None:
-    """Make the archive. Where Java makes none, an empty file stays, so that this is not tried at each start."""
+    """Make the class_archive. Where Java makes none, an empty file stays, so that this is not tried at each start."""
     partial = file.with_name(f".{os.getpid()}-{file.name}")
     making = "AOTCacheOutput" if java.feature >= _AHEAD else "ArchiveClassesAtExit"
-    command = [sys.executable, "-m", "stomprelay.pipeline.spark.rehearsal", f"-XX:{making}={partial}", _QUIET]
+    command = [sys.executable, "-m", "stomprelay.pipeline.spark.training", f"-XX:{making}={partial}", _QUIET]
     try:
         subprocess.run(
             command,

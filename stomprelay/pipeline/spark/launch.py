@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stomprelay.pipeline.spark import archive, java
+from stomprelay.pipeline.spark import class_archive, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ LEVELS: Final = ("off", "error", "warn", "info")
 """How much Spark may say on standard error."""
 _LOG: Final = Path(__file__).with_name("log4j2.properties")
 _GOODBYE: Final = 60.0
-"""Seconds that Java has for ending; it may be writing a class archive."""
+"""Seconds that Java has for ending; it may be writing a class class_archive."""
 _MIB: Final = 1 << 20
 _BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _NEWER: Final = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
@@ -91,7 +91,7 @@ def session(
 
     `conf`: settings as Spark's users know them; they go before ours. `brief`: it will be used for a short while, so
     start quickly. `log`: one of `LEVELS`. `say` is told of what takes long the first time. `further`: options to Java
-    in place of those that use a class archive. Raises `MissingSpark` and `java.MissingJava`.
+    in place of those that use a class class_archive. Raises `MissingSpark` and `java.MissingJava`.
     """
     try:
         import pyarrow  # noqa: F401 - missing it shows late and unclearly
@@ -118,7 +118,7 @@ def session(
     folder = java.folder()
     found = java.find()
     if further is None:
-        further = tuple(archive.options(found, folder, say))
+        further = tuple(class_archive.options(found, folder, say))
     options = [*further, *java_options(found, brief=brief, log=log)]
     environ = {
         "JAVA_HOME": str(java.home(found, folder)),

@@ -13,17 +13,17 @@ from stomprelay.pipeline.spark import launch
 
 
 def main(options: list[str]) -> int:
-    """Rehearse, then end Java, which writes the archive."""
-    spark = launch.session("rehearsal", master="local[2]", brief=True, further=tuple(options))
+    """Train, then end Java, which writes the class_archive."""
+    spark = launch.session("training run", master="local[2]", brief=True, further=tuple(options))
     try:
         with tempfile.TemporaryDirectory() as place:
-            rehearse(spark, Path(place))
+            train(spark, Path(place))
     finally:
         launch.stop(spark)
     return 0
 
 
-def rehearse(spark: Any, place: Path) -> None:
+def train(spark: Any, place: Path) -> None:
     """A stream over files, parsed in Python, with tables written, read, joined and folded."""
     incoming = place / "in"
     incoming.mkdir()

@@ -1,4 +1,4 @@
-"""A STOMP 1.2 client over a `Pump`: it connects, subscribes, sends and is told frames, whatever its broker speaks."""
+"""A STOMP 1.2 client over a `RelayThread`: it connects, subscribes, sends and is told frames, whatever its broker speaks."""
 
 import os
 import time
@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final, Self
 
-from stomprelay.pipeline.stomp.relay_thread import Pump
-from stomprelay.pipeline.stomp.sockets import dial
+from stomprelay.pipeline.stomp.relay_thread import RelayThread
+from stomprelay.pipeline.stomp.sockets import endpoint
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
@@ -45,7 +45,7 @@ class Lost(Exception):
 class Client:
     """One session. `unacknowledged`: deliveries that may wait for their ACK before no more are read.
 
-    Raises `dial.Unreachable` for an address that leads nowhere from here. Say `connect` first. Every wait ends with
+    Raises `endpoint.Unreachable` for an address that leads nowhere from here. Say `connect` first. Every wait ends with
     `Lost` when the session does. Close it in the end, or use it in a `with`.
     """
 
@@ -64,7 +64,9 @@ class Client:
             limits=upstream.limits,
             unacknowledged=unacknowledged,
         )
-        self._pump = Pump(listener, self.name, {each: dial(each, upstream.tls) for each in upstream.brokers})
+        self._relay_thread = RelayThread(
+            listener, self.name, {each: endpoint(each, upstream.tls) for each in upstream.brokers}
+        )
         self._decoder = Decoder(V1_2, frozenset({CONNECTED, ERROR}), upstream.limits)
         self._chunks: deque[bytes] = deque()
         self._started = False
@@ -78,12 +80,12 @@ class Client:
     @property
     def there(self) -> bool:
         """Whether there is a broker, and not the search for one."""
-        return self._pump.there
+        return self._relay_thread.there
 
     @property
     def cumulative(self) -> bool:
         """Whether a RECEIPT for a SEND vouches for all SENDs before it, at the brokers that it has now."""
-        return self._pump.cumulative
+        return self._relay_thread.cumulative
 
     def connect(self, within: float) -> None:
         """Say CONNECT and wait for CONNECTED, from whatever broker is the first that can be had."""
@@ -91,8 +93,8 @@ class Client:
         if self.client_id is not None:
             headers.append((b"client-id", self.client_id.encode()))
         self._started = True
-        self._pump.start()
-        self._pump.feed(compose_raw(CONNECT, headers, end=b"\0"))
+        self._relay_thread.start()
+        self._relay_thread.feed(compose_raw(CONNECT, headers, end=b"\0"))
         deadline = time.monotonic() + within
         while (left := deadline - time.monotonic()) > 0:
             for _ in self.frames(left):
@@ -102,7 +104,7 @@ class Client:
 
     def say(self, data: bytes) -> None:
         """Whole frames, as 1.2 spells them. Waits while too much is on its way already."""
-        self._pump.feed(data)
+        self._relay_thread.feed(data)
 
     def subscribe(self, number: bytes, destination: bytes, headers: Headers) -> None:
         """A subscription whose deliveries wait for an ACK, which is cumulative."""
@@ -117,8 +119,8 @@ class Client:
     def frames(self, timeout: float) -> Iterator[Frame]:
         """What the client is told; nothing when nothing came in time. Use each frame before the next one."""
         waiting = self._chunks
-        waiting.extend(self._pump.take(0.0 if waiting else timeout))
-        if not waiting and self._pump.over:
+        waiting.extend(self._relay_thread.take(0.0 if waiting else timeout))
+        if not waiting and self._relay_thread.over:
             raise self._lost("")
         try:
             while True:
@@ -152,14 +154,14 @@ class Client:
     def close(self) -> None:
         """End it, wherever it is."""
         if self._started:
-            self._pump.hang_up()
-            if not self._pump.join(0.5):
-                self._pump.abort()
-                self._pump.join(5.0)
+            self._relay_thread.hang_up()
+            if not self._relay_thread.join(0.5):
+                self._relay_thread.abort()
+                self._relay_thread.join(5.0)
 
     def _lost(self, what: str) -> Lost:
         brokers = ", ".join(map(str, self._upstream.brokers))
-        said = "; ".join(dict.fromkeys(filter(None, [what, self._pump.why])))
+        said = "; ".join(dict.fromkeys(filter(None, [what, self._relay_thread.why])))
         return Lost(f"STOMP session with {brokers}: {said}")
 
 

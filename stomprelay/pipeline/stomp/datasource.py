@@ -46,9 +46,9 @@ from pyspark.sql.types import StructType
 
 from stomprelay.pipeline.stomp.columns import DDL, DDL_WITHOUT_HEADERS, rows
 from stomprelay.pipeline.stomp.options import Sink, Source
-from stomprelay.pipeline.stomp.progress import Progress
-from stomprelay.pipeline.stomp.receivers import Intake, Offset, Piece, limited, pieces, place
-from stomprelay.pipeline.stomp.sending import Job, Pace, Sending
+from stomprelay.pipeline.stomp.progress import JobProgress
+from stomprelay.pipeline.stomp.receivers import Offset, Piece, Receivers, limited, pieces, place
+from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 from stomprelay.pipeline.stomp.sends import check
 from stomprelay.pipeline.stomp.spool import read
 
@@ -101,18 +101,18 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, source: Source, schema: StructType) -> None:
         super().__init__(source, schema)
-        self._intake: Intake | None = None
+        self._receivers: Receivers | None = None
         self._draining = False
         self._target: dict[str, int] | None = None
         self._until = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_intake": None}
+        return {**self.__dict__, "_receivers": None}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins."""
-        intake = self._opened(None)
-        return intake.end if self._source.earliest is False else intake.begin
+        receivers = self._opened(None)
+        return receivers.end if self._source.earliest is False else receivers.begin
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Of a micro-batch."""
@@ -126,18 +126,18 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Up to where the next batch may go."""
-        intake = self._opened(start)
-        intake.check()
-        intake.start()
-        intake.commit(start)
-        end = self._drained(intake, start) if self._draining else intake.end
+        receivers = self._opened(start)
+        receivers.check()
+        receivers.start()
+        receivers.commit(start)
+        end = self._drained(receivers, start) if self._draining else receivers.end
         if isinstance(limit, ReadMaxRows):
             end = limited(start, end, limit.max_rows)
         return {name: max(end[name], start.get(name, 0)) for name in end}
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 - Spark's name
         """What the spool has, for the query's progress."""
-        return None if self._intake is None else self._intake.end
+        return None if self._receivers is None else self._receivers.end
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
         """The tasks of a batch."""
@@ -145,26 +145,26 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """The driver goes, if it is asked to: nothing depends on this."""
-        if self._intake is not None:
-            self._intake.close()
+        if self._receivers is not None:
+            self._receivers.close()
 
-    def _opened(self, start: Offset | None) -> Intake:
-        if self._intake is None:
-            self._intake = Intake(self._source, start)
-        return self._intake
+    def _opened(self, start: Offset | None) -> Receivers:
+        if self._receivers is None:
+            self._receivers = Receivers(self._source, start)
+        return self._receivers
 
-    def _drained(self, intake: Intake, start: dict[str, int]) -> dict[str, int]:
+    def _drained(self, receivers: Receivers, start: dict[str, int]) -> dict[str, int]:
         """What was there when the query began. Where the broker holds some back until earlier ones are acknowledged,
         it is there as well.
         """
-        intake.settle()
+        receivers.settle()
         if self._target is None:
-            self._until = intake.deadline()
-            self._target = intake.drained(self._until)
-            self._more = intake.held
+            self._until = receivers.deadline()
+            self._target = receivers.drained(self._until)
+            self._more = receivers.held
         elif self._more and all(start.get(name, 0) >= end for name, end in self._target.items()):
-            self._target = intake.drained(self._until)
-            self._more = intake.held or any(start.get(name, 0) < end for name, end in self._target.items())
+            self._target = receivers.drained(self._until)
+            self._more = receivers.held or any(start.get(name, 0) < end for name, end in self._target.items())
         return self._target
 
     _more = False
@@ -176,17 +176,17 @@ class BatchReader(_Rows, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Drain the broker, in the process that plans the query. The tasks of the job."""
         source = self._source
-        intake = Intake(source)
+        receivers = Receivers(source)
         try:
             if source.retain:
-                intake.drop_older(source.retain)
-            start = intake.begin if source.earliest else intake.end
-            intake.start()
-            intake.drained(intake.deadline())
+                receivers.drop_older(source.retain)
+            start = receivers.begin if source.earliest else receivers.end
+            receivers.start()
+            receivers.drained(receivers.deadline())
         finally:
-            intake.close()
-        intake.check()
-        return [InputPartition(tuple(each)) for each in pieces(source, start, intake.end)] or [
+            receivers.close()
+        receivers.check()
+        return [InputPartition(tuple(each)) for each in pieces(source, start, receivers.end)] or [
             InputPartition(None)
         ]
 
@@ -206,19 +206,19 @@ class _Writer:
         self._name = uuid.uuid4().hex
         self._id = sink.id
         if sink.progress is not None:
-            self._id = Progress(sink.progress).identity(sink.id)
+            self._id = JobProgress(sink.progress).identity(sink.id)
 
     def _send(self, batches: Iterator[Any]) -> Sent:
         context = TaskContext.get()
         partition, attempt = (0, 0) if context is None else (context.partitionId(), context.attemptNumber())
         said = {} if context is None else {key: context.getLocalProperty(key) for key in (_BATCH, _QUERY)}
         job = Job(self._id or said.get(_QUERY) or self._name, said.get(_BATCH) or "0", partition, attempt)
-        sending = Sending(self._sink, job, self._pace())
+        sending = TaskSender(self._sink, job, self._pace())
         rows = sending.run(batches)
         return Sent(rows, sending.skipped)
 
-    def _pace(self) -> Pace | None:
-        return Pace.shared(self._sink.rate, self._sink.progress, self._name)
+    def _pace(self) -> SharedRate | None:
+        return SharedRate.shared(self._sink.rate, self._sink.progress, self._name)
 
     def _done(self, messages: list[WriterCommitMessage | None], how: str) -> None:
         sent = [each for each in messages if isinstance(each, Sent)]

@@ -5,7 +5,7 @@ To read:
 destination
     What to subscribe to: one, or several between commas or as a JSON array. Must be given.
 header.NAME, headers
-    Further headers of SUBSCRIBE. Spark makes NAME small, save brokers' own that `words` knows; `headers` is a JSON
+    Further headers of SUBSCRIBE. Spark makes NAME small, save brokers' own that `given` knows; `headers` is a JSON
     object, in which case counts.
 selector
     The header `selector`.
@@ -101,8 +101,8 @@ from typing import Any, Final
 from stomprelay.config import upstream as config
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.pipeline.stomp.client import Client
-from stomprelay.pipeline.stomp.sockets import Unreachable, reach
-from stomprelay.pipeline.stomp.values import Words, choice, flag, listed, number, positive, text, wrong
+from stomprelay.pipeline.stomp.sockets import Unreachable, plain_endpoint
+from stomprelay.pipeline.stomp.values import GivenOptions, choice, flag, listed, number, positive, text, wrong
 from stomprelay.relay.upstream import Upstream
 
 _NAMES: Final = {
@@ -134,35 +134,35 @@ class Connection:
     timeout: float
 
     @classmethod
-    def read(cls, words: Words, confirmed: Mapping[str, Any]) -> "Connection":
+    def read(cls, given: GivenOptions, confirmed: Mapping[str, Any]) -> "Connection":
         """From options. `confirmed` are further values for lists of brokers. Raises `OptionError` for what can be
         seen to be wrong on any machine.
         """
-        uri, path = words.get("uri", text), words.get("path", text)
+        uri, path = given.get("uri", text), given.get("path", text)
         if uri is not None and path is not None and uri != path:
             raise wrong("uri", "is said twice, as an option and as the path")
         place = uri or path
         if place is None:
             raise wrong("uri", "is missing: tcp://host:61613, ssl://host:61614 or failover:(tcp://a,tcp://b)")
         values: dict[str, Any] = {"uri": place}
-        if "passcode" in words:
+        if "passcode" in given:
             raise wrong("passcode", "would be shown in Spark's plans: call it password, or say passcodeFile")
         for key in ("login", "passcode", "host", "profile", "policy"):
-            if (said := words.get(_NAMES.get(key, key), str)) is not None:
+            if (said := given.get(_NAMES.get(key, key), str)) is not None:
                 values[key] = said
-        if (file := words.get("passcodeFile", text)) is not None:
+        if (file := given.get("passcodeFile", text)) is not None:
             values["passcode_file"] = file
-        if (versions := words.get("versions", listed)) is not None:
+        if (versions := given.get("versions", listed)) is not None:
             values["versions"] = list(versions)
-        beat = words.get("heartBeatMs", number(0), 10000)
+        beat = given.get("heartBeatMs", number(0), 10000)
         values["heart_beat"] = [beat, beat]
-        values["connect_timeout"] = words.get("connectTimeoutMs", number(1), 10000) / 1000
-        secured = {key: words.get(f"tls.{key}", text) for key in ("ca", "certificate", "key", "name")}
+        values["connect_timeout"] = given.get("connectTimeoutMs", number(1), 10000) / 1000
+        secured = {key: given.get(f"tls.{key}", text) for key in ("ca", "certificate", "key", "name")}
         if tls := {key: value for key, value in secured.items() if value is not None}:
             values["tls"] = tls
         if place.lower().startswith(("failover:", "fanout:")):
             values |= confirmed
-        made = cls(values, words.get("clientId", text), words.get("timeoutMs", number(1), 120_000) / 1000)
+        made = cls(values, given.get("clientId", text), given.get("timeoutMs", number(1), 120_000) / 1000)
         made._check()
         return made
 
@@ -174,7 +174,7 @@ class Connection:
             values["passcode"] = ""  # the file may be on other machines
         for broker in _upstream(values).brokers:
             try:
-                reach(broker)
+                plain_endpoint(broker)
             except Unreachable as error:
                 raise wrong("uri", str(error)) from None
 
@@ -230,48 +230,48 @@ class Source:
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "Source":
         """From Spark's. Raises `OptionError`."""
-        words = Words(options)
-        connection = Connection.read(words, {})
-        destinations = words.get("destination", listed)
+        given = GivenOptions(options)
+        connection = Connection.read(given, {})
+        destinations = given.get("destination", listed)
         if destinations is None:
             raise wrong("destination", "is missing: what to subscribe to, such as /queue/orders")
-        receivers = words.get("receivers", number(1), 1)
+        receivers = given.get("receivers", number(1), 1)
         if receivers > 1 and any(each.startswith("/topic/") for each in destinations):
             raise wrong("receivers", "must be 1 for a topic: each receiver would get every message")
-        prefetch = words.get("prefetch", number(1), 10000)
+        prefetch = given.get("prefetch", number(1), 10000)
         headers = {b"prefetch-count": b"%d" % prefetch, b"activemq.prefetchSize": b"%d" % prefetch}
-        if (selector := words.get("selector", text)) is not None:
+        if (selector := given.get("selector", text)) is not None:
             headers[b"selector"] = selector.encode()
-        start = words.get("startingOffsets", choice(_EARLIEST, "latest"))
-        drain = words.get("drainMs", number(1))
-        most = words.get("maxMessagesPerTrigger", number(1))
-        kafka = words.get("maxOffsetsPerTrigger", number(1))
+        start = given.get("startingOffsets", choice(_EARLIEST, "latest"))
+        drain = given.get("drainMs", number(1))
+        most = given.get("maxMessagesPerTrigger", number(1))
+        kafka = given.get("maxOffsetsPerTrigger", number(1))
         made = cls(
             connection=connection,
             destinations=destinations,
-            headers=headers | words.headers(),
-            spool=_spool(words),
-            late=words.get("ack", choice("spool", "commit"), "spool") == "commit",
+            headers=headers | given.headers(),
+            spool=_spool(given),
+            late=given.get("ack", choice("spool", "commit"), "spool") == "commit",
             prefetch=prefetch,
             receivers=receivers,
-            group_size=words.get("groupSize", number(1), 2000),
-            group_age=words.get("groupMs", number(0), 100) / 1000,
-            backlog=words.get("backlog", number(1), 5_000_000),
+            group_size=given.get("groupSize", number(1), 2000),
+            group_age=given.get("groupMs", number(0), 100) / 1000,
+            backlog=given.get("backlog", number(1), 5_000_000),
             most=most or kafka,
-            partitions=words.get("minPartitions", number(1)),
-            idle=words.get("idleMs", number(1), 2000) / 1000,
+            partitions=given.get("minPartitions", number(1)),
+            idle=given.get("idleMs", number(1), 2000) / 1000,
             drain=None if drain is None else drain / 1000,
             earliest=None if start is None else start == _EARLIEST,
-            strict=words.get("failOnDataLoss", flag, True),
-            include_headers=words.get("includeHeaders", flag, True),
-            retain=words.get("retain", number(0), WEEK),
+            strict=given.get("failOnDataLoss", flag, True),
+            include_headers=given.get("includeHeaders", flag, True),
+            retain=given.get("retain", number(0), WEEK),
         )
-        words.rest()
+        given.rest()
         return made
 
 
-def _spool(words: Words) -> Path:
-    spool, checkpoint = words.get("spool", text), words.get("checkpointLocation", text)
+def _spool(given: GivenOptions) -> Path:
+    spool, checkpoint = given.get("spool", text), given.get("checkpointLocation", text)
     if spool is None and checkpoint is None:
         raise wrong(
             "spool",
@@ -304,19 +304,19 @@ class Sink:
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "Sink":
         """From Spark's. Raises `OptionError`."""
-        words = Words(options)
-        connection = Connection.read(words, {"confirm": True, "resend_buffer": RESEND})
-        persistent = {b"persistent": b"true"} if words.get("persistent", flag, True) else {}
-        progress = words.get("progress", text)
+        given = GivenOptions(options)
+        connection = Connection.read(given, {"confirm": True, "resend_buffer": RESEND})
+        persistent = {b"persistent": b"true"} if given.get("persistent", flag, True) else {}
+        progress = given.get("progress", text)
         made = cls(
             connection=connection,
-            destination=words.get("destination", text),
-            headers=persistent | words.headers(),
-            window=words.get("window", number(1), 2000),
-            rate=words.get("rate", positive),
-            key_header=words.get("keyHeader", text, "relay-key"),
-            id=words.get("id", text),
+            destination=given.get("destination", text),
+            headers=persistent | given.headers(),
+            window=given.get("window", number(1), 2000),
+            rate=given.get("rate", positive),
+            key_header=given.get("keyHeader", text, "relay-key"),
+            id=given.get("id", text),
             progress=None if progress is None else Path(progress).absolute(),
         )
-        words.rest(("checkpointLocation",))
+        given.rest(("checkpointLocation",))
         return made

@@ -24,7 +24,7 @@ class ProgressError(Exception):
     """A folder that cannot be used; the text says which, and why."""
 
 
-class Progress:
+class JobProgress:
     """The folder of one job. Raises `ProgressError` for what cannot be read or written."""
 
     def __init__(self, folder: Path) -> None:

@@ -17,7 +17,7 @@ from zlib import crc32
 from stomprelay.pipeline.stomp.client import Client, Lost
 from stomprelay.pipeline.stomp.columns import Columns
 from stomprelay.pipeline.stomp.options import Source
-from stomprelay.pipeline.stomp.spool import Spool, SpoolError, read
+from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError, read
 from stomprelay.pipeline.stomp.values import OptionError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
@@ -31,14 +31,14 @@ POLL: Final = 0.05
 """Seconds after which a receiver that hears nothing looks at what else is to do."""
 
 
-class Owed(NamedTuple):
+class PendingAck(NamedTuple):
     """A delivery: the message's sequence in the spool, and the `ack` value."""
 
     sequence: int
     ack: bytes
 
 
-class Debts:
+class PendingAcks:
     """What one receiver owes its broker. `memory`: how many messages below the last committed one may come again.
 
     Ask `known` for each message before it is spooled, and tell of each delivery with `owe`.
@@ -47,7 +47,7 @@ class Debts:
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._known: dict[bytes, tuple[int, int]] = {}
-        self._owed: dict[bytes, deque[Owed]] = {}
+        self._owed: dict[bytes, deque[PendingAck]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._owed.values()))
@@ -61,7 +61,7 @@ class Debts:
         found = self._known.get(message_id)
         return found[0] if found is not None and found[1] == crc32(body) else None
 
-    def owe(self, subscription: bytes, owed: Owed) -> None:
+    def owe(self, subscription: bytes, owed: PendingAck) -> None:
         """A delivery came on a subscription."""
         self._owed.setdefault(subscription, deque()).append(owed)
 
@@ -99,9 +99,9 @@ class Receiver:
         self.number = number
         self.failure: str | None = None
         self._source = source
-        self._spool = Spool(folder, first=first)
+        self._spool = MessageSpool(folder, first=first)
         self._columns = Columns(list(source.destinations), headers=source.include_headers)
-        self._debts = Debts(2 * source.prefetch) if source.late else None
+        self._pending_acks = PendingAcks(2 * source.prefetch) if source.late else None
         self._acks: dict[bytes, bytes] = {}
         self._committed = self._spool.begin
         self._settled = self._spool.begin
@@ -147,14 +147,14 @@ class Receiver:
     @property
     def settled(self) -> bool:
         """Whether everything that Spark has committed is acknowledged."""
-        return self._debts is None or self._settled >= self._committed
+        return self._pending_acks is None or self._settled >= self._committed
 
     @property
     def held(self) -> bool:
         """Whether there may be more at the broker that does not come before Spark has committed something, of what is
         on disk.
         """
-        owes = self._debts is not None and len(self._debts) >= self._source.prefetch
+        owes = self._pending_acks is not None and len(self._pending_acks) >= self._source.prefetch
         return not self._busy and (self._full or owes)
 
     @property
@@ -211,13 +211,13 @@ class Receiver:
 
     def _recall(self) -> None:
         """Remember which messages the spool has already, for those that come again."""
-        if self._debts is None:
+        if self._pending_acks is None:
             return
         for group in read(self._spool.folder, self._spool.begin, self._spool.end):
             named = zip(group.batch.column("message_id"), group.batch.column("body"), strict=True)
             for sequence, (message_id, body) in enumerate(named, group.first):
                 if message_id.is_valid:
-                    self._debts.remember(sequence, str(message_id).encode(), body.as_py())
+                    self._pending_acks.remember(sequence, str(message_id).encode(), body.as_py())
 
     def _receive(self, client: Client) -> None:
         """One round: what has come, and what is due."""
@@ -235,9 +235,9 @@ class Receiver:
             self._flush(client)
         if not client.there:
             self._heard = time.monotonic()
-        if self._debts is not None:
+        if self._pending_acks is not None:
             committed = self._committed
-            client.acknowledge(self._debts.due(committed))
+            client.acknowledge(self._pending_acks.due(committed))
             self._settled = committed
 
     def _take(self, frame: Frame) -> None:
@@ -246,25 +246,25 @@ class Receiver:
             self._heard = time.monotonic()
         named, body = self._columns.read(frame), frame.payload
         subscription, ack = named.get(SUBSCRIPTION, b"0"), named.get(ACK_HEADER, b"")
-        if self._debts is None:
+        if self._pending_acks is None:
             self._acks[subscription] = ack
         else:
             message_id = named.get(MESSAGE_ID, b"")
-            known = self._debts.known(message_id, body)
+            known = self._pending_acks.known(message_id, body)
             if known is not None:
-                self._debts.owe(subscription, Owed(known, ack))
+                self._pending_acks.owe(subscription, PendingAck(known, ack))
                 self._settle_down()
                 return
             sequence = self._spool.end + len(self._columns)
-            self._debts.remember(sequence, message_id, body)
-            self._debts.owe(subscription, Owed(sequence, ack))
+            self._pending_acks.remember(sequence, message_id, body)
+            self._pending_acks.owe(subscription, PendingAck(sequence, ack))
         self._columns.add(named, body, time.time_ns() // 1000)
 
     def _flush(self, client: Client) -> None:
         """To disk, and then, unless that has to wait, the ACK."""
         if self._columns:
             self._spool.append(self._columns.batch())
-            if self._debts is None:
+            if self._pending_acks is None:
                 client.acknowledge(self._acks)
                 self._acks.clear()
         self._heard = time.monotonic()

@@ -39,7 +39,7 @@ def place(source: Source, number: int) -> Path:
     return source.spool / f"r{number}"
 
 
-class Intake:
+class Receivers:
     """The receivers of one query. They are opened, and the spools held, from the first question on; they connect with
     `start`. Raises `SpoolError` and `SourceError`.
     """

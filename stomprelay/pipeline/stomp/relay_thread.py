@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
-from stomprelay.pipeline.stomp.sockets import ASKED, PRESSURE, Dial, Line
+from stomprelay.pipeline.stomp.sockets import ASKED, PRESSURE, Endpoint, LegSocket
 from stomprelay.relay.effects import Effect, Open
 from stomprelay.relay.group import Broker
 from stomprelay.relay.listener import Listener
@@ -35,7 +35,7 @@ _WARNINGS: Final = frozenset({Event.ERROR, Event.FOREIGN, Event.LOST, Event.REFU
 _EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
-class Bell:
+class Wakeup:
     """Register `wire` with the selector for reading; when it is ready say `answer`, then `work`. All else may be
     called in any thread.
     """
@@ -50,14 +50,14 @@ class Bell:
         self._work: deque[Callable[[], None]] = deque()
 
     def ring(self) -> None:
-        """Wake the thread; a bell that was rung already, or is closed, stays as it is."""
+        """Wake the thread; a wakeup that was rung already, or is closed, stays as it is."""
         with self._lock:
             if not self._rung and not self._closed:
                 self._rung = True
                 self._button.send(b"\0")
 
     def soon(self, what: Callable[[], None]) -> None:
-        """Have this called in the thread; in this one, once the bell is closed."""
+        """Have this called in the thread; in this one, once the wakeup is closed."""
         with self._lock:
             closed = self._closed
             if not closed:
@@ -92,7 +92,7 @@ class Bell:
         self.work()
 
 
-class Mailbox:
+class ClientQueues:
     """Octets of a client on their way in, and octets for it on their way out. Once `close` was said nothing goes in."""
 
     def __init__(self) -> None:
@@ -151,24 +151,24 @@ class Mailbox:
             self._news.notify_all()
 
 
-class Pump:
+class RelayThread:
     """One session. Give it life with `start`; then `feed` octets of a client, `take` those for it, from any thread.
     End it with `hang_up`, or `abort`, and `join`. Once `over` nothing more comes, and `why` tells what happened.
     """
 
-    def __init__(self, listener: Listener, name: str, dials: dict[Broker, Dial]) -> None:
+    def __init__(self, listener: Listener, name: str, dials: dict[Broker, Endpoint]) -> None:
         self.tally = Tally()
         self.selector: selectors.BaseSelector
         self._relay = Relay(listener, name.encode(), self.tally, random.random)
         self._dials = dials
-        self._lines: dict[Leg, Line] = {}
-        self._leaving: set[Line] = set()
+        self._lines: dict[Leg, LegSocket] = {}
+        self._leaving: set[LegSocket] = set()
         self._words: deque[str] = deque(maxlen=WORDS)
         self._wake = inf
         self._paused = False
         self._stopped = False
-        self._mail = Mailbox()
-        self._bell: Bell
+        self._mail = ClientQueues()
+        self._wakeup: Wakeup
         self._thread = threading.Thread(target=self._run, name=f"stomp {name}", daemon=True)
 
     # From any thread
@@ -176,7 +176,7 @@ class Pump:
     def start(self) -> None:
         """Begin; then feed it a CONNECT."""
         self.selector = selectors.DefaultSelector()
-        self._bell = Bell()
+        self._wakeup = Wakeup()
         self._thread.start()
 
     @property
@@ -187,7 +187,7 @@ class Pump:
     def feed(self, data: bytes) -> None:
         """What the client says. Waits while too much of it is not read yet; when it is over it goes nowhere."""
         self._mail.feed(data)
-        self._bell.ring()
+        self._wakeup.ring()
 
     def take(self, timeout: float) -> list[bytes]:
         """What the client is told: all that has come, nothing when nothing came in time, or when it is over."""
@@ -237,14 +237,14 @@ class Pump:
         return "; ".join(self._words)
 
     def soon(self, what: Callable[[], None]) -> None:
-        """Call this in the pump's thread; in this one when that has ended."""
-        self._bell.soon(what)
+        """Call this in the relay_thread's thread; in this one when that has ended."""
+        self._wakeup.soon(what)
 
     # The thread
 
     def _run(self) -> None:
         try:
-            self.selector.register(self._bell.wire, selectors.EVENT_READ)
+            self.selector.register(self._wakeup.wire, selectors.EVENT_READ)
             self._perform(self._relay.opened(time.monotonic()))
             while not self._stopped and not (self._relay.over and not self._lines and not self._leaving):
                 self._turn()
@@ -259,12 +259,12 @@ class Pump:
         for key, mask in self.selector.select(self._patience(now)):
             line = key.data
             if line is None:
-                self._bell.answer()
+                self._wakeup.answer()
             else:
                 line.ready(mask)
         for line in [each for each in self._all() if each.eager]:
             line.ready(selectors.EVENT_READ)
-        self._bell.work()
+        self._wakeup.work()
         self._pour()
         now = time.monotonic()
         if now >= self._wake:
@@ -275,12 +275,12 @@ class Pump:
 
     def _patience(self, now: float) -> float | None:
         lines = self._all()
-        if self._bell.waiting or any(line.eager for line in lines):
+        if self._wakeup.waiting or any(line.eager for line in lines):
             return 0.0
         until = min([self._wake, *(line.deadline for line in lines if line.deadline is not None)])
         return None if until == inf else max(0.0, until - now)
 
-    def _all(self) -> list[Line]:
+    def _all(self) -> list[LegSocket]:
         return [*self._lines.values(), *self._leaving]
 
     def _pour(self) -> None:
@@ -361,7 +361,7 @@ class Pump:
                     line.hold(PRESSURE)
 
     def _open(self, effect: Open) -> None:
-        line = self._lines[effect.leg] = Line(self, effect.leg, self._dials[effect.broker])
+        line = self._lines[effect.leg] = LegSocket(self, effect.leg, self._dials[effect.broker])
         line.open(self._relay.listener.upstream.connect_timeout)
 
     def _close(self, leg: Leg, how: How) -> None:
@@ -375,32 +375,32 @@ class Pump:
 
     # What lines tell
 
-    def made(self, line: Line) -> None:
+    def made(self, line: LegSocket) -> None:
         """A broker can be spoken to."""
         self._perform(self._relay.connected(line.leg, time.monotonic()))
 
-    def received(self, line: Line, data: bytes) -> None:
+    def received(self, line: LegSocket, data: bytes) -> None:
         """A broker says something."""
         self._perform(self._relay.received(line.leg, data, time.monotonic()))
 
-    def refused(self, line: Line, reason: str) -> None:
+    def refused(self, line: LegSocket, reason: str) -> None:
         """A broker cannot be had."""
         self._lines.pop(line.leg, None)
         self._perform(self._relay.refused(line.leg, reason, time.monotonic()))
 
-    def lost(self, line: Line, reason: str) -> None:
+    def lost(self, line: LegSocket, reason: str) -> None:
         """A broker went."""
         self._lines.pop(line.leg, None)
         self._perform(self._relay.lost(line.leg, reason, time.monotonic()))
 
-    def held(self, line: Line, on: bool) -> None:
+    def held(self, line: LegSocket, on: bool) -> None:
         """A broker that is not read from must not be taken for silent."""
         if on:
             self._relay.paused(line.leg)
         else:
             self._perform(self._relay.resumed(line.leg, time.monotonic()))
 
-    def gone(self, line: Line) -> None:
+    def gone(self, line: LegSocket) -> None:
         """A closed connection has ended."""
         self._leaving.discard(line)
 
@@ -411,4 +411,4 @@ class Pump:
             line.close(How.ABORT, 0.0)
         self._mail.close()
         self.selector.close()
-        self._bell.close()
+        self._wakeup.close()

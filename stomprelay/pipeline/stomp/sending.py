@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple, Self
 
 from stomprelay.pipeline.stomp.client import Client, Lost
 from stomprelay.pipeline.stomp.options import Sink
-from stomprelay.pipeline.stomp.progress import Progress
-from stomprelay.pipeline.stomp.sends import Sends
+from stomprelay.pipeline.stomp.progress import JobProgress
+from stomprelay.pipeline.stomp.sends import SendFrames
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import RECEIPT, RECEIPT_ID
 
@@ -93,7 +93,7 @@ class Window:
         self._by_last.clear()
 
 
-class Pace:
+class SharedRate:
     """Messages a second, for all processes that name the same file; on other machines only if they share it."""
 
     def __init__(self, file: Path, rate: float) -> None:
@@ -146,24 +146,24 @@ class Job(NamedTuple):
     attempt: int = 0
 
 
-class Sending:
-    """Sends the rows of one task; `run` returns when the broker has confirmed all of them. Raises `Lost`,
+class TaskSender:
+    """SendFrames the rows of one task; `run` returns when the broker has confirmed all of them. Raises `Lost`,
     `ProgressError`, and `SchemaError` for a row that cannot be sent.
 
     Whenever it ends, however it ends, no more than a window has been sent of which the progress does not know: before
     more goes out it is noted, at most once for what is written together.
     """
 
-    def __init__(self, sink: Sink, job: Job, pace: Pace | None) -> None:
+    def __init__(self, sink: Sink, job: Job, pace: SharedRate | None) -> None:
         self._sink = sink
         self._job = job
         self._pace = pace
-        self._progress = None if sink.progress is None else Progress(sink.progress)
+        self._progress = None if sink.progress is None else JobProgress(sink.progress)
         self.skipped = self._progress.position(job.batch, job.partition) if self._progress else 0
         self._noted = self.skipped
         self._noted_at = time.monotonic()
         self._heard = 0.0
-        self._sends = Sends(sink, f"{job.id}/{job.batch}/{job.partition}")
+        self._sends = SendFrames(sink, f"{job.id}/{job.batch}/{job.partition}")
         self._window = Window(sink.window, 1, self.skipped)
         # Less than what a window has room for beside a group that has not asked for its receipt yet.
         self._size = min(CHUNK, max(1, sink.window // 2), pace.some if pace else CHUNK)

@@ -85,7 +85,7 @@ def check(schema: StructType, sink: Sink) -> None:
         raise SchemaError('format("stomp"): needs a column destination, or the option destination')
 
 
-class Sends:
+class SendFrames:
     """Makes heads and bodies of SENDs. `place` is the first part of the keys that are made here."""
 
     def __init__(self, sink: Sink, place: str) -> None:

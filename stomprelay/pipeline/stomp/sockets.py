@@ -1,4 +1,4 @@
-"""Sockets: how to reach a broker's address, with TLS or without, and the connection of one leg, which never blocks."""
+"""Sockets: how to plain_endpoint a broker's address, with TLS or without, and the connection of one leg, which never blocks."""
 
 import os
 import socket
@@ -43,7 +43,7 @@ class Unreachable(ValueError):
     """An address that leads nowhere from here, or a certificate that cannot be used; the text says why."""
 
 
-class Dial(NamedTuple):
+class Endpoint(NamedTuple):
     """The way to one broker: a host and a port or, without a host, the path of a Unix socket. `bind` is the local
     address. `tls` is for whom its certificate must be (`name`), where TLS is spoken.
     """
@@ -97,13 +97,13 @@ class Dial(NamedTuple):
             yield family, address
 
 
-def dial(broker: Broker, secured: ClientTLS) -> Dial:
+def endpoint(broker: Broker, secured: ClientTLS) -> Endpoint:
     """The way to a broker, its certificates loaded. Raises `Unreachable`."""
-    way = reach(broker)
+    way = plain_endpoint(broker)
     return way._replace(tls=_context(secured), name=secured.name or broker.host) if broker.tls else way
 
 
-def reach(broker: Broker) -> Dial:
+def plain_endpoint(broker: Broker) -> Endpoint:
     """The way to a broker, without TLS. Raises `Unreachable`."""
     if broker.endpoint == MEMORY:
         raise Unreachable(
@@ -112,13 +112,13 @@ def reach(broker: Broker) -> Dial:
     parts = client(broker.endpoint)
     told = parts.arguments
     if parts.kind == "unix":
-        return Dial("", path=told["path"])
+        return Endpoint("", path=told["path"])
     if parts.kind != "tcp":
         raise Unreachable(
             f"{broker} is an endpoint that only Twisted knows, and Spark runs without Twisted: write tcp://host:port,"
             " ssl://host:port, or failover:(...) of those"
         )
-    return Dial(told["host"], int(told["port"]), bind=told.get("bindAddress", ""))
+    return Endpoint(told["host"], int(told["port"]), bind=told.get("bindAddress", ""))
 
 
 def _context(secured: ClientTLS) -> ssl.SSLContext:
@@ -156,7 +156,7 @@ def _loaded(key: str, path: str, load: Callable[[], None]) -> None:
 
 
 def spell(error: Exception) -> str:
-    """What went wrong with a connection, in a few words."""
+    """What went wrong with a connection, in a few given."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: certificate verify failed: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
@@ -180,37 +180,37 @@ class Owner(Protocol):
     def soon(self, what: Callable[[], None]) -> None:
         """Call this in the owner's thread, in its next turn; may be said in any thread."""
 
-    def made(self, line: "Line") -> None:
+    def made(self, line: "LegSocket") -> None:
         """The connection is there."""
 
-    def received(self, line: "Line", data: bytes) -> None:
+    def received(self, line: "LegSocket", data: bytes) -> None:
         """Octets came."""
 
-    def refused(self, line: "Line", reason: str) -> None:
+    def refused(self, line: "LegSocket", reason: str) -> None:
         """The connection cannot be had; the line is no more."""
 
-    def lost(self, line: "Line", reason: str) -> None:
+    def lost(self, line: "LegSocket", reason: str) -> None:
         """The connection ended by itself; the line is no more."""
 
-    def held(self, line: "Line", on: bool) -> None:
+    def held(self, line: "LegSocket", on: bool) -> None:
         """The line is not read from any more, or is again."""
 
-    def gone(self, line: "Line") -> None:
+    def gone(self, line: "LegSocket") -> None:
         """A line that was closed has ended."""
 
 
-class Line:
+class LegSocket:
     """Connect it with `open`, then call `ready` when the selector says so, or while it is `eager`, and `late` when
     `deadline` has come. `told` is for its owner, to remember that its core knows the line for full.
     """
 
-    def __init__(self, owner: Owner, leg: Leg, dial: Dial) -> None:
+    def __init__(self, owner: Owner, leg: Leg, endpoint: Endpoint) -> None:
         self.leg = leg
         self.told = False
         self.deadline: float | None = None
         self.eager = False
         self._owner = owner
-        self._dial = dial
+        self._endpoint = endpoint
         self._socket: socket.socket | None = None
         self._out: deque[memoryview] = deque()
         self._size = 0
@@ -225,7 +225,7 @@ class Line:
         def connect() -> None:
             made, reason = None, ""
             try:
-                made = self._dial.connect(within)
+                made = self._endpoint.connect(within)
             except (OSError, ValueError) as error:
                 reason = spell(error)
             self._owner.soon(lambda: self._opened(made, reason))

@@ -58,7 +58,7 @@ def segments(folder: Path) -> list[tuple[int, Path]]:
     return sorted(found)
 
 
-class Spool:
+class MessageSpool:
     """The writer's side of one spool; a folder has one at a time. `begin` and `end` are the sequences that it holds,
     `end` excluded.
 

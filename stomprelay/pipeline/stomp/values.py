@@ -37,7 +37,7 @@ class OptionError(ValueError):
     """An option that is missing or wrong; the text names it."""
 
 
-class Words:
+class GivenOptions:
     """The options of one use. Ask for each by the name that the documentation has; an option that nobody asked for is
     refused by `rest`.
     """
@@ -123,7 +123,7 @@ def positive(value: str) -> float:
 
 
 def choice(*known: str) -> Callable[[str], str]:
-    """A reader of one of these words."""
+    """A reader of one of these given."""
 
     def read(value: str) -> str:
         if value.lower() not in known:

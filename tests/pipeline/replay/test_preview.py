@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline.replay.selection import Line, Preview, Selection, preview, selected
+from stomprelay.pipeline.replay.selection import DestinationTotal, Preview, Selection, preview, selected
 from stomprelay.pipeline.store.store import Store
 from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send
@@ -28,8 +28,8 @@ def test_by_destination(spark: "SparkSession", tmp_path: Path) -> None:
     store = Store(spark, str(archive.write(tmp_path / "tables", rows)))
     found = preview(selected(store, Selection(renames=(("/queue/b", "/queue/x"),))))
     assert found.lines == [
-        Line("/queue/a", 2, 2, "2026-11-21 08:00:00", "2026-11-21 08:00:01"),
-        Line("/queue/x", 1, 3, "2026-11-21 08:00:02", "2026-11-21 08:00:02"),
+        DestinationTotal("/queue/a", 2, 2, "2026-11-21 08:00:00", "2026-11-21 08:00:01"),
+        DestinationTotal("/queue/x", 1, 3, "2026-11-21 08:00:02", "2026-11-21 08:00:02"),
     ]
     assert (found.messages, found.left_out, found.blanked) == (3, {"incomplete": 2}, ["other", "token"])
 
@@ -37,7 +37,14 @@ def test_by_destination(spark: "SparkSession", tmp_path: Path) -> None:
 def test_as_a_table() -> None:
     """Numbers stand right, names left."""
     out = io.StringIO()
-    Preview([Line("/queue/orders", 2000, 7, "then", "now"), Line("/b", 1, 12345, "a", "b")], {}, []).show(out)
+    Preview(
+        [
+            DestinationTotal("/queue/orders", 2000, 7, "then", "now"),
+            DestinationTotal("/b", 1, 12345, "a", "b"),
+        ],
+        {},
+        [],
+    ).show(out)
     assert out.getvalue() == (
         "destination    messages  octets  first  last\n"
         "-------------  --------  ------  -----  ----\n"

@@ -73,7 +73,7 @@ def test_a_client_s_sends_are_selected(frames: Frames) -> None:
         {**send(3, "/queue/a", b""), "command": "SUBSCRIBE"},
         {**send(4, "/queue/b", b""), "session": "s2"},
     )
-    assert found(store, Selection(), "number", "destination", "fate") == [
+    assert found(store, Selection(), "number", "destination", "reason") == [
         (1, "/queue/a", None),
         (4, "/queue/b", None),
     ]
@@ -139,7 +139,7 @@ def test_transactions(frames: Frames) -> None:
         said(13, "COMMIT", "v"),
         messages={12: {"outcome": "aborted", "transaction": "v"}},
     )
-    assert found(store, Selection(), "number", "fate", "turn_ns") == [
+    assert found(store, Selection(), "number", "reason", "turn_ns") == [
         (2, "aborted", START_NS + 3_000_000),
         (7, None, START_NS + 7_000_000),
         (5, None, START_NS + 8_000_000),
@@ -155,7 +155,7 @@ def test_a_commit_may_come_after_the_time_that_was_asked_for(frames: Frames) -> 
     """The SEND is what was asked for."""
     store = frames(inside(1, "t"), {**said(2, "COMMIT", "t"), "ns": START_NS + 100 * SECOND})
     at = START_NS // 1000
-    assert found(store, Selection(since=at, until=at + 2000), "number", "fate") == [(1, None)]
+    assert found(store, Selection(since=at, until=at + 2000), "number", "reason") == [(1, None)]
 
 
 @pytest.mark.spark
@@ -167,7 +167,7 @@ def test_bodies_that_are_not_whole(frames: Frames) -> None:
         {**send(3, "/queue/a", b"none"), "body": None},
         {**send(4, "/queue/a", b"cut off"), "body": b"cut"},
     )
-    assert found(store, Selection(), "number", "fate") == [
+    assert found(store, Selection(), "number", "reason") == [
         (1, None),
         (2, None),
         (3, "incomplete"),
@@ -203,9 +203,9 @@ def test_where_messages_go(frames: Frames) -> None:
         *(send(at, to, b"x") for at, to in enumerate(["/queue/a", "/queue/ab", "/topic/a", "***"]))
     )
     for selection, places in PLACES:
-        fates = ["nowhere" if to in ("", None) else None for to in places]
-        wanted = list(zip(places, fates, strict=True))
-        assert found(store, selection, "destination", "fate") == wanted
+        reasons = ["nowhere" if to in ("", None) else None for to in places]
+        wanted = list(zip(places, reasons, strict=True))
+        assert found(store, selection, "destination", "reason") == wanted
 
 
 NONSENSE = {

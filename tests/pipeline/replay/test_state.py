@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stomprelay.pipeline.replay.state import BATCH, Frozen, Share, State, StateError
-from stomprelay.pipeline.stomp.progress import Progress
+from stomprelay.pipeline.stomp.progress import JobProgress
 
 ASKED: dict[str, Any] = {
     "where": "size > 3",
@@ -47,9 +47,9 @@ def test_confirmed_messages_are_counted(tmp_path: Path) -> None:
     with State(tmp_path) as state:
         made = frozen(state, 3, 4)
         assert state.confirmed(made) == 0
-        Progress(state.progress).identity(None)
-        Progress(state.progress).advance(BATCH, 0, 3)
-        Progress(state.progress).advance(BATCH, 1, 2)
+        JobProgress(state.progress).identity(None)
+        JobProgress(state.progress).advance(BATCH, 0, 3)
+        JobProgress(state.progress).advance(BATCH, 1, 2)
         assert state.confirmed(made) == 5
 
 

@@ -18,9 +18,9 @@ import pytest
 from stomprelay.pipeline.replay.state import BATCH, Share
 from stomprelay.pipeline.replay.task import DDL, LOGGER, SCHEMA, alone, logged, run, sender
 from stomprelay.pipeline.spark.launch import LEVELS
-from stomprelay.pipeline.stomp.progress import Progress, ProgressError
-from stomprelay.pipeline.stomp.sending import Pace
-from stomprelay.pipeline.stomp.sends import Sends
+from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
+from stomprelay.pipeline.stomp.sending import SharedRate
+from stomprelay.pipeline.stomp.sends import SendFrames
 from tests.e2e.raw import Connection, ScriptedBroker, close_all, headers
 from tests.pipeline.stomp import scene
 
@@ -69,8 +69,8 @@ class Running:
 
     def __init__(self, broker: ScriptedBroker, folder: Path, what: Share, **options: Any) -> None:
         sink = scene.sink(f"tcp://127.0.0.1:{broker.port}", progress=folder / "progress", **options)
-        Progress(folder / "progress").identity("job")
-        self.progress = Progress(folder / "progress")
+        JobProgress(folder / "progress").identity("job")
+        self.progress = JobProgress(folder / "progress")
         self.answer: tuple[int, str | None] | None = None
         self._thread = threading.Thread(target=self._run, args=(sink, what))
         self._thread.start()
@@ -103,7 +103,7 @@ def serve(peer: Connection) -> list[bytes]:
 
 def test_content_length_stands_where_it_stood() -> None:
     """ActiveMQ takes a message with it for octets, without it for text."""
-    sends = Sends(scene.sink(persistent="false"), "job/0/0")
+    sends = SendFrames(scene.sink(persistent="false"), "job/0/0")
     rows = batch(
         ("/queue/a", {"content-length": "2", "kind": "x"}, b"ab", True),
         ("/queue/a", {"kind": "content-length:2\n", "xcontent-length": "2"}, b"ab", False),
@@ -127,7 +127,7 @@ def test_headers_that_must_not_be() -> None:
         ["receipt", "transaction", "relay-trace", "relay-resent", "relay-copy", "relay-key", "destination"],
         "old",
     )
-    ((head, _),) = Sends(scene.sink(persistent="false"), "p").of(
+    ((head, _),) = SendFrames(scene.sink(persistent="false"), "p").of(
         batch(("/queue/a", {**said, "n": "1"}, b"", True)), 0
     )
     assert head == b"destination:/queue/a\nn:1\ncontent-length:0\nrelay-key:p/0\n"
@@ -151,8 +151,8 @@ def test_a_share_is_sent_and_noted(broker: ScriptedBroker, tmp_path: Path) -> No
 def test_what_is_confirmed_is_not_said_again(broker: ScriptedBroker, tmp_path: Path) -> None:
     """A run that was cut short goes on behind it, with the keys that it would have had."""
     what = share(tmp_path, 6)
-    Progress(tmp_path / "progress").identity("job")
-    Progress(tmp_path / "progress").advance(BATCH, 0, 4)
+    JobProgress(tmp_path / "progress").identity("job")
+    JobProgress(tmp_path / "progress").advance(BATCH, 0, 4)
     running = Running(broker, tmp_path, what)
     found = serve(scene.accept(broker))
     assert running.ended() == (2, None)
@@ -195,7 +195,7 @@ def test_the_answer_to_spark(broker: ScriptedBroker, tmp_path: Path) -> None:
     """A row for each share, of which it is told by number."""
     what = share(tmp_path, 1)
     sink = scene.sink("tcp://127.0.0.1:1", progress=tmp_path / "progress")
-    Progress(tmp_path / "progress").identity("job")
+    JobProgress(tmp_path / "progress").identity("job")
     numbers = pa.RecordBatch.from_pydict({"id": [0]})
     (answer,) = sender(sink, [what], "job", "off")(iter([numbers]))
     assert answer.schema == SCHEMA
@@ -210,14 +210,14 @@ def test_all_tasks_keep_one_pace(
 ) -> None:
     """The turns are taken from one file, and between two of them is what the rate asks for."""
     turns: list[tuple[Path, int, float]] = []
-    take = Pace.take
+    take = SharedRate.take
 
-    def noted(pace: Pace, count: int) -> float:
+    def noted(pace: SharedRate, count: int) -> float:
         turn = take(pace, count)
         turns.append((pace._path, count, turn))
         return turn
 
-    monkeypatch.setattr(Pace, "take", noted)
+    monkeypatch.setattr(SharedRate, "take", noted)
     rate = 400.0
     running = Running(broker, tmp_path, share(tmp_path, 60), rate=rate)
     serve(scene.accept(broker))
@@ -266,7 +266,7 @@ def test_what_the_sink_logs_is_written_if_that_is_asked_for(
 ) -> None:
     """In a process of its own, as Spark's are. The reason is in the answer, and the terminal is for that."""
     path = share(tmp_path, 1).path
-    Progress(tmp_path / "progress").identity("job")
+    JobProgress(tmp_path / "progress").identity("job")
     program = f"""
 import pyarrow as pa
 from pathlib import Path

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from stomprelay.pipeline.report.findings import DELIVERED, OUTCOMES, Findings, Span
+from stomprelay.pipeline.report.findings import GOT, Findings, Span
 from stomprelay.pipeline.report.outcomes import MEANING
 from stomprelay.pipeline.report.text import HOUR
-from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.schema import MESSAGES, OUTCOMES
 from tests.pipeline.report.sample import BEGIN, sample
 
 NOTHING = Findings(Span.over(BEGIN, BEGIN + HOUR - 1), recorded=[False] * 60)
@@ -16,7 +16,7 @@ def test_the_outcomes_are_those_of_the_table() -> None:
     (about,) = (column.about for column in MESSAGES.columns if column.name == "outcome")
     assert all(f"`{outcome}`" in about for outcome in OUTCOMES)
     assert set(MEANING) == set(OUTCOMES)
-    assert set(OUTCOMES) >= DELIVERED
+    assert set(OUTCOMES) >= GOT
 
 
 def test_sums() -> None:

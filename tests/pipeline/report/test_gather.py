@@ -8,7 +8,7 @@ import pytest
 
 from stomprelay.pipeline.report.findings import Client, Findings, Percentiles, Rest, Series, Span, Way
 from stomprelay.pipeline.report.gather import gather
-from stomprelay.pipeline.report.page import Wishes, page
+from stomprelay.pipeline.report.page import PageOptions, page
 from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from tests.pipeline.report.house import build, later
@@ -98,7 +98,7 @@ def test_an_hour(spark: "SparkSession", tmp_path: Path) -> None:
     ]
     assert found.whole_hours
     assert not found.failovers
-    assert outline(page(found, Wishes(made=NOW))).one("h1").text
+    assert outline(page(found, PageOptions(made=NOW))).one("h1").text
 
 
 def test_a_few_seconds(spark: "SparkSession", tmp_path: Path) -> None:
@@ -160,6 +160,6 @@ def test_nothing(spark: "SparkSession", tmp_path: Path) -> None:
     assert found.empty
     assert found.span.until - found.span.since == HOUR
     assert asdict(found).keys() == asdict(Findings(found.span)).keys()
-    assert "stomprelay-pipeline once" in page(found, Wishes(made=NOW))
+    assert "stomprelay-pipeline once" in page(found, PageOptions(made=NOW))
     early = gather(build(spark, tmp_path), Range(since=BEGIN, until=BEGIN + 2 * HOUR), 10, NOW)
     assert (early.span.since, early.span.until) == (BEGIN, BEGIN + 2 * HOUR)

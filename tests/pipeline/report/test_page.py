@@ -11,13 +11,13 @@ from functools import cache
 import pytest
 
 from stomprelay.pipeline.report.findings import Client, Findings, Span, Trouble
-from stomprelay.pipeline.report.page import Wishes, extent, figures, page
+from stomprelay.pipeline.report.page import PageOptions, extent, figures, page
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from tests.pipeline.report.outline import Element, outline
 from tests.pipeline.report.sample import BEGIN, BROKERS, HOSTILE, damaged, sample
 from tests.pipeline.report.test_findings import NOTHING
 
-WISHES = Wishes(made=BEGIN + DAY)
+WISHES = PageOptions(made=BEGIN + DAY)
 
 
 def hostile() -> Findings:
@@ -164,7 +164,7 @@ def test_names_that_mean_harm() -> None:
 @pytest.mark.parametrize("title", HOSTILE)
 def test_a_title_that_means_harm(title: str) -> None:
     """Is text in both of its places."""
-    root = outline(page(NOTHING, Wishes(made=BEGIN, title=title)))
+    root = outline(page(NOTHING, PageOptions(made=BEGIN, title=title)))
     assert root.one("head").one("title").text == root.one("h1").text
 
 
@@ -228,7 +228,7 @@ def test_times_are_utc_unless_asked() -> None:
     root = made("usual")
     assert " ".join(root.one("p", "range").text.split()) == "21 Nov 2026, 08:00 \u2013 14:00 UTC 6 h"
     assert root.one("body").attributes["data-zone"] == "utc"
-    local = outline(page(sample(), Wishes(made=BEGIN, local=True)))
+    local = outline(page(sample(), PageOptions(made=BEGIN, local=True)))
     assert local.one("body").attributes["data-zone"] == "local"
     assert len(root.all("time")) > 20
     for time in root.all("time"):

@@ -3,41 +3,41 @@
 import select
 import threading
 
-from stomprelay.pipeline.stomp.relay_thread import Bell
+from stomprelay.pipeline.stomp.relay_thread import Wakeup
 
 
 def test_a_bell_wakes_a_selector_once() -> None:
     """However often it is rung before somebody answers."""
-    bell = Bell()
-    bell.ring()
-    bell.ring()
-    assert select.select([bell.wire], [], [], 0)[0]
-    bell.answer()
-    assert not select.select([bell.wire], [], [], 0)[0]
-    bell.ring()
-    assert select.select([bell.wire], [], [], 0)[0]
-    bell.close()
+    wakeup = Wakeup()
+    wakeup.ring()
+    wakeup.ring()
+    assert select.select([wakeup.wire], [], [], 0)[0]
+    wakeup.answer()
+    assert not select.select([wakeup.wire], [], [], 0)[0]
+    wakeup.ring()
+    assert select.select([wakeup.wire], [], [], 0)[0]
+    wakeup.close()
 
 
 def test_work_is_done_in_order_by_whoever_works() -> None:
     """Work that asks for more work gets it done, too."""
-    bell, done = Bell(), list[str]()
-    bell.soon(lambda: done.append("a"))
-    bell.soon(lambda: bell.soon(lambda: done.append("c")))
-    bell.soon(lambda: done.append("b"))
-    assert bell.waiting
+    wakeup, done = Wakeup(), list[str]()
+    wakeup.soon(lambda: done.append("a"))
+    wakeup.soon(lambda: wakeup.soon(lambda: done.append("c")))
+    wakeup.soon(lambda: done.append("b"))
+    assert wakeup.waiting
     assert not done
-    bell.work()
+    wakeup.work()
     assert done == ["a", "b", "c"]
-    bell.close()
+    wakeup.close()
 
 
 def test_a_closed_bell_has_work_done_at_once() -> None:
     """The thread is no more; ringing is to no effect."""
-    bell, done = Bell(), list[int]()
-    bell.soon(lambda: done.append(1))
-    bell.close()
+    wakeup, done = Wakeup(), list[int]()
+    wakeup.soon(lambda: done.append(1))
+    wakeup.close()
     assert done == [1]
-    bell.soon(lambda: done.append(threading.get_ident()))
+    wakeup.soon(lambda: done.append(threading.get_ident()))
     assert done == [1, threading.get_ident()]
-    bell.ring()
+    wakeup.ring()

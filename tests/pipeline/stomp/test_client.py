@@ -7,7 +7,7 @@ import pytest
 
 from stomprelay.pipeline.stomp.client import Client, Lost
 from stomprelay.pipeline.stomp.options import Connection
-from stomprelay.pipeline.stomp.values import Words
+from stomprelay.pipeline.stomp.values import GivenOptions
 from tests.e2e.raw import Connection as Peer
 from tests.e2e.raw import ScriptedBroker, close_all
 from tests.pipeline.stomp.scene import accept, message, told, until
@@ -29,7 +29,7 @@ def broker() -> Iterator[ScriptedBroker]:
 
 def client(uri: str, **options: str) -> Client:
     """Make a client that was told this."""
-    return Connection.read(Words({"uri": uri, **options}), {}).client("test")
+    return Connection.read(GivenOptions({"uri": uri, **options}), {}).client("test")
 
 
 def connected(
@@ -112,7 +112,7 @@ def test_a_goodbye_is_confirmed(broker: ScriptedBroker) -> None:
 
 
 def test_an_error_of_the_broker_is_the_end(broker: ScriptedBroker) -> None:
-    """In the broker's words."""
+    """In the broker's given."""
     made, peer = connected(broker)
     with made:
         made.say(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.pipeline.stomp.options import Connection
-from stomprelay.pipeline.stomp.values import OptionError, Words
+from stomprelay.pipeline.stomp.values import GivenOptions, OptionError
 from stomprelay.relay.profile import RABBITMQ
 from stomprelay.relay.reconnect import Policy
 from stomprelay.session.heartbeat import Terms
@@ -15,7 +15,7 @@ from stomprelay.session.heartbeat import Terms
 def connection(**options: str) -> Connection:
     """Read options; `_` in names stands for a dot."""
     said = {name.replace("_", "."): value for name, value in options.items()}
-    return Connection.read(Words(said), {"confirm": True})
+    return Connection.read(GivenOptions(said), {"confirm": True})
 
 
 def test_a_place_is_written_as_for_the_relay() -> None:
@@ -119,7 +119,7 @@ def test_secrets_are_in_no_repr() -> None:
     ],
 )
 def test_what_is_wrong_is_told_by_its_option(said: dict[str, str], text: str) -> None:
-    """In words that show no secret."""
+    """In given that show no secret."""
     with pytest.raises(OptionError, match=re.escape(text)) as caught:
         connection(**said)
     assert "s3cret" not in str(caught.value)

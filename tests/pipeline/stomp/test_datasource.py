@@ -10,7 +10,7 @@ import pyspark_stomp
 from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.datasource import StompDataSource
 from stomprelay.pipeline.stomp.options import Connection
-from stomprelay.pipeline.stomp.values import Words
+from stomprelay.pipeline.stomp.values import GivenOptions
 from tests.e2e.brokers import Broker
 from tests.e2e.ports import free_port
 from tests.e2e.relay import relay
@@ -25,7 +25,9 @@ SECRET = "s3cr3t-passcode"
 
 def client(uri: str) -> Client:
     """Connect to a broker."""
-    made = Connection.read(Words({"uri": uri, "login": "guest", "password": "guest"}), {}).client("test")
+    made = Connection.read(GivenOptions({"uri": uri, "login": "guest", "password": "guest"}), {}).client(
+        "test"
+    )
     made.connect(60)
     return made
 

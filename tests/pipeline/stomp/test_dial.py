@@ -9,28 +9,30 @@ from pathlib import Path
 import pytest
 
 from stomprelay.config import address
-from stomprelay.pipeline.stomp.sockets import Dial, Unreachable, dial, reach, spell
+from stomprelay.pipeline.stomp.sockets import Endpoint, Unreachable, endpoint, plain_endpoint, spell
 from stomprelay.relay.upstream import ClientTLS
 from tests.e2e.certificates import Authority
 
 
 def test_addresses_lead_to_hosts_and_sockets() -> None:
     """Whatever can be had without Twisted."""
-    assert reach(address.broker("tcp://a:7")) == Dial("a", 7)
-    assert reach(address.broker("stomp://a")) == Dial("a", 61613)
-    assert reach(address.broker("tcp://[::1]:7")) == Dial("::1", 7)
-    assert reach(address.broker("tcp:a:7:bindAddress=127.0.0.2")) == Dial("a", 7, bind="127.0.0.2")
-    assert reach(address.broker("unix:/run/stomp")) == Dial("", path="/run/stomp")
+    assert plain_endpoint(address.broker("tcp://a:7")) == Endpoint("a", 7)
+    assert plain_endpoint(address.broker("stomp://a")) == Endpoint("a", 61613)
+    assert plain_endpoint(address.broker("tcp://[::1]:7")) == Endpoint("::1", 7)
+    assert plain_endpoint(address.broker("tcp:a:7:bindAddress=127.0.0.2")) == Endpoint(
+        "a", 7, bind="127.0.0.2"
+    )
+    assert plain_endpoint(address.broker("unix:/run/stomp")) == Endpoint("", path="/run/stomp")
 
 
 def test_what_needs_twisted_or_the_relay_is_told() -> None:
     """Each with what to write in its place."""
     with pytest.raises(Unreachable, match="give the address of that relay"):
-        reach(address.broker("memory:"))
+        plain_endpoint(address.broker("memory:"))
     with pytest.raises(Unreachable, match=r"tls:a:7 is an endpoint that only Twisted knows.*ssl://host:port"):
-        reach(address.broker("tls:a:7"))
+        plain_endpoint(address.broker("tls:a:7"))
     with pytest.raises(Unreachable, match="only Twisted knows"):
-        reach(address.broker("autobahn:tcp\\:a"))
+        plain_endpoint(address.broker("autobahn:tcp\\:a"))
 
 
 def test_a_connection_does_not_block(tmp_path: Path) -> None:
@@ -38,21 +40,21 @@ def test_a_connection_does_not_block(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         for host in ("127.0.0.1", "localhost"):
-            with Dial(host, port).connect(30) as made, server.accept()[0] as peer:
+            with Endpoint(host, port).connect(30) as made, server.accept()[0] as peer:
                 assert made.gettimeout() == 0
                 peer.sendall(b"x")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s"))
         server.listen()
-        Dial("", path=str(tmp_path / "s")).connect(30).close()
+        Endpoint("", path=str(tmp_path / "s")).connect(30).close()
 
 
 def test_what_cannot_be_had_is_an_error() -> None:
-    """In a few words."""
+    """In a few given."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(OSError, match="refused") as caught:
-            Dial("127.0.0.1", taken.getsockname()[1]).connect(30)
+            Endpoint("127.0.0.1", taken.getsockname()[1]).connect(30)
     assert spell(caught.value) == "connection refused"
     assert spell(socket.gaierror(-2, "Name or service not known")) == "host name not found"
     assert spell(TimeoutError()) == "connection timed out"
@@ -63,10 +65,10 @@ def test_what_cannot_be_had_is_an_error() -> None:
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """Give an authority."""
-    return Authority(tmp_path_factory.mktemp("dial"), "authority")
+    return Authority(tmp_path_factory.mktemp("endpoint"), "authority")
 
 
-def shaken(server_context: ssl.SSLContext, way: Dial) -> str:
+def shaken(server_context: ssl.SSLContext, way: Endpoint) -> str:
     """Shake hands with a server; return what went wrong, or nothing."""
 
     def serve() -> None:
@@ -98,12 +100,12 @@ def test_certificates_are_verified(authority: Authority, tmp_path: Path) -> None
     context.load_cert_chain(issued.certificate, issued.key)
     broker = address.broker("ssl://localhost:1")
     trusted = ClientTLS(ca=str(authority.file))
-    assert shaken(context, dial(broker, trusted)) == ""
+    assert shaken(context, endpoint(broker, trusted)) == ""
     (tmp_path / "a.pem").write_bytes(Path(authority.file).read_bytes())
-    assert shaken(context, dial(broker, ClientTLS(ca=str(tmp_path)))) == ""
-    told = shaken(context, dial(broker, ClientTLS(ca=str(authority.file), name="other.example")))
+    assert shaken(context, endpoint(broker, ClientTLS(ca=str(tmp_path)))) == ""
+    told = shaken(context, endpoint(broker, ClientTLS(ca=str(authority.file), name="other.example")))
     assert re.search("certificate verify failed: .*other.example", told)
-    assert "certificate verify failed" in shaken(context, dial(broker, ClientTLS()))
+    assert "certificate verify failed" in shaken(context, endpoint(broker, ClientTLS()))
 
 
 def test_files_that_cannot_be_used_are_told(authority: Authority, tmp_path: Path) -> None:
@@ -119,14 +121,16 @@ def test_files_that_cannot_be_used_are_told(authority: Authority, tmp_path: Path
         (ClientTLS(certificate=str(tmp_path / "absent"), key="x"), "tls.certificate: .*absent: No such file"),
     ):
         with pytest.raises(Unreachable, match=text):
-            dial(broker, tls)
-    assert dial(broker, ClientTLS(certificate=str(issued.certificate), key=str(issued.key))).tls is not None
+            endpoint(broker, tls)
+    assert (
+        endpoint(broker, ClientTLS(certificate=str(issued.certificate), key=str(issued.key))).tls is not None
+    )
 
 
 def test_a_peer_without_tls_is_told() -> None:
     """Instead of OpenSSL's riddle."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        way = dial(address.broker(f"ssl://127.0.0.1:{server.getsockname()[1]}"), ClientTLS())
+        way = endpoint(address.broker(f"ssl://127.0.0.1:{server.getsockname()[1]}"), ClientTLS())
 
         def answer() -> None:
             with server.accept()[0] as peer:

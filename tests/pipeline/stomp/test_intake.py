@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp.receivers import PIECE, Intake, Piece, SourceError, limited, pieces, place
-from stomprelay.pipeline.stomp.spool import Spool, SpoolError
+from stomprelay.pipeline.stomp.receivers import PIECE, Piece, Receivers, SourceError, limited, pieces, place
+from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError
 from tests.e2e.raw import ScriptedBroker, close_all
 from tests.pipeline.stomp.scene import accept, batch, message, source, until
 
@@ -21,7 +21,7 @@ def _closed() -> Iterator[None]:
 
 def filled(folder: Path, *groups: int, segment: int = 1 << 20) -> None:
     """Fill a spool with groups of these sizes."""
-    spool = Spool(folder, segment=segment)
+    spool = MessageSpool(folder, segment=segment)
     for size in groups:
         spool.append(batch(spool.end, spool.end + size))
     spool.close()
@@ -32,19 +32,19 @@ def test_offsets_are_by_receiver(tmp_path: Path) -> None:
     filled(tmp_path / "r0", 3)
     filled(tmp_path / "r2", 5)
     (tmp_path / "other").mkdir()
-    intake = Intake(source(tmp_path, receivers=2))
-    assert intake.begin == {"r0": 0, "r1": 0, "r2": 0}
-    assert intake.end == {"r0": 3, "r1": 0, "r2": 5}
-    intake.close()
+    receivers = Receivers(source(tmp_path, receivers=2))
+    assert receivers.begin == {"r0": 0, "r1": 0, "r2": 0}
+    assert receivers.end == {"r0": 3, "r1": 0, "r2": 5}
+    receivers.close()
 
 
 def test_a_query_goes_on_where_it_was(tmp_path: Path) -> None:
     """Within what its spool has."""
     filled(tmp_path / "r0", 3)
     for start in (0, 2, 3):
-        intake = Intake(source(tmp_path), {"r0": start})
-        assert intake.end == {"r0": 3}
-        intake.close()
+        receivers = Receivers(source(tmp_path), {"r0": start})
+        assert receivers.end == {"r0": 3}
+        receivers.close()
 
 
 def test_a_spool_that_lost_something_fails_the_query(tmp_path: Path) -> None:
@@ -53,35 +53,35 @@ def test_a_spool_that_lost_something_fails_the_query(tmp_path: Path) -> None:
     with pytest.raises(
         SourceError, match=r"r0 ends at message 3, and the query goes on from message 9.*failOnData"
     ):
-        Intake(source(tmp_path), {"r0": 9})
+        Receivers(source(tmp_path), {"r0": 9})
     for _ in range(2):
         with pytest.raises(SourceError, match="r1 is new, and the query goes on from message 9"):
-            Intake(source(tmp_path, receivers=2), {"r0": 3, "r1": 9})
-    spool = Spool(tmp_path / "r3", first=5)
+            Receivers(source(tmp_path, receivers=2), {"r0": 3, "r1": 9})
+    spool = MessageSpool(tmp_path / "r3", first=5)
     spool.append(batch(5, 7))
     spool.close()
     with pytest.raises(SourceError, match="r3 begins at message 5, and the query goes on from message 2"):
-        Intake(source(tmp_path), {"r0": 0, "r3": 2})
+        Receivers(source(tmp_path), {"r0": 0, "r3": 2})
 
 
 def test_loss_may_be_accepted(tmp_path: Path) -> None:
     """Then the query goes on with what there is, and its numbers where they were."""
     filled(tmp_path / "r0", 3)
-    intake = Intake(source(tmp_path, failOnDataLoss="false"), {"r0": 9})
-    assert intake.end == {"r0": 9}
-    intake.close()
+    receivers = Receivers(source(tmp_path, failOnDataLoss="false"), {"r0": 9})
+    assert receivers.end == {"r0": 9}
+    receivers.close()
 
 
 def test_a_dead_receiver_is_told(tmp_path: Path) -> None:
     """With what killed it."""
-    intake = Intake(source(tmp_path, "tcp://127.0.0.1:1"))
-    intake.check()
-    intake.start()
+    receivers = Receivers(source(tmp_path, "tcp://127.0.0.1:1"))
+    receivers.check()
+    receivers.start()
     said: list[str] = []
 
     def failed() -> bool:
         try:
-            intake.check()
+            receivers.check()
         except SourceError as error:
             said.append(str(error))
         return bool(said)
@@ -90,35 +90,35 @@ def test_a_dead_receiver_is_told(tmp_path: Path) -> None:
     assert said[0].startswith(
         "receiver 0 has ended: STOMP session with tcp://127.0.0.1:1: broker not available"
     )
-    intake.close()
+    receivers.close()
 
 
 def test_without_a_driver_nobody_receives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader whose driver was killed must not go on draining the queue."""
-    intake = Intake(source(tmp_path))
+    receivers = Receivers(source(tmp_path))
     monkeypatch.setattr(os, "getppid", lambda: 1)
     with pytest.raises(SourceError, match="the driver is gone"):
-        intake.check()
-    intake.close()
+        receivers.check()
+    receivers.close()
 
 
 def test_draining_ends_with_silence(tmp_path: Path) -> None:
     """Or with its time."""
     with ScriptedBroker() as broker:
-        intake = Intake(
+        receivers = Receivers(
             source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=100, groupMs=10, timeoutMs=100)
         )
-        intake.start()
+        receivers.start()
         peer = accept(broker)
         peer.frame()
-        assert intake.drained(0.0) == {"r0": 0}
+        assert receivers.drained(0.0) == {"r0": 0}
         peer.write(message(1) + message(2))
-        assert intake.drained(intake.deadline()) == {"r0": 2}
-        intake.commit({"r0": 2})
-        intake.settle()
-        assert not intake.held
+        assert receivers.drained(receivers.deadline()) == {"r0": 2}
+        receivers.commit({"r0": 2})
+        receivers.settle()
+        assert not receivers.held
         peer.close()
-        intake.close()
+        receivers.close()
 
 
 def test_a_limit_is_shared_by_the_receivers() -> None:

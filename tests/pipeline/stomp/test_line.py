@@ -11,7 +11,7 @@ from selectors import BaseSelector, DefaultSelector
 import pytest
 
 from stomprelay.config import address
-from stomprelay.pipeline.stomp.sockets import ASKED, FULL, PRESSURE, Dial, Line, dial
+from stomprelay.pipeline.stomp.sockets import ASKED, FULL, PRESSURE, Endpoint, LegSocket, endpoint
 from stomprelay.relay.upstream import ClientTLS
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
@@ -28,27 +28,27 @@ class Owner:
         self.told: list[str] = []
         self.data = b""
         self.work: deque[Callable[[], None]] = deque()
-        self.line: Line | None = None
+        self.line: LegSocket | None = None
 
     def soon(self, what: Callable[[], None]) -> None:
         self.work.append(what)
 
-    def made(self, line: Line) -> None:
+    def made(self, line: LegSocket) -> None:
         self.told.append("made")
 
-    def received(self, line: Line, data: bytes) -> None:
+    def received(self, line: LegSocket, data: bytes) -> None:
         self.data += data
 
-    def refused(self, line: Line, reason: str) -> None:
+    def refused(self, line: LegSocket, reason: str) -> None:
         self.told.append(f"refused: {reason}")
 
-    def lost(self, line: Line, reason: str) -> None:
+    def lost(self, line: LegSocket, reason: str) -> None:
         self.told.append(f"lost: {reason}")
 
-    def held(self, line: Line, on: bool) -> None:
+    def held(self, line: LegSocket, on: bool) -> None:
         self.told.append("held" if on else "released")
 
-    def gone(self, line: Line) -> None:
+    def gone(self, line: LegSocket) -> None:
         self.told.append("gone")
 
     def turn(self, reached: Callable[[], bool]) -> None:
@@ -84,10 +84,14 @@ def server() -> Iterator[socket.socket]:
         yield made
 
 
-def opened(owner: Owner, server: socket.socket, way: Dial | None = None) -> tuple[Line, socket.socket]:
+def opened(
+    owner: Owner, server: socket.socket, way: Endpoint | None = None
+) -> tuple[LegSocket, socket.socket]:
     """Connect a line; return it and its peer."""
-    way = way or Dial("127.0.0.1")
-    line = owner.line = Line(owner, Leg(Side.UPSTREAM, Limits()), way._replace(port=server.getsockname()[1]))
+    way = way or Endpoint("127.0.0.1")
+    line = owner.line = LegSocket(
+        owner, Leg(Side.UPSTREAM, Limits()), way._replace(port=server.getsockname()[1])
+    )
     line.open(30)
     peer, _ = server.accept()
     peer.settimeout(30)
@@ -150,16 +154,18 @@ def test_a_peer_that_closes_is_lost(owner: Owner, server: socket.socket) -> None
     """After what it still said."""
     _, peer = opened(owner, server)
     with peer:
-        peer.sendall(b"last words")
+        peer.sendall(b"last given")
     owner.turn(lambda: owner.told == ["made", "lost: connection closed"])
-    assert owner.data == b"last words"
+    assert owner.data == b"last given"
 
 
 def test_nobody_there_is_a_refusal(owner: Owner) -> None:
     """Told in the owner's own turn."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        owner.line = Line(owner, Leg(Side.UPSTREAM, Limits()), Dial("127.0.0.1", taken.getsockname()[1]))
+        owner.line = LegSocket(
+            owner, Leg(Side.UPSTREAM, Limits()), Endpoint("127.0.0.1", taken.getsockname()[1])
+        )
         owner.line.open(30)
         owner.turn(lambda: owner.told == ["refused: connection refused"])
 
@@ -224,7 +230,7 @@ def test_an_aborted_line_is_reset(owner: Owner, server: socket.socket) -> None:
 
 def test_a_line_may_be_closed_before_it_is_there(owner: Owner, server: socket.socket) -> None:
     """What comes of the attempt is thrown away."""
-    line = Line(owner, Leg(Side.UPSTREAM, Limits()), Dial("127.0.0.1", server.getsockname()[1]))
+    line = LegSocket(owner, Leg(Side.UPSTREAM, Limits()), Endpoint("127.0.0.1", server.getsockname()[1]))
     line.open(30)
     line.close(How.ABORT, 5.0)
     owner.turn(lambda: owner.told == ["gone"])
@@ -239,7 +245,7 @@ def test_tls_is_read_to_the_end(owner: Owner, server: socket.socket, tmp_path: P
     issued = authority.issue("broker")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(issued.certificate, issued.key)
-    way = dial(address.broker("ssl://localhost:1"), ClientTLS(ca=str(authority.file)))
+    way = endpoint(address.broker("ssl://localhost:1"), ClientTLS(ca=str(authority.file)))
     line, plain = opened(owner, server, way._replace(host="127.0.0.1"))
     with context.wrap_socket(plain, server_side=True) as peer:
         peer.sendall(b"x" * 100_000)

@@ -1,13 +1,13 @@
-"""What passes between the thread of a pump and its user."""
+"""What passes between the thread of a relay_thread and its user."""
 
 import threading
 
-from stomprelay.pipeline.stomp.relay_thread import ROOM, Mailbox
+from stomprelay.pipeline.stomp.relay_thread import ROOM, ClientQueues
 
 
 def test_what_goes_in_comes_out_in_order() -> None:
     """Each way has its own order."""
-    box = Mailbox()
+    box = ClientQueues()
     box.feed(b"a")
     box.feed(b"")
     box.feed(b"b")
@@ -20,7 +20,7 @@ def test_what_goes_in_comes_out_in_order() -> None:
 
 def test_a_full_box_says_so() -> None:
     """Whoever tells learns that there is no room, and whoever takes that there was none."""
-    box = Mailbox()
+    box = ClientQueues()
     assert box.tell(b"x" * ROOM)
     assert box.take(0) == ([b"x" * ROOM], True)
     assert not box.tell(b"x")
@@ -28,7 +28,7 @@ def test_a_full_box_says_so() -> None:
 
 def test_feeding_waits_for_room() -> None:
     """What cannot be held is not taken yet."""
-    box = Mailbox()
+    box = ClientQueues()
     box.feed(b"x" * ROOM)
     feeding = threading.Thread(target=box.feed, args=(b"y",))
     feeding.start()
@@ -41,7 +41,7 @@ def test_feeding_waits_for_room() -> None:
 
 def test_taking_waits_for_news() -> None:
     """Whoever waits wakes up when something is told."""
-    box = Mailbox()
+    box = ClientQueues()
     found: list[tuple[list[bytes], bool]] = []
     taking = threading.Thread(target=lambda: found.append(box.take(30)))
     taking.start()
@@ -52,7 +52,7 @@ def test_taking_waits_for_news() -> None:
 
 def test_a_closed_box_takes_nothing_and_gives_what_it_has() -> None:
     """Nobody waits for it any more."""
-    box = Mailbox()
+    box = ClientQueues()
     box.tell(b"last")
     box.feed(b"x" * ROOM)
     box.close()

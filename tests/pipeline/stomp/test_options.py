@@ -136,7 +136,7 @@ def test_each_option_is_documented() -> None:
         assert module.__doc__ is not None
         assert module.__file__ is not None
         source_code = Path(module.__file__).read_text(encoding="utf-8")
-        asked = set(re.findall(r'words\.get\(\s*"([\w.]+)"', source_code))
+        asked = set(re.findall(r'given\.get\(\s*"([\w.]+)"', source_code))
         assert asked
         for name in asked:
             assert re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", module.__doc__), name

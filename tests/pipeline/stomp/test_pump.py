@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from stomprelay.config.location import locate
-from stomprelay.pipeline.stomp.relay_thread import ROOM, Pump
-from stomprelay.pipeline.stomp.sockets import dial
+from stomprelay.pipeline.stomp.relay_thread import ROOM, RelayThread
+from stomprelay.pipeline.stomp.sockets import endpoint
 from stomprelay.relay.listener import Listener
 from stomprelay.relay.profile import ACTIVEMQ
 from stomprelay.relay.reconnect import Policy
@@ -32,8 +32,8 @@ def broker() -> Iterator[ScriptedBroker]:
         yield made
 
 
-def pump(uri: str, heart_beat: Terms = Terms(0, 0)) -> Pump:
-    """Make a pump to this place."""
+def relay_thread(uri: str, heart_beat: Terms = Terms(0, 0)) -> RelayThread:
+    """Make a relay_thread to this place."""
     place = locate(uri)
     upstream = Upstream(
         "test",
@@ -43,10 +43,10 @@ def pump(uri: str, heart_beat: Terms = Terms(0, 0)) -> Pump:
         connect_timeout=5,
     )
     listener = Listener("test", "", upstream, heart_beat=Terms(0, 0))
-    return Pump(listener, "test", {each: dial(each, upstream.tls) for each in upstream.brokers})
+    return RelayThread(listener, "test", {each: endpoint(each, upstream.tls) for each in upstream.brokers})
 
 
-def heard(made: Pump, wanted: bytes) -> bytes:
+def heard(made: RelayThread, wanted: bytes) -> bytes:
     """Take what the client is told until something is in it."""
     found = b""
     for _ in range(300):
@@ -56,15 +56,15 @@ def heard(made: Pump, wanted: bytes) -> bytes:
     raise AssertionError(found)
 
 
-def ended(made: Pump) -> None:
+def ended(made: RelayThread) -> None:
     """Abort it and see that its thread has ended."""
     made.abort()
     assert made.join(30)
 
 
-def connected(broker: ScriptedBroker, options: str = "") -> tuple[Pump, Connection]:
+def connected(broker: ScriptedBroker, options: str = "") -> tuple[RelayThread, Connection]:
     """Begin a session that survives its broker."""
-    made = pump(f"failover:(tcp://127.0.0.1:{broker.port}){options}")
+    made = relay_thread(f"failover:(tcp://127.0.0.1:{broker.port}){options}")
     made.start()
     made.feed(CONNECT)
     peer = accept(broker)
@@ -98,7 +98,7 @@ def test_another_broker_is_told_all_again(broker: ScriptedBroker) -> None:
 
 def test_beats_go_on_while_nobody_asks(broker: ScriptedBroker) -> None:
     """The thread keeps the session alive, however long its user is busy."""
-    made = pump(f"tcp://127.0.0.1:{broker.port}", Terms(20, 0))
+    made = relay_thread(f"tcp://127.0.0.1:{broker.port}", Terms(20, 0))
     made.start()
     made.feed(CONNECT)
     peer = accept(broker, b"CONNECTED\nversion:1.2\nheart-beat:0,20\n\n\0")
@@ -142,7 +142,7 @@ def test_where_there_is_nobody_it_says_why(broker: ScriptedBroker) -> None:
     """The end comes with the reason."""
     port = broker.port
     broker.__exit__(None, None, None)
-    made = pump(f"tcp://127.0.0.1:{port}")
+    made = relay_thread(f"tcp://127.0.0.1:{port}")
     made.start()
     made.feed(CONNECT)
     assert b"ERROR\n" in heard(made, b"broker not available")
@@ -169,7 +169,7 @@ def test_what_was_said_before_hanging_up_is_delivered(broker: ScriptedBroker) ->
 
 def test_receipts_mean_what_the_broker_is(broker: ScriptedBroker) -> None:
     """ActiveMQ vouches with one for all before it; of others it is not known."""
-    made = pump(f"tcp://127.0.0.1:{broker.port}")
+    made = relay_thread(f"tcp://127.0.0.1:{broker.port}")
     made.start()
     made.feed(CONNECT)
     accept(broker, b"CONNECTED\nversion:1.2\nserver:ActiveMQ/5.17.2\n\n\0")
@@ -185,7 +185,9 @@ def test_receipts_mean_what_the_broker_is(broker: ScriptedBroker) -> None:
 def test_a_fan_out_goes_to_all(broker: ScriptedBroker) -> None:
     """Several brokers at a time, as the core does it."""
     with ScriptedBroker() as second:
-        made = pump(f"fanout:(tcp://127.0.0.1:{broker.port},tcp://127.0.0.1:{second.port})?minAckCount=2")
+        made = relay_thread(
+            f"fanout:(tcp://127.0.0.1:{broker.port},tcp://127.0.0.1:{second.port})?minAckCount=2"
+        )
         made.start()
         made.feed(CONNECT)
         peers = [accept(broker), accept(second)]
@@ -198,7 +200,7 @@ def test_a_fan_out_goes_to_all(broker: ScriptedBroker) -> None:
 
 def test_aborted_while_it_connects_it_ends(broker: ScriptedBroker) -> None:
     """Nothing is waited for."""
-    made = pump(f"tcp://127.0.0.1:{broker.port}")
+    made = relay_thread(f"tcp://127.0.0.1:{broker.port}")
     made.start()
     made.feed(CONNECT)
     ended(made)

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from stomprelay.pipeline.stomp.columns import DDL, DDL_WITHOUT_HEADERS
 from stomprelay.pipeline.stomp.datasource import BatchReader, StreamReader
 from stomprelay.pipeline.stomp.receivers import SourceError
-from stomprelay.pipeline.stomp.spool import Spool, SpoolError
+from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError
 from tests.e2e.raw import ScriptedBroker, close_all
 from tests.pipeline.stomp.scene import accept, batch, message, schema, source, until
 
@@ -30,7 +30,7 @@ def _closed() -> Iterator[None]:
 
 def filled(folder: Path, *sizes: int) -> None:
     """Fill the spool of the first receiver."""
-    spool = Spool(folder / "r0")
+    spool = MessageSpool(folder / "r0")
     for size in sizes:
         spool.append(batch(spool.end, spool.end + size))
     spool.close()
@@ -89,7 +89,7 @@ def test_offsets_follow_the_spool(tmp_path: Path) -> None:
 
 
 def test_a_dead_receiver_fails_the_query(tmp_path: Path) -> None:
-    """In the words of what killed it."""
+    """In the given of what killed it."""
     reader = StreamReader(source(tmp_path, "tcp://127.0.0.1:1"), schema(DDL))
     said: list[str] = []
 

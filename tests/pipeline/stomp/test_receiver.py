@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.pipeline.stomp.receiver import Receiver
-from stomprelay.pipeline.stomp.spool import Spool, read
+from stomprelay.pipeline.stomp.spool import MessageSpool, read
 from tests.e2e.raw import Connection, ScriptedBroker, close_all
 from tests.pipeline.stomp.scene import accept, batch, message, source, until
 
@@ -178,7 +178,7 @@ def test_what_is_not_on_disk_yet_holds_nothing_back(broker: ScriptedBroker, tmp_
 
 def test_what_comes_again_is_not_spooled_again(broker: ScriptedBroker, tmp_path: Path) -> None:
     """A message that the spool has already, from this life or an earlier one, is only acknowledged in its time."""
-    spool = Spool(tmp_path / "r0")
+    spool = MessageSpool(tmp_path / "r0")
     spool.append(batch(0, 3))
     spool.close()
     receiver, peer = receiving(broker, tmp_path, ack="commit", groupSize=1)
@@ -206,7 +206,7 @@ def test_a_goodbye_that_is_not_confirmed_is_no_failure(
 
 def test_one_that_is_not_started_has_its_spool(tmp_path: Path) -> None:
     """Of a receiver that a query once had."""
-    spool = Spool(tmp_path / "r1")
+    spool = MessageSpool(tmp_path / "r1")
     spool.append(batch(0, 3))
     spool.close()
     receiver = Receiver(source(tmp_path), 1, tmp_path / "r1")

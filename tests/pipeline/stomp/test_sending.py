@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from stomprelay.pipeline.stomp.client import Client, Lost
-from stomprelay.pipeline.stomp.progress import Progress
-from stomprelay.pipeline.stomp.sending import Job, Pace, Sending
+from stomprelay.pipeline.stomp.progress import JobProgress
+from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 from tests.e2e.raw import body, headers
 from tests.pipeline.stomp.scene import Confirming, sink
 
@@ -27,11 +27,13 @@ def rows(first: int, end: int) -> Any:
     return pa.RecordBatch.from_pydict({"body": [str(number) for number in range(first, end)]})
 
 
-def sending(broker: Confirming, partition: int = 1, pace: Pace | None = None, **options: object) -> Sending:
+def sending(
+    broker: Confirming, partition: int = 1, pace: SharedRate | None = None, **options: object
+) -> TaskSender:
     """Make the sending of a task."""
     uri = f"failover:(tcp://127.0.0.1:{broker.port})"
     made = sink(uri, destination="/queue/a", timeoutMs=5000, **options)
-    return Sending(made, Job("job", "0", partition), pace)
+    return TaskSender(made, Job("job", "0", partition), pace)
 
 
 def test_all_rows_are_sent_in_order_and_confirmed(broker: Confirming) -> None:
@@ -64,7 +66,7 @@ def test_without_rows_there_is_no_connection(broker: Confirming) -> None:
 def test_a_broker_that_confirms_nothing_fails_the_task(broker: Confirming) -> None:
     """After its time; what is confirmed is said."""
     broker.silent = True
-    made = Sending(
+    made = TaskSender(
         sink(f"tcp://127.0.0.1:{broker.port}", destination="/queue/a", timeoutMs=300, window=5),
         Job("job", "0", 0),
         None,
@@ -75,14 +77,14 @@ def test_a_broker_that_confirms_nothing_fails_the_task(broker: Confirming) -> No
 
 def test_nobody_there_fails_the_task() -> None:
     """With what was tried."""
-    made = Sending(sink("tcp://127.0.0.1:1", destination="/queue/a"), Job("job", "0", 0), None)
+    made = TaskSender(sink("tcp://127.0.0.1:1", destination="/queue/a"), Job("job", "0", 0), None)
     with pytest.raises(Lost, match="refused"):
         made.run(iter([rows(0, 1)]))
 
 
 def test_a_job_goes_on_where_it_was(broker: Confirming, tmp_path: Path) -> None:
     """Rows that are confirmed are not said again, the others have the keys that they had."""
-    progress = Progress(tmp_path)
+    progress = JobProgress(tmp_path)
     progress.advance("0", 1, 45)
     made = sending(broker, progress=tmp_path)
     assert made.skipped == 45
@@ -103,7 +105,7 @@ def test_progress_is_noted_on_the_way(
 
     def batches() -> Iterator[Any]:
         for first in range(0, 1000, 250):
-            noted.append(Progress(tmp_path).position("0", 1))
+            noted.append(JobProgress(tmp_path).position("0", 1))
             yield rows(first, first + 250)
 
     sending(broker, window=100, progress=tmp_path).run(batches())
@@ -116,13 +118,13 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Give what is noted of progress, where time alone never asks for it."""
     monkeypatch.setattr("stomprelay.pipeline.stomp.sending.OFTEN", 1e9)
     found: list[int] = []
-    advance = Progress.advance
+    advance = JobProgress.advance
 
-    def advanced(progress: Progress, batch: str, partition: int, position: int) -> None:
+    def advanced(progress: JobProgress, batch: str, partition: int, position: int) -> None:
         advance(progress, batch, partition, position)
         found.append(position)
 
-    monkeypatch.setattr(Progress, "advance", advanced)
+    monkeypatch.setattr(JobProgress, "advance", advanced)
     return found
 
 
@@ -137,7 +139,7 @@ def test_no_more_than_a_window_is_in_doubt(
 
     def seen(frame: bytes) -> None:
         if frame.startswith(b"SEND\n"):
-            doubts.append(int(body(frame)) + 1 - Progress(tmp_path).position("0", 1))
+            doubts.append(int(body(frame)) + 1 - JobProgress(tmp_path).position("0", 1))
 
     broker = Confirming(server, seen)
     assert sending(broker, window=window, progress=tmp_path).run(iter([rows(0, count)])) == count
@@ -152,13 +154,13 @@ def test_no_more_than_a_window_is_in_doubt(
 
 def test_a_task_that_fails_knows_what_was_confirmed(tmp_path: Path, notes: list[int]) -> None:
     """It is noted, though no window asked for it."""
-    progress = Progress(tmp_path)
+    progress = JobProgress(tmp_path)
 
     def seen(frame: bytes) -> None:
         falling.silent = frame.startswith(b"SEND\n") and int(body(frame)) >= 7
 
     falling = Confirming(seen=seen)
-    made = Sending(
+    made = TaskSender(
         sink(
             f"tcp://127.0.0.1:{falling.port}",
             destination="/queue/a",
@@ -185,12 +187,12 @@ def test_receipts_that_vouch_for_less_than_was_thought(
     assert sending(broker, window=8, progress=tmp_path).run(iter([rows(0, 50)])) == 50
     assert [body(frame) for frame in broker.sends] == [b"%d" % number for number in range(50)]
     assert [frame.partition(b"\n")[0] for frame in broker.frames].count(b"DISCONNECT") == 2
-    assert Progress(tmp_path).position("0", 1) == 50
+    assert JobProgress(tmp_path).position("0", 1) == 50
 
 
 def test_a_rate_is_asked_for_turns(broker: Confirming, tmp_path: Path) -> None:
     """As many as are sent."""
-    pace = Pace(tmp_path / "pace", 1e6)
+    pace = SharedRate(tmp_path / "pace", 1e6)
     asked: list[int] = []
     take = pace.take
 

@@ -3,8 +3,8 @@
 import pytest
 
 from stomprelay.pipeline.stomp.values import (
+    GivenOptions,
     OptionError,
-    Words,
     choice,
     flag,
     listed,
@@ -16,32 +16,32 @@ from stomprelay.pipeline.stomp.values import (
 
 def test_names_are_read_without_regard_to_case() -> None:
     """Spark makes them small, and the documentation does not."""
-    assert Words({"groupsize": "3"}).get("groupSize", number(1)) == 3
+    assert GivenOptions({"groupsize": "3"}).get("groupSize", number(1)) == 3
 
 
 def test_what_is_absent_has_its_default() -> None:
     """No option, no value; or the one that was given."""
-    assert Words({}).get("groupSize", number(1)) is None
-    assert Words({}).get("groupSize", number(1), 7) == 7
+    assert GivenOptions({}).get("groupSize", number(1)) is None
+    assert GivenOptions({}).get("groupSize", number(1), 7) == 7
 
 
 def test_a_wrong_value_is_told_by_its_option() -> None:
     """The error names the option as the documentation has it."""
     with pytest.raises(OptionError, match='option groupSize: must be a whole number, 1 or more, not "0"'):
-        Words({"groupsize": "0"}).get("groupSize", number(1))
+        GivenOptions({"groupsize": "0"}).get("groupSize", number(1))
 
 
 def test_what_nobody_asked_for_is_refused() -> None:
     """A misspelt option gets a hint; Spark's own, and headers, pass."""
-    words = Words({"groupsise": "3", "path": "x", "header.a": "b"})
-    words.get("groupSize", number(1))
+    given = GivenOptions({"groupsise": "3", "path": "x", "header.a": "b"})
+    given.get("groupSize", number(1))
     with pytest.raises(OptionError, match='option groupsise: unknown option; did you mean "groupSize"'):
-        words.rest(("path",))
+        given.rest(("path",))
 
 
 def test_headers_come_one_by_one_or_as_json() -> None:
     """Brokers' own names get their case back; any other needs JSON for it, which goes first."""
-    words = Words(
+    given = GivenOptions(
         {
             "header.activemq.prefetchsize": "7",
             "header.jmsxgroupid": "g",
@@ -49,7 +49,7 @@ def test_headers_come_one_by_one_or_as_json() -> None:
             "headers": '{"X-Other": "2", "x-other": "3"}',
         }
     )
-    assert words.headers() == {
+    assert given.headers() == {
         b"activemq.prefetchSize": b"7",
         b"JMSXGroupID": b"g",
         b"x-other": b"3",
@@ -61,7 +61,7 @@ def test_headers_come_one_by_one_or_as_json() -> None:
 def test_headers_are_a_json_object_of_texts(wrong: str) -> None:
     """Anything else is told."""
     with pytest.raises(OptionError, match="option headers: must be a JSON object"):
-        Words({"headers": wrong}).headers()
+        GivenOptions({"headers": wrong}).headers()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from stomprelay.pipeline.stomp.datasource import BatchWriter, Sent, StreamWriter
-from stomprelay.pipeline.stomp.progress import Progress, ProgressError
+from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
 from stomprelay.pipeline.stomp.sends import SchemaError
 from tests.e2e.raw import headers
 from tests.pipeline.stomp.scene import Confirming, schema, sink
@@ -59,7 +59,7 @@ def test_a_job_may_have_a_name(broker: Confirming, tmp_path: Path) -> None:
     again = BatchWriter(sink(uri, progress=tmp_path), schema(ROWS)).write(iter([rows(5)]))
     assert again == Sent(2, 3)
     assert len({headers(frame)[b"relay-key"].split(b"/")[0] for frame in broker.sends[1:]}) == 1
-    assert Progress(tmp_path).position("0", 0) == 5
+    assert JobProgress(tmp_path).position("0", 0) == 5
     with pytest.raises(ProgressError, match="is of the job"):
         BatchWriter(sink(uri, progress=tmp_path, id="other"), schema(ROWS))
 
