@@ -5,7 +5,7 @@ import posixpath
 
 import pytest
 
-from stomprelay.pipeline.follow.arrivals import Arrival, Arrivals, Part, logged, ordered
+from stomprelay.pipeline.read.frames import Arrivals, Part, SegmentFile, logged, ordered
 from tests.pipeline.journal_files import name
 
 JOURNAL = "file:///j"
@@ -61,7 +61,7 @@ def test_a_batch_of_sparks_is_cut_into_parts_by_name() -> None:
         Part(1, (f"/j/{name(3)}", f"/j/{name(4)}"), last=False),
         Part(2, (f"/j/{name(5)}",), last=True),
     ]
-    assert arrivals(files).arrivals(parts[2]) == [Arrival(f"/j/{name(5)}", len(f"/j/{name(5)}"))]
+    assert arrivals(files).arrivals(parts[2]) == [SegmentFile(f"/j/{name(5)}", len(f"/j/{name(5)}"))]
 
 
 def test_parts_are_numbered_through_and_done_once() -> None:

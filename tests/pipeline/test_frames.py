@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline.follow.arrivals import Arrival
 from stomprelay.pipeline.read import frames
+from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store.store import Batch, Store
@@ -21,7 +21,7 @@ MIB = 1 << 20
 def test_small_segments_share_a_task() -> None:
     """Large ones have their own; the order stays."""
     arrivals = [
-        Arrival(name, size * MIB) for name, size in [("a", 1), ("b", 1), ("c", 9), ("d", 5), ("e", 0)]
+        SegmentFile(name, size * MIB) for name, size in [("a", 1), ("b", 1), ("c", 9), ("d", 5), ("e", 0)]
     ]
     assert frames.shared(arrivals) == [("a", "b", "c"), ("d",), ("e",)]
     assert frames.shared([]) == []
@@ -40,7 +40,7 @@ def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
     gone = tmp_path / "j" / made.name(3)
     store = Store(spark, str(tmp_path / "tables"))
     batch = Batch(spark, store, 0, Settings(journal=str(tmp_path / "j"), tables=store.root))
-    arrivals = [Arrival(str(path), 1) for path in (good, torn, gone)]
+    arrivals = [SegmentFile(str(path), 1) for path in (good, torn, gone)]
     for _ in range(2):
         assert frames.advance(batch, arrivals) == frames.Taken(4, 2, made.START)
     rows = store.read("frames")

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stomprelay.journal.schema import Context, Side
-from stomprelay.pipeline.follow.arrivals import Arrival
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.match.conversation import SessionRow
 from stomprelay.pipeline.match.matching import MatchRow
 from stomprelay.pipeline.match.outages import OUTAGE
 from stomprelay.pipeline.read import frames
+from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.schema import MESSAGES
 from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
 from stomprelay.pipeline.store.store import Batch, Store
@@ -286,5 +286,5 @@ def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path) ->
 
 
 def _advance(batch: Batch, paths: Sequence[Path]) -> None:
-    frames.advance(batch, [Arrival(str(path), path.stat().st_size) for path in paths])
+    frames.advance(batch, [SegmentFile(str(path), path.stat().st_size) for path in paths])
     messages.advance(batch)

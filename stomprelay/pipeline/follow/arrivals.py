@@ -12,19 +12,11 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from stomprelay.journal import name
+from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.store.volume import Volume
 
 _HEAD: Final = "v1"
 _DONE: Final = "done-"
-
-
-class Arrival(NamedTuple):
-    """A segment that is to be read. `path` is a path, or a URI that Spark understands; `size` in octets, 0 for one
-    that has vanished.
-    """
-
-    path: str
-    size: int
 
 
 class Part(NamedTuple):
@@ -52,9 +44,9 @@ class Arrivals:
             if number > done:
                 yield Part(number, tuple(paths), number == first + len(groups) - 1)
 
-    def arrivals(self, part: Part) -> list[Arrival]:
+    def arrivals(self, part: Part) -> list[SegmentFile]:
         """The segments of a part, with their sizes."""
-        return [Arrival(path, self._volume.size(path)) for path in part.paths]
+        return [SegmentFile(path, self._volume.size(path)) for path in part.paths]
 
     def done(self, part: Part) -> None:
         """All that a part says is in the tables."""

@@ -1,7 +1,7 @@
 """What one session shows of a message: that it was sent, or that it was delivered, and what came of that.
 
 A transfer is a row of `FIELDS`, made by a `Conversation` and matched with others of its `key` by a `Matching`. It is
-told in continuations: when a batch ends before the RECEIPT, COMMIT, ACK or whatever else it waits for, that comes as another
+written in parts: when a batch ends before the RECEIPT, COMMIT, ACK or whatever else it waits for, that comes as another
 row with the same key and place.
 """
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from stomprelay.pipeline.follow.arrivals import Arrival
 from stomprelay.pipeline.read import segments
 from stomprelay.pipeline.spark import arrow
 from stomprelay.pipeline.store.store import Batch
@@ -36,6 +35,15 @@ _UNLIKE: Final = (
 _QUARANTINE: Final = "segment string, offset bigint, length bigint, reason string"
 
 
+class SegmentFile(NamedTuple):
+    """A segment that is to be read. `path` is a path, or a URI that Spark understands; `size` in octets, 0 for one
+    that has vanished.
+    """
+
+    path: str
+    size: int
+
+
 class Taken(NamedTuple):
     """What a batch had. `newest`: the time of its newest record, nanoseconds since 1970; None without any."""
 
@@ -44,7 +52,7 @@ class Taken(NamedTuple):
     newest: int | None
 
 
-def advance(batch: Batch, arrivals: Sequence[Arrival]) -> Taken:
+def advance(batch: Batch, arrivals: Sequence[SegmentFile]) -> Taken:
     """Write the frames and events of these segments, and what could not be read to `quarantine`."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
@@ -71,7 +79,7 @@ def _options(form: str) -> dict[str, str]:
     return {f"parquet.enable.dictionary#{name}": "false" for name in _UNLIKE} if form == "parquet" else {}
 
 
-def parsed(spark: "SparkSession", arrivals: Sequence[Arrival]) -> "DataFrame":
+def parsed(spark: "SparkSession", arrivals: Sequence[SegmentFile]) -> "DataFrame":
     """Rows of `segments.DDL` from these segments. Spark fetches those that are on another file system."""
     far = [each.path for each in arrivals if each.size and local(each.path) is None]
     shares = shared(each for each in arrivals if each.path not in far)
@@ -83,7 +91,7 @@ def parsed(spark: "SparkSession", arrivals: Sequence[Arrival]) -> "DataFrame":
     return near.unionByName(fetched.mapInArrow(fetched_parser, segments.DDL))
 
 
-def shared(arrivals: Iterable[Arrival]) -> list[tuple[str, ...]]:
+def shared(arrivals: Iterable[SegmentFile]) -> list[tuple[str, ...]]:
     """The paths for each task: a segment, or several small ones."""
     shares: list[tuple[str, ...]] = []
     share: list[str] = []

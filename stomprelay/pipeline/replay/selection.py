@@ -79,7 +79,7 @@ def _hour(microseconds: int) -> str:
 
 
 def selected(store: Store, selection: Selection) -> "DataFrame":
-    """Messages by the condition: `COLUMNS`, `turn_ns`, `reason`, which is null for those that can be sent, and `blanked`,
+    """Messages by the condition: `COLUMNS`, `turn_ns`, `reason` (null for those that can be sent) and `blanked`,
     the names of headers that are left out. Raises `StoreError` where there are no tables and `ValueError` for a
     condition that means nothing.
     """

@@ -1,4 +1,4 @@
-"""One chart or list of the page with all that belongs to it, and the colours of destinations, the same in all charts."""
+"""One chart or list of the page with all that belongs to it, and each destination's colour."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

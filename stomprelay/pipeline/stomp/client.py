@@ -1,4 +1,4 @@
-"""A STOMP 1.2 client over a `RelayThread`: it connects, subscribes, sends and is told frames, whatever its broker speaks."""
+"""A STOMP 1.2 client on a `RelayThread`: it connects, subscribes, sends and receives, whatever its broker speaks."""
 
 import os
 import time

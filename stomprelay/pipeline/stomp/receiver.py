@@ -1,8 +1,8 @@
 """One connection to a broker, a thread that reads it, and the spool to which it writes.
 
-With `ack=commit` a delivery's ACK waits until Spark has committed it. Spark may then have a message twice on offer: once
-in the spool, and once more from a broker that was not told in time. A message is known again by its id and its body, as
-long as it can come again at all.
+With `ack=commit` a delivery's ACK waits until Spark has committed it. Spark may then have a message twice on
+offer: once in the spool, and once more from a broker that was not told in time. A message is known again by its id and
+its body, as long as it can come again at all.
 """
 
 import logging

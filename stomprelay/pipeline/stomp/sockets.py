@@ -1,4 +1,4 @@
-"""Sockets: how to plain_endpoint a broker's address, with TLS or without, and the connection of one leg, which never blocks."""
+"""Sockets: how to reach a broker's address, with TLS or without, and the connection of one leg."""
 
 import os
 import socket
