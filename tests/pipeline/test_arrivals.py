@@ -5,7 +5,8 @@ import posixpath
 
 import pytest
 
-from stomprelay.pipeline.read.frames import Arrivals, Part, SegmentFile, logged, ordered
+from stomprelay.pipeline.follow.arrivals import Arrivals, Part, logged, ordered
+from stomprelay.pipeline.read.frames import SegmentFile
 from tests.pipeline.journal_files import name
 
 JOURNAL = "file:///j"

@@ -68,7 +68,7 @@ def test_a_session_is_set_up(spark: "SparkSession") -> None:
 _CHILD = """
 import os, sys
 from pathlib import Path
-from stomprelay.pipeline import launch
+from stomprelay.pipeline.spark import launch
 spark = launch.session("child", master="local[1]", conf={"spark.sql.shuffle.partitions": "7"}, brief=True)
 assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
 assert spark.range(3).count() == 3
