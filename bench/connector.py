@@ -55,7 +55,7 @@ def fill(uri: str, messages: int) -> None:
     with _client(uri) as client:
         client.connect(30)
         for first in range(0, messages, 500):
-            client.say(
+            client.send(
                 b"".join([(head % n) + body + b"\0" for n in range(first, min(first + 500, messages))])
             )
         client.disconnect(120)

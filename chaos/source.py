@@ -178,7 +178,7 @@ def send(uri: str, first: int, count: int) -> None:
                 QUEUE.encode(),
                 number,
             )
-            client.say(b"%b%b\0" % (head, b"x" * 200))
+            client.send(b"%b%b\0" % (head, b"x" * 200))
         client.disconnect(60)
 
 

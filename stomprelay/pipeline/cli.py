@@ -39,7 +39,7 @@ _COMPANIONS: Final = frozenset({"pyspark", "pyarrow", "pandas", "jinja2", "py4j"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; answers the exit status: 0, or 1 with the reason on standard error. Wrong usage ends in
+    """Run one command; returns the exit status: 0, or 1 with the reason on standard error. Wrong usage ends in
     `SystemExit`, as argparse does.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of our output has closed it.
         sys.stdout = None
         return 0
     except Exception as error:
@@ -77,7 +77,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace | int:
 
 
 def _told(error: Exception) -> str | None:
-    """What the user is told of an error; None for a defect of ours, whose trace is needed."""
+    """The sentence that the user gets for an error; None for a defect of ours, whose trace is needed."""
     if isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]
         if package in _COMPANIONS:

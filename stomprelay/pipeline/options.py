@@ -75,7 +75,7 @@ def add_format(parser: argparse.ArgumentParser, name: str = "--format") -> None:
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """What a run can be told; see `settings.Settings`."""
+    """The settings of a run; see `settings.Settings`."""
     parser.add_argument(
         "--journal", metavar="DIR", required=True, help="the folder of the segments, or its URI"
     )
@@ -149,7 +149,7 @@ def session(
     say: Callable[[str], None] | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """A session as the options of `add_spark` ask for; what the user says goes before `conf`. As `launch.session`."""
+    """A session as the options of `add_spark` ask for; what the user gave goes before `conf`. As `launch.session`."""
     return launch.session(
         f"stomprelay-pipeline {name}",
         master=options.master,

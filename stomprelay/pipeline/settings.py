@@ -1,4 +1,4 @@
-"""What the pipeline can be told, apart from Spark's own settings, and the limits of time that follow from it."""
+"""The pipeline's settings, apart from Spark's own, and the limits of time that follow from it."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,7 +12,7 @@ SECOND = 1_000_000_000
 @dataclass(frozen=True)
 class Settings:
     """Of one pipeline. Folders are paths, or URIs that Spark understands. Durations are seconds of the journal's
-    time, unless they say otherwise.
+    time, unless stated otherwise.
 
     Raises `ValueError` for what cannot be, with a sentence for the user.
     """

@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Print the catalogue. Answers the exit status."""
+    """Print the catalogue. Returns the exit status."""
     sys.stdout.write(catalogue())
     return 0
 

@@ -45,7 +45,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Run the query; answers the exit status. Raises `StoreError`, and `ValueError` for SQL that cannot be run."""
+    """Run the query; returns the exit status. Raises `StoreError`, and `ValueError` for SQL that cannot be run."""
     sql = sys.stdin.read() if given.sql == "-" else given.sql
     spark = options.session(given, "query", brief=True, say=ProgressLine(sys.stderr).say)
     try:
@@ -127,7 +127,7 @@ _WRITERS: Final = {"table": _table, "csv": _csv, "json": _json}
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has for it: times in ISO 8601 and UTC, octets in Base64, durations in seconds."""
+    """What JSON has for it: times in ISO 8601 and UTC, bytes in Base64, durations in seconds."""
     if isinstance(value, datetime):
         return f"{_utc(value).isoformat(timespec='microseconds')}Z"
     if isinstance(value, date):
@@ -148,7 +148,7 @@ def _plain(value: Any) -> Any:
 
 
 def _utc(value: datetime) -> datetime:
-    """PySpark answers times in the zone of this process, without saying so."""
+    """PySpark returns times in the zone of this process, without saying so."""
     return value.astimezone(UTC).replace(tzinfo=None)
 
 

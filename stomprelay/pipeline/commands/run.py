@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stomprelay.pipeline.follow.stream import Stream
 
 _SMALL: Final = 64 << 20
-"""Octets of a journal, some hundred thousand frames."""
+"""Bytes of a journal, some hundred thousand frames."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Do it; answers the exit status. Raises `ValueError` for settings that cannot be, and what `Stream` raises."""
+    """Do it; returns the exit status. Raises `ValueError` for settings that cannot be, and what `Stream` raises."""
     from stomprelay.pipeline.follow.stream import Stream
 
     settings = options.settings(given)

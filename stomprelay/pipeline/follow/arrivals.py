@@ -1,6 +1,6 @@
 """Which segments have come: what Spark's file source found, in the order of the journal.
 
-The source takes files as they were last touched, which says nothing where they were copied. So Spark's batch is all
+The source takes files as they were last touched, which means nothing where they were copied. So Spark's batch is all
 that has come, and what is read at a time is a part of it by the order of the segments' names. The parts are written
 down beside Spark's checkpoint before the first is read: a run that was cut short goes on with the same parts.
 """
@@ -37,7 +37,7 @@ class Arrivals:
         self._most = most
 
     def parts(self, batch: int) -> Iterator[Part]:
-        """The parts of Spark's batch that are not done. Say of each when it is `done`."""
+        """The parts of Spark's batch that are not done. Call `done` for each when it is."""
         first, groups = self._planned(batch)
         done = self.finished
         for number, paths in enumerate(groups, first):
@@ -49,7 +49,7 @@ class Arrivals:
         return [SegmentFile(path, self._volume.size(path)) for path in part.paths]
 
     def done(self, part: Part) -> None:
-        """All that a part says is in the tables."""
+        """All rows of a part are in the tables: it will not come again."""
         before = self._marks()
         self._volume.put(posixpath.join(self._parts, f"{_DONE}{part.number}"), "")
         for mark in before:

@@ -6,7 +6,7 @@ from typing import TextIO
 
 
 class ProgressLine:
-    """Tell it what happens; call `tick` every now and then. It may be told from another thread than ticks."""
+    """Call `begin`, `step` and `end` as a batch goes on, and `tick` every now and then, perhaps in another thread."""
 
     def __init__(self, out: TextIO, clock: Callable[[], float] = monotonic) -> None:
         self._out = out

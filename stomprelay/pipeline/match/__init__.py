@@ -1,4 +1,4 @@
-"""The table `messages`: what the frames of all sessions say of each message.
+"""The table `messages`: what is known of each message from the frames of all sessions.
 
 First session by session, then message by message:
 

@@ -1,7 +1,7 @@
-"""One session's frames and events in order, and what they say of messages, outages and deliveries that wait.
+"""One session's frames and events in order, and what follows for messages, outages and deliveries that wait.
 
-What the journal does not tell stays open: a delivery whose SUBSCRIBE was not seen has no mode, and an ACK that names
-nothing known answers nothing.
+What the journal does not have stays open: a delivery whose SUBSCRIBE was not seen has no mode, and an ACK that names
+nothing known has no effect.
 
 `Conversations` is what runs in Spark's Python processes: one session after another, on records sorted by session.
 """
@@ -38,7 +38,7 @@ _SCHEMA: Final = arrow.schema(s.FIELDS)
 
 
 class Conversation:
-    """Tell it each record in order with `take`. `out` are the transfers so far: copy them, `flush`, and go on. At the
+    """Call `take` with each record in order. `out` are the transfers so far: copy them, `flush`, and go on. At the
     end of a batch it is put into a text with `dump`, from which the next batch goes on.
 
     A clock that is set back stands still here, so that nothing ends before it began.
@@ -100,12 +100,12 @@ class Conversation:
             _EVENTS[record[r.EVENT]](self, facts, ns)
 
     def _tell(self, transfer: s.Transfer) -> None:
-        """Something is to be told of a transfer, in a continuation of its own where it went out already."""
+        """Write a transfer of which more is known now: in a continuation of its own where it was written already."""
         if transfer[s.KIND] >= s.LATER:
             transfer[s.KIND] -= s.LATER
             self.out.append(transfer)
 
-    # What brokers say
+    # Frames of brokers
 
     def _message(self, record: r.Record, ns: int) -> None:
         if self._gone:
@@ -150,7 +150,7 @@ class Conversation:
     def _connected(self, record: r.Record, ns: int) -> None:
         self._brokers.connected(record[r.BROKER] or "")
 
-    # What clients say
+    # Frames of clients
 
     def _send(self, record: r.Record, ns: int) -> None:
         receipt, transaction = record[r.RECEIPT], record[r.TRANSACTION]
@@ -234,7 +234,7 @@ class Conversation:
             self._transactions.refused(ns)
 
     def _vanished(self, facts: dict[str, str], ns: int) -> None:
-        """The client is gone; perhaps the relay still delivers what it said."""
+        """The client is gone; perhaps the relay still delivers what it sent."""
         self._gone = True
         self._consumption.ended(ns)
         if "delivering" not in facts:
@@ -245,10 +245,10 @@ class Conversation:
     def _dropped(self, _facts: dict[str, str], _ns: int) -> None:
         self._whole = False
 
-    # What is told, and what is kept
+    # What is written, and what is kept
 
     def flush(self) -> None:
-        """`out` was copied. What is still to come of it will be told in further continuations."""
+        """`out` was copied: begin an empty one. What is still to come of its transfers is written as continuations."""
         self.out = []
         for transfers in (self._receipts, self._transactions, self._consumption):
             for transfer in transfers:
@@ -261,7 +261,7 @@ class Conversation:
 
     def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[list[Any]]:
         """Rows of `WAIT`, once, at the end of a batch. `now`: up to when its relay's run has been read, `present`:
-        whether that is heard of; `over`: nothing more is to come of the session.
+        whether that run still writes; `over`: nothing more is to come of the session.
         """
         for row in self._consumption.waits(now).rows(present=present, over=over):
             yield [self.relay, self.name, self._client, *row]
@@ -329,7 +329,7 @@ EVENTS: Final = frozenset(event for event in _EVENTS if event is not None)
 
 
 class SessionRow(IntEnum):
-    """What a row is that is no transfer; its `text` says it, as JSON, and its `key` is the session."""
+    """What a row is that is no transfer; its `text` has it, as JSON, and its `key` is the session."""
 
     STATE = 20
     """The conversation, for the next batch."""
@@ -343,7 +343,7 @@ class Conversations:
     rows of `transfer.FIELDS`: transfers, and what `SessionRow` names.
 
     `newest`: up to when each run has been read; sessions of others are forgotten, those of runs that are `gone` since
-    this batch with a last word. `present`: the runs that still say something; in sessions of others nobody waits.
+    this batch for the last time. `present`: the runs that still write; in sessions of others nobody waits.
     """
 
     limits: TimeLimits

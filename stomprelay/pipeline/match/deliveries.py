@@ -112,7 +112,7 @@ class PendingDeliveries:
             yield from held
 
     def noted(self, delivery: PendingDelivery, *, alike: bool, counted: bool) -> None:
-        """A MESSAGE passed. `alike`: both sides speak one version; `counted`: the relay gave it a number."""
+        """A MESSAGE passed. `alike`: both sides have one version; `counted`: the relay gave it a number."""
         if counted:
             self._orders += 1
             delivery.order = self._orders
@@ -179,7 +179,7 @@ class PendingDeliveries:
     def answered(
         self, delivery: PendingDelivery, transaction: str | None, ns: int, outcome: str
     ) -> list[PendingDelivery]:
-        """An ACK or NACK, with which the earlier ones of its subscription go where the mode is cumulative. Answers all
+        """An ACK or NACK, with which the earlier ones of its subscription go where the mode is cumulative. Returns all
         of them; in a transaction they are held, to be `committed` or to come back when it is `aborted`.
         """
         gone = [delivery]
@@ -275,7 +275,7 @@ class PendingDeliveries:
 
 
 class Waits:
-    """Tell it what a session's deliveries wait for, all of one batch; those that take no longer than `bound` ns do not
+    """The deliveries of a session that wait, those of one batch; those that take no longer than `bound` ns do not
     count. Deliveries of one subscription that wait up to the same time, as with a cumulative ACK, are one row.
     """
 
@@ -308,7 +308,7 @@ class Waits:
             found[1] += 1
 
     def rows(self, *, present: bool, over: bool) -> Iterator[list[Any]]:
-        """Rows of `WAIT`, without the session's columns. `present`: its relay is heard of; `over`: nothing more is to
+        """Rows of `WAIT`, without the session's columns. `present`: its relay's run still writes; `over`: no more is to
         come of the session.
         """
         for (*where, until, outcome, final), (since, deliveries) in self._found.items():
@@ -317,8 +317,8 @@ class Waits:
 
 
 class Consumption:
-    """The subscriptions of one session and its deliveries without an answer. `tell` is told of each transfer that was
-    settled. `stuck_after` (ns): deliveries that wait longer for their answer are among `waits`.
+    """The subscriptions of one session and its deliveries without an answer. `tell` is called with each once settled.
+    `stuck_after` (ns): deliveries that wait longer for their answer are among `waits`.
     """
 
     __slots__ = ("_pending_deliveries", "_subscribed", "_tell", "_version", "_waits")
@@ -344,7 +344,7 @@ class Consumption:
         self._subscribed.unsubscribe(record[r.SUBSCRIPTION], record[r.DESTINATION])
 
     def delivered(self, record: r.Record, transfer: s.Transfer, brokers: Brokers, *, whole: bool) -> None:
-        """A MESSAGE. `whole`: all that the session said before is known."""
+        """A MESSAGE. `whole`: all frames of the session before it are known."""
         name, destination, version = record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.VERSION]
         ack = record[r.ACK] if version in _BY_ACK else None
         found = self._subscribed.delivered(name, destination)

@@ -75,7 +75,7 @@ DDL: Final = ", ".join(
 
 
 class Matching:
-    """Tell it with `saw` all rows of its key, those that it kept first; then `go`. Then ask for its `finals`, for what
+    """Call `saw` with all rows of its key, those that it kept first; then `go`. Then read its `finals`, for what
     it has `kept` and at last for those that are still `open`. `repeats`: for each delivery that was repeated its
     session, broker and time, and the time of the repetition.
     """

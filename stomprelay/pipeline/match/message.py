@@ -1,4 +1,4 @@
-"""A message as it becomes known: its SEND, its deliveries, and what is to be said of it."""
+"""A message as it becomes known, its SEND and its deliveries, and its row of the table."""
 
 from typing import Any, Final
 
@@ -93,7 +93,7 @@ class Message:
         self.last = max(self.last, ns)
 
     def was_delivered(self, transfer: Transfer, ns: int) -> Transfer | None:
-        """A MESSAGE, perhaps settled at once. Answers the delivery that it repeats, if any."""
+        """A MESSAGE, perhaps settled at once. Returns the delivery that it repeats, if any."""
         self.deliveries.append(transfer)
         self.last = max(self.last, ns)
         to = self.recipient(transfer)

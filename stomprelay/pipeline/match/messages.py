@@ -1,4 +1,4 @@
-"""Table `messages`: the frames of a batch, session by session, and then what they say of each message.
+"""Table `messages`: the frames of a batch, session by session, and then message by message.
 
 What is under way goes on in the next batch: the batch leaves it as state, in which nothing is but what the journal has
 not decided yet. So the same batch, done twice, gives the same rows; and however the journal is cut into segments and
@@ -44,7 +44,7 @@ _HOURS: Final = "hours"
 
 
 def advance(batch: Batch) -> None:
-    """Add the messages of this batch, and leave what the functions below tell other tables; safe to do again."""
+    """Add the messages of this batch, and leave what the functions below read for other tables; safe to do again."""
     store, number = batch.store, batch.number
     settings = batch.settings
     limits = TimeLimits.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)

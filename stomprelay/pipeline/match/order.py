@@ -2,7 +2,7 @@
 
 Messages of one order look alike: they have the same id of their publisher's, or the same destination and body as far
 as that is known. The first that was sent is the first that is delivered; of a topic, to each of its subscribers. A
-broker's message-id, `redelivered` and the relay's `relay-copy` tell of one that was delivered before.
+broker's message-id, `redelivered` and the relay's `relay-copy` show one that was delivered before.
 """
 
 from bisect import bisect_left, bisect_right
@@ -132,7 +132,7 @@ class SendOrder:
         return None
 
     def _lost_sight_of(self, delivery: Transfer, ns: int) -> Message | None:
-        """The first that somebody else has, who is gone as it seems, though nobody told yet."""
+        """The first that another session has without an ACK; its client is gone, though that is not known yet."""
         while self._flying:
             message, last = self._flying[0]
             if last is not message.deliveries[-1] or not message.flying or not self._alive(message, ns):

@@ -48,7 +48,7 @@ Repeat = tuple[str, str | None, int, int]
 
 
 class BrokerLoss:
-    """One row of `OUTAGE`, without `duplicates`. `dirty`: it changed since it was last told."""
+    """One row of `OUTAGE`, without `duplicates`. `dirty`: it changed since its row was last written."""
 
     __slots__ = (
         "broker",
@@ -211,8 +211,8 @@ class Brokers:
 
 
 class Outages:
-    """Those whose `duplicates` may still change. Begin with what was `kept` of the batch before, then tell it what is
-    `told` in this one, then of deliveries that were `repeated`. `changed` are the rows for this batch.
+    """Those whose `duplicates` may still change. Begin with what was `kept` of the batch before, then call
+    `told` with the rows of this one, then `repeated`. `changed` are the rows for this batch.
     """
 
     def __init__(self, kept: Iterable[Row]) -> None:

@@ -25,7 +25,7 @@ class _Asked:
 
 
 class PendingReceipts:
-    """The n-th frame with a receipt id answers to the n-th RECEIPT with it; where a session has several brokers, to
+    """The n-th frame with a receipt id belongs to the n-th RECEIPT with it; where a session has several brokers, to
     the n-th of each, of which the first counts. After `give_up` ns nobody waits any more, and for another broker's not
     longer than `linger` ns.
     """
@@ -54,7 +54,7 @@ class PendingReceipts:
         asked.append(_Asked(ns, transfer))
 
     def given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> Transfer | None:
-        """A RECEIPT came from a broker, of so many `brokers`. Answers the SEND that it is for, with its time, if it is
+        """A RECEIPT came from a broker, of so many `brokers`. Returns the SEND that it is for, with its time, if it is
         for one and is its first.
         """
         asked = self._by_id.get(receipt)
@@ -128,7 +128,7 @@ class PendingReceipts:
 
 
 class Transactions:
-    """The open ones, each with its SENDs. `tell` is told of each SEND whose transaction ended."""
+    """The open ones, each with its SENDs. `tell` is called with each SEND whose transaction ended."""
 
     __slots__ = ("_committed", "_committed_ns", "_doomed", "_open", "_refused_ns", "tell")
 
@@ -161,7 +161,7 @@ class Transactions:
         self._doomed.add(name)
 
     def commit(self, name: str, ns: int) -> bool:
-        """COMMIT. Answers whether the relay can follow it."""
+        """COMMIT. Returns whether the relay can follow it."""
         self._committed, self._committed_ns = self._open.pop(name, []), ns
         doomed = name in self._doomed
         self._doomed.discard(name)

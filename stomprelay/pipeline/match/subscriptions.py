@@ -97,7 +97,7 @@ class Subscribed:
         return next(iter(opened.values())) if found is None and len(opened) == 1 else found
 
     def meant(self, destination: str | None) -> Subscription | None:
-        """The one that a MESSAGE is for whose name says nothing: brokers make up names for those without."""
+        """The one that a MESSAGE is for whose id nobody chose: brokers make up names for those without."""
         return next(
             (each for each in self.opened.values() if not each.named and each.destination == destination),
             None,

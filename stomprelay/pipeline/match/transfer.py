@@ -27,7 +27,7 @@ class Kind(IntEnum):
 
 
 LATER: Final = 4
-"""Added to the kind of a row that went out with an earlier continuation, until it has something more to tell."""
+"""Added to the kind of a row that was written already, until more of it is known."""
 
 FIELDS: Final = (
     ("key", "string"),
@@ -131,7 +131,7 @@ def carried(key: str) -> str | None:
 
 
 def continuation(transfer: Transfer) -> Transfer:
-    """The row by which more is told of a transfer that went out already; nothing is known of it but its place."""
+    """The row in which more is written of a transfer that was written already; of that it has only the place."""
     row: Transfer = [None] * len(FIELDS)
     row[:KIND] = transfer[:KIND]
     row[KIND] = (transfer[KIND] & ~LATER | 1) + LATER

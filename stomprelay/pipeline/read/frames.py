@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 FILES: Final = "path string, modificationTime timestamp, length bigint, content binary"
 """The columns of Spark's format `binaryFile`."""
 _LEAST: Final = 4 << 20
-"""Octets that are worth a task."""
+"""Bytes that are worth a task."""
 _UNLIKE: Final = (
     "message_id",
     "ack",
@@ -36,7 +36,7 @@ _QUARANTINE: Final = "segment string, offset bigint, length bigint, reason strin
 
 
 class SegmentFile(NamedTuple):
-    """A segment that is to be read. `path` is a path, or a URI that Spark understands; `size` in octets, 0 for one
+    """A segment that is to be read. `path` is a path, or a URI that Spark understands; `size` in bytes, 0 for one
     that has vanished.
     """
 

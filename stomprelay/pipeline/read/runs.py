@@ -9,7 +9,7 @@ from stomprelay.journal.name import CLOSED, read
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 
 _DAY: Final = 24 * 3600 * SECOND
-"""A run of which nothing was heard for so long, and for longer than messages are open, is forgotten."""
+"""A run that wrote nothing for so long, and for longer than messages are open, is forgotten."""
 
 
 class Segment(NamedTuple):
@@ -46,7 +46,7 @@ class _Run:
 
 
 class Runs:
-    """Tell it what a batch brought with `arrived`; it answers which segments can be read on now, those of earlier
+    """Call `arrived` with the segments of a batch; it returns which segments can be read on now, those of earlier
     batches included. `newest` are the times up to which each run has been read, of runs that may still be there; `gone`
     those of the runs that it forgot this time.
     """
@@ -58,7 +58,7 @@ class Runs:
         self.gone: dict[str, int] = {}
 
     def arrived(self, segments: Iterable[Segment]) -> list[Segment]:
-        """Segments were read, in any order. Answers those whose turn has come."""
+        """Segments were read, in any order. Returns those whose turn has come."""
         for segment in segments:
             run = self._runs.setdefault(run_of(segment.name), _Run())
             run.waiting[number_of(segment.name)] = segment
@@ -109,7 +109,7 @@ class Runs:
 
     @property
     def present(self) -> frozenset[str]:
-        """The runs of which something was heard within `patience`."""
+        """The runs that wrote something within `patience`."""
         earliest = self.horizon - self._limits.patience
         return frozenset(name for name, run in self._runs.items() if run.newest_ns >= earliest)
 

@@ -48,7 +48,7 @@ SCHEMA: Final = pa.schema(
 ROWS: Final = 16384
 """Rows in an Arrow batch, about."""
 OCTETS: Final = 32 << 20
-"""And octets of heads and bodies, about."""
+"""And bytes of heads and bodies, about."""
 _NAMES: Final = ("destination", "subscription", "message_id", "ack", "receipt", "transaction")
 _DIRECTION: Final = {Side.CLIENT.value: "to_broker", Side.BROKER.value: "to_client"}
 _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream", "broker", "version")
@@ -120,7 +120,7 @@ class _Reading:
         return self.count >= ROWS or self._octets >= OCTETS
 
     def block(self, block: Block) -> None:
-        """Take the rows of a block; one that says nothing sensible, checksum or not, is a damage."""
+        """Take the rows of a block; one whose contents make no sense, checksum or not, is a damage."""
         try:
             known = self.contexts[block.context]
         except KeyError:

@@ -122,7 +122,7 @@ def _count(said: str) -> int:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Do it; answers the exit status. Raises `ValueError` and `StoreError`."""
+    """Do it; returns the exit status. Raises `ValueError` and `StoreError`."""
     wanted = selection(given, round(time.time() * SECOND))
     if given.dry_run:
         return _dry_run(given, wanted)
@@ -196,7 +196,7 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: S
 
 
 def _judge(given: argparse.Namespace, found: "Preview") -> None:
-    """Say what is left out. Raises `ValueError` where that must not be, or nothing is left."""
+    """Print what is left out. Raises `ValueError` where that must not be, or nothing is left."""
     messages, left_out = found.messages, found.left_out
     incomplete = left_out.get(INCOMPLETE, 0)
     if incomplete and not given.skip_incomplete:

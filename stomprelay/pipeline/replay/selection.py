@@ -21,7 +21,7 @@ PLACE: Final = ("segment", "offset", "number")
 """Columns that name a frame of the journal."""
 COLUMNS: Final = ("destination", "headers", "body", "content_length", "at", *PLACE)
 """What is kept of a message: where it goes now, its headers but for blanked ones, its body, whether its SEND had a
-content-length (ActiveMQ takes those for octets and others for text), when it was sent and where that stands."""
+content-length (ActiveMQ takes those for bytes and others for text), when it was sent and where that stands."""
 TURN: Final = ("turn_ns", *PLACE)
 """The order of messages: since when a broker could have them, which in a transaction is its COMMIT."""
 FURTHER: Final = (
@@ -203,7 +203,7 @@ def _destination(selection: Selection) -> "Column":
 
 
 class DestinationTotal(NamedTuple):
-    """A destination: where messages would go, how many, with how many octets of bodies, and when the first and the last
+    """A destination: where messages would go, how many, with how many bytes of bodies, and when the first and the last
     of them were sent, UTC.
     """
 

@@ -56,7 +56,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Frozen:
-    """A selection that does not change any more. `asked`: the options that made it, as they were said. `files`: names
+    """A selection that does not change any more. `asked`: the options that made it, as they were given. `files`: names
     within the folder, with their messages.
     """
 
@@ -182,7 +182,7 @@ class Passed(NamedTuple):
 
 def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path, int]]:
     """Write those of what `selected` answered that can be sent to a folder of the file system; the messages to one
-    destination are in one file. Answers the files with their messages. Raises `ValueError` where the query fails.
+    destination are in one file. Returns the files with their messages. Raises `ValueError` where the query fails.
     """
     import pyarrow.parquet as pq
     from pyspark.sql import functions as f

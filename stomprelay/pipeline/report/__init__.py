@@ -1,4 +1,4 @@
-"""The report: one HTML file that shows what the tables say.
+"""The report: one HTML file that shows what is in the tables.
 
 - `command`: the command `report`
 - `gather`, `queries`: from the tables to findings

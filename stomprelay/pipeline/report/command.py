@@ -56,7 +56,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Make the page; answers the exit status. Raises `ValueError` for options that cannot be, `OSError` where the
+    """Make the page; returns the exit status. Raises `ValueError` for options that cannot be, `OSError` where the
     page cannot be written, and what `Store` and `launch` raise.
     """
     began, now = time.monotonic(), round(time.time() * SECOND)
@@ -78,7 +78,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def instant(said: str, now: Micros) -> Micros:
-    """A time as an option says it. Raises `ValueError` with a sentence for the user."""
+    """A time as an option has it. Raises `ValueError` with a sentence for the user."""
     if _AGO.fullmatch(said):
         return now - round(shared.duration(said) * SECOND)
     try:
@@ -107,7 +107,7 @@ def check(tables: str, output: Path) -> None:
 
 
 def write(output: Path, text: str) -> int:
-    """Put the page there at once: who looks at it sees the old one or the new one. Answers its size in octets."""
+    """Put the page there at once: who looks at it sees the old one or the new one. Returns its size in bytes."""
     data = text.encode("utf-8", "backslashreplace")
     mask = os.umask(0)
     os.umask(mask)

@@ -10,7 +10,7 @@ from stomprelay.pipeline.report.findings import Name, Rest
 from stomprelay.pipeline.report.markup import Sheet, name, tag
 
 COLOURS: Final = 6
-"""Destinations with a colour of their own: more could not be told apart."""
+"""Destinations with a colour of their own: more could not be distinguished."""
 OTHERS: Final = "c0"
 
 
@@ -56,7 +56,7 @@ class Figure:
 
 
 def destination(which: Name) -> Markup:
-    """A destination as legends and tables say it."""
+    """A destination as legends and tables show it."""
     if isinstance(which, str):
         return name(which)
     return tag("i", "all others" if isinstance(which, Rest) else "none")

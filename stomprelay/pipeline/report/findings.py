@@ -85,7 +85,7 @@ class Span:
 
     @property
     def form(self) -> str:
-        """How the start of a bin is told, so that two are never told the same way."""
+        """How the start of a bin is written, so that no two look alike."""
         if self.step >= DAY:
             return "day"
         if self.until - self.since > DAY:

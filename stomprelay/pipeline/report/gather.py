@@ -137,7 +137,7 @@ def _end(one: Episode) -> Micros:
 
 
 def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
-    """What errors said, the most frequent first, and how many different ones there are."""
+    """The errors' messages, the most frequent first, and how many different ones there are."""
     by_broker = (F.col("command") == "ERROR") & (F.col("side") == "broker")
     errors = frames.where(by_broker | (F.col("event") == "error")).select(
         F.coalesce(
@@ -276,7 +276,7 @@ def _traffic(store: Store, span: Span, at: Column) -> DataFrame:
 
 
 def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
-    # What is counted by minute is counted by bin when each bin's frames are said to be of a minute of their own.
+    # What is counted by minute is counted by bin when each bin's frames are given a minute of their own.
     apart = F.timestamp_micros(bin_of(span, F.unix_micros("at")).cast("bigint") * MINUTE)
     rows, at = _traffic(store, span, apart), F.unix_micros("minute")
     number = bin_of(span, at) if span.step >= MINUTE else F.floor(at / F.lit(MINUTE)).cast("int")
@@ -295,7 +295,7 @@ def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
 
 @dataclass(frozen=True)
 class _Told:
-    """What `messages` say. Outcomes and deliveries are by the destination's code."""
+    """What `messages` has. Outcomes and deliveries are by the destination's code."""
 
     outcomes: Mapping[int, Counter[str]]
     deliveries: Mapping[int, Percentiles]

@@ -24,7 +24,7 @@ TITLE = "What passed the relay"
 
 @dataclass(frozen=True)
 class Number:
-    """One of them. `tone`: `good`, `bad` or empty; said in words by `detail`, too. `target`: the figure with more."""
+    """One of them. `tone`: `good`, `bad` or empty; in words in `detail`, too. `target`: the figure with more."""
 
     label: str
     value: str

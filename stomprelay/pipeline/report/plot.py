@@ -86,8 +86,8 @@ def fitting(values: Iterable[float]) -> Scale:
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch of time that matters to what a chart shows. `kind` is its class: `outage` or `gap`; `title` says so
-    in the legend, `about` says more of this one.
+    """A stretch of time that matters to what a chart shows. `kind` is its class: `outage` or `gap`; `title` is for
+    the legend, `about` for this one.
     """
 
     since: Micros
@@ -130,7 +130,7 @@ def frame(
     sheet: str = "",
     columns: Sequence[int] = (),
 ) -> Markup:
-    """The whole chart. `label` is what a screen reader says, `told` writes the values on the axis.
+    """The whole chart. `label` is what a screen reader reads out, `told` writes the values on the axis.
 
     `sheet` is the id of the element that holds the table with a row for each bin; the page's script shows `columns`
     of it for the bin that is pointed at.
@@ -199,7 +199,7 @@ def times(span: Span) -> Markup:
 
 
 def _rank(share: float, main: bool) -> Content:
-    """What would stick out on a side is told by its class."""
+    """What would stick out on a side is shown by its class."""
     kinds = {"main": main, "start": share < 0.06, "end": share > 0.94}
     return " ".join(kind for kind, is_so in kinds.items() if is_so) or None
 

@@ -48,7 +48,7 @@ def hour(at: Micros) -> str:
 
 
 def whole_hours(span: Span) -> bool:
-    """Whether a table that knows only hours can tell of a span exactly."""
+    """Whether a table that knows only hours can show a span exactly."""
     return span.since % HOUR == 0 and span.until % HOUR == 0
 
 
@@ -88,7 +88,7 @@ def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
 
 
 def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
-    """The first instant and the last, both included, as far as the range says or else `traffic`; None for nothing."""
+    """The first instant and the last, both included, from the range, or else from `traffic`; None for nothing."""
     minutes = range_.within(store.read("traffic"), "minute")
     at = F.unix_micros("minute")
     first, last = row_of(minutes, F.min(at), F.max(at))

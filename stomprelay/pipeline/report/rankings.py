@@ -109,7 +109,7 @@ def _client(one: Client, most: int) -> list[str | Markup]:
 
 
 def quarantine(findings: Findings) -> Figure | None:
-    """What could not be read; None where there is nothing to say."""
+    """What could not be read; None where all was read."""
     if not findings.total_damages:
         return None
     note = (

@@ -108,7 +108,7 @@ def _peak(span: Span, heights: Sequence[float]) -> Markup:
 
 
 def errors(findings: Findings, bands: Sequence[Band]) -> Figure:
-    """How many errors, when, and what they said."""
+    """How many errors, when, and their messages."""
     key, title, span = "errors", "Errors", findings.span
     total = sum(findings.errors)
     if not total and not findings.troubles:

@@ -1,4 +1,4 @@
-"""Spark itself: a session of it, and what it needs and says.
+"""Spark itself: a session of it, and what it needs.
 
 - `launch`: a session with our settings, started and stopped
 - `java`: which Java it runs on, and the cache folder for what is made once

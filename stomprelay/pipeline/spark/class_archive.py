@@ -38,9 +38,9 @@ def path(java: Java, folder: Path) -> Path:
 
 
 def options(java: Java, folder: Path | None, say: Say | None = None) -> Iterator[str]:
-    """What Java must be told to use the archive, which is made where it is missing; nothing where it cannot be made.
+    """The options with which Java uses the archive, which is made where it is missing; nothing where it cannot be made.
 
-    `folder`: the cache. `say` is told before it is made, as that takes a while.
+    `folder`: the cache. `say` is called before it is made, as that takes a while.
     """
     yield _QUIET
     if folder is None or os.environ.get(SWITCH) == "0":

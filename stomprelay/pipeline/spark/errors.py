@@ -1,4 +1,4 @@
-"""What Spark says of an error, as one sentence for the user."""
+"""Spark's errors as one sentence for the user."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ def as_value_error() -> Iterator[None]:
 
 
 def sentence(said: str) -> str:
-    """What Spark says of an error, in a line: without its class, the query's plan and where in Spark it was."""
+    """The text of an error of Spark's in one line: without its class, the query's plan and where in Spark it was."""
     first = said.strip().split("\n\n", 1)[0].split("\nJVM stacktrace", 1)[0]
     lines = [line.strip() for line in first.splitlines() if line.strip()]
     kept = []
@@ -37,7 +37,7 @@ def sentence(said: str) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """What Spark says of an error, also when Java has ended meanwhile and cannot be asked any more."""
+    """The text of an error, also when Java has ended meanwhile and cannot be asked any more."""
     try:
         return str(error)
     except Exception:

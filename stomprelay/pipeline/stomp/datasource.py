@@ -14,7 +14,7 @@ The `start` of `latestOffset` is what Spark has committed: it is written to the 
 
 Writing, as Spark calls it: made on the driver, pickled, and `write` called by each task on its executor.
 
-A task is done when the broker has confirmed its rows. A job that fails in between has sent some of them: what is said
+A task is done when the broker has confirmed its rows. A job that fails in between has sent some of them: what is sent
 again has the same key, in the header that the option `keyHeader` names, so that consumers can drop it.
 """
 
@@ -55,7 +55,7 @@ from stomprelay.pipeline.stomp.spool import read
 FEW: int = 4096
 """Rows of a record batch, at least, where there are so many: groups of a trickle are put together."""
 MOST: int = 32 * 1024 * 1024
-"""Octets of one, about."""
+"""Bytes of one, about."""
 
 
 _log: Final = logging.getLogger("stomprelay.stomp")

@@ -14,7 +14,7 @@ spool
     source needs its own. Spark tells no source where its checkpoint is: give either this, or the query's
     checkpointLocation to the reader too, to have it in there as `stomp-spool`.
 ack (spool)
-    When the broker is told: `spool`, once a message is on the spool's disk; `commit`, once Spark has committed its
+    When the ACK is sent: `spool`, once a message is on the spool's disk; `commit`, once Spark has committed its
     batch: for spools on disks that may be lost, and brokers that keep a message's id when they deliver it again.
 prefetch (10000)
     Messages that the broker may have under way to one receiver, as RabbitMQ's `prefetch-count` and ActiveMQ's
@@ -46,7 +46,7 @@ retain (604800)
 To write:
 
 destination
-    Where every row goes, whatever its column says.
+    Where every row goes, whatever its column has.
 header.NAME, headers
     Further headers of every SEND.
 persistent (true)
@@ -58,7 +58,7 @@ window (2000)
 rate
     Messages a second, all tasks on a machine together; those that share `progress` together.
 keyHeader (relay-key)
-    The header with a message's key, the same whenever a task or a job says it again.
+    The header with a message's key, the same whenever a task or a job sends it again.
 id (the query's id; in batch a random one, kept in `progress`)
     The first part of the keys that are made here.
 progress
@@ -77,7 +77,7 @@ passcodeFile
     In place of password the file that holds it, read where the connection is made: on the driver to read, on
     executors to write.
 host
-    The virtual host; `/` where it is not said.
+    The virtual host; `/` by default.
 clientId
     `client-id` of CONNECT. Of several connections the second has `-1` behind it, the third `-2`, and so on.
 profile, versions, policy
@@ -118,7 +118,7 @@ _ROOT: Final = "stomp"
 SPOOL: Final = "stomp-spool"
 """The spool's folder within a checkpoint."""
 RESEND: Final = 64 * 1024 * 1024
-"""Octets that a writer's session may have unconfirmed."""
+"""Bytes that a writer's session may have unconfirmed."""
 WEEK: Final = 7 * 24 * 3600
 _EARLIEST: Final = "earliest"
 
@@ -205,7 +205,7 @@ def _upstream(values: Mapping[str, Any]) -> Upstream:
 @dataclass(frozen=True)
 class Source:
     """The options of a reader. Times in seconds. `late`: ACK only what Spark has committed. `earliest`: None where
-    nothing was said. `strict`: fail on data loss.
+    it was not given. `strict`: fail on data loss.
     """
 
     connection: Connection

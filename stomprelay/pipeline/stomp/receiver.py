@@ -1,7 +1,7 @@
 """One connection to a broker, a thread that reads it, and the spool to which it writes.
 
 With `ack=commit` a delivery's ACK waits until Spark has committed it. Spark may then have a message twice on
-offer: once in the spool, and once more from a broker that was not told in time. A message is known again by its id and
+offer: once in the spool, and once more from a broker that got no ACK in time. A message is known again by its id and
 its body, as long as it can come again at all.
 """
 
@@ -22,10 +22,10 @@ from stomprelay.pipeline.stomp.values import OptionError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
 
-GOODBYE: Final = 5.0
+DISCONNECT_WITHIN: Final = 5.0
 """Seconds that a broker has to confirm the end: another driver may wait for the spool."""
 MOST: Final = 32 * 1024 * 1024
-"""Octets of bodies with which a group is complete, however few they are."""
+"""Bytes of bodies with which a group is complete, however few they are."""
 _log: Final = logging.getLogger("stomprelay.stomp")
 POLL: Final = 0.05
 """Seconds after which a receiver that hears nothing looks at what else is to do."""
@@ -41,7 +41,7 @@ class PendingAck(NamedTuple):
 class PendingAcks:
     """What one receiver owes its broker. `memory`: how many messages below the last committed one may come again.
 
-    Ask `known` for each message before it is spooled, and tell of each delivery with `owe`.
+    Ask `known` for each message before it is spooled, and call `owe` with each delivery.
     """
 
     def __init__(self, memory: int) -> None:
@@ -66,7 +66,7 @@ class PendingAcks:
         self._owed.setdefault(subscription, deque()).append(owed)
 
     def due(self, committed: int) -> dict[bytes, bytes]:
-        """By subscription the last ACK that may be said, and with it all before: Spark has committed all sequences
+        """By subscription the last ACK that may be sent, and with it all before: Spark has committed all sequences
         below. They are owed no more.
         """
         found: dict[bytes, bytes] = {}
@@ -91,8 +91,8 @@ class Receiver:
     """Messages of all destinations from one connection, in one spool. Raises `SpoolError` for a spool that cannot be
     had.
 
-    `start` it; then its spool grows up to `end`, until it has a `failure`. Tell it with `commit` how far Spark has
-    come. Stop it with `stop`, and close it in the end. One that is not started only has what is in its spool.
+    `start` it; then its spool grows up to `end`, until it has a `failure`. Call `commit` with what Spark has
+    committed. Stop it with `stop`, and close it in the end. One that is not started only has what is in its spool.
     """
 
     def __init__(self, source: Source, number: int, folder: Path, *, first: int = 0) -> None:
@@ -106,7 +106,7 @@ class Receiver:
         self._committed = self._spool.begin
         self._settled = self._spool.begin
         self._began: float | None = None
-        self._heard = 0.0
+        self._last_frame = 0.0
         self._busy = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"stomp receiver {number}", daemon=True)
@@ -165,20 +165,20 @@ class Receiver:
         """Whether nothing has come for so long, although there was a broker, and all that came is on disk."""
         if not self.running:
             return True
-        return self._began is not None and not self._busy and time.monotonic() - self._heard >= seconds
+        return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
 
     def drop_older(self, seconds: float) -> None:
         """Remove from the spool what was written so long ago."""
         self._spool.drop_older(seconds)
 
     def stop(self) -> None:
-        """Write what came, acknowledge it, and say goodbye; then `close`."""
+        """Write what came, acknowledge it, and disconnect; then `close`."""
         self._stopping = True
 
     def close(self) -> None:
         """Wait until it has stopped, and let go of the spool."""
         if self._thread.ident is not None:
-            self._thread.join(2 * GOODBYE)
+            self._thread.join(2 * DISCONNECT_WITHIN)
         self._spool.close()  # whatever hangs in a search for a broker writes no more
 
     # The thread
@@ -191,7 +191,7 @@ class Receiver:
                 client.connect(source.connection.timeout)
                 for number, destination in enumerate(source.destinations):
                     client.subscribe(b"%d" % number, destination.encode(), source.headers)
-                self._began = self._heard = time.monotonic()
+                self._began = self._last_frame = time.monotonic()
                 while not self._stopping:
                     self._receive(client)
                 self._flush(client)
@@ -205,7 +205,7 @@ class Receiver:
     def _part(self, client: Client) -> None:
         """All is on disk: what the broker does not confirm now it only delivers once more."""
         try:
-            client.disconnect(min(GOODBYE, self._source.connection.timeout))
+            client.disconnect(min(DISCONNECT_WITHIN, self._source.connection.timeout))
         except Lost as error:
             _log.warning("receiver %d: %s", self.number, error)
 
@@ -225,16 +225,16 @@ class Receiver:
         if self._full:
             time.sleep(POLL)
         else:
-            waits = self._heard + source.group_age - time.monotonic() if columns else POLL
+            waits = self._last_frame + source.group_age - time.monotonic() if columns else POLL
             for frame in client.frames(max(0.0, min(waits, POLL))):
                 if frame.command is MESSAGE:
                     self._take(frame)
                     if len(columns) >= source.group_size or columns.octets >= MOST:
                         self._flush(client)
-        if columns and time.monotonic() - self._heard >= source.group_age:
+        if columns and time.monotonic() - self._last_frame >= source.group_age:
             self._flush(client)
-        if not client.there:
-            self._heard = time.monotonic()
+        if not client.has_brokers:
+            self._last_frame = time.monotonic()
         if self._pending_acks is not None:
             committed = self._committed
             client.acknowledge(self._pending_acks.due(committed))
@@ -243,7 +243,7 @@ class Receiver:
     def _take(self, frame: Frame) -> None:
         if not self._busy:
             self._busy = True
-            self._heard = time.monotonic()
+            self._last_frame = time.monotonic()
         named, body = self._columns.read(frame), frame.payload
         subscription, ack = named.get(SUBSCRIPTION, b"0"), named.get(ACK_HEADER, b"")
         if self._pending_acks is None:
@@ -267,10 +267,10 @@ class Receiver:
             if self._pending_acks is None:
                 client.acknowledge(self._acks)
                 self._acks.clear()
-        self._heard = time.monotonic()
+        self._last_frame = time.monotonic()
         self._busy = False
 
     def _settle_down(self) -> None:
         if not self._columns:
-            self._heard = time.monotonic()
+            self._last_frame = time.monotonic()
             self._busy = False

@@ -23,7 +23,7 @@ _SETTLE: Final = 30.0
 
 
 class SourceError(Exception):
-    """The source cannot go on; the text says why."""
+    """The source cannot go on; the text has the reason."""
 
 
 class Piece(NamedTuple):
@@ -121,7 +121,7 @@ class Receivers:
         return any(receiver.held for receiver in self._receivers.values())
 
     def drained(self, until: float) -> dict[str, int]:
-        """Wait until nothing comes any more, or `until` on the steady clock. Answers the end."""
+        """Wait until nothing comes any more, or `until` on the steady clock. Returns the end."""
         idle = self._source.idle
         while time.monotonic() < until and not all(
             each.held or each.quiet(idle) for each in self._receivers.values()
@@ -142,7 +142,7 @@ class Receivers:
             receiver.drop_older(seconds)
 
     def close(self) -> None:
-        """Say goodbye to the brokers and let go of the spools. Raises `SourceError` where that failed."""
+        """Disconnect from the brokers and close the spools. Raises `SourceError` where that failed."""
         for receiver in self._receivers.values():
             receiver.stop()
         for receiver in self._receivers.values():

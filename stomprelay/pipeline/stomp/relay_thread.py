@@ -1,6 +1,6 @@
-"""The relay's own core as a client: it bridges, beats and fails over, and here is performed what it asks for.
+"""The relay's own core as a client: it bridges, sends heart-beats and fails over; what it asks for is performed here.
 
-The core's client is this process. What it says is fed in as octets, what it is told comes out as octets, and between
+The core's client is this process. Its frames are fed in as bytes, those for it come out as bytes, and between
 them and the brokers runs one thread with plain sockets.
 """
 
@@ -27,34 +27,34 @@ from stomprelay.session.leg import Leg
 from stomprelay.session.states import State
 
 ROOM: Final = 8 * 1024 * 1024
-"""Octets that may wait in either direction."""
+"""Bytes that may wait in either direction."""
 _log: Final = logging.getLogger("stomprelay.stomp")
-WORDS: Final = 3
+REASONS: Final = 3
 """Notes that are kept to explain an end."""
 _WARNINGS: Final = frozenset({Event.ERROR, Event.FOREIGN, Event.LOST, Event.REFUSED})
 _EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
 class Wakeup:
-    """Register `wire` with the selector for reading; when it is ready say `answer`, then `work`. All else may be
+    """Register `receiving` with the selector for reading; when it is ready call `clear`, then `run`. All else may be
     called in any thread.
     """
 
     def __init__(self) -> None:
-        self.wire, self._button = socket.socketpair()
-        self.wire.setblocking(False)
-        self._button.setblocking(False)
+        self.receiving, self._sending = socket.socketpair()
+        self.receiving.setblocking(False)
+        self._sending.setblocking(False)
         self._lock = threading.Lock()
-        self._rung = False
+        self._woken = False
         self._closed = False
         self._work: deque[Callable[[], None]] = deque()
 
-    def ring(self) -> None:
-        """Wake the thread; a wakeup that was rung already, or is closed, stays as it is."""
+    def wake(self) -> None:
+        """Wake the thread; a wake-up that is on its way already, or is closed, stays as it is."""
         with self._lock:
-            if not self._rung and not self._closed:
-                self._rung = True
-                self._button.send(b"\0")
+            if not self._woken and not self._closed:
+                self._woken = True
+                self._sending.send(b"\0")
 
     def soon(self, what: Callable[[], None]) -> None:
         """Have this called in the thread; in this one, once the wakeup is closed."""
@@ -65,20 +65,20 @@ class Wakeup:
         if closed:
             what()
         else:
-            self.ring()
+            self.wake()
 
     @property
     def waiting(self) -> bool:
         """Whether there is work."""
         return bool(self._work)
 
-    def answer(self) -> None:
+    def clear(self) -> None:
         """The thread is awake."""
         with self._lock:
-            self._rung = False
-            self.wire.recv(64)
+            self._woken = False
+            self.receiving.recv(64)
 
-    def work(self) -> None:
+    def run(self) -> None:
         """Do what was asked for."""
         while self._work:
             self._work.popleft()()
@@ -87,13 +87,13 @@ class Wakeup:
         """The thread ends, and does what is left."""
         with self._lock:
             self._closed = True
-            self.wire.close()
-            self._button.close()
-        self.work()
+            self.receiving.close()
+            self._sending.close()
+        self.run()
 
 
 class ClientQueues:
-    """Octets of a client on their way in, and octets for it on their way out. Once `close` was said nothing goes in."""
+    """Bytes of a client on their way in, and bytes for it on their way out. Once it is closed nothing goes in."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -114,8 +114,8 @@ class ClientQueues:
                 self._inward.append(data)
                 self._inward_size += len(data)
 
-    def heard(self) -> bytes:
-        """The oldest that the client said; nothing when there is nothing."""
+    def next_inward(self) -> bytes:
+        """The oldest bytes of the client; empty when there are none."""
         with self._room:
             if not self._inward:
                 return b""
@@ -124,8 +124,8 @@ class ClientQueues:
             self._room.notify_all()
             return data
 
-    def tell(self, data: bytes) -> bool:
-        """For the client. Answers whether there is no more room."""
+    def put_outward(self, data: bytes) -> bool:
+        """For the client. Returns whether there is no more room."""
         with self._news:
             self._outward.append(data)
             self._outward_size += len(data)
@@ -152,22 +152,23 @@ class ClientQueues:
 
 
 class RelayThread:
-    """One session. Give it life with `start`; then `feed` octets of a client, `take` those for it, from any thread.
-    End it with `hang_up`, or `abort`, and `join`. Once `over` nothing more comes, and `why` tells what happened.
+    """One session. Give it life with `start`; then `feed` bytes of a client, `take` those for it, from any thread.
+    End it with `disconnect`, or `abort`, and `join`. Once `over` nothing more comes, and `why` has the reason.
     """
 
-    def __init__(self, listener: Listener, name: str, dials: dict[Broker, Endpoint]) -> None:
+    def __init__(self, listener: Listener, name: str, endpoints: dict[Broker, Endpoint]) -> None:
         self.tally = Tally()
         self.selector: selectors.BaseSelector
         self._relay = Relay(listener, name.encode(), self.tally, random.random)
-        self._dials = dials
-        self._lines: dict[Leg, LegSocket] = {}
+        self._endpoints = endpoints
+        self._sockets: dict[Leg, LegSocket] = {}
         self._leaving: set[LegSocket] = set()
-        self._words: deque[str] = deque(maxlen=WORDS)
+        self._reported_full: set[Leg] = set()
+        self._reasons: deque[str] = deque(maxlen=REASONS)
         self._wake = inf
         self._paused = False
         self._stopped = False
-        self._mail = ClientQueues()
+        self._queues = ClientQueues()
         self._wakeup: Wakeup
         self._thread = threading.Thread(target=self._run, name=f"stomp {name}", daemon=True)
 
@@ -182,22 +183,22 @@ class RelayThread:
     @property
     def over(self) -> bool:
         """Whether the session has ended."""
-        return self._mail.closed
+        return self._queues.closed
 
     def feed(self, data: bytes) -> None:
-        """What the client says. Waits while too much of it is not read yet; when it is over it goes nowhere."""
-        self._mail.feed(data)
-        self._wakeup.ring()
+        """Bytes from the client. Waits while too much of it is not read yet; when it is over it goes nowhere."""
+        self._queues.feed(data)
+        self._wakeup.wake()
 
     def take(self, timeout: float) -> list[bytes]:
-        """What the client is told: all that has come, nothing when nothing came in time, or when it is over."""
-        taken, full = self._mail.take(timeout)
+        """The bytes for the client: all that have come, nothing when nothing came in time, or when it is over."""
+        taken, full = self._queues.take(timeout)
         if full:
             self.soon(self._relieve)
         return taken
 
     @property
-    def there(self) -> bool:
+    def has_brokers(self) -> bool:
         """Whether the session has a broker in each group that it has not given up."""
         stages = [branch.stage for branch in self._relay.branches if branch.stage is not Stage.ENDED]
         return bool(stages) and all(each is Stage.UP for each in stages)
@@ -209,11 +210,11 @@ class RelayThread:
         profiles = [None if each is None else each.profile for each in brokers]
         return bool(profiles) and all(each is not None and each.cumulative for each in profiles)
 
-    def hang_up(self) -> None:
-        """The client goes: what it said is still delivered, as the core does for any client."""
+    def disconnect(self) -> None:
+        """The client goes: what it sent is still delivered, as the core does for any client."""
 
         def leave() -> None:
-            self._pour()
+            self._read_client()
             self._perform(self._relay.lost(self._relay.client, "it is done", time.monotonic()))
 
         self.soon(leave)
@@ -227,14 +228,14 @@ class RelayThread:
         self.soon(stop)
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end. Answers whether it came."""
+        """Wait for the end. Returns whether it came."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     @property
     def why(self) -> str:
-        """What was said last, by core and network."""
-        return "; ".join(self._words)
+        """The last notes of the core and of the network."""
+        return "; ".join(self._reasons)
 
     def soon(self, what: Callable[[], None]) -> None:
         """Call this in the relay_thread's thread; in this one when that has ended."""
@@ -244,86 +245,89 @@ class RelayThread:
 
     def _run(self) -> None:
         try:
-            self.selector.register(self._wakeup.wire, selectors.EVENT_READ)
+            self.selector.register(self._wakeup.receiving, selectors.EVENT_READ)
             self._perform(self._relay.opened(time.monotonic()))
-            while not self._stopped and not (self._relay.over and not self._lines and not self._leaving):
+            while not self._stopped and not (self._relay.over and not self._sockets and not self._leaving):
                 self._turn()
         except Exception as error:
             _log.exception("the STOMP client failed")
-            self._words.append(f"{type(error).__name__}: {error}")
+            self._reasons.append(f"{type(error).__name__}: {error}")
         finally:
             self._end()
 
     def _turn(self) -> None:
         now = time.monotonic()
         for key, mask in self.selector.select(self._patience(now)):
-            line = key.data
-            if line is None:
-                self._wakeup.answer()
+            sock = key.data
+            if sock is None:
+                self._wakeup.clear()
             else:
-                line.ready(mask)
-        for line in [each for each in self._all() if each.eager]:
-            line.ready(selectors.EVENT_READ)
-        self._wakeup.work()
-        self._pour()
+                sock.ready(mask)
+        for sock in [each for each in self._all() if each.eager]:
+            sock.ready(selectors.EVENT_READ)
+        self._wakeup.run()
+        self._read_client()
         now = time.monotonic()
         if now >= self._wake:
             self._perform(self._relay.woke(now))
-        for line in [each for each in self._all() if each.deadline is not None and now >= each.deadline]:
-            line.late()
-        self._tell_full(now)
+        for sock in [each for each in self._all() if each.deadline is not None and now >= each.deadline]:
+            sock.late()
+        self._report_full(now)
 
     def _patience(self, now: float) -> float | None:
-        lines = self._all()
-        if self._wakeup.waiting or any(line.eager for line in lines):
+        sockets = self._all()
+        if self._wakeup.waiting or any(sock.eager for sock in sockets):
             return 0.0
-        until = min([self._wake, *(line.deadline for line in lines if line.deadline is not None)])
+        until = min([self._wake, *(sock.deadline for sock in sockets if sock.deadline is not None)])
         return None if until == inf else max(0.0, until - now)
 
     def _all(self) -> list[LegSocket]:
-        return [*self._lines.values(), *self._leaving]
+        return [*self._sockets.values(), *self._leaving]
 
-    def _pour(self) -> None:
-        """The core reads what the client said, as fast as its brokers can be written to."""
+    def _read_client(self) -> None:
+        """The core reads the client's bytes, as fast as its brokers can be written to."""
         relay = self._relay
-        while not self._paused and not relay.client.closed and not self._dammed():
-            data = self._mail.heard()
+        while not self._paused and not relay.client.closed and not self._backed_up():
+            data = self._queues.next_inward()
             if not data:
                 return
             self._perform(relay.received(relay.client, data, time.monotonic()))
 
-    def _dammed(self) -> bool:
-        return self._relay.coupled and any(line.full for line in self._lines.values())
+    def _backed_up(self) -> bool:
+        return self._relay.coupled and any(sock.full for sock in self._sockets.values())
 
-    def _tell_full(self, now: float) -> None:
+    def _report_full(self, now: float) -> None:
         """Where one broker does not set the pace the core wants to know which of them are slow."""
         coupled = self._relay.coupled
-        for line in [*self._lines.values()]:
-            full = line.full and (line.told or not coupled)
-            if full is line.told:
+        self._reported_full &= self._sockets.keys()
+        for leg, sock in [*self._sockets.items()]:
+            known = leg in self._reported_full
+            full = sock.full and (known or not coupled)
+            if full is known:
                 continue
-            line.told = full
             if full:
-                self._relay.blocked(line.leg)
+                self._reported_full.add(leg)
+                self._relay.blocked(leg)
             else:
-                self._perform(self._relay.unblocked(line.leg, now))
+                self._reported_full.discard(leg)
+                self._perform(self._relay.unblocked(leg, now))
 
     def _relieve(self) -> None:
-        """There is room for what brokers say."""
-        for line in [*self._lines.values()]:
-            line.release(PRESSURE)
+        """There is room for bytes of brokers."""
+        for sock in [*self._sockets.values()]:
+            sock.release(PRESSURE)
 
     # Effects
 
     def _perform(self, effects: Iterable[Effect]) -> None:
-        lines, client = self._lines, self._relay.client
+        sockets, client = self._sockets, self._relay.client
         for effect in effects:
             match effect:
                 case Send(leg=leg, data=data):
                     if leg is client:
-                        self._tell(data)
-                    elif leg in lines:
-                        lines[leg].write(data)
+                        self._to_client(data)
+                    elif leg in sockets:
+                        sockets[leg].write(data)
                 case Open():
                     self._open(effect)
                 case Close(leg=leg, how=how):
@@ -338,77 +342,77 @@ class RelayThread:
                     self._note(effect)
 
     def _hold(self, leg: Leg, on: bool) -> None:
-        line = self._lines.get(leg)
+        sock = self._sockets.get(leg)
         if leg is self._relay.client:
             self._paused = on
             if on:
                 self._relay.paused(leg)
             else:
                 self._perform(self._relay.resumed(leg, time.monotonic()))
-        elif line is not None:
-            (line.hold if on else line.release)(ASKED)
+        elif sock is not None:
+            (sock.hold if on else sock.release)(ASKED)
 
     def _note(self, note: Note) -> None:
         if note.event in _EXPLAINING:
-            self._words.append(note.text)
+            self._reasons.append(note.text)
         level = logging.WARNING if note.event in _WARNINGS else logging.INFO
         _log.log(level, "%s: %s", note.event.value, note.text)
 
-    def _tell(self, data: bytes) -> None:
-        if self._mail.tell(data):
-            for line in [*self._lines.values()]:
-                if line.leg.state is not State.OPENING:
-                    line.hold(PRESSURE)
+    def _to_client(self, data: bytes) -> None:
+        if self._queues.put_outward(data):
+            for sock in [*self._sockets.values()]:
+                if sock.leg.state is not State.OPENING:
+                    sock.hold(PRESSURE)
 
     def _open(self, effect: Open) -> None:
-        line = self._lines[effect.leg] = LegSocket(self, effect.leg, self._dials[effect.broker])
-        line.open(self._relay.listener.upstream.connect_timeout)
+        sock = self._sockets[effect.leg] = LegSocket(self, effect.leg, self._endpoints[effect.broker])
+        sock.open(self._relay.listener.upstream.connect_timeout)
 
     def _close(self, leg: Leg, how: How) -> None:
         if leg is self._relay.client:
-            self._mail.close()
+            self._queues.close()
             return
-        line = self._lines.pop(leg, None)
-        if line is not None:
-            self._leaving.add(line)
-            line.close(how, time.monotonic())
+        sock = self._sockets.pop(leg, None)
+        if sock is not None:
+            self._leaving.add(sock)
+            sock.close(how, time.monotonic())
 
-    # What lines tell
+    # What sockets report
 
-    def made(self, line: LegSocket) -> None:
+    def made(self, sock: LegSocket) -> None:
         """A broker can be spoken to."""
-        self._perform(self._relay.connected(line.leg, time.monotonic()))
+        self._perform(self._relay.connected(sock.leg, time.monotonic()))
 
-    def received(self, line: LegSocket, data: bytes) -> None:
-        """A broker says something."""
-        self._perform(self._relay.received(line.leg, data, time.monotonic()))
+    def received(self, sock: LegSocket, data: bytes) -> None:
+        """Bytes of a broker came."""
+        self._perform(self._relay.received(sock.leg, data, time.monotonic()))
 
-    def refused(self, line: LegSocket, reason: str) -> None:
+    def refused(self, sock: LegSocket, reason: str) -> None:
         """A broker cannot be had."""
-        self._lines.pop(line.leg, None)
-        self._perform(self._relay.refused(line.leg, reason, time.monotonic()))
+        self._sockets.pop(sock.leg, None)
+        self._perform(self._relay.refused(sock.leg, reason, time.monotonic()))
 
-    def lost(self, line: LegSocket, reason: str) -> None:
+    def lost(self, sock: LegSocket, reason: str) -> None:
         """A broker went."""
-        self._lines.pop(line.leg, None)
-        self._perform(self._relay.lost(line.leg, reason, time.monotonic()))
+        self._sockets.pop(sock.leg, None)
+        self._perform(self._relay.lost(sock.leg, reason, time.monotonic()))
 
-    def held(self, line: LegSocket, on: bool) -> None:
+    def held(self, sock: LegSocket, on: bool) -> None:
         """A broker that is not read from must not be taken for silent."""
         if on:
-            self._relay.paused(line.leg)
+            self._relay.paused(sock.leg)
         else:
-            self._perform(self._relay.resumed(line.leg, time.monotonic()))
+            self._perform(self._relay.resumed(sock.leg, time.monotonic()))
 
-    def gone(self, line: LegSocket) -> None:
+    def gone(self, sock: LegSocket) -> None:
         """A closed connection has ended."""
-        self._leaving.discard(line)
+        self._leaving.discard(sock)
 
     # Ends
 
     def _end(self) -> None:
-        for line in self._all():
-            line.close(How.ABORT, 0.0)
-        self._mail.close()
+        for sock in self._all():
+            sock.close(How.ABORT, 0.0)
+        self._queues.close()
         self.selector.close()
         self._wakeup.close()

@@ -40,11 +40,11 @@ class _Group:
 
 class Window:
     """The rows between what was sent and what the broker vouches for. From the first that is not safe on `size` may be
-    sent; every `every`-th asks for a receipt, of which the broker says that it vouches for all before it.
+    sent; every `every`-th asks for a receipt, which vouches for all before it where the broker's receipts do.
 
     `confirmed` is the number of the first row that is not safe, `next` that of the one to be sent next. Where a receipt
     for several rows comes from a broker that vouches for one only the window is `stuck`: have the broker confirm all by
-    other means, and say `settled`.
+    other means, and call `settled`.
     """
 
     def __init__(self, size: int, every: int, first: int = 0) -> None:
@@ -66,7 +66,7 @@ class Window:
         return bool(self._groups) and self._groups[0].told
 
     def sent(self) -> bytes | None:
-        """One more row goes out. Answers the receipt that it asks for, if any."""
+        """One more row goes out. Returns the receipt that it asks for, if any."""
         number = self.next
         self.next += 1
         if number - self._begun + 1 < self._every:
@@ -162,14 +162,14 @@ class TaskSender:
         self.skipped = self._progress.position(job.batch, job.partition) if self._progress else 0
         self._noted = self.skipped
         self._noted_at = time.monotonic()
-        self._heard = 0.0
+        self._last_receipt = 0.0
         self._sends = SendFrames(sink, f"{job.id}/{job.batch}/{job.partition}")
         self._window = Window(sink.window, 1, self.skipped)
         # Less than what a window has room for beside a group that has not asked for its receipt yet.
         self._size = min(CHUNK, max(1, sink.window // 2), pace.some if pace else CHUNK)
 
     def run(self, batches: Iterable[Any]) -> int:
-        """Send what is not confirmed from an earlier run. Answers how many were. Without rows nobody is spoken to."""
+        """Send what is not confirmed from an earlier run. Returns how many were sent now."""
         rows = self._rows(batches)
         chunk = list(islice(rows, self._size))
         try:
@@ -180,7 +180,7 @@ class TaskSender:
         return self._window.confirmed - self.skipped
 
     def _session(self, chunk: list[Row], rows: Iterator[Row]) -> list[Row]:
-        """Send this and the further rows over one connection until all are confirmed. Answers what it did not send:
+        """Send this and the further rows over one connection until all are confirmed. Returns what it did not send:
         after a failover to a broker whose receipts vouch for one row each it takes a session that asks for those.
         """
         number = self._job.partition + self._job.attempt * 100_000
@@ -189,9 +189,9 @@ class TaskSender:
             grouped = client.cumulative and self._pace is None
             every = max(1, self._sink.window // 4) if grouped else 1
             self._window = Window(self._sink.window, every, self._window.confirmed)
-            self._heard = time.monotonic()
+            self._last_receipt = time.monotonic()
             while chunk and self._wait(client, len(chunk)):
-                self._say(client, chunk)
+                self._send(client, chunk)
                 chunk = list(islice(rows, self._size))
             client.disconnect(self._sink.connection.timeout)
             self._window.settled()
@@ -206,28 +206,28 @@ class TaskSender:
                 yield from self._sends.of(batch.slice(at - number), at)
             number = after
 
-    def _say(self, client: Client, rows: list[Row]) -> None:
+    def _send(self, client: Client, rows: list[Row]) -> None:
         frames = []
         for head, body in rows:
             receipt = self._window.sent()
             asked = b"" if receipt is None else b"receipt:%b\n" % receipt
             frames.append(b"SEND\n%b%b\n%b\0" % (head, asked, body))
-        client.say(b"".join(frames))
-        self._hear(client, 0.0)
+        client.send(b"".join(frames))
+        self._receive(client, 0.0)
 
     def _wait(self, client: Client, count: int) -> bool:
-        """Until so many more may go out. Answers whether they ever may over this connection."""
+        """Until so many more may go out. Returns whether they ever may over this connection."""
         if self._pace is not None:
             turn = self._pace.take(count)
             while (left := turn - time.time()) > 0:
-                self._hear(client, min(left, 1.0))
-            self._heard = time.monotonic()
+                self._receive(client, min(left, 1.0))
+            self._last_receipt = time.monotonic()
         patience = self._sink.connection.timeout
         while self._window.room < count:
             if self._window.stuck:
                 return False
-            self._hear(client, 1.0)
-            if time.monotonic() - self._heard > patience:
+            self._receive(client, 1.0)
+            if time.monotonic() - self._last_receipt > patience:
                 raise Lost(
                     f"no receipt came within {patience:g} s; {self._window.confirmed} rows are confirmed"
                 )
@@ -235,12 +235,12 @@ class TaskSender:
             self._note(always=True)
         return True
 
-    def _hear(self, client: Client, timeout: float) -> None:
+    def _receive(self, client: Client, timeout: float) -> None:
         cumulative = client.cumulative
         for frame in client.frames(timeout):
             if frame.command is RECEIPT:
                 self._window.received(frame.header(RECEIPT_ID, V1_2) or b"", cumulative=cumulative)
-                self._heard = time.monotonic()
+                self._last_receipt = time.monotonic()
         self._note()
 
     def _note(self, *, always: bool = False) -> None:

@@ -31,16 +31,16 @@ ASKED: Final = 1
 PRESSURE: Final = 2
 """Nobody takes what was read already."""
 FULL: Final = 256 * 1024
-"""Octets that wait to be written, from which on a line is full; it has room again at a quarter of that."""
+"""Bytes that wait to be written, from which on a socket is full; it has room again at a quarter of that."""
 LINGER: Final = 2.0
-"""Seconds that a closed line may take to write what it has, and its peer to close."""
+"""Seconds that a closed socket may take to write what it has, and its peer to close."""
 _READ: Final = 256 * 1024
 _RESET: Final = struct.pack("ii", 1, 0)
 _LATER: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Unreachable(ValueError):
-    """An address that leads nowhere from here, or a certificate that cannot be used; the text says why."""
+    """An address that leads nowhere from here, or a certificate that cannot be used; the text has the reason."""
 
 
 class Endpoint(NamedTuple):
@@ -173,40 +173,39 @@ def spell(error: Exception) -> str:
 
 
 class Owner(Protocol):
-    """Whoever has lines. But for `soon`, each method is called in the owner's own thread."""
+    """The owner of sockets. But for `soon`, each method is called in the owner's own thread."""
 
     selector: BaseSelector
 
     def soon(self, what: Callable[[], None]) -> None:
-        """Call this in the owner's thread, in its next turn; may be said in any thread."""
+        """Call this in the owner's thread, in its next turn; may be called in any thread."""
 
-    def made(self, line: "LegSocket") -> None:
+    def made(self, socket: "LegSocket") -> None:
         """The connection is there."""
 
-    def received(self, line: "LegSocket", data: bytes) -> None:
-        """Octets came."""
+    def received(self, socket: "LegSocket", data: bytes) -> None:
+        """Bytes came."""
 
-    def refused(self, line: "LegSocket", reason: str) -> None:
-        """The connection cannot be had; the line is no more."""
+    def refused(self, socket: "LegSocket", reason: str) -> None:
+        """The connection cannot be had; the socket is no more."""
 
-    def lost(self, line: "LegSocket", reason: str) -> None:
-        """The connection ended by itself; the line is no more."""
+    def lost(self, socket: "LegSocket", reason: str) -> None:
+        """The connection ended by itself; the socket is no more."""
 
-    def held(self, line: "LegSocket", on: bool) -> None:
-        """The line is not read from any more, or is again."""
+    def held(self, socket: "LegSocket", on: bool) -> None:
+        """The socket is not read from any more, or is again."""
 
-    def gone(self, line: "LegSocket") -> None:
-        """A line that was closed has ended."""
+    def gone(self, socket: "LegSocket") -> None:
+        """A socket that was closed has ended."""
 
 
 class LegSocket:
-    """Connect it with `open`, then call `ready` when the selector says so, or while it is `eager`, and `late` when
-    `deadline` has come. `told` is for its owner, to remember that its core knows the line for full.
+    """Connect it with `open`, then call `ready` when the selector reports it, or while it is `eager`, and `late` when
+    `deadline` has come.
     """
 
     def __init__(self, owner: Owner, leg: Leg, endpoint: Endpoint) -> None:
         self.leg = leg
-        self.told = False
         self.deadline: float | None = None
         self.eager = False
         self._owner = owner
@@ -220,7 +219,7 @@ class LegSocket:
         self._full = False
 
     def open(self, within: float) -> None:
-        """Begin to connect; the owner is told what became of it."""
+        """Begin to connect; the owner's `made` or `refused` is called."""
 
         def connect() -> None:
             made, reason = None, ""
@@ -298,7 +297,7 @@ class LegSocket:
         self._write()
         self._watch()
 
-    # What the selector and the clock say
+    # Called for the selector and the clock
 
     def ready(self, mask: int) -> None:
         """The socket can be written or read."""
@@ -336,7 +335,7 @@ class LegSocket:
             except _LATER:
                 return
             except OSError:
-                # What the peer still has for us is read first; the end of that is the end of the line.
+                # What the peer still has for us is read first; the end of that is the end of the socket.
                 self._out.clear()
                 self._size = 0
                 self._said_all = True
@@ -354,7 +353,7 @@ class LegSocket:
                 self._end()
 
     def _watch(self) -> None:
-        """Tell the selector what there is to wait for."""
+        """Register with the selector what there is to wait for."""
         made, selector = self._socket, self._owner.selector
         if made is None:
             return

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LARGE: Final = 128 << 20
-"""Octets of a file that is made, about."""
+"""Bytes of a file that is made, about."""
 SMALL: Final = 32 << 20
-"""The folder of a batch with fewer octets is joined to others."""
+"""The folder of a batch with fewer bytes is joined to others."""
 FEW: Final = 4
 """So many small files of an hour stay as they are."""
 FEW_DELTAS: Final = 32
@@ -150,7 +150,7 @@ def _folders(hour: Path) -> Iterator[_Folder]:
 
 
 def _write(spark: "SparkSession", form: str, folders: Sequence[Path], target: Path, count: int) -> int:
-    """Write the rows of these folders to one; answers how many files it has."""
+    """Write the rows of these folders to one; returns how many files it has."""
     merged = {"mergeSchema": "true"} if form in {"parquet", "orc"} else {}
     rows = spark.read.format(form).options(**merged).load([literal(str(path)) for path in folders])
     order = [name for name in ("ns", "at", "minute") if name in rows.columns][:1]

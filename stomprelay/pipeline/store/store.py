@@ -131,7 +131,7 @@ class Store:
         return self.format not in FILES or bool(self._find(f"{table}/batch={batch_name(batch)}"))
 
     def expire(self, table: str, before: str) -> list[str]:
-        """Remove the hours before this one; answers which."""
+        """Remove the hours before this one; returns which."""
         old = [hour for hour in self.hours(table) if hour < before]
         self.drop(table, old)
         return old

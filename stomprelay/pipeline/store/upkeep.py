@@ -22,7 +22,7 @@ def hour_name(time: datetime) -> str:
 
 def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
     """Drop the hours of all tables, and the deltas of them, that ended more than `keep` seconds before `now` (UTC, of
-    the clock: a journal that is not written any more grows old, too). Answers which, by table.
+    the clock: a journal that is not written any more grows old, too). Returns which, by table.
 
     What the pipeline needs to go on with messages that are open is never dropped. Records of such an hour that come
     after that, as from a relay that was cut off for days, make it again until the next time. A format that keeps a
@@ -46,7 +46,7 @@ def begin(store: Store) -> None:
 
 
 def after(batch: Batch, now: datetime) -> list[str]:
-    """At the end of a batch, when all tables have it; `now` is in UTC. Answers what was done, in sentences."""
+    """At the end of a batch, when all tables have it; `now` is in UTC. Returns what was done, in sentences."""
     told: list[str] = []
     batch.store.forget(batch.number)
     if batch.settings.retain is not None:

@@ -53,7 +53,7 @@ class Volume:
         return bool(system.exists(place))
 
     def size(self, path: str) -> int:
-        """Octets of a file, 0 where there is none."""
+        """Bytes of a file, 0 where there is none."""
         system, place = self._at(path)
         return int(system.getFileStatus(place).getLen()) if system.exists(place) else 0
 

@@ -34,7 +34,7 @@ def grouped(outages: DataFrame, give_up: float) -> DataFrame:
     """`OUTAGE` rows with `began_ns`, the first loss of the broker's outage that they belong to.
 
     It goes on as long as the next session loses the broker within `SPACING` seconds of the last loss, or before all
-    that lost it have found another one or gave up. For a session of which nothing more is heard (its relay was
+    that lost it have found another one or gave up. For a session of which nothing more comes (its relay was
     killed) that is `give_up` seconds. What was asked for and what was not are never one outage.
     """
     lost = F.col("lost_ns")
@@ -56,7 +56,7 @@ def grouped(outages: DataFrame, give_up: float) -> DataFrame:
 
 
 def failovers(groups: DataFrame) -> DataFrame:
-    """Of what `grouped` answers the rows of `failovers`, with their `hour`. A session that lost the broker more than
+    """Of what `grouped` returns the rows of `failovers`, with their `hour`. A session that lost the broker more than
     once in the same outage counts once, as its last loss ended; its silences count each.
     """
     session = Window.partitionBy(*_GROUP, "session").orderBy("lost_ns")

@@ -1,4 +1,4 @@
-"""Who sends to whom: the table `flow`, from `messages`."""
+"""The table `flow`: messages by producer, destination and consumer, from `messages`."""
 
 from typing import Final
 

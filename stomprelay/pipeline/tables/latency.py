@@ -1,4 +1,4 @@
-"""How long it takes: the table `latency`, from `messages`.
+"""The table `latency`: percentiles by minute and destination, from `messages`.
 
 What is kept of the durations of a minute and destination are buckets, each with its count and its largest value. They
 add up in any order, so that it does not matter in which batch a message was. Bucket 0 holds the duration 0, bucket n

@@ -1,4 +1,4 @@
-"""Who did not answer, from when to when: the table `stuck`, from the deliveries that waited too long.
+"""The table `stuck`, from the deliveries that waited too long for an ACK: which consumers, from when to when.
 
 A batch keeps the waits that ended in it, those that overlap made one. Episodes are made of all that are kept and of
 the waits that go on, so that it does not matter where a batch ended. An episode is one row, in the hour in which it
@@ -58,7 +58,7 @@ def merged(waits: DataFrame) -> DataFrame:
 
 
 def stuck(episodes: DataFrame) -> DataFrame:
-    """Of what `merged` answers the rows of `stuck`, with their `hour`."""
+    """Of what `merged` returns the rows of `stuck`, with their `hour`."""
     since, over = _time("since_ns"), ~F.col("going")
     return episodes.withColumns(
         {
@@ -81,7 +81,7 @@ def _time(name: str) -> Column:
 def advance(batch: Batch) -> None:
     """Add the waits that ended in this batch, and those that go on after it; safe to do again.
 
-    A wait that goes on is told of by each batch until it ends, so a batch that is told of none changes nothing.
+    A wait that goes on is in each batch until it ends, so a batch that has none changes nothing.
     """
     store, name = batch.store, STUCK.name
     waits = messages.waits(batch)

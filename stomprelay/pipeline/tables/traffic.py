@@ -1,4 +1,4 @@
-"""Who says how much: the table `traffic`, from `frames`."""
+"""The table `traffic`: frames, messages and bytes by minute, from `frames`."""
 
 from typing import Final
 
@@ -49,5 +49,5 @@ ROLLUP: Final = Rollup(TRAFFIC, TRAFFIC.ddl, counted, folded)
 
 
 def advance(batch: Batch) -> None:
-    """Add what this batch's frames say; safe to do again."""
+    """Add this batch's frames; safe to do again."""
     ROLLUP.advance(batch, batch.frames(), batch.store.hours_of("frames", batch.number))

@@ -9,13 +9,13 @@ from stomprelay.pipeline.stomp.relay_thread import Wakeup
 def test_a_bell_wakes_a_selector_once() -> None:
     """However often it is rung before somebody answers."""
     wakeup = Wakeup()
-    wakeup.ring()
-    wakeup.ring()
-    assert select.select([wakeup.wire], [], [], 0)[0]
-    wakeup.answer()
-    assert not select.select([wakeup.wire], [], [], 0)[0]
-    wakeup.ring()
-    assert select.select([wakeup.wire], [], [], 0)[0]
+    wakeup.wake()
+    wakeup.wake()
+    assert select.select([wakeup.receiving], [], [], 0)[0]
+    wakeup.clear()
+    assert not select.select([wakeup.receiving], [], [], 0)[0]
+    wakeup.wake()
+    assert select.select([wakeup.receiving], [], [], 0)[0]
     wakeup.close()
 
 
@@ -27,7 +27,7 @@ def test_work_is_done_in_order_by_whoever_works() -> None:
     wakeup.soon(lambda: done.append("b"))
     assert wakeup.waiting
     assert not done
-    wakeup.work()
+    wakeup.run()
     assert done == ["a", "b", "c"]
     wakeup.close()
 
@@ -40,4 +40,4 @@ def test_a_closed_bell_has_work_done_at_once() -> None:
     assert done == [1]
     wakeup.soon(lambda: done.append(threading.get_ident()))
     assert done == [1, threading.get_ident()]
-    wakeup.ring()
+    wakeup.wake()

@@ -57,7 +57,7 @@ def test_it_says_who_it_is(broker: ScriptedBroker) -> None:
         lines = peer.connected().split(b"\n")
         for line in (b"login:guest", b"passcode:s3cret", b"host:/v", b"client-id:me"):
             assert line in lines
-        until(lambda: made.there)
+        until(lambda: made.has_brokers)
     assert "s3cret" not in repr(made)
 
 
@@ -98,7 +98,7 @@ def test_a_goodbye_is_confirmed(broker: ScriptedBroker) -> None:
     """With the receipts that came on the way to it."""
     made, peer = connected(broker)
     with made:
-        made.say(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
+        made.send(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
 
         def answer() -> None:
             for receipt in (b"1", b"bye"):
@@ -115,7 +115,7 @@ def test_an_error_of_the_broker_is_the_end(broker: ScriptedBroker) -> None:
     """In the broker's given."""
     made, peer = connected(broker)
     with made:
-        made.say(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
+        made.send(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
         peer.frame()
         peer.write(b"ERROR\nmessage:not allowed\nreceipt-id:1\n\nno access to /queue/a\0")
         with pytest.raises(Lost, match="not allowed: no access to /queue/a, about receipt 1"):

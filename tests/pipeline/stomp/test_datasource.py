@@ -37,7 +37,7 @@ def fill(uri: str, queue: str, first: int, end: int) -> None:
     with client(uri) as made:
         for number in range(first, end):
             head = b"SEND\ndestination:%b\nn:%d\npersistent:true\n" % (queue.encode(), number)
-            made.say(b"%b\n%d\0" % (head, number))
+            made.send(b"%b\n%d\0" % (head, number))
         made.disconnect(60)
 
 

@@ -11,9 +11,9 @@ def test_what_goes_in_comes_out_in_order() -> None:
     box.feed(b"a")
     box.feed(b"")
     box.feed(b"b")
-    assert (box.heard(), box.heard(), box.heard()) == (b"a", b"b", b"")
-    assert not box.tell(b"c")
-    box.tell(b"d")
+    assert (box.next_inward(), box.next_inward(), box.next_inward()) == (b"a", b"b", b"")
+    assert not box.put_outward(b"c")
+    box.put_outward(b"d")
     assert box.take(0) == ([b"c", b"d"], False)
     assert box.take(0) == ([], False)
 
@@ -21,9 +21,9 @@ def test_what_goes_in_comes_out_in_order() -> None:
 def test_a_full_box_says_so() -> None:
     """Whoever tells learns that there is no room, and whoever takes that there was none."""
     box = ClientQueues()
-    assert box.tell(b"x" * ROOM)
+    assert box.put_outward(b"x" * ROOM)
     assert box.take(0) == ([b"x" * ROOM], True)
-    assert not box.tell(b"x")
+    assert not box.put_outward(b"x")
 
 
 def test_feeding_waits_for_room() -> None:
@@ -34,9 +34,9 @@ def test_feeding_waits_for_room() -> None:
     feeding.start()
     feeding.join(0.05)
     assert feeding.is_alive()
-    assert box.heard()
+    assert box.next_inward()
     feeding.join(30)
-    assert box.heard() == b"y"
+    assert box.next_inward() == b"y"
 
 
 def test_taking_waits_for_news() -> None:
@@ -45,7 +45,7 @@ def test_taking_waits_for_news() -> None:
     found: list[tuple[list[bytes], bool]] = []
     taking = threading.Thread(target=lambda: found.append(box.take(30)))
     taking.start()
-    box.tell(b"a")
+    box.put_outward(b"a")
     taking.join(30)
     assert found == [([b"a"], False)]
 
@@ -53,10 +53,10 @@ def test_taking_waits_for_news() -> None:
 def test_a_closed_box_takes_nothing_and_gives_what_it_has() -> None:
     """Nobody waits for it any more."""
     box = ClientQueues()
-    box.tell(b"last")
+    box.put_outward(b"last")
     box.feed(b"x" * ROOM)
     box.close()
     box.feed(b"y")
-    assert box.heard() == b""
+    assert box.next_inward() == b""
     assert box.take(30) == ([b"last"], False)
     assert box.take(30) == ([], False)

@@ -75,7 +75,7 @@ def connected(broker: ScriptedBroker, options: str = "") -> tuple[RelayThread, C
 def test_frames_pass_both_ways(broker: ScriptedBroker) -> None:
     """From its user to the broker, and back."""
     made, peer = connected(broker)
-    assert made.there
+    assert made.has_brokers
     made.feed(b"SEND\ndestination:/queue/a\nreceipt:7\n\nhello\0")
     assert peer.frame() == b"SEND\ndestination:/queue/a\nreceipt:7\n\nhello\0"
     peer.write(b"RECEIPT\nreceipt-id:7\n\n\0")
@@ -89,10 +89,10 @@ def test_another_broker_is_told_all_again(broker: ScriptedBroker) -> None:
     made.feed(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
     assert peer.frame().startswith(b"SUBSCRIBE\n")
     peer.reset()
-    until(lambda: not made.there)
+    until(lambda: not made.has_brokers)
     again = accept(broker)
     assert again.frame().startswith(b"SUBSCRIBE\n")
-    until(lambda: made.there)
+    until(lambda: made.has_brokers)
     ended(made)
 
 
@@ -151,14 +151,14 @@ def test_where_there_is_nobody_it_says_why(broker: ScriptedBroker) -> None:
     assert f"broker tcp://127.0.0.1:{port} did not connect: connection refused" in made.why
     assert made.take(30) == []
     made.feed(b"x")
-    made.hang_up()
+    made.disconnect()
 
 
 def test_what_was_said_before_hanging_up_is_delivered(broker: ScriptedBroker) -> None:
     """As for any client of the relay."""
     made, peer = connected(broker)
     made.feed(b"SEND\ndestination:/queue/a\nreceipt:1\n\nhello\0")
-    made.hang_up()
+    made.disconnect()
     assert peer.frame().startswith(b"SEND\n")
     peer.write(b"RECEIPT\nreceipt-id:1\n\n\0")
     with pytest.raises(Closed):
@@ -194,7 +194,7 @@ def test_a_fan_out_goes_to_all(broker: ScriptedBroker) -> None:
         heard(made, b"CONNECTED\n")
         made.feed(b"SEND\ndestination:/queue/a\n\nhello\0")
         assert all(peer.frame().endswith(b"\n\nhello\0") for peer in peers)
-        until(lambda: made.there)
+        until(lambda: made.has_brokers)
         ended(made)
 
 

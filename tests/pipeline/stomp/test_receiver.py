@@ -194,7 +194,7 @@ def test_a_goodbye_that_is_not_confirmed_is_no_failure(
     broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything is on disk; what the broker did not hear of it delivers again."""
-    monkeypatch.setattr("stomprelay.pipeline.stomp.receiver.GOODBYE", 0.3)
+    monkeypatch.setattr("stomprelay.pipeline.stomp.receiver.DISCONNECT_WITHIN", 0.3)
     receiver, peer = receiving(broker, tmp_path, groupMs=60000)
     peer.write(message(0))
     until(lambda: not receiver.quiet(0.0))
