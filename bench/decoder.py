@@ -14,11 +14,11 @@ from typing import Final
 from bench import goals
 from bench.machine import cores
 from bench.report import NONE, Goal, figure, median, ratios, table, verdict
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.upstream import Upstream
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.limits import Limits
@@ -98,17 +98,17 @@ def carrying(client: str) -> Feed:
 
     def feed(chunks: Sequence[bytes]) -> int:
         upstream = Upstream("bench", alone(Broker("tcp://null", "")), versions=frozenset({b"1.2"}))
-        relay = Relay(Listener("bench", "", upstream), b"bench", Tally())
+        relay = Relay(Listener("bench", "", upstream), b"bench", Counters())
         relay.opened(0.0)
         relay.received(relay.client, b"CONNECT\n%b\n\0" % version, 0.0)
-        broker = relay.branches[0].leg
+        broker = relay.links[0].leg
         assert broker is not None
         relay.connected(broker, 0.0)
         relay.received(broker, b"CONNECTED\nversion:1.2\n\n\0", 0.0)
         relay.received(relay.client, b"SUBSCRIBE\n%bdestination:/queue/bench\n\n\0" % name, 0.0)
         for chunk in chunks:
             relay.received(broker, chunk, 0.0)
-        return relay.tally["broker_frames"]
+        return relay.counters["broker_frames"]
 
     return feed
 

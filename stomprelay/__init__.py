@@ -18,14 +18,14 @@ Upstream
     A named set of brokers: their groups, the credentials, the virtual host.
 Group
     Brokers under one policy, of which one serves a session at a time. A *fan-out* has several groups.
-Branch
+Link
     A session's place in one group: the broker that it has there, or the search for one.
 Broker
     One address at which something answers CONNECT. The *embedded* broker is ours and lives in memory.
 Route
     The rule that says which upstream serves a destination.
 Relay
-    The join of one downstream leg, one session and the legs of its branches. It answers every input with effects.
+    The join of one downstream leg, one session and the legs of its links. It answers every input with effects.
 Ledger
     The deliveries that a client has received and not yet acknowledged, under the names each side gives them.
 Journal

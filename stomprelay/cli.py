@@ -14,8 +14,8 @@ from stomprelay.config.summary import summary
 from stomprelay.config.values import seconds_or_none
 from stomprelay.explain import Explanation
 from stomprelay.journal import command as journal
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.profile import PROFILES
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.model.profile import PROFILES
 from stomprelay.wire.dialect import DIALECTS
 
 _CHECK = """
@@ -118,8 +118,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     explain.add_argument(
         "--loss",
-        choices=[loss.value for loss in Loss],
-        default=Loss.REPLACE.value,
+        choices=[loss.value for loss in LossPolicy],
+        default=LossPolicy.REPLACE.value,
         help="what becomes of a value that the other version cannot say; default: %(default)s",
     )
     explain.add_argument("file", nargs="?", default="-", metavar="FILE", help="default: standard input")
@@ -222,7 +222,7 @@ def _explain(options: argparse.Namespace) -> int:
         options.client and options.client.encode(),
         options.broker and options.broker.encode(),
         PROFILES[options.profile],
-        Loss(options.loss),
+        LossPolicy(options.loss),
     )
     paragraphs = 0
     for paragraph in explanation.told(text):

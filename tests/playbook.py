@@ -24,11 +24,11 @@ from typing import Any, Final, Self
 import pytest
 
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
@@ -105,11 +105,11 @@ class Playbook(AbstractContextManager["Playbook"]):
         front: Listener | None = None,
         *,
         cut: Cut = Cut.WHOLE,
-        tally: Tally | None = None,
+        counters: Counters | None = None,
         name: bytes = b"relay-session",
     ) -> None:
-        self.tally = Tally() if tally is None else tally
-        self.relay = Relay(front or listener(), name, self.tally)
+        self.counters = Counters() if counters is None else counters
+        self.relay = Relay(front or listener(), name, self.counters)
         self.cut = cut
         self.now = 1000.0
         self.wake = inf

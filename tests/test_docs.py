@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stomprelay.config import load
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.tally import COUNTERS
+from stomprelay.relay.model.counters import COUNTERS
+from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.service.metrics import metrics
 from tests.config.reference import settings
 from tests.service.diary import Diary
@@ -75,7 +75,7 @@ def test_a_rule_is_shown_by_tests_that_exist(row: list[str]) -> None:
 
 
 def test_every_counter_that_is_named_exists() -> None:
-    """The last column of the loss tables names counters of the tally, and every loss counter stands there."""
+    """The last column of the loss tables names counters of the counters, and every loss counter stands there."""
     cells = [row[-1] for row in rows(section(TRANSLATION, "What cannot be represented"))]
     named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     assert named <= COUNTERS.keys()
@@ -87,7 +87,7 @@ def test_every_counter_that_is_named_exists() -> None:
 def test_every_loss_policy_has_its_column() -> None:
     """The loss table says what each policy does."""
     heading = next(line for line in TRANSLATION.splitlines() if line.startswith("| what | toward |"))
-    assert {loss.value for loss in Loss} <= set(re.findall(r"`(\w+)`", heading))
+    assert {loss.value for loss in LossPolicy} <= set(re.findall(r"`(\w+)`", heading))
 
 
 @pytest.mark.parametrize("page", LINKS, ids=lambda page: page.name)
@@ -137,7 +137,7 @@ def test_the_times_are_those_of_the_settings() -> None:
 def test_the_errors_are_those_of_the_source() -> None:
     """What clients are told in the table is what the code says."""
     source = "".join(
-        path.read_text(encoding="utf-8") for path in (ROOT / "stomprelay" / "relay").glob("*.py")
+        path.read_text(encoding="utf-8") for path in (ROOT / "stomprelay" / "relay").rglob("*.py")
     )
     told = rows(section(FAILOVER, "When a client does get an ERROR"))[1:]
     assert told

@@ -91,7 +91,7 @@ class Broker:
                 connection.fail(LimitError("too slow for a topic", detail))
         effects: list[Effect] = []
         for outbox in self.touched:
-            outbox.leg.heartbeat.said_at = now
+            outbox.leg.heartbeat.sent(now)
             effects.append(Send(outbox.leg, outbox.drained()))
         self.touched.clear()
         if self.effects:

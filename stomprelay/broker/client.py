@@ -11,7 +11,7 @@ from stomprelay.broker.message import Head, require_destination
 from stomprelay.broker.outbox import Outbox
 from stomprelay.broker.transaction import Transaction
 from stomprelay.session.subscriptions import AUTO, MODES
-from stomprelay.wire.dialect import Delivery, Dialect
+from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError, ProtocolError, Refused, StompError
 from stomprelay.wire.frame import END, Frame, compose
 from stomprelay.wire.names import (
@@ -289,8 +289,8 @@ class Client:
         return transaction
 
 
-_FIND: Final[dict[Delivery, Callable[[Client, Frame], list[Entry]]]] = {
-    Delivery.MESSAGE_ID: Client._by_message,
-    Delivery.SUBSCRIPTION_AND_MESSAGE_ID: Client._by_subscription,
-    Delivery.ACK: Client._by_ack,
+_FIND: Final[dict[DeliveryNaming, Callable[[Client, Frame], list[Entry]]]] = {
+    DeliveryNaming.MESSAGE_ID: Client._by_message,
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: Client._by_subscription,
+    DeliveryNaming.ACK: Client._by_ack,
 }

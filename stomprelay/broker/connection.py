@@ -55,7 +55,7 @@ class Connection:
         leg = self.leg
         if leg.closed:
             return []
-        leg.heartbeat.heard_at = now
+        leg.heartbeat.received(now)
         self._began()
         try:
             if leg.state is State.OPENING:

@@ -8,7 +8,7 @@ from stomprelay.broker.entry import Entry
 from stomprelay.broker.message import Message
 from stomprelay.broker.outbox import Outbox
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE
-from stomprelay.wire.dialect import Delivery, Dialect
+from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.names import DESTINATION, REDELIVERED, SUBSCRIPTION
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Consumer:
         self._dialect = dialect
         named = [] if id is None else [(SUBSCRIPTION, id)]
         self._prefix = b"MESSAGE\n%bmessage-id:" % dialect.write([*named, (DESTINATION, destination)])
-        tells = self.acknowledges and dialect.delivery is Delivery.ACK
+        tells = self.acknowledges and dialect.delivery is DeliveryNaming.ACK
         self._ack = b"ack:%b-" % tag if tells else b""
 
     @property

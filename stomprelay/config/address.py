@@ -5,7 +5,7 @@ from ipaddress import IPv6Address
 from typing import Final
 
 from stomprelay.config.endpoint import client, port, quoted
-from stomprelay.relay.group import Broker
+from stomprelay.relay.model.group import Broker
 
 MEMORY: Final = "memory:"
 """The address of the embedded broker."""

@@ -23,9 +23,9 @@ from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
 from stomprelay.config.values import count, headers, seconds
 from stomprelay.journal.settings import Settings
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.reconnect import Policy
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Policy
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -16,8 +16,8 @@ from stomprelay.config.values import (
     text,
     versions,
 )
-from stomprelay.relay.listener import Listener, Loss, ServerTLS
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS
+from stomprelay.relay.model.upstream import Upstream
 
 ENDPOINT: Final = "tcp:61613:interface=127.0.0.1"
 """Where the relay listens when nothing says otherwise."""
@@ -37,7 +37,7 @@ KEYS: Final = (
 LIMIT_KEYS: Final = (*LIMITS, "connect_timeout", "before_connect", "unacknowledged")
 TLS_KEYS: Final = ("certificate", "key", "client_ca", "require_client_certificate")
 
-_LOSSES: Final = {loss.value: loss for loss in Loss}
+_LOSSES: Final = {loss.value: loss for loss in LossPolicy}
 
 
 def server(value: object) -> str:

@@ -8,8 +8,7 @@ from typing import Any, Final
 from stomprelay.config import address, endpoint, option
 from stomprelay.config.uri import Address, Several, parse
 from stomprelay.config.values import shown
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.reconnect import Policy, Reconnect
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 
 QUORUM: Final = 2
 """How many groups must have a SEND where `minAckCount` does not say it: ActiveMQ's number."""

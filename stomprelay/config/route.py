@@ -6,9 +6,8 @@ from typing import Final
 
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.config.values import reference, references, text
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.route import Match, Route
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.listener import Listener, Match, Route
+from stomprelay.relay.model.upstream import Upstream
 
 PATTERNS: Final = tuple(match.value for match in Match)
 KEYS: Final = (*PATTERNS, "upstream", "listener")

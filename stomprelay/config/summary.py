@@ -12,12 +12,10 @@ from stomprelay.config.journal import spelled
 from stomprelay.config.option import NEVER
 from stomprelay.config.values import shown
 from stomprelay.journal.settings import Full, Settings
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.health import Checks
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.reconnect import Policy, Reconnect
-from stomprelay.relay.route import Match, Route
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.listener import Listener, Match, Route
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.limits import Limits

@@ -24,11 +24,10 @@ from stomprelay.config.values import (
     text,
     versions,
 )
-from stomprelay.relay.group import Broker
-from stomprelay.relay.health import Checks
-from stomprelay.relay.profile import PROFILES
-from stomprelay.relay.reconnect import Policy
-from stomprelay.relay.upstream import ClientTLS, Upstream
+from stomprelay.relay.model.group import Broker, Policy
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.profile import PROFILES
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.handshake import Credentials
 
 KEYS: Final = (

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, Dialect
 from stomprelay.wire.errors import FrameError

@@ -8,14 +8,14 @@ from typing import Final
 
 from stomprelay.explain.conversation import FROM_BROKER, Conversation
 from stomprelay.explain.visible import visible, without_passcode
-from stomprelay.relay.bridge import Bridge
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.listener import Listener, Loss
-from stomprelay.relay.pairing import asked, pair, profile
-from stomprelay.relay.profile import AUTO, Profile
-from stomprelay.relay.steps import Edit, Pair
-from stomprelay.relay.tally import COUNTERS, Tally
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge.negotiation import asked, bridges_between, profile
+from stomprelay.relay.bridge.steps import Edit, Pair
+from stomprelay.relay.model.counters import COUNTERS, Counters
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import Listener, LossPolicy
+from stomprelay.relay.model.profile import AUTO, Profile
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.complaint import complain, not_stomp
 from stomprelay.session.handshake import Accord, Offer, spell_versions
 from stomprelay.session.session import Session
@@ -42,7 +42,7 @@ class Explanation:
         client: bytes | None = None,
         broker: bytes | None = None,
         product: Profile = AUTO,
-        loss: Loss = Listener.loss,
+        loss: LossPolicy = Listener.loss,
     ) -> None:
         self.refused = 0
         self._loss = loss
@@ -57,20 +57,20 @@ class Explanation:
             versions=frozenset({broker}) if broker else None,
             profile=product,
         )
-        self._tally = Tally()
+        self._counters = Counters()
         self._edits: list[tuple[str, Edit]] = []
         self._offer = Offer([], self._accepted, None)
         self._meet()
 
     def _meet(self) -> None:
-        self._session = Session(b"explained", self._client, Listener.unacknowledged, self._tally)
+        self._session = Session(b"explained", self._client, Listener.unacknowledged, self._counters)
         self._pair()
 
     def _pair(self) -> None:
-        pairing = pair(self._client.version, self._broker.version, self._product.name, self._loss)
-        self._spoken = pairing.broker
-        self._to_broker = self._telling(pairing.to_broker)
-        self._to_client = self._telling(pairing.to_client)
+        bridges = bridges_between(self._client.version, self._broker.version, self._product.name, self._loss)
+        self._spoken = bridges.broker
+        self._to_broker = self._telling(bridges.to_broker)
+        self._to_client = self._telling(bridges.to_client)
 
     def _telling(self, bridge: Bridge) -> Bridge:
         """The same way across, and each edit on it is noted."""
@@ -113,7 +113,7 @@ class Explanation:
 
     def _became(self, frame: Frame) -> Iterator[str]:
         """What goes out for a frame, and what made the difference."""
-        before = dict(self._tally)
+        before = dict(self._counters)
         self._edits.clear()
         bridge = self._to_client if frame.command in FROM_BROKER else self._to_broker
         try:
@@ -135,7 +135,7 @@ class Explanation:
                 yield f"{_PARAGRAPH}handshake: each leg settles its own version and heart-beats"
             else:
                 yield from self._reasons(frame, out, bridge)
-        for name, count in self._tally.items():
+        for name, count in self._counters.items():
             if count != before[name]:
                 yield f"{_PARAGRAPH}counted: {name} +{count - before[name]} ({COUNTERS[name]})"
 

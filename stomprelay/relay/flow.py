@@ -1,51 +1,57 @@
-"""What a relay needs of whatever joins its client to brokers: one of them, or many."""
+"""What a relay needs of whatever joins its client to brokers, one of them or many; and what waits before it."""
 
+from collections import deque
 from enum import Enum
 from typing import Protocol
 
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.effects import Effect
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.link.link import Link
+from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg
-from stomprelay.wire.errors import StompError
 
 
-class Goodbye(Enum):
+class DisconnectState(Enum):
     """How far a client's DISCONNECT has come."""
 
-    UNSAID = "unsaid"
+    NONE = "none"
+    """The client has not sent it."""
     WAITING = "waiting"
     """It waits for the receipts that are owed for earlier SENDs: a broker may answer it before them."""
-    SAID = "said"
-    """The broker was told."""
+    SENT = "sent"
+    """The broker was sent it."""
     CONFIRMED = "confirmed"
     """The receipt that it asked for was passed to the client."""
 
 
 class Flow(Protocol):
-    """What flows between a client and its brokers. Methods append their effects.
+    """Frames between a client and its brokers. Effects go to the outbox of the relay.
 
-    `branches` are its places, each to be sought by whoever made the flow. While `goodbye` is WAITING, `say_goodbye`
-    sends it on regardless. `deaf` is set when the client is gone and only what it said is still to be delivered.
+    `links` are its links, each to be sought by whoever made the flow. Methods that raise `StompError` tell why the
+    session cannot go on, after all that was right has been done. A client that is gone (`Leg.gone`) is sent nothing,
+    and only what it sent before is still to be delivered.
     """
 
-    branches: list[Branch]
-    deaf: bool
+    links: list[Link]
 
     @property
-    def goodbye(self) -> Goodbye:
+    def coupled(self) -> bool:
+        """Whether there is one broker at a time, which sets the client's pace and the client its."""
+
+    @property
+    def disconnect(self) -> DisconnectState:
         """How far the client's DISCONNECT is."""
 
     @property
-    def bye(self) -> bytes | None:
+    def disconnect_receipt(self) -> bytes | None:
         """The receipt that it asked for, if any."""
 
     @property
     def erred(self) -> bool:
-        """Whether the last word that the client was passed was an ERROR."""
+        """Whether the last frame that the client was passed was an ERROR."""
 
     @property
     def survives(self) -> bool:
-        """Whether the session may outlive a broker, so that what the client says may have to wait for the next."""
+        """Whether the session may outlive a broker, so that what the client sends may have to wait for the next."""
 
     @property
     def ready(self) -> bool:
@@ -53,7 +59,7 @@ class Flow(Protocol):
 
     @property
     def flowing(self) -> bool:
-        """Whether what the client says may be read; otherwise it has to wait."""
+        """Whether what the client sends may be read; otherwise it has to wait."""
 
     @property
     def full(self) -> bool:
@@ -65,46 +71,99 @@ class Flow(Protocol):
 
     @property
     def safe(self) -> bool:
-        """Whether all that the client said is where it shall be, as far as anybody asked to know."""
+        """Whether all that the client sent is where it shall be, as far as anybody asked to know."""
 
     @property
     def settled(self) -> bool:
-        """Whether the client said goodbye and is owed nothing: brokers that close now have done their duty."""
+        """Whether the client sent DISCONNECT and is owed nothing: brokers that close now have done their duty."""
 
-    def opened(self) -> list[Branch]:
-        """Branches that were added since the last call, and now have to seek their brokers."""
+    def opened(self) -> list[Link]:
+        """Return the links that were added since the last call, and now have to seek their brokers."""
 
-    def to_broker(self, effects: list[Effect], now: float) -> StompError | None:
-        """Carry what the client's leg has. Answers what was wrong, after what was right."""
+    def to_broker(self, now: float) -> None:
+        """Carry the frames that the client's leg has. Raises `StompError` for one that cannot be carried."""
 
-    def to_client(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
-        """Carry what the broker's leg of a branch has; otherwise as `to_broker`."""
+    def to_client(self, link: Link, now: float) -> None:
+        """Carry the frames that the broker's leg of a link has. Raises as `to_broker`."""
 
-    def bound(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
-        """A branch has a broker: tell it what it has to know. Answers what cannot be said to it."""
+    def connected(self, link: Link, now: float) -> None:
+        """A link has a broker: send it what it has to know. Raises `StompError` for what cannot be sent to it."""
 
-    def over(self, branch: Branch) -> bool:
-        """Whether the session ends when a branch's broker closes now, because of what the two said last."""
+    def over(self, link: Link) -> bool:
+        """Whether the session ends when a link's broker closes now, because of what the two sent last."""
 
-    def lost(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
-        """A branch lost its broker. Answers what the session cannot survive, if it cannot."""
+    def lost(self, link: Link, now: float) -> None:
+        """A link lost its broker. Raises `StompError` where the session cannot survive that."""
 
-    def given_up(self, branch: Branch, effects: list[Effect], now: float) -> StompError | None:
-        """A branch found no broker any more. Answers what the session cannot survive, if it cannot."""
+    def given_up(self, link: Link, now: float) -> None:
+        """A link found no broker any more. Raises `StompError` where the session cannot survive that."""
 
-    def denied(self, branch: Branch, error: bytes, effects: list[Effect], now: float) -> bytes | None:
-        """A broker answered CONNECT with this ERROR frame. Answers what the client has to be told before its session
-        ends, if it has to end.
+    def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
+        """A broker answered CONNECT with this ERROR frame. Returns the ERROR frame that the client has to be sent
+        before its session ends, if it has to end.
         """
 
-    def unanswered(self) -> list[Branch]:
-        """Branches whose brokers owe an answer, where another broker may be asked in their place."""
+    def unanswered(self) -> list[Link]:
+        """Return the links whose brokers owe an answer, where another broker may be asked in their place."""
 
-    def say_goodbye(self, effects: list[Effect], now: float) -> None:
-        """The DISCONNECT that waited goes to the brokers."""
+    def send_disconnect(self, now: float) -> None:
+        """Send on the DISCONNECT that is WAITING, whatever it waits for."""
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection cannot take more for now."""
 
-    def unblocked(self, leg: Leg, effects: list[Effect], now: float) -> StompError | None:
-        """It can again."""
+    def unblocked(self, leg: Leg, now: float) -> None:
+        """It can again. Raises as `to_broker`."""
+
+
+class InputBuffer:
+    """Bytes of a client that are not read yet, for want of a broker. With `most` of them, the client is not read from.
+
+    Say `paced` after each change, with what else speaks against reading.
+    """
+
+    __slots__ = ("_chunks", "_client", "_most", "_outbox", "_paused", "_size")
+
+    def __init__(self, client: Leg, outbox: Outbox, most: int) -> None:
+        self._client = client
+        self._outbox = outbox
+        self._most = most
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._paused = False
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def paused(self) -> bool:
+        """Whether the client is not read from because of this buffer."""
+        return self._paused
+
+    def append(self, data: bytes) -> None:
+        """Keep a chunk."""
+        self._chunks.append(data)
+        self._size += len(data)
+
+    def take(self) -> bytes:
+        """Return the oldest chunk, which is kept no longer."""
+        data = self._chunks.popleft()
+        self._size -= len(data)
+        return data
+
+    def clear(self) -> None:
+        """Forget all chunks: the session is over."""
+        self._chunks.clear()
+        self._size = 0
+
+    def paced(self, *, full: bool, crowded: bool) -> None:
+        """Stop reading from the client when too much is kept here or elsewhere too much waits (`full`); go on when
+        nothing is kept and not too much waits any more (`crowded`).
+        """
+        if self._paused:
+            if not self._size and not crowded:
+                self._paused = False
+                self._outbox.put(Resume(self._client))
+        elif full or self._size >= self._most:
+            self._paused = True
+            self._outbox.put(Pause(self._client))

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from stomprelay.relay.binding import Bound
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, Fact, Note
 from stomprelay.wire.errors import StompError
 
@@ -45,16 +44,22 @@ def _facts(broker: Broker | None, upstream: Upstream, reason: str = "") -> dict[
 
 
 def found(
-    bound: Bound, broker: Broker | None, before: Broker | None, upstream: Upstream, resent: int
+    text: str,
+    broker: Broker,
+    before: Broker | None,
+    upstream: Upstream,
+    *,
+    version: str,
+    product: str,
+    resent: int,
 ) -> Note:
     """A broker answered CONNECTED; `before` is the one that the session had in its place, `resent` how many frames
-    were said to the new one again.
+    were sent to the new one again.
     """
-    facts = _facts(broker, upstream)
-    facts |= {"version": bound.accord.dialect.version.decode(), "product": bound.product.name}
+    facts = {**_facts(broker, upstream), "version": version, "product": product}
     if before is None:
-        return Note(Event.CONNECTED, bound.note, facts)
-    return Note(Event.RECOVERED, bound.note, {**facts, "lost": str(before), "resent": resent})
+        return Note(Event.CONNECTED, text, facts)
+    return Note(Event.RECOVERED, text, {**facts, "lost": str(before), "resent": resent})
 
 
 def refused(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
@@ -161,7 +166,7 @@ def ended(end: End, text: str, *, quiet: bool = True) -> Note:
 
 
 def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:
-    """The session is over because its broker went; that is the client's doing where it had said goodbye (`settled`)."""
+    """The session is over because its broker went, which the client wanted where it had sent DISCONNECT (`settled`)."""
     end = End.CLIENT if settled else End.BROKER
     return Note(
         Event.DISCONNECTED, f"broker {reason}", {**_facts(broker, upstream, reason), "end": end.value}

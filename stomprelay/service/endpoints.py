@@ -19,9 +19,9 @@ from twisted.logger import Logger
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from stomprelay.config.endpoint import client, server
-from stomprelay.relay.group import Broker
-from stomprelay.relay.listener import ServerTLS
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service import tls
 
 MEMORY: Final = "memory:"

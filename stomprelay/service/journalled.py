@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 from stomprelay.journal.schema import Context, JournalEvent, Side
 from stomprelay.journal.tape import Tape
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.journal import Journal
 from stomprelay.service.perform import Stage, spell_address
@@ -26,8 +26,8 @@ from stomprelay.wire.names import LOGIN
 _CLIENT_ID: Final = b"client-id"
 _LONGEST: Final = 1000
 _REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
-_SILENT: Final = frozenset({State.OPENING, State.BINDING})
-_SAYS_MUCH: Final = frozenset({State.BINDING, State.CONNECTED})
+_SILENT: Final = frozenset({State.OPENING, State.CONNECTING})
+_SAYS_MUCH: Final = frozenset({State.CONNECTING, State.CONNECTED})
 
 
 class Journalled(Relaying):

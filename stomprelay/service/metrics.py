@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from stomprelay import __version__
-from stomprelay.relay.health import Health
-from stomprelay.relay.tally import COUNTERS
+from stomprelay.relay.model.counters import COUNTERS
+from stomprelay.relay.model.health import Health
 from stomprelay.service.relayservice import RelayService
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _lines(service: RelayService) -> Iterator[str]:
     for counter, meaning in COUNTERS.items():
         yield from _head(f"{counter}_total", "counter", meaning)
         for name, reception in receptions:
-            yield f'stomprelay_{counter}_total{{listener="{name}"}} {reception.tally[counter]}'
+            yield f'stomprelay_{counter}_total{{listener="{name}"}} {reception.counters[counter]}'
     if service.journal is not None:
         yield from _journal(service.journal)
     brokers = _brokers(service)

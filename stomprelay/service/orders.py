@@ -58,9 +58,9 @@ def brokers(service: RelayService) -> str:
     now = service.stage.seconds()
     moving: dict[object, int] = {}
     for session in service.everyone():
-        for branch in session.relay.branches:
-            if branch.moving and branch.broker is not None:
-                moving[branch.broker] = moving.get(branch.broker, 0) + 1
+        for link in session.relay.links:
+            if link.moving and link.broker is not None:
+                moving[link.broker] = moving.get(link.broker, 0) + 1
     rows = [
         {
             "uri": entry.broker.uri,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from stomprelay.relay.effects import Open
-from stomprelay.relay.probe import Probe
+from stomprelay.relay.link.probe import Probe
 from stomprelay.service.perform import Performer, Stage, log_note
 from stomprelay.service.protocol import LegProtocol
 from stomprelay.service.ways import Ways, take

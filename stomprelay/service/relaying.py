@@ -7,7 +7,7 @@ from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
 
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.outlet import Outlet
 from stomprelay.service.perform import Performer, Stage, log_note, spell_address
@@ -69,18 +69,18 @@ class Relaying(Performer):
         """Look at it without touching it."""
         relay, lines = self.relay, self.stage.lines
         client = lines.get(relay.client)
-        branches = relay.branches
+        links = relay.links
         versions = [
-            branch.leg.dialect.version.decode("ascii")
-            for branch in branches
-            if branch.broker is not None and branch.leg is not None
+            link.leg.dialect.version.decode("ascii")
+            for link in links
+            if link.broker is not None and link.leg is not None
         ]
         return Glance(
             relay.name.decode("ascii"),
             self.peer,
             "" if relay.session is None else relay.session.dialect.version.decode("ascii"),
             ", ".join(dict.fromkeys(versions)),
-            tuple("searching" if branch.broker is None else str(branch.broker) for branch in branches),
+            tuple("searching" if link.broker is None else str(link.broker) for link in links),
             0 if client is None else client.octets,
             self._received + sum(outlet.line.octets for outlet in self._outlets),
         )

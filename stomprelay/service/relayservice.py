@@ -15,11 +15,11 @@ from twisted.logger import Logger
 
 from stomprelay.config import Config
 from stomprelay.journal.settings import Settings
-from stomprelay.relay.group import Broker
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.upstream import Upstream
 from stomprelay.service.brokerservice import BrokerService
 from stomprelay.service.endpoints import MEMORY, BadEndpoint, entrance, way
 from stomprelay.service.notify import Notify
@@ -48,7 +48,7 @@ class Reception(Factory):
 
     def __init__(self, service: "RelayService", listener: Listener, ways: Ways) -> None:
         self.listener = listener
-        self.tally = Tally()
+        self.counters = Counters()
         self.sessions: set[Relaying] = set()
         self._service = service
         self._ways = ways
@@ -62,7 +62,7 @@ class Reception(Factory):
         service = self._service
         if service.stopping:
             return None
-        relay = Relay(self.listener, service.next_name(), self.tally, random.random)
+        relay = Relay(self.listener, service.next_name(), self.counters, random.random)
         session = service.received(relay, self._ways)
         self.sessions.add(session)
         return LegProtocol(session, relay.client)

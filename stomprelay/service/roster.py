@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from stomprelay.config.endpoint import client
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 
 ALL: Final = "*"
 """The word for every broker."""

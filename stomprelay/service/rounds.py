@@ -10,11 +10,11 @@ from twisted.application.service import Service
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from stomprelay.relay.balance import Allowance, moves
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.probe import Watch
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.link.probe import Watch
+from stomprelay.relay.model.balance import Allowance, moves
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.perform import Stage
 from stomprelay.service.probing import Probing
 from stomprelay.service.relaying import Relaying
@@ -28,16 +28,16 @@ EVERY: Final = 1.0
 
 
 class _Asked(NamedTuple):
-    """A branch that was asked to move."""
+    """A link that was asked to move."""
 
-    branch: Branch
+    link: Link
     origin: Broker
     target: Broker
 
     @property
     def pending(self) -> bool:
         """Whether it has not left yet."""
-        return self.branch.moving and self.branch.broker is self.origin
+        return self.link.moving and self.link.broker is self.origin
 
 
 class Rounds(Service):
@@ -110,8 +110,8 @@ class Rounds(Service):
             return
         for session in tuple(self._sessions()):
             if any(
-                branch.broker is None and not back.isdisjoint(branch.group.brokers)
-                for branch in session.relay.branches
+                link.broker is None and not back.isdisjoint(link.group.brokers)
+                for link in session.relay.links
             ):
                 session.reconsider()
 
@@ -139,15 +139,15 @@ class Rounds(Service):
         """Ask sessions on each of these brokers to go to the targets named for it. Answers how many there were."""
         count = 0
         for session in tuple(self._sessions()):
-            for branch in session.relay.branches:
-                if branch.group is not group or branch.moving or not branch.quiet:
+            for link in session.relay.links:
+                if link.group is not group or link.moving or not link.quiet:
                     continue
-                origin = branch.broker
+                origin = link.broker
                 if origin is None or not wanted.get(origin):
                     continue
                 target = wanted[origin].pop()
                 session.move(origin, upstream.drain_timeout, target)
-                self._asked.append(_Asked(branch, origin, target))
+                self._asked.append(_Asked(link, origin, target))
                 count += 1
             if not any(wanted.values()):
                 break

@@ -53,14 +53,14 @@ def status(service: RelayService) -> str:
 
 def _listeners(service: RelayService) -> Iterator[tuple[object, ...]]:
     for reception in service.receptions.values():
-        listener, tally = reception.listener, reception.tally
+        listener, counters = reception.listener, reception.counters
         yield (
             listener.name,
             listener.endpoint,
             ", ".join(str(broker) for upstream in listener.upstreams() for broker in upstream.brokers),
             len(reception.sessions),
-            tally["sessions_opened"],
-            tally["errors_sent"] + tally["errors_passed"],
+            counters["sessions_opened"],
+            counters["errors_sent"] + counters["errors_passed"],
         )
 
 

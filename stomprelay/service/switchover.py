@@ -44,9 +44,7 @@ class Switchover:
                 self._record(JournalEvent.PAUSED, entry)
         within_by_broker = {entry.broker: _time(entry, within) for entry in entries}
         for session in tuple(self._sessions()):
-            leaving = {
-                branch.broker for branch in session.relay.branches if within is not None or not branch.moving
-            }
+            leaving = {link.broker for link in session.relay.links if within is not None or not link.moving}
             for broker in leaving:
                 if broker in within_by_broker:
                     session.move(broker, within_by_broker[broker])

@@ -19,8 +19,8 @@ from twisted.internet.ssl import CertificateOptions, TLSVersion
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from zope.interface import implementer
 
-from stomprelay.relay.listener import ServerTLS
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS
 
 _CODES = SSL.X509VerificationCodes
 _UNKNOWN: Final = "its authority is not known here"

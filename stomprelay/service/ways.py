@@ -7,7 +7,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from stomprelay.relay.effects import Open
-from stomprelay.relay.group import Broker
+from stomprelay.relay.model.group import Broker
 from stomprelay.service.perform import Performer
 from stomprelay.service.protocol import LegProtocol
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Generic, TypeVar
 
 from stomprelay.session.leg import Leg
 
@@ -90,3 +91,33 @@ class Note:
 
 Effect = Send | Close | Pause | Resume | Wake | Note
 """Whatever a conversation may ask for; a relay also asks for connections to brokers."""
+
+AnyEffect = TypeVar("AnyEffect")
+
+
+class Outbox(Generic[AnyEffect]):
+    """The effects of one conversation, in the order in which they were asked for.
+
+    It is passed in once to everything that takes part; each input of the conversation ends with `drain`.
+    """
+
+    __slots__ = ("_effects",)
+
+    def __init__(self) -> None:
+        self._effects: list[AnyEffect] = []
+
+    def __len__(self) -> int:
+        return len(self._effects)
+
+    def put(self, *effects: AnyEffect) -> None:
+        """Ask for these effects, after all that was asked for before."""
+        self._effects += effects
+
+    def insert(self, at: int, effect: AnyEffect) -> None:
+        """Ask for an effect in front of those put in since the outbox had the length `at`."""
+        self._effects.insert(at, effect)
+
+    def drain(self) -> list[AnyEffect]:
+        """Return all effects that were put in since the last call; perform them in order."""
+        effects, self._effects = self._effects, []
+        return effects

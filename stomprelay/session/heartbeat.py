@@ -45,13 +45,13 @@ class Terms:
 class HeartBeat:
     """The beats of one leg. All times are `now` of the caller's clock, in seconds."""
 
-    __slots__ = ("_limit", "_pause", "heard_at", "reading", "said_at")
+    __slots__ = ("_limit", "_pause", "reading", "received_at", "sent_at")
 
     def __init__(self) -> None:
         self._pause = inf
         self._limit = inf
-        self.heard_at = 0.0
-        self.said_at = 0.0
+        self.received_at = 0.0
+        self.sent_at = 0.0
         self.reading = True
 
     def agree(self, ours: Terms, theirs: Terms, now: float) -> None:
@@ -60,12 +60,20 @@ class HeartBeat:
         expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
         self._pause = send * ours.idle / 1000 if send else inf
         self._limit = expect * ours.tolerance / 1000 if expect else inf
-        self.heard_at = self.said_at = now
+        self.received_at = self.sent_at = now
+
+    def sent(self, now: float) -> None:
+        """Something was written to the peer: the next beat is due a pause later."""
+        self.sent_at = now
+
+    def received(self, now: float) -> None:
+        """Bytes came from the peer, whatever they are: it is not dead."""
+        self.received_at = now
 
     def keep_alive(self, every: float, now: float) -> None:
         """Beat after `every` seconds of our silence even though nothing was agreed."""
         self._pause = min(self._pause, every)
-        self.said_at = now
+        self.sent_at = now
 
     def paused(self) -> None:
         """We stopped reading from the peer: its silence means nothing."""
@@ -74,18 +82,18 @@ class HeartBeat:
     def resumed(self, now: float) -> None:
         """We read again: the peer's silence counts from now."""
         self.reading = True
-        self.heard_at = now
+        self.received_at = now
 
     def due(self, now: float) -> bool:
         """Whether a beat must go out."""
-        return now >= self.said_at + self._pause
+        return now >= self.sent_at + self._pause
 
     def dead(self, now: float) -> bool:
         """Whether the peer was silent for too long while we were reading."""
-        return self.reading and now >= self.heard_at + self._limit
+        return self.reading and now >= self.received_at + self._limit
 
     @property
     def deadline(self) -> float:
         """When to look again; infinity when nothing was agreed."""
-        beat = self.said_at + self._pause
-        return min(beat, self.heard_at + self._limit) if self.reading else beat
+        beat = self.sent_at + self._pause
+        return min(beat, self.received_at + self._limit) if self.reading else beat

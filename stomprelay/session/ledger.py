@@ -30,13 +30,19 @@ class Delivery:
 
     __slots__ = ("ack", "lost", "message_id", "order", "subscription", "tokened")
 
-    def __init__(self, subscription: Subscription, message_id: bytes, ack: bytes | None, order: int) -> None:
+    def __init__(
+        self, subscription: Subscription, message_id: bytes, ack: bytes | None, order: int, *, tokened: bool
+    ) -> None:
         self.lost = False
-        self.tokened = False
+        self.tokened = tokened
         self.subscription = subscription
         self.message_id = message_id
         self.ack = ack
         self.order = order
+
+    def lose(self) -> None:
+        """The broker that it came from is lost."""
+        self.lost = True
 
     @property
     def token(self) -> bytes:
@@ -107,8 +113,7 @@ class Ledger:
         """A MESSAGE passed to the client."""
         if len(self._pending) + self._in_doubt >= self._most:
             self.forget_closed()
-        delivery = Delivery(subscription, message_id, ack, next(self._orders))
-        delivery.tokened = tokened
+        delivery = Delivery(subscription, message_id, ack, next(self._orders), tokened=tokened)
         self._enter(delivery)
         return delivery
 
@@ -116,7 +121,7 @@ class Ledger:
         self._pending[delivery.order] = delivery
         same = self._by_message.setdefault(delivery.message_id, [])
         same.append(delivery)
-        delivery.subscription.unsettled[delivery.order] = None
+        delivery.subscription.delivered(delivery.order)
         if delivery.ack is not None and not delivery.tokened:
             self._by_ack.setdefault(delivery.ack, delivery)
         self._lost += delivery.lost
@@ -128,7 +133,7 @@ class Ledger:
             del self._by_message[delivery.message_id]
         else:
             same.remove(delivery)
-        del delivery.subscription.unsettled[delivery.order]
+        delivery.subscription.settled(delivery.order)
         if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
             del self._by_ack[delivery.ack]
         self._lost -= delivery.lost
@@ -144,10 +149,10 @@ class Ledger:
     def lost(self) -> None:
         """The broker is gone, and with it all deliveries: what the client says of them concerns nobody any more."""
         for delivery in self._pending.values():
-            delivery.lost = True
+            delivery.lose()
         for held in self._held.values():
             for delivery in held:
-                delivery.lost = True
+                delivery.lose()
         self._lost = len(self._pending)
         self._bereft = True
 
@@ -217,4 +222,4 @@ class Ledger:
             self._enter(delivery)
             self._by_message[delivery.message_id].sort(key=attrgetter("order"))
         for subscription in {delivery.subscription for delivery in back}:
-            subscription.unsettled = dict.fromkeys(sorted(subscription.unsettled))
+            subscription.sort()

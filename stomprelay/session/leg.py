@@ -12,15 +12,18 @@ class Leg:
 
     Whoever performs effects maps legs to sockets; a leg knows none. Before CONNECT and CONNECTED a leg speaks
     1.0, as those frames do.
+
+    `gone`: the connection has ended, yet the leg is not closed, because what came on it is still to be delivered.
     """
 
-    __slots__ = ("decoder", "dialect", "heartbeat", "side", "state")
+    __slots__ = ("decoder", "dialect", "gone", "heartbeat", "side", "state")
 
     def __init__(self, side: Side, limits: Limits, dialect: Dialect = V1_0) -> None:
         self.side = side
         self.state = State.OPENING
         self.dialect = dialect
         self.heartbeat = HeartBeat()
+        self.gone = False
         self.decoder = Decoder(dialect, EXPECTED[side, self.state], limits)
 
     def enter(self, state: State, dialect: Dialect | None = None) -> None:
@@ -29,6 +32,10 @@ class Leg:
         self.state = state
         self.dialect = dialect or self.dialect
         self.decoder.expect(self.dialect, EXPECTED[self.side, state])
+
+    def lost(self) -> None:
+        """The connection has ended: from now on nothing is written to the leg."""
+        self.gone = True
 
     @property
     def closed(self) -> bool:

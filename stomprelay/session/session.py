@@ -3,6 +3,8 @@
 A session belongs to one client connection and outlives the legs toward brokers.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 
 from stomprelay.session.ledger import Ledger, ours
@@ -17,7 +19,7 @@ class Session:
     """The standing orders of one client, spelled in nobody's dialect (all values decoded).
 
     `name` tells sessions apart in logs; `receipts` holds the receipt ids of SENDs that the broker still owes;
-    `tally` is where things are counted. `memo` is the head of the client's last SEND that left no trace here, as
+    `counters` is where things are counted. `memo` is the head of the client's last SEND that left no trace here, as
     the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did. Sessions that
     one client has on several brokers share `orders`, by which their deliveries are numbered: see `beside`.
     """
@@ -27,13 +29,13 @@ class Session:
         "_most",
         "_neighbours",
         "_orders",
+        "counters",
         "dialect",
         "memo",
         "memo_head",
         "name",
         "receipts",
         "subscriptions",
-        "tally",
         "traces",
         "transactions",
     )
@@ -43,12 +45,13 @@ class Session:
         name: bytes,
         dialect: Dialect,
         unsettled: int,
-        tally: dict[str, int],
+        counters: dict[str, int],
         orders: "count[int] | None" = None,
+        neighbours: "list[Session] | None" = None,
     ) -> None:
         self.name = name
         self.dialect = dialect
-        self.tally = tally
+        self.counters = counters
         self.subscriptions = Subscriptions()
         self._ledger: Ledger | None = None
         self.traces = 0
@@ -58,19 +61,18 @@ class Session:
         self.receipts: dict[bytes, None] = {}
         self._most = unsettled
         self._orders = orders
-        self._neighbours: list[Session] | None = None
+        self._neighbours = neighbours
+        if neighbours is not None:
+            neighbours.append(self)
 
     def beside(self) -> "Session":
         """The same client's session with one more broker. The client is never given one name for deliveries of
         both.
         """
         self._orders = self._orders or count(1)
-        other = Session(self.name, self.dialect, self._most, self.tally, self._orders)
         if self._neighbours is None:
             self._neighbours = [self]
-        self._neighbours.append(other)
-        other._neighbours = self._neighbours
-        return other
+        return Session(self.name, self.dialect, self._most, self.counters, self._orders, self._neighbours)
 
     WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands that `observed` must be told, whether or not anything needs translating."""
@@ -112,6 +114,24 @@ class Session:
         """Whether nothing is open that a broker knows of beside subscriptions."""
         return not self.transactions and (self._ledger is None or not self._ledger.expecting)
 
+    def remember(self, memo: bytes, head: bytes | None) -> None:
+        """A SEND passed that left no trace here: SENDs with the same start pass with the same new head."""
+        self.memo = memo
+        self.memo_head = head
+
+    def forget_head(self) -> None:
+        """There is a new broker: what became of the last SEND's head says nothing about the next one's."""
+        self.memo = None
+
+    @contextmanager
+    def without_transactions(self) -> Iterator[list[Transaction]]:
+        """Until the block ends the session has no open transaction; yields those that it had and has again then."""
+        opened, self.transactions = self.transactions, {}
+        try:
+            yield list(opened.values())
+        finally:
+            self.transactions = opened
+
     def lost_broker(self) -> None:
         """The broker is gone, and with it what it knew of deliveries and transactions, and the receipts that it owed:
         what is said again asks for them anew.
@@ -146,7 +166,7 @@ class Session:
     def lose(self, counter: str, count: int = 1) -> None:
         """Something that one side said will not reach the other; `counter` says of what kind."""
         self.traces += 1
-        self.tally[counter] += count
+        self.counters[counter] += count
 
     def owed(self, receipt: bytes) -> None:
         """A SEND passed that asks for a receipt."""

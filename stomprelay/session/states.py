@@ -4,7 +4,7 @@ A leg is one STOMP connection seen from the relay (or from the embedded broker):
 DOWNSTREAM, toward a broker UPSTREAM. Each leg runs through these states, never back:
 
     OPENING     downstream: the client has not said CONNECT; upstream: no answer to our CONNECT yet
-    BINDING     downstream only: CONNECT was understood, the broker has not answered; nothing is read
+    CONNECTING  downstream only: CONNECT was understood, the broker has not answered; nothing is read
     CONNECTED   frames flow
     LEAVING     DISCONNECT passed (downstream: whatever follows is ignored; upstream: the broker finishes)
     CLOSED      nothing more is read or written
@@ -29,7 +29,7 @@ class State(Enum):
     """Where a leg is in its life; see the module."""
 
     OPENING = "opening"
-    BINDING = "binding"
+    CONNECTING = "connecting"
     CONNECTED = "connected"
     LEAVING = "leaving"
     CLOSED = "closed"
@@ -39,12 +39,12 @@ _NOTHING: Final[frozenset[bytes]] = frozenset()
 
 EXPECTED: Final = {
     (Side.DOWNSTREAM, State.OPENING): OPENING,
-    (Side.DOWNSTREAM, State.BINDING): _NOTHING,
+    (Side.DOWNSTREAM, State.CONNECTING): _NOTHING,
     (Side.DOWNSTREAM, State.CONNECTED): CLIENT_COMMANDS,
     (Side.DOWNSTREAM, State.LEAVING): CLIENT_COMMANDS,
     (Side.DOWNSTREAM, State.CLOSED): _NOTHING,
     (Side.UPSTREAM, State.OPENING): frozenset({CONNECTED, ERROR}),
-    (Side.UPSTREAM, State.BINDING): _NOTHING,
+    (Side.UPSTREAM, State.CONNECTING): _NOTHING,
     (Side.UPSTREAM, State.CONNECTED): BROKER_COMMANDS,
     (Side.UPSTREAM, State.LEAVING): BROKER_COMMANDS,
     (Side.UPSTREAM, State.CLOSED): _NOTHING,
@@ -52,8 +52,8 @@ EXPECTED: Final = {
 """The commands that may come on a leg, by side and state; any other costs the connection."""
 
 NEXT: Final = {
-    State.OPENING: frozenset({State.BINDING, State.CONNECTED, State.CLOSED}),
-    State.BINDING: frozenset({State.CONNECTED, State.CLOSED}),
+    State.OPENING: frozenset({State.CONNECTING, State.CONNECTED, State.CLOSED}),
+    State.CONNECTING: frozenset({State.CONNECTED, State.CLOSED}),
     State.CONNECTED: frozenset({State.LEAVING, State.CLOSED}),
     State.LEAVING: frozenset({State.CLOSED}),
     State.CLOSED: frozenset[State](),

@@ -40,6 +40,22 @@ class Subscription:
             elif name == ACK_HEADER:
                 self.ack = value
 
+    def close(self) -> None:
+        """UNSUBSCRIBE came for it."""
+        self.open = False
+
+    def delivered(self, order: int) -> None:
+        """A delivery with this number awaits its ACK."""
+        self.unsettled[order] = None
+
+    def settled(self, order: int) -> None:
+        """The delivery with this number awaits its ACK no more."""
+        del self.unsettled[order]
+
+    def sort(self) -> None:
+        """Deliveries of an aborted transaction came back: bring all into the order of their numbers again."""
+        self.unsettled = dict.fromkeys(sorted(self.unsettled))
+
 
 class Subscriptions:
     """The open subscriptions of one client, oldest first. `acknowledging` counts those whose mode asks for ACKs."""
@@ -103,7 +119,7 @@ class Subscriptions:
         names = dict(reversed(headers))
         subscription = self._by_id.get(names[ID]) if ID in names else self.oldest(names.get(DESTINATION, b""))
         if subscription is not None:
-            subscription.open = False
+            subscription.close()
             self.acknowledging -= subscription.ack != AUTO
             del self._by_id[subscription.id]
             self._ended[subscription.id] = subscription

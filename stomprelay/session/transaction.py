@@ -5,15 +5,15 @@ class Transaction:
     """What was said in a transaction that is neither committed nor aborted.
 
     `frames` are its BEGIN and SENDs as the client spelled them, where the session may have to say them again, and
-    `octets` their size; once it is `cut`, only the BEGIN is kept. `acknowledged` tells that the broker was told of an
+    `size` their size; once it is `cut`, only the BEGIN is kept. `acknowledged` tells that the broker was told of an
     ACK or NACK in it; `doomed` says why it cannot be committed any more.
     """
 
-    __slots__ = ("acknowledged", "cut", "doomed", "frames", "octets")
+    __slots__ = ("acknowledged", "cut", "doomed", "frames", "size")
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
-        self.octets = 0
+        self.size = 0
         self.cut = False
         self.acknowledged = False
         self.doomed: str | None = None
@@ -26,17 +26,25 @@ class Transaction:
             return 0
         if len(wire) <= room or not self.frames:
             self.frames.append(wire)
-            self.octets += len(wire)
+            self.size += len(wire)
             return len(wire)
         self.cut = True
-        kept = self.octets
+        kept = self.size
         del self.frames[1:]
-        self.octets = len(self.frames[0])
-        return self.octets - kept
+        self.size = len(self.frames[0])
+        return self.size - kept
+
+    def acknowledge(self) -> None:
+        """The broker was sent an ACK or NACK in it: a next broker could not be."""
+        self.acknowledged = True
+
+    def doom(self, reason: str) -> None:
+        """It cannot be committed any more; `reason` is in words that a client may read."""
+        self.doomed = reason
 
     def lost(self) -> None:
-        """The broker is gone, which had begun it."""
+        """The broker that had begun it is lost."""
         if self.acknowledged:
-            self.doomed = "it acknowledged messages of a broker that was lost"
+            self.doom("it acknowledged messages of a broker that was lost")
         elif self.cut:
-            self.doomed = "its broker was lost, and it was too large to be kept"
+            self.doom("its broker was lost, and it was too large to be kept")

@@ -53,7 +53,7 @@ PROTOCOL_HEADERS: Final = frozenset(
 """Headers whose padding a 1.0 peer never means; of other headers only the leading blank is padding."""
 
 
-class Delivery(Enum):
+class DeliveryNaming(Enum):
     """How an ACK names the MESSAGE that it is about."""
 
     MESSAGE_ID = "message-id"
@@ -80,7 +80,7 @@ class Dialect:
     """A CR that is not part of a line's end is an octet of the value."""
     named_subscriptions: bool
     """SUBSCRIBE must carry `id`, and UNSUBSCRIBE and MESSAGE name the subscription by it."""
-    delivery: Delivery
+    delivery: DeliveryNaming
     negotiates: bool
     """CONNECT and CONNECTED name versions."""
     heart_beats: bool
@@ -208,7 +208,7 @@ V1_0: Final = Dialect(
     crlf=False,
     raw_cr=True,
     named_subscriptions=False,
-    delivery=Delivery.MESSAGE_ID,
+    delivery=DeliveryNaming.MESSAGE_ID,
     negotiates=False,
     heart_beats=False,
     commands=CLIENT_COMMANDS - {NACK},
@@ -221,7 +221,7 @@ V1_1: Final = Dialect(
     crlf=False,
     raw_cr=True,
     named_subscriptions=True,
-    delivery=Delivery.SUBSCRIPTION_AND_MESSAGE_ID,
+    delivery=DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID,
     negotiates=True,
     heart_beats=True,
     commands=CLIENT_COMMANDS,
@@ -234,7 +234,7 @@ V1_2: Final = Dialect(
     crlf=True,
     raw_cr=False,
     named_subscriptions=True,
-    delivery=Delivery.ACK,
+    delivery=DeliveryNaming.ACK,
     negotiates=True,
     heart_beats=True,
     commands=CLIENT_COMMANDS,

@@ -21,6 +21,11 @@ class StompError(Exception):
         self.detail = detail
         self.receipt = receipt
 
+    def asked_for(self, receipt: bytes | None) -> "StompError":
+        """Return the error itself, now naming the receipt that the bad frame asked for."""
+        self.receipt = receipt
+        return self
+
 
 class FrameError(StompError):
     """The bytes cannot be read as a frame of the leg's version."""

@@ -104,6 +104,27 @@ class Frame:
         escaped = self.command not in UNESCAPED
         return dialect.read(self.head_lines, crlf=self.crlf, escaped=escaped)
 
+    def with_lines(self, lines: bytes, *, body: bool = True) -> "Frame":
+        """Return the frame with other header lines, in bytes of its own; without its body where `body` is False.
+
+        `lines` run from the LF of the command line to that of the blank line, both included. They must be plain where
+        the frame is.
+        """
+        front = self.data[self.start : self.head - 1]
+        rest = self.data[self.body : self.after] if body else b""
+        at = len(front) + len(lines)
+        end, after = (self.end - self.body, self.after - self.body) if body else (0, 0)
+        data = b"".join((front, lines, rest))
+        return Frame(self.command, data, 0, self.head - self.start, at, at + end, at + after, self.plain)
+
+    def with_header(self, name: bytes, value: bytes) -> "Frame":
+        """Return the frame with one more header in front, in bytes of its own. Both are plain in every dialect."""
+        return self.with_lines(b"\n%b:%b%b" % (name, value, self.data[self.head - 1 : self.body]))
+
+    def mark(self, trace: bytes) -> None:
+        """The frame is sent on with this trace; whoever records the frame reads it."""
+        self.trace = trace
+
     def __repr__(self) -> str:
         """Command and size only: heads carry secrets."""
         return f"<{self.command.decode()} frame, {self.end + 1 - self.start} bytes>"

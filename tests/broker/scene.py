@@ -205,7 +205,7 @@ class Scene:
                     )
                     other.written += data.replace(b"\0\n", b"\0")
                     other.sends += 1
-                    assert leg.heartbeat.said_at == self.now
+                    assert leg.heartbeat.sent_at == self.now
                 case Close(leg, how):
                     other = self._peer(leg)
                     assert other.closed is None, "closed twice"

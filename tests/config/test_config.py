@@ -9,8 +9,8 @@ from stomprelay.broker.bounds import Bounds
 from stomprelay.config import Config, ConfigError, admin, default, load, overridden
 from stomprelay.config.listener import ENDPOINT
 from stomprelay.journal.settings import Settings
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 
 
 def config(tmp_path: Path, text: str) -> Config:

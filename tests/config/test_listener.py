@@ -7,9 +7,9 @@ import pytest
 from stomprelay.config.address import broker
 from stomprelay.config.listener import ENDPOINT, read, server
 from stomprelay.config.table import ConfigError, Table
-from stomprelay.relay.group import alone
-from stomprelay.relay.listener import Listener, Loss, ServerTLS
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import alone
+from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.limits import Limits
 
@@ -74,15 +74,15 @@ def test_every_setting_arrives() -> None:
         before_connect=5,
         unacknowledged=6,
         linger=0.0,
-        loss=Loss.PERCENT,
+        loss=LossPolicy.PERCENT,
         require_utf8=True,
         trace=True,
         tls=ServerTLS("/etc/relay/c.pem", "/k.pem", "/etc/relay/ca.pem", True),
     )
 
 
-@pytest.mark.parametrize("loss", list(Loss))
-def test_every_loss_can_be_said(loss: Loss) -> None:
+@pytest.mark.parametrize("loss", list(LossPolicy))
+def test_every_loss_can_be_said(loss: LossPolicy) -> None:
     """The words are those of the code."""
     assert listener(upstream="main", loss=loss.value).loss is loss
 

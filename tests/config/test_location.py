@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.config.location import Location, locate
-from stomprelay.relay.group import Group
-from stomprelay.relay.reconnect import Policy, Reconnect
+from stomprelay.relay.model.group import Group, Policy, Reconnect
 
 FAILOVER = Policy.FAILOVER
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stomprelay.config.option import BROKER, FAILOVER, FANOUT, NEVER, RECONNECT, read
-from stomprelay.relay.reconnect import Reconnect
+from stomprelay.relay.model.group import Reconnect
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 

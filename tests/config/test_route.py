@@ -7,10 +7,9 @@ import pytest
 from stomprelay.config.address import broker
 from stomprelay.config.route import KEYS, Rule, read, routed
 from stomprelay.config.table import ConfigError, Table
-from stomprelay.relay.group import alone
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.route import Match, Route
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import alone
+from stomprelay.relay.model.listener import Listener, Match, Route
+from stomprelay.relay.model.upstream import Upstream
 
 MAIN = Upstream("main", alone(broker("tcp://main")))
 OTHER = Upstream("other", alone(broker("tcp://other")))

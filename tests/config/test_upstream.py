@@ -7,10 +7,10 @@ import pytest
 
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.config.upstream import location, moved, read
-from stomprelay.relay.health import Checks
-from stomprelay.relay.profile import PROFILES
-from stomprelay.relay.reconnect import Policy, Reconnect
-from stomprelay.relay.upstream import ClientTLS, Upstream
+from stomprelay.relay.model.group import Policy, Reconnect
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.profile import PROFILES
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.limits import Limits

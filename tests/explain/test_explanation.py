@@ -3,10 +3,10 @@
 import pytest
 
 from stomprelay.explain import Explanation
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.pairing import pair
-from stomprelay.relay.profile import AUTO, PROFILES
-from stomprelay.relay.tally import COUNTERS, Tally
+from stomprelay.relay.bridge.negotiation import pair
+from stomprelay.relay.model.counters import COUNTERS, Counters
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.model.profile import AUTO, PROFILES
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
@@ -70,8 +70,8 @@ def test_losses_are_counted() -> None:
 def test_the_policy_for_losses_holds() -> None:
     """`percent` spells it, `reject` refuses the frame."""
     text = b"SEND\ndestination:/queue/a\nt:a\\nb\nreceipt:7\n\n\0"
-    assert "t:a%0Ab" in told(text, b"1.2", b"1.0", AUTO, Loss.PERCENT)[1]
-    explanation = Explanation(b"1.2", b"1.0", AUTO, Loss.REJECT)
+    assert "t:a%0Ab" in told(text, b"1.2", b"1.0", AUTO, LossPolicy.PERCENT)[1]
+    explanation = Explanation(b"1.2", b"1.0", AUTO, LossPolicy.REJECT)
     _, paragraph = explanation.told(text)
     assert "message:a header cannot be said in the other version" in paragraph
     assert "receipt-id:7" in paragraph
@@ -223,11 +223,11 @@ CASES = [
 @pytest.mark.parametrize("frame", CASES)
 def test_it_says_what_the_relay_does(client: bytes, broker: bytes, frame: bytes) -> None:
     """For every pair, what is shown to go out is what a bridge of the relay writes."""
-    bridge = pair(client, broker, "auto", Loss.REPLACE).to_broker
+    bridge = pair(client, broker, "auto", LossPolicy.REPLACE).to_broker
     decoder = Decoder(DIALECTS[client], CLIENT_COMMANDS, Limits())
     decoder.feed(frame)
     [read] = decoder.frames()
-    out = bridge.carry(read, Session(b"s", DIALECTS[client], 10, Tally()))
+    out = bridge.carry(read, Session(b"s", DIALECTS[client], 10, Counters()))
     _, paragraph = told(frame, client, broker)
     if out == frame:
         assert paragraph[-1] == "goes out as it came"
@@ -240,6 +240,6 @@ def test_it_says_what_the_relay_does(client: bytes, broker: bytes, frame: bytes)
 
 def test_the_relays_own_bridges_are_left_alone() -> None:
     """Bridges are shared by all sessions of a pair: looking at one does not change it."""
-    before = dict(pair(b"1.0", b"1.2", "auto", Loss.REPLACE).to_broker.steps)
+    before = dict(pair(b"1.0", b"1.2", "auto", LossPolicy.REPLACE).to_broker.steps)
     told(CASES[2], b"1.0", b"1.2")
-    assert pair(b"1.0", b"1.2", "auto", Loss.REPLACE).to_broker.steps == before
+    assert pair(b"1.0", b"1.2", "auto", LossPolicy.REPLACE).to_broker.steps == before

@@ -26,7 +26,7 @@ def client(capture: Capture, *, traced: bool = False) -> Tape:
     tape = opening(capture, traced=traced)
     hears(tape, CONNECT)
     tape.cut()
-    tape.leg.enter(State.BINDING, V1_2)
+    tape.leg.enter(State.CONNECTING, V1_2)
     tape.leg.enter(State.CONNECTED)
     return tape
 

@@ -118,7 +118,7 @@ def test_random_conversations(
     assert _told(tables.rows) == _sorted(stage.expected().values())
     assert _outages(tables.outages.values()) == _losses(stage)
     assert _waits([*tables.ended, *tables.waiting]) == _waited(stage, PATIENT.stuck_after)
-    stale = sum(caller.tally["acks_stale"] for caller in stage.callers)
+    stale = sum(caller.counters["acks_stale"] for caller in stage.callers)
     assert sum(row["stale_acks"] for row in tables.outages.values()) == stale
     resent = sum(caller.resent for caller in stage.callers)
     assert sum(row["resent"] for row in tables.outages.values()) == resent

@@ -15,8 +15,8 @@ from stomprelay.journal.schema import Context, Side
 from stomprelay.journal.tape import Tape
 from stomprelay.pipeline.settings import SECOND
 from stomprelay.relay import effects as asked
-from stomprelay.relay.health import Checks
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.listener import Listener
 from stomprelay.session.effects import Close, Event, Note, Send
 from stomprelay.session.leg import Leg
 from tests.pipeline.journals import BEGUN, Run

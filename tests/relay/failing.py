@@ -11,10 +11,9 @@ with started(b"1.2", confirm=True) as play:
 from math import inf
 from typing import Any
 
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.reconnect import Reconnect
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.group import Broker, Group, Reconnect
+from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import PRODUCTS, SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
 
 NAMES = ("a", "b", "c")
@@ -78,9 +77,9 @@ def found(play: Playbook, version: bytes = b"1.2", product: str = "generic", wel
     play.broker_says(said_welcome(version, product, welcome))
 
 
-def branch(play: Playbook) -> Branch:
+def link(play: Playbook) -> Link:
     """The session's only place."""
-    (only,) = play.relay.branches
+    (only,) = play.relay.links
     return only
 
 

@@ -2,11 +2,9 @@
 
 from typing import Any, Final
 
-from stomprelay.relay.group import Broker, Group, alone
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.reconnect import Reconnect
-from stomprelay.relay.route import Match, Route
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
+from stomprelay.relay.model.listener import Listener, Match, Route
+from stomprelay.relay.model.upstream import Upstream
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, listener
 
 SOON: Final = 0.02

@@ -18,10 +18,10 @@ from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import Message
 from stomprelay.relay import effects as asked
-from stomprelay.relay.group import Broker
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.tally import Tally
 from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
@@ -277,8 +277,8 @@ class Caller:
         self.world = world
         self.name = name
         self.version = version
-        self.tally = Tally()
-        self.relay = Relay(world.front, name, self.tally, world.chance)
+        self.counters = Counters()
+        self.relay = Relay(world.front, name, self.counters, world.chance)
         self.wake = inf
         self.pipes: list[Pipe] = []
         self.source: Pipe | None = None
@@ -293,7 +293,7 @@ class Caller:
         self.resent = 0
         self.answers: list[str | int] = []
         self.wrongs: list[str] = []
-        self.heard_at = inf
+        self.received_at = inf
         self.connected = False
         self.closed = False
         self.gone = False
@@ -375,7 +375,7 @@ class Caller:
     def heard_at_once(self) -> bool:
         """Whether a broker is told at once what it says now."""
         held = self.paused or self.unread or self.breathing
-        return not held and any(branch.up for branch in self.relay.branches)
+        return not held and any(link.up for link in self.relay.links)
 
     def read(self) -> bool:
         """The relay reads what the client wrote, unless it paused it. Answers whether there was anything."""
@@ -392,7 +392,7 @@ class Caller:
 
     def hear(self, data: bytes) -> None:
         """The relay wrote this."""
-        self.heard_at = self.world.now
+        self.received_at = self.world.now
         frames, self.rest = cut(self.version, self.rest + data)
         for frame in frames:
             match frame.command:
@@ -746,7 +746,7 @@ class World:
 
     def _listens(self) -> None:
         for caller in self.callers:
-            silent = self.now - caller.heard_at
+            silent = self.now - caller.received_at
             if caller.talks and caller.names and silent > SILENCE:
                 caller.wrongs.append(f"silence for {silent:g} s")
-                caller.heard_at = self.now
+                caller.received_at = self.now

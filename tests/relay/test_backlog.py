@@ -9,24 +9,24 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from stomprelay.relay.backlog import Backlog, Kept
+from stomprelay.relay.resend.unconfirmed import Kept, Unconfirmed
 
 cumulative_or_not = pytest.mark.parametrize("cumulative", [False, True], ids=["each", "cumulative"])
 
 
-def backlog(most: int = 100, *, cumulative: bool = False) -> Backlog:
+def unconfirmed(most: int = 100, *, cumulative: bool = False) -> Unconfirmed:
     """One of a session called `s`."""
-    kept = Backlog(b"s", most)
+    kept = Unconfirmed(b"s", most)
     kept.cumulative = cumulative
     return kept
 
 
-def quiet(kept: Backlog) -> bool:
+def quiet(kept: Unconfirmed) -> bool:
     """Whether no answer is outstanding."""
     return kept.quiet
 
 
-def wires(kept: Backlog) -> list[bytes]:
+def wires(kept: Unconfirmed) -> list[bytes]:
     """What would have to be said again. It is kept no longer."""
     return [each.wire for each in kept.taken()]
 
@@ -36,7 +36,7 @@ def wires(kept: Backlog) -> list[bytes]:
 
 def test_our_receipts_are_all_different() -> None:
     """They name the session, and are known to be ours."""
-    kept = backlog()
+    kept = unconfirmed()
     asked = [kept.ask() for _ in range(3)]
     assert asked == [b"s-receipt-1", b"s-receipt-2", b"s-receipt-3"]
     assert all(map(kept.mine, asked))
@@ -45,7 +45,7 @@ def test_our_receipts_are_all_different() -> None:
 @pytest.mark.parametrize("receipt", [None, b"", b"1", b"t-receipt-1", b"s-receipt", b"xs-receipt-1"])
 def test_receipts_of_others(receipt: bytes | None) -> None:
     """A client's own, another session's, and none."""
-    assert not backlog().mine(receipt)
+    assert not unconfirmed().mine(receipt)
 
 
 # Keeping and confirming
@@ -54,7 +54,7 @@ def test_receipts_of_others(receipt: bytes | None) -> None:
 @cumulative_or_not
 def test_what_is_confirmed_is_not_kept(cumulative: bool) -> None:
     """One after the other, in order: both kinds of broker mean the same by it."""
-    kept = backlog(cumulative=cumulative)
+    kept = unconfirmed(cumulative=cumulative)
     kept.keep(b"one", b"1")
     kept.keep(b"three", b"2")
     assert (len(kept), kept.octets) == (2, 8)
@@ -67,7 +67,7 @@ def test_what_is_confirmed_is_not_kept(cumulative: bool) -> None:
 
 def test_out_of_order_each_for_itself() -> None:
     """RabbitMQ's way: a later one says nothing of an earlier one, and what is left keeps its place."""
-    kept = backlog()
+    kept = unconfirmed()
     for number in (b"1", b"2", b"3", b"4"):
         kept.keep(number, number)
     kept.received(b"3")
@@ -77,7 +77,7 @@ def test_out_of_order_each_for_itself() -> None:
 
 def test_a_later_one_for_all_before_it() -> None:
     """ActiveMQ's way."""
-    kept = backlog(cumulative=True)
+    kept = unconfirmed(cumulative=True)
     for number in (b"1", b"2", b"3", b"4"):
         kept.keep(number, number)
     kept.received(b"3")
@@ -88,7 +88,7 @@ def test_a_later_one_for_all_before_it() -> None:
 @cumulative_or_not
 def test_a_receipt_that_nobody_waits_for(cumulative: bool) -> None:
     """It changes nothing of what is kept, and is not the client's."""
-    kept = backlog(cumulative=cumulative)
+    kept = unconfirmed(cumulative=cumulative)
     kept.keep(b"one", b"1")
     assert not kept.received(b"another")
     assert len(kept) == 1
@@ -97,7 +97,7 @@ def test_a_receipt_that_nobody_waits_for(cumulative: bool) -> None:
 @cumulative_or_not
 def test_a_receipt_id_that_is_used_twice(cumulative: bool) -> None:
     """The oldest of that name is meant."""
-    kept = backlog(cumulative=cumulative)
+    kept = unconfirmed(cumulative=cumulative)
     kept.keep(b"old", b"r")
     kept.keep(b"new", b"r")
     kept.received(b"r")
@@ -109,7 +109,7 @@ def test_a_receipt_id_that_is_used_twice(cumulative: bool) -> None:
 
 def test_bounds() -> None:
     """Full at the bound, crowded above half of it."""
-    kept = backlog(10)
+    kept = unconfirmed(10)
     kept.keep(b"12345", b"1")
     assert (kept.full, kept.crowded) == (False, False)
     kept.keep(b"6", b"2")
@@ -122,7 +122,7 @@ def test_bounds() -> None:
 
 def test_what_was_taken_is_kept_when_it_is_said() -> None:
     """Not before, and it tells whether a broker may have it already."""
-    kept = backlog()
+    kept = unconfirmed()
     kept.keep(b"one", b"1")
     kept.keep(b"two", b"2", said=False)
     assert kept.taken() == [Kept(b"one", b"1", True), Kept(b"two", b"2", False)]
@@ -138,7 +138,7 @@ def test_what_was_taken_is_kept_when_it_is_said() -> None:
 
 def test_a_receipt_is_given_once() -> None:
     """However often its frame was said, and however often a broker answers."""
-    kept = backlog()
+    kept = unconfirmed()
     kept.owe(b"r")
     assert kept.owes(b"r")
     assert kept.received(b"r")
@@ -148,7 +148,7 @@ def test_a_receipt_is_given_once() -> None:
 
 def test_a_receipt_is_given_as_often_as_it_was_asked_for() -> None:
     """A client may call all of its receipts by one name."""
-    kept = backlog()
+    kept = unconfirmed()
     kept.owe(b"r")
     kept.owe(b"r")
     assert [kept.received(b"r") for _ in range(3)] == [True, True, False]
@@ -156,7 +156,7 @@ def test_a_receipt_is_given_as_often_as_it_was_asked_for() -> None:
 
 def test_an_error_that_names_a_receipt() -> None:
     """What asked for it is answered for good: neither kept nor owed."""
-    kept = backlog()
+    kept = unconfirmed()
     kept.keep(b"one", b"1")
     kept.keep(b"two", b"2")
     kept.owe(b"2")
@@ -169,7 +169,7 @@ def test_an_error_that_names_a_receipt() -> None:
 @pytest.mark.parametrize("what", ["kept", "owed", "committing"])
 def test_quiet(what: str) -> None:
     """Nothing may be outstanding; an owed receipt alone is no danger to anything."""
-    kept = backlog()
+    kept = unconfirmed()
     assert quiet(kept)
     match what:
         case "kept":
@@ -189,7 +189,7 @@ def test_quiet(what: str) -> None:
 
 def test_receipts_that_nothing_asks_for_again() -> None:
     """They are given in the broker's place, each as often as it is owed, and not by the next broker as well."""
-    kept = backlog()
+    kept = unconfirmed()
     for receipt in (b"send", b"subscribe", b"unsubscribe", b"ack", b"ack", b"commit"):
         kept.owe(receipt)
     kept.keep(b"SEND", b"send")
@@ -204,7 +204,7 @@ def test_receipts_that_nothing_asks_for_again() -> None:
 
 def test_one_name_for_what_is_said_again_and_what_is_not() -> None:
     """As many are given as the next broker will not give."""
-    kept = backlog()
+    kept = unconfirmed()
     for _ in range(3):
         kept.owe(b"r")
     kept.keep(b"SEND", b"r")
@@ -214,7 +214,7 @@ def test_one_name_for_what_is_said_again_and_what_is_not() -> None:
 
 def test_receipts_that_are_not_owed_any_more() -> None:
     """What the next broker is asked for again in vain does not count."""
-    kept = backlog()
+    kept = unconfirmed()
     kept.owe(b"a")
     assert kept.lost([b"a", b"b", b"b"]) == []
     assert kept.owes(b"a")
@@ -223,7 +223,7 @@ def test_receipts_that_are_not_owed_any_more() -> None:
 @pytest.mark.parametrize("ours", [False, True], ids=["client", "ours"])
 def test_a_commit_that_was_not_answered(ours: bool) -> None:
     """It is in doubt, and told once, by the receipt that its client asked for, if it did."""
-    kept = backlog()
+    kept = unconfirmed()
     assert kept.doubted() is None
     kept.commit(b"c", ours=ours)
     assert kept.doubts == [b"c"]
@@ -233,7 +233,7 @@ def test_a_commit_that_was_not_answered(ours: bool) -> None:
 
 def test_a_commit_that_was_answered() -> None:
     """By a RECEIPT or an ERROR: no doubt is left."""
-    kept = backlog()
+    kept = unconfirmed()
     kept.commit(b"c", ours=False)
     kept.commit(b"d", ours=True)
     kept.received(b"c")
@@ -243,7 +243,7 @@ def test_a_commit_that_was_answered() -> None:
 
 def test_any_receipt_proves_what_was_said_before_it() -> None:
     """RECEIPT is cumulative as far as receiving goes; an ERROR is not."""
-    kept = backlog()
+    kept = unconfirmed()
     kept.unproved = 3
     kept.refused(b"x")
     assert kept.unproved == 3
@@ -255,11 +255,11 @@ def test_any_receipt_proves_what_was_said_before_it() -> None:
 
 
 class Account(RuleBasedStateMachine):
-    """A backlog and the simplest account of it that there is."""
+    """A unconfirmed and the simplest account of it that there is."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept = backlog(50)
+        self.kept = unconfirmed(50)
         self.model: list[tuple[bytes, bytes]] = []
         self.owed: list[bytes] = []
         self.number = 0

@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.balance import Allowance, Move, moves, wanted
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.health import Checks
-from stomprelay.relay.reconnect import Policy, Reconnect
+from stomprelay.relay.model.balance import Allowance, Move, moves, wanted
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
+from stomprelay.relay.model.health import Checks
 
 NOW = 1000.0
 HOMEWARD = Reconnect(randomize=False, priority_backup=True)

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from stomprelay.relay.beats import beaten, beating
+from stomprelay.relay.client import beaten, beating
 from stomprelay.relay.effects import Effect
 from stomprelay.session.effects import Send
 from stomprelay.session.heartbeat import Terms
@@ -36,7 +36,7 @@ def test_who_is_silent_for_half_the_interval_beats() -> None:
     """Every leg on its own, and once: the beat is something said."""
     client, broker = leg(Side.DOWNSTREAM), leg()
     assert told(client, broker, now=0.4) == ([], None)
-    client.heartbeat.said_at = 0.4
+    client.heartbeat.sent_at = 0.4
     assert told(client, broker, now=0.5) == ([Send(broker, b"\n")], None)
     assert told(client, broker, now=0.5) == ([], None)
     assert told(client, broker, now=0.9) == ([Send(client, b"\n")], None)
@@ -58,7 +58,7 @@ def test_nothing_was_agreed() -> None:
 def test_a_peer_that_is_silent_for_twice_the_interval_is_dead() -> None:
     """Heard at the very last moment it is not; a dead peer gets no beat."""
     client, broker = leg(Side.DOWNSTREAM), leg()
-    client.heartbeat.heard_at = 0.1
+    client.heartbeat.received_at = 0.1
     effects, dead = told(client, broker, now=2.0)
     assert dead is broker
     assert effects == [Send(client, b"\n")]
@@ -68,7 +68,7 @@ def test_the_first_of_the_dead() -> None:
     """The client's death is the session's: it is looked at first. Who stands behind is looked at the next time."""
     client, one, other = leg(Side.DOWNSTREAM), leg(), leg()
     assert told(client, one, other, now=2.0) == ([], client)
-    client.heartbeat.heard_at = client.heartbeat.said_at = 2.0
+    client.heartbeat.received_at = client.heartbeat.sent_at = 2.0
     assert told(client, one, other, now=2.0) == ([], one)
 
 
@@ -100,14 +100,14 @@ def in_state(side: Side, state: State) -> Leg:
         (Side.UPSTREAM, State.LEAVING),
         (Side.UPSTREAM, State.CLOSED),
         (Side.DOWNSTREAM, State.OPENING),
-        (Side.DOWNSTREAM, State.BINDING),
+        (Side.DOWNSTREAM, State.CONNECTING),
         (Side.DOWNSTREAM, State.CLOSED),
     ],
 )
 def test_a_leg_that_has_no_beats(side: Side, state: State) -> None:
     """Before CONNECTED nothing may be written, after DISCONNECT a broker expects nothing, a closed leg is no leg."""
     one, other = in_state(side, state), leg()
-    other.heartbeat.heard_at = 99.0
+    other.heartbeat.received_at = 99.0
     assert not beating(one)
     assert beating(other)
     assert told(one, other, now=100.0) == ([Send(other, b"\n")], None)

@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.profile import ACTIVEMQ, GENERIC, RABBITMQ
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ
 from stomprelay.session.effects import Event
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
@@ -104,7 +104,7 @@ def test_a_handshake(said: bytes, asked: bytes, answered: bytes, got: bytes, cut
         play.broker_says(answered)
         play.client_gets(got)
         play.both_stay()
-        assert play.tally["sessions_opened"] == play.tally["sessions_connected"] == 1
+        assert play.counters["sessions_opened"] == play.counters["sessions_connected"] == 1
 
 
 @in_all_cuts
@@ -343,8 +343,8 @@ def test_an_error_of_connect_passes_whole(version: bytes, denial: bytes, cut: Cu
         play.client_is_closed()
         play.broker_is_closed()
         play.broker_goes()
-        assert play.tally["errors_passed"] == 1
-        assert play.tally["errors_sent"] == play.tally["sessions_connected"] == 0
+        assert play.counters["errors_passed"] == 1
+        assert play.counters["errors_sent"] == play.counters["sessions_connected"] == 0
 
 
 @in_all_cuts
@@ -388,7 +388,7 @@ def test_a_broker_out_of_reach(cut: Cut) -> None:
         assert b"10.1.2.3" not in data
         play.client_is_closed()
         assert "10.1.2.3" in play.noted(Event.REFUSED)
-        assert play.tally["brokers_refused"] == 1
+        assert play.counters["brokers_refused"] == 1
 
 
 @in_cuts_of_halves
@@ -401,7 +401,7 @@ def test_a_broker_that_closes_before_it_answers(cut: Cut) -> None:
         play.broker_says(b"CONNECTED\nversion:1.2\n")
         play.broker_goes()
         play.client_gets_error(b"broker not available")
-        assert play.tally["brokers_refused"] == 1
+        assert play.counters["brokers_refused"] == 1
 
 
 @pytest.mark.parametrize("accepted", [False, True])

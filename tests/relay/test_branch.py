@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.binding import Bound
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.carrier import Carrier
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker
-from stomprelay.relay.health import Checks
-from stomprelay.relay.stage import Stage
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.link.handshake import Accepted
+from stomprelay.relay.link.link import Link, Stage
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Close, Event, How, Note, Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
@@ -46,9 +45,9 @@ class Scene:
         self, over: Upstream | None = None, *, version: bytes = b"1.2", carried: bool = False, **settings: Any
     ) -> None:
         self.over = over or movable(**settings)
-        self.tally = Tally()
-        self.session = Session(b"s", DIALECTS[version], 10, self.tally)
-        self.branch = Branch(
+        self.counters = Counters()
+        self.session = Session(b"s", DIALECTS[version], 10, self.counters)
+        self.link = Link(
             listener(self.over),
             self.over,
             self.over.groups[0],
@@ -63,62 +62,62 @@ class Scene:
     @property
     def leg(self) -> Leg:
         """The leg that it has."""
-        assert self.branch.leg is not None
-        return self.branch.leg
+        assert self.link.leg is not None
+        return self.link.leg
 
     @property
-    def carrier(self) -> Carrier:
+    def resender(self) -> Resender:
         """Of a session that survives its broker."""
-        assert self.branch.carrier is not None
-        return self.branch.carrier
+        assert self.link.resender is not None
+        return self.link.resender
 
     def seeks(self, prefer: Broker | None = None) -> None:
         """The search begins."""
-        self.branch.seek(self.effects, self.now, prefer)
+        self.link.seek(self.effects, self.now, prefer)
 
     def accepts(self) -> None:
         """The connection is there."""
-        self.branch.connected(self.leg, self.effects, self.now)
+        self.link.connected(self.leg, self.effects, self.now)
 
     def refuses(self, reason: str = "Connection refused") -> None:
         """The broker that is asked cannot be reached."""
-        self.branch.refused(reason, self.effects, self.now)
+        self.link.refused(reason, self.effects, self.now)
 
-    def answers(self, data: bytes) -> Bound | bytes | None:
+    def answers(self, data: bytes) -> Accepted | bytes | None:
         """The broker that is asked says this."""
-        return self.branch.answered(data, self.effects, self.now)
+        return self.link.answered(data, self.effects, self.now)
 
     def wakes(self) -> None:
         """At the time that it asked for."""
-        assert self.branch.until < inf
-        self.now = max(self.now, self.branch.until)
-        self.branch.woke(self.effects, self.now)
+        assert self.link.until < inf
+        self.now = max(self.now, self.link.until)
+        self.link.woke(self.effects, self.now)
 
     def reconsiders(self) -> None:
         """A broker came back."""
-        self.branch.reconsidered(self.effects, self.now)
+        self.link.reconsidered(self.effects, self.now)
 
     def finds(self, version: bytes = b"1.2", product: str = "generic") -> None:
         """The next broker that is asked accepts."""
-        while self.branch.stage is Stage.SEARCHING:
+        while self.link.stage is Stage.SEARCHING:
             self.wakes()
-        assert isinstance(self.answers(said_welcome(version, product)), Bound)
+        assert isinstance(self.answers(said_welcome(version, product)), Accepted)
         self.effects.clear()
 
     def loses(self) -> None:
         """Its broker is gone, and another one is sought."""
-        self.carrier.lost()
-        self.branch.hang_up(How.ABORT, self.effects)
+        self.resender.lost()
+        self.link.hang_up(How.ABORT, self.effects)
         self.effects.clear()
         self.seeks()
 
     def client_says(self, data: bytes) -> None:
-        """By the carrier."""
+        """By the resender."""
         decoder = Decoder(self.session.dialect, CLIENT_COMMANDS, Limits())
         decoder.feed(data)
         for frame in decoder.frames():
-            self.carrier.say(frame)
-        self.carrier.flush([], self.now)
+            self.resender.say(frame)
+        self.resender.flush([], self.now)
 
     def asked(self) -> list[str]:
         """The brokers that were asked for since the last look; everything else is forgotten."""
@@ -136,11 +135,11 @@ class Scene:
 
     def quiet(self) -> bool:
         """Whether its broker could be left."""
-        return self.branch.quiet
+        return self.link.quiet
 
     def moves(self) -> bool:
         """Whether it is to leave its broker."""
-        return self.branch.moving
+        return self.link.moving
 
     def sent(self) -> bytes:
         """What is written, to the leg that it has."""
@@ -166,19 +165,19 @@ def started(over: Upstream | None = None, **settings: Any) -> Scene:
     ids=["plain", "plain among others", "failover", "failover among others"],
 )
 def test_before_the_search(over: Upstream, carried: bool, carries: bool) -> None:
-    """Nothing is due, nobody was asked; there is a carrier where the session survives its broker or has others."""
-    branch = Scene(over, carried=carried).branch
-    assert branch.stage is Stage.SEARCHING
-    assert branch.until == inf
-    assert [branch.leg, branch.broker, branch.asked, branch.pairing, branch.parting] == [None] * 5
-    assert (branch.carrier is not None) == carries
-    assert branch.fresh
-    assert not branch.up
-    assert not branch.quiet
-    assert not branch.moving
-    assert branch.news is Event.CONNECTED
-    assert branch.verdict == ""
-    assert branch.uncertain == 0
+    """Nothing is due, nobody was asked; there is a resender where the session survives its broker or has others."""
+    link = Scene(over, carried=carried).link
+    assert link.stage is Stage.SEARCHING
+    assert link.until == inf
+    assert [link.leg, link.broker, link.asked, link.bridges, link.parting] == [None] * 5
+    assert (link.resender is not None) == carries
+    assert link.fresh
+    assert not link.up
+    assert not link.quiet
+    assert not link.moving
+    assert link.news is Event.CONNECTED
+    assert link.verdict == ""
+    assert link.uncertain == 0
 
 
 # Attempts
@@ -190,11 +189,11 @@ def test_the_first_attempt_is_made_at_once() -> None:
     play.seeks()
     first = play.over.brokers[0]
     assert play.effects == [Open(play.leg, first)]
-    assert play.branch.stage is Stage.BINDING
-    assert play.branch.asked is first
-    assert play.branch.until == 103.0
-    assert play.branch.broker is None
-    assert not play.branch.up
+    assert play.link.stage is Stage.BINDING
+    assert play.link.asked is first
+    assert play.link.until == 103.0
+    assert play.link.broker is None
+    assert not play.link.up
     assert (first.health.coming, first.health.sessions) == (1, 0)
 
 
@@ -206,7 +205,7 @@ def test_connect_is_said_when_the_connection_is_there() -> None:
     play.now += 1.0
     play.accepts()
     assert play.sent() == (b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:there\nheart-beat:10000,10000\n\n\0")
-    assert play.leg.heartbeat.said_at == 101.0
+    assert play.leg.heartbeat.sent_at == 101.0
 
 
 def test_a_connection_that_nobody_waits_for_any_more() -> None:
@@ -216,10 +215,10 @@ def test_a_connection_that_nobody_waits_for_any_more() -> None:
     late = play.leg
     play.refuses()
     play.effects.clear()
-    play.branch.connected(late, play.effects, play.now)
+    play.link.connected(late, play.effects, play.now)
     assert play.effects == [Close(late, How.ABORT)]
     play.finds()
-    play.branch.connected(play.leg, play.effects, play.now)
+    play.link.connected(play.leg, play.effects, play.now)
     assert play.effects == [Close(play.leg, How.ABORT)]
 
 
@@ -232,28 +231,28 @@ def test_a_broker_accepts(version: bytes, cut: Cut) -> None:
     play.accepts()
     play.effects.clear()
     answers = [play.answers(chunk) for chunk in cut.chunks(said_welcome(version))]
-    assert [type(each) for each in answers if each is not None] == [Bound]
+    assert [type(each) for each in answers if each is not None] == [Accepted]
     assert answers[-1] is not None
-    branch, first = play.branch, play.over.brokers[0]
+    link, first = play.link, play.over.brokers[0]
     assert play.effects == []
-    assert branch.up
-    assert branch.stage is Stage.UP
-    assert branch.broker is first
-    assert branch.asked is None
-    assert branch.pairing is not None
-    assert not branch.fresh
-    assert branch.until == inf
+    assert link.up
+    assert link.stage is Stage.UP
+    assert link.broker is first
+    assert link.asked is None
+    assert link.bridges is not None
+    assert not link.fresh
+    assert link.until == inf
     assert play.leg.state is State.CONNECTED
     assert play.leg.dialect.version == version
     assert (first.health.up, first.health.sessions, first.health.coming) == (True, 1, 0)
-    assert branch.news is Event.CONNECTED
+    assert link.news is Event.CONNECTED
 
 
 def test_what_follows_connected_in_its_chunk() -> None:
     """It stays in the leg's decoder, for whoever carries frames."""
     play = Scene()
     play.seeks()
-    assert isinstance(play.answers(said_welcome(b"1.2") + MESSAGE), Bound)
+    assert isinstance(play.answers(said_welcome(b"1.2") + MESSAGE), Accepted)
     assert [frame.wire for frame in play.leg.decoder.frames()] == [MESSAGE]
 
 
@@ -263,9 +262,9 @@ def test_the_carrier_learns_what_receipts_mean(product: str, cumulative: bool) -
     play = Scene(confirm=True)
     play.seeks()
     play.finds(product=product)
-    assert play.carrier.backlog.cumulative == cumulative
+    assert play.resender.unconfirmed.cumulative == cumulative
     play.client_says(SEND * 3)
-    assert len(play.carrier.backlog) == (1 if cumulative else 3)
+    assert len(play.resender.unconfirmed) == (1 if cumulative else 3)
 
 
 def test_a_broker_that_cannot_be_reached() -> None:
@@ -291,8 +290,8 @@ def test_a_broker_that_cannot_be_reached() -> None:
     assert [broker.versions for broker in play.over.brokers] == [None, None]
     assert (first.health.up, first.health.failures, first.health.coming) == (False, 1, 0)
     assert first.health.out_until == 101.0
-    assert play.tally["brokers_refused"] == 1
-    assert play.branch.fresh
+    assert play.counters["brokers_refused"] == 1
+    assert play.link.fresh
 
 
 def test_a_pause_between_passes() -> None:
@@ -302,20 +301,20 @@ def test_a_pause_between_passes() -> None:
     play.refuses()
     play.refuses()
     assert play.asked() == ["tcp://a", "tcp://b"]
-    assert play.branch.stage is Stage.SEARCHING
-    assert play.branch.until == 104.0
+    assert play.link.stage is Stage.SEARCHING
+    assert play.link.until == 104.0
     play.wakes()
     assert play.asked() == ["tcp://a"]
-    assert play.branch.until == 114.0
+    assert play.link.until == 114.0
 
 
 def test_who_has_a_broker_looks_for_no_other() -> None:
     """Whatever the time is."""
     play = started(options={"timeout": 60.0})
     play.now += 1000.0
-    play.branch.woke(play.effects, play.now)
+    play.link.woke(play.effects, play.now)
     assert play.effects == []
-    assert play.branch.up
+    assert play.link.up
 
 
 def test_a_preferred_broker_comes_first() -> None:
@@ -332,12 +331,12 @@ def test_a_broker_that_was_paused_meanwhile() -> None:
     play = started(options={"initial_delay": 2.0})
     first, second = play.over.brokers
     play.loses()
-    assert play.branch.until == 102.0
+    assert play.link.until == 102.0
     assert second.health.coming == 1
     second.health.paused = True
     play.wakes()
     assert play.asked() == ["tcp://a"]
-    assert play.branch.asked is first
+    assert play.link.asked is first
     assert second.health.coming == 0
 
 
@@ -348,8 +347,8 @@ def test_all_brokers_are_paused() -> None:
         broker.health.paused = True
     play.seeks()
     assert play.asked() == []
-    assert play.branch.stage is Stage.SEARCHING
-    assert play.branch.until == inf
+    assert play.link.stage is Stage.SEARCHING
+    assert play.link.until == inf
     play.now += 1000.0
     play.over.brokers[1].health.paused = False
     play.reconsiders()
@@ -365,11 +364,11 @@ def test_a_broker_comes_back_while_it_waits() -> None:
     play = started(options={"initial_delay": 10.0, "exponential": False}, brokers=1)
     play.loses()
     assert play.asked() == []
-    assert play.branch.until == 110.0
+    assert play.link.until == 110.0
     play.now = 101.0
     play.reconsiders()
     assert play.asked() == ["tcp://a"]
-    assert play.branch.stage is Stage.BINDING
+    assert play.link.stage is Stage.BINDING
 
 
 @pytest.mark.parametrize("stage", [Stage.BINDING, Stage.UP, Stage.PARTING, Stage.ENDED])
@@ -380,15 +379,15 @@ def test_a_broker_comes_back_at_any_other_time(stage: Stage) -> None:
     if stage is not Stage.BINDING:
         play.finds()
     if stage is Stage.PARTING:
-        play.branch.part(play.effects, play.now)
+        play.link.part(play.effects, play.now)
     if stage is Stage.ENDED:
-        play.branch.end(play.effects)
+        play.link.end(play.effects)
     play.effects.clear()
-    until = play.branch.until
+    until = play.link.until
     play.reconsiders()
     assert play.effects == []
-    assert play.branch.stage is stage
-    assert play.branch.until == until
+    assert play.link.stage is stage
+    assert play.link.until == until
 
 
 def test_sessions_come_back_one_after_the_other() -> None:
@@ -397,7 +396,7 @@ def test_sessions_come_back_one_after_the_other() -> None:
     plays = [started(over) for _ in range(3)]
     for play in plays:
         play.loses()
-    assert [play.branch.until for play in plays] == [110.0, 100.5, 101.0]  # the first one is asking already
+    assert [play.link.until for play in plays] == [110.0, 100.5, 101.0]  # the first one is asking already
     assert [play.asked() for play in plays] == [["tcp://a"], [], []]
     newcomer = Scene(over)
     newcomer.seeks()
@@ -416,15 +415,15 @@ def test_no_connected_in_time(accepts: bool) -> None:
     play.now += 2.0
     if accepts:
         play.accepts()
-    assert play.branch.until == 103.0
+    assert play.link.until == 103.0
     play.effects.clear()
     play.wakes()
     assert play.notes() == [(Event.REFUSED, "broker tcp://a did not connect: no CONNECTED in time")]
     assert play.ways() == [(leg, How.ABORT)]
     assert play.asked() == ["tcp://b"]
-    assert play.branch.until == 106.0
+    assert play.link.until == 106.0
     assert play.over.brokers[0].health.failures == 1
-    assert play.tally["brokers_refused"] == 1
+    assert play.counters["brokers_refused"] == 1
 
 
 def test_the_time_is_over_while_a_broker_is_asked() -> None:
@@ -433,13 +432,13 @@ def test_the_time_is_over_while_a_broker_is_asked() -> None:
     play.seeks()
     leg = play.leg
     play.accepts()
-    assert play.branch.until == 102.5
+    assert play.link.until == 102.5
     play.effects.clear()
     play.wakes()
     assert play.effects == [Close(leg, How.ABORT)]
-    assert play.branch.stage is Stage.ENDED
-    assert play.branch.until == inf
-    assert play.branch.verdict == "none could be had within 2.5 s"
+    assert play.link.stage is Stage.ENDED
+    assert play.link.until == inf
+    assert play.link.verdict == "none could be had within 2.5 s"
     first = play.over.brokers[0]
     assert (first.health.up, first.health.failures, first.health.coming) == (None, 0, 0)
 
@@ -448,11 +447,11 @@ def test_the_time_is_over_while_it_waits() -> None:
     """No attempt is made any more."""
     play = started(options={"timeout": 2.0, "initial_delay": 5.0})
     play.loses()
-    assert play.branch.until == 102.0
+    assert play.link.until == 102.0
     play.wakes()
     assert play.effects == []
-    assert play.branch.stage is Stage.ENDED
-    assert play.branch.verdict == "none could be had within 2 s"
+    assert play.link.stage is Stage.ENDED
+    assert play.link.verdict == "none could be had within 2 s"
     assert [broker.health.coming for broker in play.over.brokers] == [0, 0]
 
 
@@ -473,14 +472,14 @@ def test_attempts_at_the_start(options: dict[str, Any], asked: str, verdict: str
     """So many passes over the whole group; but there is always one."""
     play = Scene(options=options, checks=Checks(failures=99))
     play.seeks()
-    while play.branch.stage is not Stage.ENDED:
-        if play.branch.stage is Stage.SEARCHING:
+    while play.link.stage is not Stage.ENDED:
+        if play.link.stage is Stage.SEARCHING:
             play.wakes()
         else:
             play.refuses()
-    assert play.branch.verdict == verdict
-    assert play.branch.until == inf
-    assert play.branch.fresh
+    assert play.link.verdict == verdict
+    assert play.link.until == inf
+    assert play.link.fresh
     assert sorted(play.asked()) == sorted(f"tcp://{name}" for name in asked)
 
 
@@ -489,9 +488,9 @@ def test_no_attempts_after_a_loss() -> None:
     play = started(options={"attempts": 0})
     play.loses()
     assert play.effects == []
-    assert play.branch.stage is Stage.ENDED
-    assert play.branch.verdict == "none could be had in 0 attempts"
-    assert not play.branch.fresh
+    assert play.link.stage is Stage.ENDED
+    assert play.link.verdict == "none could be had in 0 attempts"
+    assert not play.link.fresh
 
 
 def test_a_plain_address() -> None:
@@ -500,14 +499,14 @@ def test_a_plain_address() -> None:
     play.seeks()
     play.refuses()
     assert len(play.asked()) == 1
-    assert play.branch.stage is Stage.ENDED
-    assert play.branch.verdict == "none could be had in 1 attempt"
+    assert play.link.stage is Stage.ENDED
+    assert play.link.verdict == "none could be had in 1 attempt"
     play = started(upstream())
-    play.branch.hang_up(How.ABORT, play.effects)
+    play.link.hang_up(How.ABORT, play.effects)
     play.effects.clear()
     play.seeks()
     assert play.effects == []
-    assert play.branch.stage is Stage.ENDED
+    assert play.link.stage is Stage.ENDED
 
 
 def test_counts_begin_anew() -> None:
@@ -517,7 +516,7 @@ def test_counts_begin_anew() -> None:
         play.loses()
         play.wakes()
         play.refuses()
-        assert play.branch.stage is Stage.SEARCHING
+        assert play.link.stage is Stage.SEARCHING
         play.finds()
 
 
@@ -561,15 +560,15 @@ def test_a_broker_that_speaks_another_version_only(cut: Cut) -> None:
         Open(play.leg, broker),
     ]
     assert play.leg is not old
-    assert play.branch.stage is Stage.BINDING
-    assert play.branch.until == 105.0
+    assert play.link.stage is Stage.BINDING
+    assert play.link.until == 105.0
     assert broker.versions == frozenset({b"1.2"})
     play.effects.clear()
     play.accepts()
     assert play.sent().startswith(b"CONNECT\naccept-version:1.2\n")
     play.finds()
-    assert play.branch.broker is broker
-    assert (broker.health.coming, broker.health.failures, play.tally["brokers_refused"]) == (0, 0, 0)
+    assert play.link.broker is broker
+    assert (broker.health.coming, broker.health.failures, play.counters["brokers_refused"]) == (0, 0, 0)
 
 
 def test_a_broker_that_changes_its_mind() -> None:
@@ -625,7 +624,7 @@ def test_a_broker_that_serves_nobody_now(cut: Cut) -> None:
     ]
     assert play.ways() == [(leg, How.ABORT)]
     assert play.asked() == ["tcp://b"]
-    assert play.tally["brokers_refused"] == 1
+    assert play.counters["brokers_refused"] == 1
     assert play.over.brokers[0].health.up is False
 
 
@@ -650,8 +649,8 @@ def test_a_broker_that_denies(cut: Cut) -> None:
     assert [each for each in answers if each is not None] == [DENIED]
     assert play.effects == []
     assert not play.leg.closed
-    assert play.branch.stage is Stage.BINDING
-    play.branch.end(play.effects)
+    assert play.link.stage is Stage.BINDING
+    play.link.end(play.effects)
     assert play.effects == [Close(play.leg, How.FLUSH)]
     assert play.over.brokers[0].health.coming == 0
 
@@ -672,8 +671,8 @@ def test_what_is_not_stomp(data: bytes, error: type[StompError]) -> None:
     with pytest.raises(error):
         play.answers(data)
     assert play.effects == []
-    assert play.branch.stage is Stage.BINDING
-    assert play.branch.broker is None
+    assert play.link.stage is Stage.BINDING
+    assert play.link.broker is None
 
 
 # The broker is lost
@@ -682,9 +681,9 @@ def test_what_is_not_stomp(data: bytes, error: type[StompError]) -> None:
 def test_the_lost_broker_comes_last() -> None:
     """And what is sought after it is not for a client that has just come."""
     play = started(brokers=3)
-    assert str(play.branch.broker) == "tcp://a"
+    assert str(play.link.broker) == "tcp://a"
     play.loses()
-    assert play.branch.stage is Stage.SEARCHING
+    assert play.link.stage is Stage.SEARCHING
     play.wakes()
     play.refuses()
     play.refuses()
@@ -694,12 +693,12 @@ def test_the_lost_broker_comes_last() -> None:
 def test_a_broker_that_fell_silent() -> None:
     """It is no better for others: they leave it out for a while."""
     play = Scene()
-    play.branch.failed(play.now)
+    play.link.failed(play.now)
     play.seeks()
-    play.branch.failed(play.now)
+    play.link.failed(play.now)
     assert [broker.health.failures for broker in play.over.brokers] == [0, 0]
     play.finds()
-    play.branch.failed(play.now)
+    play.link.failed(play.now)
     health = play.over.brokers[0].health
     assert (health.up, health.failures, health.out_until) == (False, 1, 101.0)
 
@@ -708,42 +707,42 @@ def test_a_broker_that_fell_silent() -> None:
 def test_hanging_up(how: How) -> None:
     """The leg ends in this way, once; the broker counts one session less."""
     play = started()
-    broker = play.branch.broker
+    broker = play.link.broker
     assert broker is not None
     assert broker.health.sessions == 1
-    play.branch.hang_up(how, play.effects)
+    play.link.hang_up(how, play.effects)
     assert play.effects == [Close(play.leg, how)]
     assert play.leg.closed
-    assert play.branch.broker is None
-    play.branch.hang_up(how, play.effects)
+    assert play.link.broker is None
+    play.link.hang_up(how, play.effects)
     assert len(play.effects) == 1
     assert broker.health.sessions == 0
-    assert not play.branch.fresh
+    assert not play.link.fresh
 
 
 def test_hanging_up_where_nothing_is() -> None:
     """Before the first attempt there is nothing to close, and what was closed is not closed again."""
     play = Scene()
-    play.branch.hang_up(How.ABORT, play.effects)
+    play.link.hang_up(How.ABORT, play.effects)
     assert play.effects == []
     play.seeks()
     play.effects.clear()
     play.leg.enter(State.CLOSED)
-    play.branch.hang_up(How.ABORT, play.effects)
+    play.link.hang_up(How.ABORT, play.effects)
     assert play.effects == []
-    assert play.branch.asked is None
+    assert play.link.asked is None
 
 
 def test_hanging_up_forgets_a_move() -> None:
     """It was for the broker that is gone."""
     play = started()
-    play.branch.leave(play.now, 5.0, None)
-    play.branch.part(play.effects, play.now)
-    play.branch.parted = True
-    play.branch.hang_up(How.FLUSH, play.effects)
-    assert not play.branch.moving
-    assert not play.branch.parted
-    assert play.branch.parting is None
+    play.link.leave(play.now, 5.0, None)
+    play.link.part(play.effects, play.now)
+    play.link.parted = True
+    play.link.hang_up(How.FLUSH, play.effects)
+    assert not play.link.moving
+    assert not play.link.parted
+    assert play.link.parting is None
 
 
 @pytest.mark.parametrize("stage", [Stage.SEARCHING, Stage.BINDING, Stage.UP])
@@ -755,13 +754,13 @@ def test_the_end(stage: Stage) -> None:
     if stage is Stage.BINDING:
         play.wakes()
     play.effects.clear()
-    play.branch.end(play.effects)
+    play.link.end(play.effects)
     assert play.ways() == ([] if stage is Stage.SEARCHING else [(play.leg, How.FLUSH)])
-    assert play.branch.stage is Stage.ENDED
-    assert play.branch.until == inf
+    assert play.link.stage is Stage.ENDED
+    assert play.link.until == inf
     assert [broker.health.coming for broker in play.over.brokers] == [0, 0]
     assert [broker.health.sessions for broker in play.over.brokers] == [0, 0]
-    play.branch.woke(play.effects, inf)
+    play.link.woke(play.effects, inf)
     assert play.asked() == []
 
 
@@ -771,10 +770,10 @@ def test_the_end(stage: Stage) -> None:
 def test_to_leave_a_broker() -> None:
     """At a quiet moment, which others wait for, or when the time is over."""
     play = started()
-    play.branch.leave(play.now, 5.0, None)
-    assert play.branch.moving
-    assert play.branch.until == 105.0
-    assert play.branch.up
+    play.link.leave(play.now, 5.0, None)
+    assert play.link.moving
+    assert play.link.until == 105.0
+    assert play.link.up
     assert play.effects == []
 
 
@@ -785,25 +784,25 @@ def test_there_is_nothing_to_leave(over: Upstream) -> None:
     play.seeks()
     if not over.movable:
         play.finds()
-    until = play.branch.until
-    play.branch.leave(play.now, 5.0, None)
-    assert not play.branch.moving
-    assert play.branch.until == until
+    until = play.link.until
+    play.link.leave(play.now, 5.0, None)
+    assert not play.link.moving
+    assert play.link.until == until
 
 
 def test_to_stay() -> None:
     """A client that leaves need not move; what was begun is finished."""
     play = started()
-    play.branch.stay()
-    play.branch.leave(play.now, 5.0, None)
-    play.branch.stay()
+    play.link.stay()
+    play.link.leave(play.now, 5.0, None)
+    play.link.stay()
     assert not play.moves()
-    assert play.branch.until == inf
-    play.branch.leave(play.now, 5.0, None)
-    play.branch.part(play.effects, play.now)
-    play.branch.stay()
+    assert play.link.until == inf
+    play.link.leave(play.now, 5.0, None)
+    play.link.part(play.effects, play.now)
+    play.link.stay()
     assert play.moves()
-    assert play.branch.stage is Stage.PARTING
+    assert play.link.stage is Stage.PARTING
 
 
 @in_all_versions
@@ -812,18 +811,18 @@ def test_to_part(version: bytes) -> None:
     play = Scene(disconnect_timeout=2.0)
     play.seeks()
     play.finds(version)
-    play.branch.leave(play.now, 5.0, None)
+    play.link.leave(play.now, 5.0, None)
     play.now += 1.0
-    play.branch.part(play.effects, play.now)
+    play.link.part(play.effects, play.now)
     assert play.sent() == b"DISCONNECT\nreceipt:s-receipt-1\n\n\0"
-    assert play.branch.parting == b"s-receipt-1"
-    assert not play.branch.parted
-    assert play.branch.stage is Stage.PARTING
-    assert play.branch.until == 103.0
-    assert not play.branch.up
-    assert not play.branch.quiet
+    assert play.link.parting == b"s-receipt-1"
+    assert not play.link.parted
+    assert play.link.stage is Stage.PARTING
+    assert play.link.until == 103.0
+    assert not play.link.up
+    assert not play.link.quiet
     assert play.leg.state is State.LEAVING
-    assert play.leg.heartbeat.said_at == 101.0
+    assert play.leg.heartbeat.sent_at == 101.0
     assert play.over.brokers[0].health.sessions == 1
 
 
@@ -832,44 +831,44 @@ def test_to_move(to: int | None) -> None:
     """The old leg ends, the next broker is asked at once where one is preferred, and the log will be told."""
     play = started(brokers=3)
     old = play.leg
-    play.branch.leave(play.now, 5.0, None if to is None else play.over.brokers[to])
-    play.branch.part(play.effects, play.now)
+    play.link.leave(play.now, 5.0, None if to is None else play.over.brokers[to])
+    play.link.part(play.effects, play.now)
     play.effects.clear()
-    play.branch.move(play.effects, play.now)
+    play.link.move(play.effects, play.now)
     assert play.ways() == [(old, How.FLUSH)]
-    assert play.tally["brokers_moved"] == 1
-    assert play.branch.news is Event.MOVED
-    assert not play.branch.moving
-    assert play.branch.parting is None
+    assert play.counters["brokers_moved"] == 1
+    assert play.link.news is Event.MOVED
+    assert not play.link.moving
+    assert play.link.parting is None
     if to is None:
         play.wakes()
     assert play.asked() == ["tcp://b" if to is None else "tcp://c"]
     play.finds()
     assert [broker.health.sessions for broker in play.over.brokers] == [0, to is None, to is not None]
-    assert play.branch.news is Event.MOVED
-    assert play.branch.until == inf
+    assert play.link.news is Event.MOVED
+    assert play.link.until == inf
 
 
 def test_to_move_away_from_a_paused_broker() -> None:
     """There is no waiting for a pause between passes, for nothing was lost."""
     play = started(options={"initial_delay": 9.0, "attempts": 0})
     play.over.brokers[0].health.paused = True
-    play.branch.leave(play.now, 5.0, None)
-    play.branch.part(play.effects, play.now)
-    play.branch.move(play.effects, play.now)
+    play.link.leave(play.now, 5.0, None)
+    play.link.part(play.effects, play.now)
+    play.link.move(play.effects, play.now)
     assert play.asked() == ["tcp://b"]
 
 
 def test_what_the_log_is_told_of_the_next_broker() -> None:
-    """What the circuit says of it lasts through the search."""
+    """What the connection says of it lasts through the search."""
     play = started()
-    play.branch.news = Event.RECOVERED
+    play.link.news = Event.RECOVERED
     play.loses()
     play.wakes()
     play.refuses()
-    assert play.branch.news is Event.RECOVERED
+    assert play.link.news is Event.RECOVERED
     play.finds()
-    assert play.branch.news is Event.RECOVERED
+    assert play.link.news is Event.RECOVERED
 
 
 # Quiet, uncertain
@@ -891,9 +890,9 @@ def _a_delivery(play: Scene) -> None:
         (_a_delivery, lambda play: play.client_says(b"ACK\nid:k\n\n\0")),
         (
             lambda play: play.client_says(SEND),
-            lambda play: play.carrier.backlog.received(b"s-receipt-1"),
+            lambda play: play.resender.unconfirmed.received(b"s-receipt-1"),
         ),
-        (lambda play: play.client_says(ASKING), lambda play: play.carrier.backlog.received(b"r")),
+        (lambda play: play.client_says(ASKING), lambda play: play.resender.unconfirmed.received(b"r")),
     ],
     ids=["transaction", "delivery", "unconfirmed", "receipt"],
 )
@@ -911,8 +910,8 @@ def test_quiet(busy: Callable[[Scene], object], done: Callable[[Scene], object])
 
 def test_a_plain_address_is_never_quiet() -> None:
     """Nobody can leave it without the session."""
-    assert not started(upstream()).branch.quiet
-    assert started(upstream(), carried=True).branch.quiet
+    assert not started(upstream()).link.quiet
+    assert started(upstream(), carried=True).link.quiet
 
 
 def test_uncertain_at_a_plain_address() -> None:
@@ -920,9 +919,9 @@ def test_uncertain_at_a_plain_address() -> None:
     play = started(upstream())
     for receipt in (b"1", b"2"):
         play.session.owed(receipt)
-    assert play.branch.uncertain == 2
+    assert play.link.uncertain == 2
     play.session.received(b"1")
-    assert play.branch.uncertain == 1
+    assert play.link.uncertain == 1
 
 
 @pytest.mark.parametrize(("confirm", "after"), [(False, 1), (True, 3)])
@@ -930,14 +929,14 @@ def test_uncertain_where_the_session_survives(confirm: bool, after: int) -> None
     """All that is kept, and what was said without being kept and not shown to have been received."""
     play = started(confirm=confirm)
     play.client_says(SEND + ASKING + SEND)
-    assert play.branch.uncertain == 3
+    assert play.link.uncertain == 3
     play.loses()
-    assert play.branch.uncertain == after
+    assert play.link.uncertain == after
     play.client_says(SEND)
-    assert play.branch.uncertain == after + 1
+    assert play.link.uncertain == after + 1
     play.finds()
-    assert play.branch.uncertain == after + 1
-    play.carrier.replay()
-    assert play.branch.uncertain == after + 1
-    play.carrier.backlog.received(b"r")
-    assert play.branch.uncertain == (0 if not confirm else after)
+    assert play.link.uncertain == after + 1
+    play.resender.replay()
+    assert play.link.uncertain == after + 1
+    play.resender.unconfirmed.received(b"r")
+    assert play.link.uncertain == (0 if not confirm else after)

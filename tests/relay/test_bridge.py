@@ -2,8 +2,8 @@
 
 import pytest
 
-from stomprelay.relay.bridge import Bridge
-from stomprelay.relay.listener import Loss
+from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.session import Session
 from stomprelay.session.states import EXPECTED, Side, State
 from stomprelay.wire.decoder import Decoder
@@ -317,7 +317,7 @@ def test_forged_headers_never_leave_a_publisher(client: bytes, broker: bytes, cu
             b"redelivered:true\nreceipt-id:r\nJMSXUserID:root\n\nhello\0",
         )
         play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:bar\n\nhello\0")
-        assert play.tally["loss_reserved"] >= 6
+        assert play.counters["loss_reserved"] >= 6
 
 
 @in_all_cuts
@@ -328,7 +328,7 @@ def test_headers_that_look_like_forged_ones_pass(client: bytes, broker: bytes, c
     with joined(client, broker, cut=cut) as play:
         play.client_says(frame)
         play.broker_gets(frame)
-        assert play.tally["loss_reserved"] == 0
+        assert play.counters["loss_reserved"] == 0
 
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"], ids=bytes.decode)
@@ -344,19 +344,19 @@ def test_a_head_in_crlf_stays_one_when_a_header_is_taken_out(version: bytes) -> 
 
 # What a version cannot say, under each policy: client, broker, the line, and what is told the broker.
 LOSSES = [
-    (b"1.1", b"1.0", b"foo:a\\nb", Loss.REPLACE, b"foo:a b\n", "loss_value"),
-    (b"1.1", b"1.0", b"foo:a\\nb", Loss.PERCENT, b"foo:a%0Ab\n", "loss_value"),
-    (b"1.2", b"1.0", b"foo:a\\nb", Loss.REPLACE, b"foo:a b\n", "loss_value"),
-    (b"1.2", b"1.0", b"foo:a\\nb", Loss.PERCENT, b"foo:a%0Ab\n", "loss_value"),
-    (b"1.2", b"1.0", b"foo:a\\r", Loss.REPLACE, b"foo:a \n", "loss_value"),
-    (b"1.2", b"1.0", b"foo:a\\r", Loss.PERCENT, b"foo:a%0D\n", "loss_value"),
-    (b"1.2", b"1.1", b"foo:a\\r", Loss.REPLACE, b"foo:a \n", "loss_value"),
-    (b"1.2", b"1.1", b"foo:a\\r", Loss.PERCENT, b"foo:a%0D\n", "loss_value"),
-    (b"1.2", b"1.0", b"foo:\\r\\n", Loss.PERCENT, b"foo:%0D%0A\n", "loss_value"),
-    (b"1.1", b"1.0", b"a\\cb:c", Loss.REPLACE, b"", "loss_name"),
-    (b"1.1", b"1.0", b"a\\cb:c", Loss.PERCENT, b"", "loss_name"),
-    (b"1.2", b"1.0", b"a\\nb:c", Loss.REPLACE, b"", "loss_name"),
-    (b"1.2", b"1.0", b"a\\nb:c", Loss.PERCENT, b"", "loss_name"),
+    (b"1.1", b"1.0", b"foo:a\\nb", LossPolicy.REPLACE, b"foo:a b\n", "loss_value"),
+    (b"1.1", b"1.0", b"foo:a\\nb", LossPolicy.PERCENT, b"foo:a%0Ab\n", "loss_value"),
+    (b"1.2", b"1.0", b"foo:a\\nb", LossPolicy.REPLACE, b"foo:a b\n", "loss_value"),
+    (b"1.2", b"1.0", b"foo:a\\nb", LossPolicy.PERCENT, b"foo:a%0Ab\n", "loss_value"),
+    (b"1.2", b"1.0", b"foo:a\\r", LossPolicy.REPLACE, b"foo:a \n", "loss_value"),
+    (b"1.2", b"1.0", b"foo:a\\r", LossPolicy.PERCENT, b"foo:a%0D\n", "loss_value"),
+    (b"1.2", b"1.1", b"foo:a\\r", LossPolicy.REPLACE, b"foo:a \n", "loss_value"),
+    (b"1.2", b"1.1", b"foo:a\\r", LossPolicy.PERCENT, b"foo:a%0D\n", "loss_value"),
+    (b"1.2", b"1.0", b"foo:\\r\\n", LossPolicy.PERCENT, b"foo:%0D%0A\n", "loss_value"),
+    (b"1.1", b"1.0", b"a\\cb:c", LossPolicy.REPLACE, b"", "loss_name"),
+    (b"1.1", b"1.0", b"a\\cb:c", LossPolicy.PERCENT, b"", "loss_name"),
+    (b"1.2", b"1.0", b"a\\nb:c", LossPolicy.REPLACE, b"", "loss_name"),
+    (b"1.2", b"1.0", b"a\\nb:c", LossPolicy.PERCENT, b"", "loss_name"),
 ]
 
 
@@ -366,7 +366,7 @@ def test_losses_follow_the_policy_and_are_counted(
     client: bytes,
     broker: bytes,
     line: bytes,
-    loss: Loss,
+    loss: LossPolicy,
     told: bytes,
     counter: str,
     cut: Cut,
@@ -375,10 +375,10 @@ def test_losses_follow_the_policy_and_are_counted(
     with joined(client, broker, cut=cut, loss=loss) as play:
         play.client_says(b"SEND\ndestination:/queue/a\n" + line + b"\n\n1\0")
         play.broker_gets(b"SEND\ndestination:/queue/a\n" + told + b"\n1\0")
-        assert play.tally[counter] == 1
+        assert play.counters[counter] == 1
         play.client_says(b"SEND\ndestination:/queue/b\n" + line + b"\n\n2\0")
         play.broker_gets(b"SEND\ndestination:/queue/b\n" + told + b"\n2\0")
-        assert play.tally[counter] == 2
+        assert play.counters[counter] == 2
 
 
 REFUSALS = [
@@ -395,12 +395,12 @@ REFUSALS = [
 @pytest.mark.parametrize(("client", "broker", "line"), REFUSALS)
 def test_a_loss_can_be_refused(client: bytes, broker: bytes, line: bytes, cut: Cut) -> None:
     """With `loss = "reject"` the frame is answered with an ERROR that names it, and nothing goes out."""
-    with joined(client, broker, cut=cut, loss=Loss.REJECT) as play:
+    with joined(client, broker, cut=cut, loss=LossPolicy.REJECT) as play:
         play.client_says(b"SEND\ndestination:/queue/a\nreceipt:7\n" + line + b"\n\n1\0")
         play.client_gets_error(b"a header cannot be said in the other version", receipt=b"7")
         play.broker_gets(b"")
         play.broker_is_closed()
-        assert (play.tally["loss_value"], play.tally["loss_name"]) == (0, 0)
+        assert (play.counters["loss_value"], play.counters["loss_name"]) == (0, 0)
 
 
 @in_all_cuts
@@ -499,7 +499,7 @@ def test_a_change_of_policy_between_repeated_heads(client: bytes, broker: bytes,
         for round_ in range(3):
             play.client_says(b"".join(frame % n for n in range(3)))
             play.broker_gets(b"".join(told % n for n in range(3)))
-            assert play.tally["loss_reserved"] == 3 * (round_ + 1)
+            assert play.counters["loss_reserved"] == 3 * (round_ + 1)
 
 
 # What the relay says itself, in the client's name
@@ -525,7 +525,7 @@ def test_a_frame_of_our_own_that_cannot_be_said() -> None:
         bridge.compose(b"SUBSCRIBE", [(b"id", b"a\nb")], session)
     said = bridge.compose(b"SUBSCRIBE", [(b"id", b"1"), (b"x", b"a\nb"), (b"y:z", b"")], session)
     assert said == b"SUBSCRIBE\nid:1\nx:a b\n\n\0\n"
-    assert (session.tally["loss_value"], session.tally["loss_name"]) == (1, 1)
+    assert (session.counters["loss_value"], session.counters["loss_name"]) == (1, 1)
 
 
 @in_all_pairs

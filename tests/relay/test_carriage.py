@@ -1,6 +1,6 @@
 """The frames of one chunk on their way from leg to leg."""
 
-from stomprelay.relay.carriage import carry
+from stomprelay.relay.forward import carry
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side, State
 from stomprelay.wire.errors import ProtocolError, Refused

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.carrier import Carrier
+from stomprelay.relay.bridge.negotiation import pair
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.pairing import pair
-from stomprelay.relay.tally import Tally
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -32,14 +32,14 @@ BEGIN = b"BEGIN\ntransaction:t\n\n\0"
 
 
 class Scene:
-    """A client called `s`, its carrier and a broker."""
+    """A client called `s`, its resender and a broker."""
 
     def __init__(
         self, client: bytes = b"1.2", broker: bytes = b"1.2", *, cumulative: bool = False, **settings: Any
     ) -> None:
-        self.tally = Tally()
-        self.session = Session(b"s", DIALECTS[client], 100, self.tally)
-        self.carrier = Carrier(
+        self.counters = Counters()
+        self.session = Session(b"s", DIALECTS[client], 100, self.counters)
+        self.resender = Resender(
             self.session, Limits(), most=settings.pop("most", 10_000), confirm=settings.pop("confirm", False)
         )
         self.decoder = Decoder(DIALECTS[client], CLIENT_COMMANDS, Limits())
@@ -50,51 +50,53 @@ class Scene:
 
     def binds(self, broker: bytes = b"1.2", *, cumulative: bool = False) -> None:
         """There is a broker of this version."""
-        bridge = pair(self.session.dialect.version, broker, "generic", Loss.REPLACE, tracked=True).to_broker
+        bridge = pair(
+            self.session.dialect.version, broker, "generic", LossPolicy.REPLACE, tracked=True
+        ).to_broker
         self.leg = Leg(Side.UPSTREAM, Limits())
-        self.carrier.bound(self.leg, bridge, cumulative=cumulative)
+        self.resender.bound(self.leg, bridge, cumulative=cumulative)
 
     def says(self, data: bytes) -> bytes:
         """The client says this in one chunk. Answers what is written of it."""
         self.decoder.feed(data)
         for frame in self.decoder.frames():
-            self.carrier.say(frame)
+            self.resender.say(frame)
         return self.writes()
 
     def loses(self) -> StompError | None:
         """The broker is gone."""
-        return self.carrier.lost()
+        return self.resender.lost()
 
     def again(self, broker: bytes = b"1.2", *, cumulative: bool = False) -> bytes:
         """The next broker. Answers what it is told."""
         self.binds(broker, cumulative=cumulative)
-        self.carrier.replay()
+        self.resender.replay()
         return self.writes()
 
     def writes(self) -> bytes:
         """What is written since the last time, in at most one piece."""
         effects: list[Effect] = []
-        self.carrier.flush(effects, 7.0)
+        self.resender.flush(effects, 7.0)
         assert len(effects) <= 1
         self.sends += len(effects)
         data = b""
         for effect in effects:
             assert isinstance(effect, Send)
             assert effect.leg is self.leg
-            assert effect.leg.heartbeat.said_at == 7.0
+            assert effect.leg.heartbeat.sent_at == 7.0
             data = effect.data
             assert data
         return data.replace(b"\0\n", b"\0")
 
     def answers(self) -> list[bytes]:
         """The receipts that the relay gives, since the last look."""
-        given = list(self.carrier.answers)
-        self.carrier.answers.clear()
+        given = list(self.resender.answers)
+        self.resender.answers.clear()
         return given
 
 
 def plain(said: bytes) -> bytes:
-    """What was written without what the carrier put in front."""
+    """What was written without what the resender put in front."""
     return re.sub(rb"\n(?:relay-resent:true|receipt:s-receipt-\d+)(?=\n)", b"", said)
 
 
@@ -129,11 +131,11 @@ def test_one_receipt_for_a_chunk() -> None:
     scene = Scene(confirm=True, cumulative=True)
     told = scene.says(SEND % b"1" + SEND % b"2" + SEND % b"3")
     assert told == SEND % b"1" + SEND % b"2" + b"SEND\nreceipt:s-receipt-1\ndestination:/queue/a\n\n3\0"
-    assert len(scene.carrier.backlog) == 1
+    assert len(scene.resender.unconfirmed) == 1
     assert scene.says(SEND % b"4" + ASKING % (b"r", b"5")) == SEND % b"4" + ASKING % (b"r", b"5")
-    assert len(scene.carrier.backlog) == 2
-    scene.carrier.backlog.received(b"r")
-    assert scene.carrier.backlog.safe
+    assert len(scene.resender.unconfirmed) == 2
+    scene.resender.unconfirmed.received(b"r")
+    assert scene.resender.unconfirmed.safe
 
 
 def test_a_batch_ends_with_what_is_not_a_send() -> None:
@@ -235,7 +237,7 @@ def test_the_next_broker_is_told_in_its_own_way(client: bytes, broker: bytes) ->
         assert scene.again(after) == (
             SUBSCRIBE + again % (b"r", b"1") + again % (b"q", b"3") + BEGIN + INSIDE % b"2"
         )
-        assert scene.tally["frames_resent"] == 2
+        assert scene.counters["frames_resent"] == 2
         assert scene.answers() == []
 
 
@@ -245,7 +247,7 @@ def test_without_subscriptions() -> None:
     scene.says(SUBSCRIBE + ASKING % (b"r", b"1"))
     scene.loses()
     scene.binds()
-    scene.carrier.replay(subscriptions=False)
+    scene.resender.replay(subscriptions=False)
     assert scene.writes() == b"SEND\nrelay-resent:true\ndestination:/queue/a\nreceipt:r\n\n1\0"
 
 
@@ -253,11 +255,11 @@ def test_unsubscribing() -> None:
     """All that are open, by the names that the broker knows."""
     scene = Scene(b"1.0", b"1.0")
     scene.says(SUBSCRIBE + b"SUBSCRIBE\ndestination:/queue/b\n\n\0")
-    scene.carrier.unsubscribe()
+    scene.resender.unsubscribe()
     assert scene.writes() == b"UNSUBSCRIBE\nid:1\n\n\0UNSUBSCRIBE\ndestination:/queue/b\n\n\0"
     scene.loses()
     scene.again(b"1.1")
-    scene.carrier.unsubscribe()
+    scene.resender.unsubscribe()
     assert scene.writes() == b"UNSUBSCRIBE\nid:1\n\n\0UNSUBSCRIBE\nid:relay-1\n\n\0"
 
 
@@ -265,9 +267,9 @@ def test_a_frame_apart_from_all_accounts() -> None:
     """DISCONNECT is spelled for the broker, and nothing is kept of it."""
     scene = Scene(b"1.2", b"1.1", confirm=True)
     assert (
-        scene.carrier.spelled(b"DISCONNECT\r\nreceipt:a\\rb\r\n\r\n\0") == b"DISCONNECT\nreceipt:a\rb\n\n\0"
+        scene.resender.spelled(b"DISCONNECT\r\nreceipt:a\\rb\r\n\r\n\0") == b"DISCONNECT\nreceipt:a\rb\n\n\0"
     )
-    assert scene.carrier.quiet
+    assert scene.resender.quiet
 
 
 def test_what_was_said_and_not_written_is_not_lost() -> None:
@@ -275,8 +277,8 @@ def test_what_was_said_and_not_written_is_not_lost() -> None:
     scene = Scene(confirm=True, cumulative=True)
     scene.decoder.feed(SEND % b"1" + SEND % b"2")
     for frame in scene.decoder.frames():
-        scene.carrier.say(frame)
-    scene.carrier.flush([], 0.0)
+        scene.resender.say(frame)
+    scene.resender.flush([], 0.0)
     scene.loses()
     again = scene.again(cumulative=True)
     assert plain(again) == SEND % b"1" + SEND % b"2"
@@ -303,9 +305,9 @@ def test_what_waits_is_said_unmarked() -> None:
     scene = Scene()
     scene.loses()
     assert scene.says(ASKING % (b"r", b"1") + SEND % b"2") == b""
-    assert scene.carrier.backlog.owes(b"r")
+    assert scene.resender.unconfirmed.owes(b"r")
     assert scene.again() == ASKING % (b"r", b"1") + SEND % b"2"
-    assert scene.tally["frames_resent"] == 0
+    assert scene.counters["frames_resent"] == 0
     assert scene.answers() == []
 
 
@@ -320,7 +322,7 @@ def test_orders_while_there_is_no_broker() -> None:
         b"ACK\nid:x\nreceipt:a\n\n\0NACK\nid:y\nreceipt:n\n\n\0"
     )
     assert scene.answers() == [b"u", b"a", b"n"]
-    assert scene.tally["acks_stale"] == 2
+    assert scene.counters["acks_stale"] == 2
     assert scene.again() == b"SUBSCRIBE\nid:2\ndestination:/queue/b\nreceipt:s\n\n\0"
 
 
@@ -336,7 +338,7 @@ def test_undone_while_there_is_no_broker() -> None:
     )
     assert sorted(scene.answers()) == [b"b", b"r", b"s", b"u", b"x"]
     assert scene.again() == b""
-    assert scene.carrier.quiet
+    assert scene.resender.quiet
 
 
 def test_a_transaction_while_there_is_no_broker() -> None:
@@ -351,9 +353,9 @@ def test_a_transaction_while_there_is_no_broker() -> None:
     assert told == (
         SEND % b"0" + SEND % b"2" + BEGIN + INSIDE % b"1" + commit + SEND % b"3" + BEGIN + INSIDE % b"4"
     )
-    assert not scene.carrier.backlog.received(b"unknown")
-    assert scene.carrier.backlog.received(b"c")
-    assert scene.carrier.backlog.doubted() is None
+    assert not scene.resender.unconfirmed.received(b"unknown")
+    assert scene.resender.unconfirmed.received(b"c")
+    assert scene.resender.unconfirmed.doubted() is None
 
 
 def test_a_transaction_that_waited_is_in_doubt_as_any_other() -> None:

@@ -1,6 +1,6 @@
 """A client that said CONNECT, joined to its brokers: what it says while there is none, and how it is paced.
 
-Whole conversations across a loss are in `test_failover`; here is what only the circuit decides.
+Whole conversations across a loss are in `test_failover`; here is what only the connection decides.
 """
 
 import pytest
@@ -71,7 +71,7 @@ def test_a_broker_that_goes_while_it_is_told() -> None:
 
 
 def test_a_goodbye_among_what_is_held() -> None:
-    """The next broker gets what was said before it, then the goodbye when that is safe; what follows is ignored."""
+    """The next broker gets what was said before it, then the disconnect when that is safe; what follows is ignored."""
     with started(confirm=True) as play:
         play.broker_goes()
         play.client_says(send(b"1") + b"DISCONNECT\nreceipt:bye\n\n\0")
@@ -90,22 +90,22 @@ def test_a_goodbye_among_what_is_held() -> None:
 @pytest.mark.parametrize("said_before", [True, False])
 def test_a_goodbye_without_a_broker(said_before: bool) -> None:
     """It has its time from when there is one for it; the search has a time of its own."""
-    goodbye = b"DISCONNECT\nreceipt:bye\n\n\0"
+    disconnect = b"DISCONNECT\nreceipt:bye\n\n\0"
     with started() as play:
         if said_before:
-            play.client_says(goodbye)
-            play.broker_gets(goodbye)
+            play.client_says(disconnect)
+            play.broker_gets(disconnect)
             assert play.wake == play.now + 5.0
         play.broker_goes()
         if not said_before:
-            play.client_says(goodbye)
+            play.client_says(disconnect)
         for _ in range(3):
             play.broker_refuses()
             asked(play)
         play.time_passes(8.0)
         assert play.client.closed is None
         found(play)
-        play.broker_gets(goodbye)
+        play.broker_gets(disconnect)
         assert play.wake == play.now + 5.0
 
 
@@ -189,7 +189,7 @@ def test_a_client_that_is_paused_for_one_broker_stays_so_for_the_next() -> None:
 
 
 def test_what_is_held_for_a_broker_goes_no_faster_than_it_is_confirmed() -> None:
-    """Chunks that were held fill the next broker's backlog; the client waits for both."""
+    """Chunks that were held fill the next broker's unconfirmed; the client waits for both."""
     frame = send(b"x" * 60)
     with started(confirm=True, resend_buffer=2 * len(frame)) as play:
         play.broker_goes()
@@ -242,7 +242,7 @@ def test_who_is_gone_goes_once() -> None:
         play.broker_goes()
         play.client_says(send(b"1"), unasked=True)
         play.broker_says(receipt(b"1"), unasked=True)
-        assert play.tally["clients_vanished"] == 1
+        assert play.counters["clients_vanished"] == 1
         assert play.relay.over
 
 
@@ -257,7 +257,7 @@ def test_connected_is_said_once() -> None:
         play.nobody_gets_more()
         assert play.noted(Event.CONNECTED).endswith("at tcp://a")
         assert play.noted(Event.RECOVERED).endswith("at tcp://b")
-        assert (play.tally["sessions_connected"], play.tally["failovers"]) == (1, 1)
+        assert (play.counters["sessions_connected"], play.counters["failovers"]) == (1, 1)
 
 
 def test_what_the_next_broker_is_told() -> None:
@@ -296,7 +296,7 @@ def test_a_broker_that_says_it_stops() -> None:
         play.broker_goes()
         found(play)
         play.both_stay()
-        assert play.tally["errors_withheld"] == 1
+        assert play.counters["errors_withheld"] == 1
         play.broker_says(b"ERROR\nmessage:the broker is stopping\nreceipt-id:1\n\n\0")
         assert play.client_reads().startswith(b"ERROR\n")
         play.broker_goes()
@@ -331,25 +331,25 @@ def test_a_client_that_is_given_up() -> None:
             asked(play)
             play.broker_refuses()
         play.client_gets_error(b"no broker available")
-        assert play.tally["sessions_given_up"] == 1
+        assert play.counters["sessions_given_up"] == 1
     with Playbook(listener(movable(options={"startup_attempts": 1}))) as play:
         play.client_says(SAY_HELLO[b"1.2"])
         play.broker_refuses()
         play.broker_refuses()
         play.client_gets_error(b"broker not available")
-        assert play.tally["sessions_given_up"] == 0
+        assert play.counters["sessions_given_up"] == 0
 
 
 def test_octets_are_counted_on_every_leg() -> None:
     """Those that are held as well, when they come."""
     with started() as play:
-        before = play.tally["client_bytes"]
+        before = play.counters["client_bytes"]
         play.broker_goes()
         play.client_says(send(b"1"))
-        assert play.tally["client_bytes"] == before + len(send(b"1"))
+        assert play.counters["client_bytes"] == before + len(send(b"1"))
         found(play)
         play.broker_reads()
-        assert play.tally["client_bytes"] == before + len(send(b"1"))
+        assert play.counters["client_bytes"] == before + len(send(b"1"))
 
 
 def test_one_broker_at_a_time_sets_the_pace() -> None:

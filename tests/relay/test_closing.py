@@ -5,15 +5,14 @@ from typing import Any
 
 import pytest
 
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.closing import Closing
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.flow import Goodbye
-from stomprelay.relay.hold import Hold
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.flow import DisconnectState, InputBuffer
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.traffic import Traffic
+from stomprelay.relay.shutdown import Shutdown
+from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import Terms
@@ -28,7 +27,7 @@ from tests.relay.failing import movable
 NOBODY = Offer([], frozenset({b"1.2"}), None)
 
 
-class Told(Traffic):
+class Told(Single):
     """A flow that is as a script tells it to be."""
 
     survives = True
@@ -36,13 +35,13 @@ class Told(Traffic):
     safe = False
     settled = False
 
-    def say_goodbye(self, effects: list[Effect], now: float) -> None:
+    def send_disconnect(self, effects: list[Effect], now: float) -> None:
         """It is noted."""
-        self.goodbye = Goodbye.SAID
-        effects.append(Note(Event.DISCONNECTED, "goodbye is said"))
+        self.disconnect = DisconnectState.SAID
+        effects.append(Note(Event.DISCONNECTED, "disconnect is said"))
 
 
-class Place(Branch):
+class Place(Link):
     """Counts how often it is told to stay."""
 
     stays = 0
@@ -53,30 +52,30 @@ class Place(Branch):
 
 
 class Scene:
-    """A session in front of two brokers, with a goodbye's time of 5 seconds and 2 to linger."""
+    """A session in front of two brokers, with a disconnect's time of 5 seconds and 2 to linger."""
 
     def __init__(self, state: State = State.CONNECTED, **settings: Any) -> None:
         front: Listener = listener(movable(**settings))
-        self.tally = Tally()
+        self.counters = Counters()
         self.client = Leg(Side.DOWNSTREAM, front.limits)
         self.client.enter(state, V1_2)
-        session = Session(b"relay-session", V1_2, 10, self.tally)
+        session = Session(b"relay-session", V1_2, 10, self.counters)
         upstream = front.upstream
-        self.branch = Place(front, upstream, upstream.groups[0], NOBODY, session, lambda: 0.0)
-        self.flow = Told(self.client, self.branch)
-        self.hold = Hold(self.client, 100)
-        self.closing = Closing(self.client, front, session, self.flow, self.hold)
+        self.link = Place(front, upstream, upstream.groups[0], NOBODY, session, lambda: 0.0)
+        self.flow = Told(self.client, self.link)
+        self.hold = InputBuffer(self.client, 100)
+        self.shutdown = Shutdown(self.client, front, session, self.flow, self.hold)
 
     def unconfirmed(self, count: int) -> None:
         """So many SENDs are kept."""
-        assert self.branch.carrier is not None
+        assert self.link.resender is not None
         for number in range(count):
-            self.branch.carrier.backlog.keep(b"SEND", b"%d" % number)
+            self.link.resender.unconfirmed.keep(b"SEND", b"%d" % number)
 
-    def steps(self, goodbye: Goodbye, now: float) -> None:
-        """The client's goodbye comes this far."""
-        self.flow.goodbye = goodbye
-        self.closing.goodbye(now)
+    def steps(self, disconnect: DisconnectState, now: float) -> None:
+        """The client's disconnect comes this far."""
+        self.flow.disconnect = disconnect
+        self.shutdown.disconnect(now)
 
 
 def said(effects: list[Effect]) -> bytes:
@@ -106,41 +105,41 @@ def test_a_client_that_goes_with_everything_delivered() -> None:
     """There is nothing to wait for."""
     play = Scene()
     play.flow.safe = True
-    effects = play.closing.vanished("Connection reset", 1.0)
+    effects = play.shutdown.vanished("Connection reset", 1.0)
     assert notes(effects) == [(Event.VANISHED, "client left: Connection reset")]
     assert ends(effects) == ["client"]
     assert ways(effects) == [How.FLUSH]
     assert effects[-1] == Wake(inf)
     assert play.client.closed
-    assert not play.closing.gone
-    assert play.tally["clients_vanished"] == 1
+    assert not play.shutdown.gone
+    assert play.counters["clients_vanished"] == 1
 
 
 def test_a_client_that_says_goodbye_and_goes() -> None:
     """It did not vanish."""
     play = Scene()
     play.flow.safe = True
-    play.steps(Goodbye.SAID, 1.0)
-    effects = play.closing.vanished("Connection was closed cleanly.", 2.0)
+    play.steps(DisconnectState.SAID, 1.0)
+    effects = play.shutdown.vanished("Connection was closed cleanly.", 2.0)
     assert notes(effects) == [(Event.DISCONNECTED, "client left: Connection was closed cleanly.")]
     assert ends(effects) == ["client"]
-    assert play.tally["clients_vanished"] == 0
-    assert play.closing.until == inf
+    assert play.counters["clients_vanished"] == 0
+    assert play.shutdown.until == inf
 
 
 def test_a_client_that_goes_with_something_unconfirmed() -> None:
-    """It is gone; its brokers have the time of a goodbye to confirm."""
+    """It is gone; its brokers have the time of a disconnect to confirm."""
     play = Scene()
-    effects = play.closing.vanished("Connection reset", 1.0)
+    effects = play.shutdown.vanished("Connection reset", 1.0)
     assert notes(effects) == [(Event.VANISHED, "client left; what it said is still delivered")]
     assert [note.facts for note in effects if isinstance(note, Note)] == [{"end": "client", "delivering": 1}]
     assert ways(effects) == []
-    assert play.closing.gone
+    assert play.shutdown.gone
     assert play.flow.deaf
-    assert play.closing.until == 1.0 + 5.0
-    assert not play.closing.delivered
+    assert play.shutdown.until == 1.0 + 5.0
+    assert not play.shutdown.delivered
     play.flow.safe = True
-    assert play.closing.delivered
+    assert play.shutdown.delivered
 
 
 def test_a_client_that_goes_with_something_held() -> None:
@@ -149,67 +148,71 @@ def test_a_client_that_goes_with_something_held() -> None:
     play.flow.ready = False
     play.flow.safe = True
     play.hold.take(b"SEND")
-    play.closing.vanished("Connection reset", 1.0)
-    assert play.closing.gone
-    assert play.closing.until == inf
-    play.closing.found(100.0)
-    assert play.closing.until == 100.0 + 5.0
+    play.shutdown.vanished("Connection reset", 1.0)
+    assert play.shutdown.gone
+    assert play.shutdown.until == inf
+    play.shutdown.found(100.0)
+    assert play.shutdown.until == 100.0 + 5.0
     play.flow.ready = True
-    assert not play.closing.delivered
+    assert not play.shutdown.delivered
     play.hold.give()
-    assert play.closing.delivered
+    assert play.shutdown.delivered
 
 
 def test_a_broker_that_takes_it_is_needed() -> None:
     """While none is there nothing is delivered, though nothing is unconfirmed."""
     play = Scene()
-    play.closing.vanished("Connection reset", 1.0)
+    play.shutdown.vanished("Connection reset", 1.0)
     play.flow.ready = False
     play.flow.safe = True
-    assert not play.closing.delivered
+    assert not play.shutdown.delivered
 
 
 def test_nobody_is_gone_while_the_client_is_there() -> None:
     """What is safe then is no reason to close."""
     play = Scene()
     play.flow.safe = True
-    assert not play.closing.delivered
+    assert not play.shutdown.delivered
 
 
 def test_a_client_whose_session_does_not_survive() -> None:
     """It goes with what it said, as a plain connection would, but not with what no broker could be told yet."""
     play = Scene()
     play.flow.survives = False
-    assert ways(play.closing.vanished("Connection reset", 1.0)) == [How.FLUSH]
-    play = Scene(State.BINDING)
+    assert ways(play.shutdown.vanished("Connection reset", 1.0)) == [How.FLUSH]
+    play = Scene(State.CONNECTING)
     play.flow.survives = False
     play.client.decoder.feed(b"SEND\ndestination:/queue/a\n\nx\0")
-    play.closing.vanished("Connection reset", 1.0)
-    assert play.closing.gone
-    assert play.closing.delivered
+    play.shutdown.vanished("Connection reset", 1.0)
+    assert play.shutdown.gone
+    assert play.shutdown.delivered
 
 
 def test_its_time_is_not_begun_anew_by_its_going() -> None:
-    """A client that waits for the end of its goodbye and then goes leaves its brokers what is left of the time."""
+    """A client that waits for the end of its disconnect and then goes leaves its brokers what is left of the time."""
     play = Scene()
-    play.steps(Goodbye.WAITING, 1.0)
-    play.closing.vanished("Connection reset", 4.0)
-    assert play.closing.until == 1.0 + 5.0
+    play.steps(DisconnectState.WAITING, 1.0)
+    play.shutdown.vanished("Connection reset", 4.0)
+    assert play.shutdown.until == 1.0 + 5.0
 
 
 def test_a_gone_client_whose_broker_does_not_confirm() -> None:
     """The rest may be lost, which is counted; nobody is there to be told."""
     play = Scene()
     play.unconfirmed(3)
-    play.closing.vanished("Connection reset", 1.0)
-    effects = play.closing.overdue(play.closing.until)
+    play.shutdown.vanished("Connection reset", 1.0)
+    effects = play.shutdown.overdue(play.shutdown.until)
     assert said(effects) == b""
     assert notes(effects)[0] == (
         Event.LOST,
         "broker tcp://a,tcp://b did not confirm all that was said",
     )
     assert ways(effects) == [How.FLUSH]
-    assert (play.tally["possibly_lost"], play.tally["brokers_lost"], play.tally["errors_sent"]) == (3, 1, 0)
+    assert (play.counters["possibly_lost"], play.counters["brokers_lost"], play.counters["errors_sent"]) == (
+        3,
+        1,
+        0,
+    )
 
 
 # Goodbyes
@@ -218,44 +221,44 @@ def test_a_gone_client_whose_broker_does_not_confirm() -> None:
 def test_each_step_of_a_goodbye_has_its_time() -> None:
     """To wait for receipts, then for its own, then for the client to close; a search has a time of its own."""
     play = Scene()
-    assert play.closing.until == inf
-    play.steps(Goodbye.WAITING, 10.0)
-    assert play.closing.until == 15.0
-    play.steps(Goodbye.SAID, 12.0)
-    assert play.closing.until == 17.0
-    play.closing.searching()
-    assert play.closing.until == 17.0  # there are brokers enough without the one that was lost
+    assert play.shutdown.until == inf
+    play.steps(DisconnectState.WAITING, 10.0)
+    assert play.shutdown.until == 15.0
+    play.steps(DisconnectState.SAID, 12.0)
+    assert play.shutdown.until == 17.0
+    play.shutdown.searching()
+    assert play.shutdown.until == 17.0  # there are brokers enough without the one that was lost
     play.flow.ready = False
-    play.closing.searching()
-    assert play.closing.until == inf
-    play.closing.found(60.0)
-    assert play.closing.until == 65.0
-    play.steps(Goodbye.CONFIRMED, 61.0)
-    assert play.closing.until == 63.0
+    play.shutdown.searching()
+    assert play.shutdown.until == inf
+    play.shutdown.found(60.0)
+    assert play.shutdown.until == 65.0
+    play.steps(DisconnectState.CONFIRMED, 61.0)
+    assert play.shutdown.until == 63.0
 
 
 def test_a_client_that_said_goodbye_need_not_beat() -> None:
     """It has said all it will say."""
     play = Scene()
     play.client.heartbeat.agree(Terms(1000, 1000), Terms(1000, 1000), 10.0)
-    play.steps(Goodbye.WAITING, 10.0)
+    play.steps(DisconnectState.WAITING, 10.0)
     assert not play.client.heartbeat.dead(100.0)
 
 
 def test_a_broker_that_is_found_while_nothing_ends() -> None:
     """Nothing is due."""
     play = Scene()
-    play.closing.searching()
-    play.closing.found(60.0)
-    assert play.closing.until == inf
+    play.shutdown.searching()
+    play.shutdown.found(60.0)
+    assert play.shutdown.until == inf
 
 
 def test_receipts_that_do_not_come() -> None:
-    """The goodbye goes out without them, and has as long again to be answered."""
+    """The disconnect goes out without them, and has as long again to be answered."""
     play = Scene()
-    play.steps(Goodbye.WAITING, 10.0)
-    assert play.closing.overdue(15.0) == [Note(Event.DISCONNECTED, "goodbye is said")]
-    assert play.closing.until == 20.0
+    play.steps(DisconnectState.WAITING, 10.0)
+    assert play.shutdown.overdue(15.0) == [Note(Event.DISCONNECTED, "disconnect is said")]
+    assert play.shutdown.until == 20.0
     assert not play.client.closed
 
 
@@ -263,9 +266,9 @@ def test_a_goodbye_that_is_not_answered() -> None:
     """It ends in an ERROR that names its receipt."""
     play = Scene()
     play.unconfirmed(1)
-    play.flow.bye = b"bye"
-    play.steps(Goodbye.SAID, 10.0)
-    effects = play.closing.overdue(15.0)
+    play.flow.disconnect_receipt = b"bye"
+    play.steps(DisconnectState.SAID, 10.0)
+    effects = play.shutdown.overdue(15.0)
     assert said(effects).startswith(
         b"ERROR\nmessage:connection to the broker was lost\nreceipt-id:bye\ncontent-type:text/plain\n"
     )
@@ -273,42 +276,46 @@ def test_a_goodbye_that_is_not_answered() -> None:
     assert b"tcp://" not in said(effects)
     assert ends(effects) == ["broker"]
     assert ways(effects) == [How.LINGER]
-    assert (play.tally["possibly_lost"], play.tally["brokers_lost"], play.tally["errors_sent"]) == (1, 1, 1)
+    assert (play.counters["possibly_lost"], play.counters["brokers_lost"], play.counters["errors_sent"]) == (
+        1,
+        1,
+        1,
+    )
 
 
-@pytest.mark.parametrize("step", [Goodbye.SAID, Goodbye.CONFIRMED])
-def test_a_client_that_is_owed_nothing_and_does_not_close(step: Goodbye) -> None:
+@pytest.mark.parametrize("step", [DisconnectState.SAID, DisconnectState.CONFIRMED])
+def test_a_client_that_is_owed_nothing_and_does_not_close(step: DisconnectState) -> None:
     """It is closed, and that is no loss."""
     play = Scene()
     play.flow.settled = True
     play.steps(step, 10.0)
-    effects = play.closing.overdue(play.closing.until)
+    effects = play.shutdown.overdue(play.shutdown.until)
     assert said(effects) == b""
     assert notes(effects) == []
     assert ends(effects) == ["client"]
     assert ways(effects) == [How.LINGER]
-    assert play.tally["brokers_lost"] == 0
+    assert play.counters["brokers_lost"] == 0
 
 
 @pytest.mark.parametrize(("ready", "gone"), [(False, False), (True, True), (False, True)])
 def test_a_goodbye_that_nobody_can_say(ready: bool, gone: bool) -> None:
     """Without a broker, or for a client that does not care any more, the wait ends the session."""
     play = Scene()
-    play.steps(Goodbye.WAITING, 10.0)
+    play.steps(DisconnectState.WAITING, 10.0)
     if gone:
-        play.closing.vanished("Connection reset", 10.0)
+        play.shutdown.vanished("Connection reset", 10.0)
     play.flow.ready = ready
-    effects = play.closing.overdue(15.0)
+    effects = play.shutdown.overdue(15.0)
     assert play.client.closed
-    assert play.flow.goodbye is Goodbye.WAITING
+    assert play.flow.disconnect is DisconnectState.WAITING
     assert said(effects).startswith(b"ERROR\n") is not gone
 
 
 def test_a_session_that_leaves_need_not_move() -> None:
     """What was to go to another broker goes home from here."""
     play = Scene()
-    play.steps(Goodbye.WAITING, 10.0)
-    assert play.branch.stays == 1
+    play.steps(DisconnectState.WAITING, 10.0)
+    assert play.link.stays == 1
 
 
 # Failures
@@ -318,53 +325,53 @@ def test_what_the_client_did_wrong() -> None:
     """It is told in the words of the error, then everything is closed."""
     play = Scene()
     play.hold.take(b"SEND")
-    effects = play.closing.failed(play.client, FrameError("not a frame", "because of this"))
+    effects = play.shutdown.failed(play.client, FrameError("not a frame", "because of this"))
     assert notes(effects) == [(Event.ERROR, "client: not a frame (because of this)")]
     assert ends(effects) == ["relay"]
     assert said(effects).startswith(b"ERROR\nmessage:not a frame\n")
     assert b"because of this" in said(effects)
     assert ways(effects) == [How.LINGER]
     assert not play.hold
-    assert play.tally["errors_sent"] == 1
+    assert play.counters["errors_sent"] == 1
 
 
 def test_what_the_broker_did_wrong() -> None:
     """It is not the client's fault: the client is told whose it is. What cannot be passed on has words of its own."""
     broker = Leg(Side.UPSTREAM, listener().limits)
     play = Scene()
-    effects = play.closing.failed(broker, FrameError("no colon", "in line 3"))
+    effects = play.shutdown.failed(broker, FrameError("no colon", "in line 3"))
     assert notes(effects) == [(Event.ERROR, "broker: no colon (in line 3)")]
     assert ends(effects) == ["broker"]
     assert said(effects).startswith(b"ERROR\nmessage:the broker sent what is not STOMP\n")
     play = Scene()
-    effects = play.closing.failed(broker, Refused("an LF cannot be said", "in foo"))
+    effects = play.shutdown.failed(broker, Refused("an LF cannot be said", "in foo"))
     assert said(effects).startswith(b"ERROR\nmessage:an LF cannot be said\n")
 
 
 def test_a_gone_client_is_told_nothing() -> None:
     """What fails for it is logged, and not counted as an ERROR."""
     play = Scene()
-    play.closing.vanished("Connection reset", 1.0)
-    effects = play.closing.failed(play.client, StompError("no broker available"), End.BROKER)
+    play.shutdown.vanished("Connection reset", 1.0)
+    effects = play.shutdown.failed(play.client, StompError("no broker available"), End.BROKER)
     assert notes(effects) == [(Event.ERROR, "client: no broker available")]
     assert ends(effects) == ["broker"]
     assert said(effects) == b""
     assert ways(effects) == [How.FLUSH]
-    assert play.tally["errors_sent"] == 0
+    assert play.counters["errors_sent"] == 0
 
 
 def test_closed_twice() -> None:
     """Each leg is closed once, the end is told once, and nothing is due any more."""
     play = Scene()
-    play.steps(Goodbye.SAID, 10.0)
+    play.steps(DisconnectState.SAID, 10.0)
     leg = Leg(Side.UPSTREAM, listener().limits)
-    play.branch.leg = leg
+    play.link.leg = leg
     note = Note(Event.DISCONNECTED, "it is over", {"end": "client"})
-    assert play.closing.closed(How.FLUSH, note) == [
+    assert play.shutdown.closed(How.FLUSH, note) == [
         note,
         Close(play.client, How.FLUSH),
         Close(leg, How.FLUSH),
         Wake(inf),
     ]
-    assert play.closing.until == inf
-    assert play.closing.closed(How.LINGER, note) == [Wake(inf)]
+    assert play.shutdown.until == inf
+    assert play.shutdown.closed(How.LINGER, note) == [Wake(inf)]

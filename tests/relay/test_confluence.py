@@ -117,7 +117,7 @@ def test_an_error_is_no_success(at: str) -> None:
         play.broker_says(receipt("r"), at="c")
         play.client_gets(b"")
         assert play.noted(Event.IGNORED) == f"group main-{'ab'.index(at) + 1}: it answered ERROR: no"
-        assert play.tally["fanout_errors"] == 1
+        assert play.counters["fanout_errors"] == 1
         play.broker_says(receipt("r"), at="b" if at == "a" else "a")
         play.client_gets(receipt("r"))
         play.both_stay()
@@ -138,7 +138,7 @@ def test_an_error_that_costs_the_quorum() -> None:
     assert needs + b"main-3 (it answered ERROR: disk full), main-1 (it answered ERROR: too large)" in data
     assert b"main-2" not in data
     play.client_is_closed()
-    assert play.tally["errors_passed"] == 0
+    assert play.counters["errors_passed"] == 0
 
 
 def test_a_broker_that_leaves_after_an_error() -> None:
@@ -163,7 +163,7 @@ def test_an_error_of_one_alone() -> None:
         play.client_gets(message(b"1"))
         play.broker_is_closed(How.ABORT, at="a")
         assert "broker a is left: it answered ERROR: access refused" in [note.text for note in play.notes]
-        assert play.tally["fanout_errors"] == 1
+        assert play.counters["fanout_errors"] == 1
         comes_back(play, "a")
         assert play.broker_reads(at="a").startswith(b"SUBSCRIBE\n")
         play.broker_says(message(b"2"), at="a")
@@ -221,7 +221,7 @@ def test_an_error_after_which_it_goes_on() -> None:
         play.broker_goes(at="b")
         play.time_passes(SOON)
         assert play.client.closed is None
-        assert play.tally["errors_passed"] == 1
+        assert play.counters["errors_passed"] == 1
 
 
 def test_an_error_of_the_only_group_left() -> None:
@@ -253,7 +253,7 @@ def test_an_error_of_a_route() -> None:
     play.broker_reads(at="b")
     play.broker_says(error("r"), at="b")
     play.client_gets(error("r"))
-    assert play.tally["errors_passed"] == 1
+    assert play.counters["errors_passed"] == 1
     play.broker_goes(at="b")
     play.client_is_closed()
     play.broker_is_closed(at="a")
@@ -297,5 +297,5 @@ def test_an_error_by_which_a_broker_goes_away() -> None:
             play.broker_says(b"ERROR\nmessage:broker is shutting down\n\n\0", at="a")
             play.broker_goes(at="a")
             comes_back(play, "a")
-        assert play.tally["errors_withheld"] == 3
-        assert play.tally["fanout_errors"] == 0
+        assert play.counters["errors_withheld"] == 3
+        assert play.counters["fanout_errors"] == 0

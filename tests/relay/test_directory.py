@@ -1,10 +1,10 @@
 """Which upstreams are used."""
 
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.directory import Directory
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.fanout.router import Router
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import Offer
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_2
@@ -12,62 +12,62 @@ from tests.playbook import listener
 from tests.relay.several import begun, comes, fan_out, lasting, plain, routed, send
 
 
-def directory(front: Listener) -> Directory:
-    """The directory of a session that has not said anything."""
-    session = Session(b"s", V1_2, 10, Tally())
+def router(front: Listener) -> Router:
+    """The router of a session that has not said anything."""
+    session = Session(b"s", V1_2, 10, Counters())
     offer = Offer([], frozenset({b"1.2"}), None)
 
-    def branches(upstream: Upstream) -> list[Branch]:
+    def links(upstream: Upstream) -> list[Link]:
         return [
-            Branch(front, upstream, group, offer, session.beside(), float, carried=True)
+            Link(front, upstream, group, offer, session.beside(), float, carried=True)
             for group in upstream.groups
         ]
 
-    return Directory(front, branches)
+    return Router(front, links)
 
 
 def test_without_routes() -> None:
     """Everything leads to the one upstream."""
-    each = directory(listener(fan_out(2)))
+    each = router(listener(fan_out(2)))
     assert not each.forks
-    assert each.trunk(b"/queue/a") is each.main
+    assert each.target(b"/queue/a") is each.main
     assert len(each.places) == len(each.opened) == 2
 
 
 def test_a_way_is_opened_once() -> None:
     """When it is first asked for, and for all destinations that lead there."""
     there = fan_out(3)
-    each = directory(routed(plain("main", "a"), Upstream("there", there.groups)))
+    each = router(routed(plain("main", "a"), Upstream("there", there.groups)))
     assert each.forks
-    assert [branch.group.name for branch in each.opened] == ["a"]
+    assert [link.group.name for link in each.opened] == ["a"]
     each.opened.clear()
-    assert each.trunk(b"/queue/here") is each.main
+    assert each.target(b"/queue/here") is each.main
     assert each.opened == []
-    found = each.trunk(b"/queue/there.1")
-    assert [branch.group.name for branch in each.opened] == ["main-1", "main-2", "main-3"]
+    found = each.target(b"/queue/there.1")
+    assert [link.group.name for link in each.opened] == ["main-1", "main-2", "main-3"]
     each.opened.clear()
-    assert each.trunk(b"/queue/there.2") is found
-    assert each.trunk(b"/queue/there.1") is found
+    assert each.target(b"/queue/there.2") is found
+    assert each.target(b"/queue/there.1") is found
     assert each.opened == []
-    assert each.trunks == [each.main, found]
-    assert [trunk for trunk, _ in each.places.values()] == [each.main, found, found, found]
+    assert each.targets == [each.main, found]
+    assert [target for target, _ in each.places.values()] == [each.main, found, found, found]
 
 
 def test_two_routes_to_one_upstream() -> None:
     """There is one leg for both, and for the listener's own where a route leads back to it."""
     main, there = lasting("main", "a"), lasting("there", "b")
     front = routed(main, there, there, main)
-    each = directory(front)
-    assert each.trunk(b"/queue/main.1") is each.main
-    assert each.trunk(b"/queue/there.1").upstream is there
-    assert len(each.trunks) == 2
+    each = router(front)
+    assert each.target(b"/queue/main.1") is each.main
+    assert each.target(b"/queue/there.1").upstream is there
+    assert len(each.targets) == 2
 
 
 def test_many_destinations() -> None:
     """What is remembered of them is bounded."""
-    each = directory(routed(plain("main", "a"), plain("there", "b")))
+    each = router(routed(plain("main", "a"), plain("there", "b")))
     for number in range(10_000):
-        assert each.trunk(b"/queue/there.%d" % number).upstream.name == "there"
+        assert each.target(b"/queue/there.%d" % number).upstream.name == "there"
     assert len(each._known) <= 4096
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Event, How
 from tests.playbook import SAY_HELLO, Playbook, in_all_pairs, listener
 from tests.relay.several import (
@@ -123,7 +123,7 @@ def test_garbage_for_connected() -> None:
         assert play.client_reads().startswith(b"CONNECTED\n")
 
 
-# Loss
+# LossPolicy
 
 
 def test_the_loss_of_one() -> None:
@@ -144,7 +144,7 @@ def test_the_loss_of_one() -> None:
         resent = first.replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
         play.broker_gets(both.replace(b"\0", b"\0\n") + resent + copied(3, send(b"3")), at="a")
         play.broker_says(receipt("r"), at="a")
-        assert play.tally["possibly_lost"] == 1  # the second, which nobody asked about
+        assert play.counters["possibly_lost"] == 1  # the second, which nobody asked about
         play.both_stay()
 
 
@@ -190,7 +190,7 @@ def test_a_plain_address_is_lost(at: str) -> None:
     assert data.startswith(b"ERROR\nmessage:connection to the broker was lost\n")
     assert (b"upstream main" if at == "a" else b"upstream there") in data
     play.client_is_closed()
-    assert play.tally["possibly_lost"] == (at == "b")
+    assert play.counters["possibly_lost"] == (at == "b")
 
 
 def test_a_plain_address_says_error_to_connect() -> None:

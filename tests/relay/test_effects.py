@@ -3,8 +3,8 @@
 from typing import get_args
 
 from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.tally import Tally
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from tests.playbook import SAY_HELLO, SAY_WELCOME, listener, upstream
 
@@ -17,7 +17,7 @@ def test_a_relay_asks_for_these_and_no_others() -> None:
 
 def test_effects_are_values() -> None:
     """Two of equal content are equal, so scripts can be compared."""
-    relay = Relay(listener(), b"s", Tally())
+    relay = Relay(listener(), b"s", Counters())
     broker = relay.listener.upstream.brokers[0]
     assert Open(relay.client, broker) == Open(relay.client, broker)
     assert Open(relay.client, broker) != Open(relay.client, upstream().brokers[0])
@@ -25,10 +25,10 @@ def test_effects_are_values() -> None:
 
 def test_the_order_of_a_session() -> None:
     """From the first octet to the last, effect by effect, as the service is told them."""
-    relay = Relay(listener(), b"s", Tally())
+    relay = Relay(listener(), b"s", Counters())
     assert list(relay.opened(1.0)) == [Wake(11.0)]
     effects = list(relay.received(relay.client, SAY_HELLO[b"1.2"], 2.0))
-    leg = relay.branches[0].leg
+    leg = relay.links[0].leg
     assert leg is not None
     assert effects == [Pause(relay.client), Open(leg, relay.listener.upstream.brokers[0]), Wake(12.0)]
     relay.paused(relay.client)
@@ -53,10 +53,10 @@ def test_the_order_of_a_session() -> None:
 
 def test_octets_of_one_chunk_leave_in_one_send() -> None:
     """However many frames a chunk holds, the other leg is written to once."""
-    relay = Relay(listener(), b"s", Tally())
+    relay = Relay(listener(), b"s", Counters())
     relay.opened(0.0)
     relay.received(relay.client, SAY_HELLO[b"1.1"], 0.0)
-    leg = relay.branches[0].leg
+    leg = relay.links[0].leg
     assert leg is not None
     relay.connected(leg, 0.0)
     relay.received(leg, SAY_WELCOME[b"1.1"], 0.0)

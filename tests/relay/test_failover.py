@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stomprelay.relay.health import Checks
+from stomprelay.relay.model.health import Checks
 from stomprelay.session.effects import Event, How
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import (
@@ -19,10 +19,10 @@ from tests.playbook import (
 )
 from tests.relay.failing import (
     asked,
-    branch,
     broker_waits,
     client_waits,
     found,
+    link,
     movable,
     over,
     said_welcome,
@@ -113,9 +113,9 @@ def test_the_first_broker_is_not_there(cut: Cut) -> None:
         found(play)
         assert play.client_reads().startswith(b"CONNECTED\n")
         assert "tcp://a" in play.noted(Event.REFUSED)
-        assert play.tally["brokers_refused"] == 1
-        assert play.tally["sessions_connected"] == 1
-        assert play.tally["failovers"] == 0
+        assert play.counters["brokers_refused"] == 1
+        assert play.counters["sessions_connected"] == 1
+        assert play.counters["failovers"] == 0
 
 
 @in_cuts_of_halves
@@ -248,7 +248,7 @@ def test_attempts_after_a_loss() -> None:
         data = play.client_reads()
         assert data.startswith(b"ERROR\nmessage:no broker available\n")
         assert b"\n\nupstream main: none could be had in 3 attempts\0" in data
-        assert play.tally["sessions_given_up"] == 1
+        assert play.counters["sessions_given_up"] == 1
         play.client_is_closed()
 
 
@@ -346,7 +346,7 @@ def test_an_idle_session_moves_on(client: bytes, broker: bytes, cut: Cut) -> Non
         assert play.brokers[0].closed is How.ABORT
         assert play.noted(Event.LOST) == "broker tcp://a closed the connection: Connection reset by peer"
         assert play.noted(Event.RECOVERED).endswith("generic at tcp://b")
-        assert (play.tally["brokers_lost"], play.tally["failovers"]) == (1, 1)
+        assert (play.counters["brokers_lost"], play.counters["failovers"]) == (1, 1)
         assert [each.health.sessions for each in play.relay.listener.upstream.brokers] == [0, 1]
 
 
@@ -378,8 +378,8 @@ def test_lost_twice_in_a_row(cut: Cut) -> None:
         gets(play, SUBSCRIBE + ASKING_AGAIN % (b"r", b"x"))
         play.broker_says(RECEIPT % b"r")
         play.client_gets(RECEIPT % b"r")
-        assert play.tally["failovers"] == 2
-        assert play.tally["frames_resent"] == 2
+        assert play.counters["failovers"] == 2
+        assert play.counters["frames_resent"] == 2
 
 
 def test_octets_of_a_lost_broker_come_too_late() -> None:
@@ -446,8 +446,8 @@ def test_between_send_and_receipt(client: bytes, broker: bytes, after: bytes, cu
         play.client_gets(b"")
         play.broker_says(RECEIPT % b"r2")
         play.client_gets(RECEIPT % b"r2")
-        assert play.tally["frames_resent"] == 1
-        assert play.tally["possibly_lost"] == 0
+        assert play.counters["frames_resent"] == 1
+        assert play.counters["possibly_lost"] == 0
 
 
 @in_all_cuts
@@ -460,11 +460,11 @@ def test_without_confirm_what_nothing_showed_to_have_arrived_is_counted(cut: Cut
         play.broker_reads()
         play.client_reads()
         play.broker_goes()
-        assert play.tally["possibly_lost"] == 2
+        assert play.counters["possibly_lost"] == 2
         found(play)
         gets(play, b"")
         play.broker_goes()
-        assert play.tally["possibly_lost"] == 2
+        assert play.counters["possibly_lost"] == 2
 
 
 @in_all_cuts
@@ -501,8 +501,8 @@ def test_confirmed_one_by_one(client: bytes, broker: bytes, cut: Cut) -> None:
         assert marks(play.broker_reads()) == [b"!3:1"]
         play.broker_says(RECEIPT % (OURS % 3))
         play.client_gets(b"")
-        assert branch(play).quiet
-        assert play.tally["possibly_lost"] == 0
+        assert link(play).quiet
+        assert play.counters["possibly_lost"] == 0
 
 
 @in_all_pairs
@@ -520,8 +520,8 @@ def test_confirmed_by_the_batch(client: bytes, broker: bytes, product: str) -> N
         assert marks(play.broker_reads()) == [b"!4", b"!5", b"!3:6"]
         play.broker_says(RECEIPT % (OURS % 3))
         play.client_gets(b"")
-        assert branch(play).quiet
-        assert play.tally["frames_resent"] == 3
+        assert link(play).quiet
+        assert play.counters["frames_resent"] == 3
 
 
 @pytest.mark.parametrize("product", ["activemq", "rabbitmq"])
@@ -556,7 +556,7 @@ def test_our_own_receipt_in_an_error() -> None:
         play.broker_reads()
         play.broker_says(b"ERROR\nmessage:no\nreceipt-id:" + OURS % 1 + b"\ncontent-length:4\n\nbody\0")
         play.client_gets(b"ERROR\nmessage:no\ncontent-length:4\n\nbody\0")
-        assert branch(play).quiet
+        assert link(play).quiet
         play.broker_goes()
         play.client_is_closed()
 
@@ -569,7 +569,7 @@ def test_a_receipt_of_the_clients_own_in_an_error() -> None:
         error = b"ERROR\nmessage:no\nreceipt-id:r\n\n\0"
         play.broker_says(error)
         play.client_gets(error)
-        assert branch(play).quiet
+        assert link(play).quiet
 
 
 @in_all_cuts
@@ -655,7 +655,7 @@ def test_receipt_ids_that_are_used_again(cut: Cut) -> None:
         gets(play, ASKING_AGAIN % (b"r", b"3") + ASKING % (b"r", b"4"))
         play.broker_says(RECEIPT % b"r" * 2)
         play.client_gets(RECEIPT % b"r" * 2)
-        assert branch(play).quiet
+        assert link(play).quiet
 
 
 # Subscriptions
@@ -769,7 +769,7 @@ def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes,
             play.client_says(settle(client, b"ACK", one, b"receipt:a1\n"))
             gets(play, b"")
             play.client_gets(RECEIPT % b"a1")
-            assert play.tally["acks_stale"] == 1
+            assert play.counters["acks_stale"] == 1
         play.broker_says(message(after, b"1", mode) + message(after, b"2", mode) + message(after, b"3", mode))
         again = play.client_reads().split(b"\0")[:3]
         assert [each.rpartition(b"\n")[2] for each in again] == [b"1", b"2", b"3"]
@@ -779,7 +779,7 @@ def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes,
             assert len({header(each, b"ack") for each in (one, two, *again)} - {b""}) >= 4
         play.client_says(settle(client, b"ACK", two))  # delivered by both: the older one is meant
         gets(play, b"")
-        assert play.tally["acks_stale"] == 2
+        assert play.counters["acks_stale"] == 2
         play.client_says(settle(client, b"ACK", again[2], b"receipt:a3\n"))
         told = play.broker_reads()
         assert names(after, told, b"3")
@@ -808,7 +808,7 @@ def test_nacks_of_lost_deliveries(client: bytes, after: bytes) -> None:
         play.client_says(settle(client, b"NACK", one, b"receipt:n\n"))
         gets(play, b"")
         play.client_gets(RECEIPT % b"n")
-        assert play.tally["acks_stale"] == 1
+        assert play.counters["acks_stale"] == 1
 
 
 def test_a_stale_nack_toward_a_version_without_nack() -> None:
@@ -824,7 +824,7 @@ def test_a_stale_nack_toward_a_version_without_nack() -> None:
         play.client_says(settle(b"1.1", b"NACK", one))
         gets(play, b"")
         play.both_stay()
-        assert play.tally["acks_stale"] == 1
+        assert play.counters["acks_stale"] == 1
 
 
 @in_all_cuts
@@ -840,7 +840,7 @@ def test_an_ack_while_there_is_no_broker(cut: Cut) -> None:
         found(play)
         gets(play, SUBSCRIBE + SEND % b"x")
         play.client_gets(RECEIPT % b"a")
-        assert play.tally["acks_stale"] == 1
+        assert play.counters["acks_stale"] == 1
 
 
 def test_two_brokers_give_one_name() -> None:
@@ -910,7 +910,7 @@ def test_inside_a_transaction(client: bytes, broker: bytes, confirm: bool, cut: 
             play.client_gets(RECEIPT % b"c")
             assert play.relay.session is not None
             assert not play.relay.session.transactions
-            assert branch(play).quiet
+            assert link(play).quiet
 
 
 @in_all_cuts
@@ -983,7 +983,7 @@ def test_an_acknowledgement_in_a_transaction(client: bytes, broker: bytes, comma
                 play.client_gets(RECEIPT % b"x")
                 play.client_says(settle(client, b"ACK", one))
                 gets(play, b"")
-                assert play.tally["acks_stale"] == 1
+                assert play.counters["acks_stale"] == 1
                 play.both_stay()
 
 
@@ -1220,9 +1220,9 @@ def test_too_much_is_unconfirmed(product: str) -> None:
         play.broker_says(RECEIPT % (OURS % 2))
         assert not client_waits(play)
         assert play.broker_reads().count(b"\0") == 1
-        carrier = branch(play).carrier
-        assert carrier is not None
-        assert carrier.backlog.octets == 3 * len(frame)
+        resender = link(play).resender
+        assert resender is not None
+        assert resender.unconfirmed.size == 3 * len(frame)
 
 
 def test_too_much_waits_for_a_broker() -> None:
@@ -1291,7 +1291,7 @@ def test_the_client_goes_while_there_is_no_broker(confirm: bool, cut: Cut) -> No
             assert marks(play.broker_reads()) == [b"1", b"2"]
         play.broker_is_closed()
         assert over(play)
-        assert play.tally["clients_vanished"] == 1
+        assert play.counters["clients_vanished"] == 1
 
 
 def test_the_client_goes_before_all_is_confirmed() -> None:
@@ -1334,7 +1334,7 @@ def test_what_is_left_of_a_client_is_not_confirmed() -> None:
             play.time_passes(5.1)
         assert over(play)
         assert "did not confirm" in play.noted(Event.LOST)
-        assert play.tally["possibly_lost"] == 1
+        assert play.counters["possibly_lost"] == 1
 
 
 def test_nobody_takes_what_a_client_left() -> None:
@@ -1414,7 +1414,7 @@ def test_a_silent_broker() -> None:
         assert first.health.up is False
         assert first.health.out(play.now)
         assert second.health.up is True
-        assert play.tally["beats_missed"] == 1
+        assert play.counters["beats_missed"] == 1
         assert "heart-beat" in play.noted(Event.LOST)
 
 
@@ -1486,8 +1486,8 @@ def test_a_broker_says_that_it_stops(error: bytes, cut: Cut) -> None:
         found(play)
         gets(play, SUBSCRIBE)
         play.both_stay()
-        assert play.tally["brokers_lost"] == 1
-        assert play.tally["errors_passed"] == 0
+        assert play.counters["brokers_lost"] == 1
+        assert play.counters["errors_passed"] == 0
 
 
 def test_an_error_about_a_frame_is_the_clients() -> None:
@@ -1517,7 +1517,7 @@ def test_an_error_about_a_frame_is_the_clients() -> None:
     ids=["begin", "send", "subscribe", "abort"],
 )
 def test_receipts_of_what_was_undone(said: bytes, expected: list[bytes], cut: Cut) -> None:
-    """The next broker will not hear of it: the relay gives the receipts, and a goodbye does not wait for them."""
+    """The next broker will not hear of it: the relay gives the receipts, and a disconnect does not wait for them."""
     with started(cut=cut) as play:
         play.client_says(said)
         play.broker_reads()
@@ -1591,7 +1591,7 @@ def test_lost_deliveries_that_were_forgotten(version: bytes, inside: bool) -> No
             play.client_says(BEGIN + settle(version, b"ACK", one, b"transaction:t\n") + COMMIT)
             gets(play, BEGIN)
             play.client_gets_error(b"the transaction cannot be committed", receipt=b"c")
-        assert play.tally["acks_stale"] == 1
+        assert play.counters["acks_stale"] == 1
 
 
 def test_a_name_that_was_forgotten_is_not_given_again() -> None:
@@ -1707,7 +1707,7 @@ def test_a_commit_in_doubt_beside_unconfirmed_sends() -> None:
         play.broker_reads()
         play.broker_goes()
         play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c")
-        assert play.tally["possibly_lost"] == 2
+        assert play.counters["possibly_lost"] == 2
 
 
 # Brokers that do not answer
@@ -1742,7 +1742,7 @@ def test_no_broker_confirms() -> None:
             play.time_passes(1)
         assert play.client_reads().startswith(b"ERROR\nmessage:connection to the broker was lost\n")
         assert over(play)
-        assert play.tally["possibly_lost"] == 1
+        assert play.counters["possibly_lost"] == 1
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_goodbye_to_all(quorum: int) -> None:
         play.broker_is_closed(at=other)
         play.broker_goes(at=last)
         play.client_is_closed()
-        assert play.tally["brokers_lost"] == 0
+        assert play.counters["brokers_lost"] == 0
 
 
 def test_goodbye_without_a_receipt() -> None:
@@ -82,7 +82,7 @@ def test_it_does_not_wait_for_a_group_that_is_away() -> None:
         play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
         play.broker_says(receipt("r"), at="b")
         play.broker_gets(BYE, at="b")
-        assert play.tally["possibly_lost"] == 1
+        assert play.counters["possibly_lost"] == 1
         play.broker_says(receipt("bye"), at="b")
         play.client_gets(receipt("r") + receipt("bye"))
 
@@ -183,7 +183,7 @@ def test_all_upstreams_confirm() -> None:
 
 
 def test_an_upstream_that_was_not_needed() -> None:
-    """Nobody says goodbye where nobody was."""
+    """Nobody says disconnect where nobody was."""
     with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
         play.client_says(BYE)
         play.broker_gets(BYE, at="a")
@@ -230,7 +230,7 @@ def test_a_broker_that_closes_before_the_other_answers(at: str) -> None:
     play.client_gets(receipt("bye"))
     play.broker_goes(at=other)
     play.client_is_closed()
-    assert play.tally["brokers_lost"] == 0
+    assert play.counters["brokers_lost"] == 0
 
 
 def test_a_broker_that_confirms_late() -> None:

@@ -6,15 +6,15 @@ from typing import Final
 
 import pytest
 
-from stomprelay.relay.binding import Bound
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.distribution import Distribution
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.flow import Flow, Goodbye
-from stomprelay.relay.joining import join
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.traffic import Traffic
+from stomprelay.relay.fanout.fanout import Fanout
+from stomprelay.relay.flow import DisconnectState, Flow
+from stomprelay.relay.link.handshake import Accepted
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.relay import join
+from stomprelay.relay.single import Single
 from stomprelay.session.effects import How, Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
@@ -25,7 +25,7 @@ from stomprelay.wire.errors import StompError
 from tests.playbook import SAY_WELCOME, Cut, in_all_cuts, listener
 from tests.relay.several import copied, fan_out, lasting, message, plain, receipt, routed, send, tell
 
-KINDS: Final[tuple[type[Flow], ...]] = (Traffic, Distribution)
+KINDS: Final[tuple[type[Flow], ...]] = (Single, Fanout)
 
 PLAIN: Final = "plain"
 FAILOVER: Final = "failover"
@@ -52,51 +52,51 @@ class Scene:
         front = FRONTS[kind]()
         self.client = Leg(Side.DOWNSTREAM, front.limits)
         self.client.enter(State.CONNECTED, V1_2)
-        self.tally = Tally()
-        self.session = Session(b"relay-session", V1_2, 10, self.tally)
+        self.counters = Counters()
+        self.session = Session(b"relay-session", V1_2, 10, self.counters)
         offer = Offer([], frozenset({b"1.2"}), None)
         self.flow: Flow = join(self.client, front, offer, self.session, lambda: 0.5)
         self.effects: list[Effect] = []
         self.now = 100.0
 
     def finds(self) -> None:
-        """Each branch that has no broker gets one."""
-        for branch in self.flow.branches:
-            if not branch.up:
-                self.finds_one(branch)
+        """Each link that has no broker gets one."""
+        for link in self.flow.links:
+            if not link.up:
+                self.finds_one(link)
 
-    def finds_one(self, branch: Branch) -> None:
+    def finds_one(self, link: Link) -> None:
         """This one does."""
-        if branch.fresh:
-            branch.seek(self.effects, self.now)
-        while branch.asked is None:
-            self.now = branch.until
-            branch.woke(self.effects, self.now)
-        assert isinstance(branch.answered(SAY_WELCOME[b"1.2"], self.effects, self.now), Bound)
-        assert self.flow.bound(branch, self.effects, self.now) is None
+        if link.fresh:
+            link.seek(self.effects, self.now)
+        while link.asked is None:
+            self.now = link.until
+            link.woke(self.effects, self.now)
+        assert isinstance(link.answered(SAY_WELCOME[b"1.2"], self.effects, self.now), Accepted)
+        assert self.flow.bound(link, self.effects, self.now) is None
 
     def client_says(self, data: bytes) -> StompError | None:
         """The client wrote this."""
         self.client.decoder.feed(data)
         return self.flow.to_broker(self.effects, self.now)
 
-    def broker_says(self, data: bytes, branch: Branch) -> StompError | None:
+    def broker_says(self, data: bytes, link: Link) -> StompError | None:
         """A broker wrote this."""
-        assert branch.leg is not None
-        branch.leg.decoder.feed(data)
-        return self.flow.to_client(branch, self.effects, self.now)
+        assert link.leg is not None
+        link.leg.decoder.feed(data)
+        return self.flow.to_client(link, self.effects, self.now)
 
     def all_say(self, data: bytes) -> None:
         """All brokers that are there did."""
-        for branch in list(self.flow.branches):
-            if branch.up:
-                assert self.broker_says(data, branch) is None
+        for link in list(self.flow.links):
+            if link.up:
+                assert self.broker_says(data, link) is None
 
-    def loses(self, branch: Branch) -> StompError | None:
+    def loses(self, link: Link) -> StompError | None:
         """A broker is gone; another one is sought if the session survives."""
-        failure = self.flow.lost(branch, self.effects, self.now)
-        branch.hang_up(How.ABORT, self.effects)
-        branch.seek(self.effects, self.now)
+        failure = self.flow.lost(link, self.effects, self.now)
+        link.hang_up(How.ABORT, self.effects)
+        link.seek(self.effects, self.now)
         return failure
 
     def client_gets(self) -> bytes:
@@ -105,7 +105,7 @@ class Scene:
 
     def brokers_get(self) -> set[bytes]:
         """What was written to each broker that is there; what was written to the client is forgotten with it."""
-        legs = [branch.leg for branch in self.flow.branches if branch.up]
+        legs = [link.leg for link in self.flow.links if link.up]
         effects = self.effects
         told = set()
         for leg in legs:
@@ -119,13 +119,13 @@ class Scene:
         wrote = b"".join(each.data for each in effects if isinstance(each, Send) and each.leg is leg)
         return wrote.replace(b"\0\n", b"\0")
 
-    def stage(self) -> Goodbye:
+    def stage(self) -> DisconnectState:
         """How far the client's DISCONNECT is."""
-        return self.flow.goodbye
+        return self.flow.disconnect
 
 
 def started(front: str) -> Scene:
-    """A flow all of whose branches have brokers."""
+    """A flow all of whose links have brokers."""
     play = Scene(front)
     play.finds()
     play.effects.clear()
@@ -155,7 +155,7 @@ def test_members(name: str, kind: type[Flow]) -> None:
 
 def test_there_is_something_to_ask() -> None:
     """The list that is gone through is that of the protocol."""
-    assert {"branches", "deaf", "goodbye", "to_broker", "unblocked"} <= set(MEMBERS)
+    assert {"links", "deaf", "disconnect", "to_broker", "unblocked"} <= set(MEMBERS)
     assert len(MEMBERS) == len(set(MEMBERS)) > 20
 
 
@@ -179,10 +179,10 @@ def test_before_there_are_brokers(front: str) -> None:
     play = Scene(front)
     flow = play.flow
     assert flow.opened() == []
-    assert flow.branches
-    assert [branch.leg for branch in flow.branches] == [None] * len(flow.branches)
+    assert flow.links
+    assert [link.leg for link in flow.links] == [None] * len(flow.links)
     assert (flow.ready, flow.flowing, flow.full, flow.crowded) == (False, False, False, False)
-    assert (flow.goodbye, flow.bye, flow.settled) == (Goodbye.UNSAID, None, False)
+    assert (flow.disconnect, flow.disconnect_receipt, flow.settled) == (DisconnectState.UNSAID, None, False)
     assert (flow.erred, flow.deaf, flow.safe) == (False, False, True)
     assert flow.survives == (front != PLAIN)
     assert flow.unanswered() == []
@@ -190,7 +190,7 @@ def test_before_there_are_brokers(front: str) -> None:
 
 @in_all_flows
 def test_with_brokers(front: str) -> None:
-    """Frames flow both ways, and nothing was said of a goodbye."""
+    """Frames flow both ways, and nothing was said of a disconnect."""
     play = started(front)
     flow = play.flow
     assert (flow.ready, flow.flowing) == (True, True)
@@ -198,11 +198,11 @@ def test_with_brokers(front: str) -> None:
     assert play.brokers_get() == {to_all(front, send(b"x"))}
     assert play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a")) is None
     assert len(play.brokers_get()) == 1
-    assert play.broker_says(message(b"m"), flow.branches[0]) is None
+    assert play.broker_says(message(b"m"), flow.links[0]) is None
     assert play.client_gets() == message(b"m")
     assert flow.opened() == []
-    assert not any(flow.over(branch) for branch in flow.branches)
-    assert flow.goodbye is Goodbye.UNSAID
+    assert not any(flow.over(link) for link in flow.links)
+    assert flow.disconnect is DisconnectState.UNSAID
 
 
 @in_all_flows
@@ -214,12 +214,12 @@ def test_what_was_wrong_comes_after_what_was_right(front: str) -> None:
     assert play.brokers_get() == {to_all(front, send(b"x"))}
 
 
-# Goodbye
+# DisconnectState
 
 
 def test_the_stages_of_a_goodbye() -> None:
     """In this order, from the first to the last."""
-    assert [each.value for each in Goodbye] == ["unsaid", "waiting", "said", "confirmed"]
+    assert [each.value for each in DisconnectState] == ["unsaid", "waiting", "said", "confirmed"]
 
 
 @in_all_cuts
@@ -229,31 +229,35 @@ def test_a_goodbye_that_need_not_wait(front: str, cut: Cut) -> None:
     play = started(front)
     for chunk in cut.chunks(BYE):
         assert play.client_says(chunk) is None
-    assert (play.stage(), play.flow.bye, play.flow.settled) == (Goodbye.SAID, b"bye", False)
+    assert (play.stage(), play.flow.disconnect_receipt, play.flow.settled) == (
+        DisconnectState.SAID,
+        b"bye",
+        False,
+    )
     assert play.client.state is State.LEAVING
     assert play.brokers_get() == {BYE}
     play.all_say(receipt("bye"))
-    assert (play.stage(), play.flow.settled) == (Goodbye.CONFIRMED, True)
+    assert (play.stage(), play.flow.settled) == (DisconnectState.CONFIRMED, True)
     assert play.client_gets() == receipt("bye")
-    assert all(play.flow.over(branch) for branch in play.flow.branches)
+    assert all(play.flow.over(link) for link in play.flow.links)
 
 
 @in_all_cuts
 @in_all_flows
 def test_a_goodbye_that_waits(front: str, cut: Cut) -> None:
-    """A receipt is owed: brokers are told only when it came, for they may answer the goodbye first."""
+    """A receipt is owed: brokers are told only when it came, for they may answer the disconnect first."""
     play = started(front)
     frame = send(b"x", receipt="r")
     for chunk in cut.chunks(frame + BYE):
         assert play.client_says(chunk) is None
-    assert (play.stage(), play.flow.safe, play.flow.settled) == (Goodbye.WAITING, False, False)
+    assert (play.stage(), play.flow.safe, play.flow.settled) == (DisconnectState.WAITING, False, False)
     assert play.client.state is State.LEAVING
     assert play.brokers_get() == {to_all(front, frame)}
     play.all_say(receipt("r"))
-    assert (play.stage(), play.flow.safe) == (Goodbye.SAID, True)
+    assert (play.stage(), play.flow.safe) == (DisconnectState.SAID, True)
     assert play.brokers_get() == {BYE}
     play.all_say(receipt("bye"))
-    assert play.stage() is Goodbye.CONFIRMED
+    assert play.stage() is DisconnectState.CONFIRMED
 
 
 @in_all_flows
@@ -262,12 +266,12 @@ def test_a_goodbye_that_waited_long_enough(front: str) -> None:
     play = started(front)
     play.client_says(send(b"x", receipt="r") + BYE)
     play.effects.clear()
-    play.flow.say_goodbye(play.effects, play.now)
-    assert (play.stage(), play.flow.safe, play.flow.settled) == (Goodbye.SAID, False, False)
+    play.flow.send_disconnect(play.effects, play.now)
+    assert (play.stage(), play.flow.safe, play.flow.settled) == (DisconnectState.SAID, False, False)
     assert play.brokers_get() == {BYE}
     play.all_say(receipt("r", "bye"))
     assert play.client_gets() == receipt("r", "bye")
-    assert (play.stage(), play.flow.settled) == (Goodbye.CONFIRMED, True)
+    assert (play.stage(), play.flow.settled) == (DisconnectState.CONFIRMED, True)
 
 
 @in_all_flows
@@ -275,9 +279,13 @@ def test_a_goodbye_without_receipt(front: str) -> None:
     """It is settled when it was said, for nothing will confirm it."""
     play = started(front)
     play.client_says(tell(b"DISCONNECT"))
-    assert (play.stage(), play.flow.bye, play.flow.settled) == (Goodbye.SAID, None, True)
+    assert (play.stage(), play.flow.disconnect_receipt, play.flow.settled) == (
+        DisconnectState.SAID,
+        None,
+        True,
+    )
     assert play.brokers_get() == {tell(b"DISCONNECT")}
-    assert all(play.flow.over(branch) for branch in play.flow.branches)
+    assert all(play.flow.over(link) for link in play.flow.links)
 
 
 @in_all_flows
@@ -285,12 +293,12 @@ def test_a_goodbye_that_is_owed_more_than_its_own_receipt(front: str) -> None:
     """Said before its time and without a receipt, it is not settled until the other one came."""
     play = started(front)
     play.client_says(send(b"x", receipt="r") + tell(b"DISCONNECT"))
-    play.flow.say_goodbye(play.effects, play.now)
+    play.flow.send_disconnect(play.effects, play.now)
     assert not play.flow.settled
-    assert not any(play.flow.over(branch) for branch in play.flow.branches)
+    assert not any(play.flow.over(link) for link in play.flow.links)
     play.all_say(receipt("r"))
     assert play.flow.safe
-    assert (play.stage(), play.flow.settled) == (Goodbye.SAID, True)
+    assert (play.stage(), play.flow.settled) == (DisconnectState.SAID, True)
 
 
 @in_all_flows
@@ -307,7 +315,7 @@ def test_a_goodbye_that_is_confirmed_twice(front: str) -> None:
     play = started(front)
     play.client_says(BYE)
     play.all_say(receipt("bye") * 2)
-    assert play.stage() is Goodbye.CONFIRMED
+    assert play.stage() is DisconnectState.CONFIRMED
     assert play.client_gets() == receipt("bye")
 
 
@@ -316,13 +324,13 @@ def test_a_goodbye_that_a_lost_broker_took_along(front: str) -> None:
     """The next one is told it again."""
     play = started(front)
     play.client_says(BYE)
-    for branch in list(play.flow.branches):
-        assert play.loses(branch) is None
+    for link in list(play.flow.links):
+        assert play.loses(link) is None
     play.finds()
-    assert play.stage() is Goodbye.SAID
+    assert play.stage() is DisconnectState.SAID
     assert play.brokers_get() == {BYE}
     play.all_say(receipt("bye"))
-    assert (play.stage(), play.client_gets()) == (Goodbye.CONFIRMED, receipt("bye"))
+    assert (play.stage(), play.client_gets()) == (DisconnectState.CONFIRMED, receipt("bye"))
 
 
 @in_flows_that_survive
@@ -331,16 +339,16 @@ def test_a_goodbye_while_there_is_no_broker(front: str) -> None:
     play = started(front)
     frame = send(b"x", receipt="r")
     play.client_says(frame + BYE)
-    for branch in list(play.flow.branches):
-        assert play.loses(branch) is None
-    assert play.stage() is Goodbye.WAITING
+    for link in list(play.flow.links):
+        assert play.loses(link) is None
+    assert play.stage() is DisconnectState.WAITING
     play.effects.clear()
     play.finds()
-    assert play.stage() is Goodbye.WAITING
+    assert play.stage() is DisconnectState.WAITING
     again = to_all(front, frame).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
     assert play.brokers_get() == {again}
     play.all_say(receipt("r"))
-    assert play.stage() is Goodbye.SAID
+    assert play.stage() is DisconnectState.SAID
     assert play.brokers_get() == {BYE}
 
 
@@ -367,7 +375,7 @@ def test_a_client_that_is_gone(front: str) -> None:
 def test_a_lost_broker(front: str) -> None:
     """The session goes with it, and the client learns which upstream that was; or it survives."""
     play = started(front)
-    failure = play.loses(play.flow.branches[0])
+    failure = play.loses(play.flow.links[0])
     if front == PLAIN:
         assert failure is not None
         assert (failure.message, failure.detail) == ("connection to the broker was lost", "upstream main")
@@ -383,10 +391,10 @@ def test_a_lost_broker(front: str) -> None:
 def test_no_broker_for_a_client_that_has_just_come(front: str) -> None:
     """It is told which upstream, not why: reasons hold addresses. With others, it is enough that they can be had."""
     play = Scene(front)
-    branch = play.flow.branches[0]
-    branch.verdict = "secret.example refused"
-    branch.end(play.effects)
-    failure = play.flow.given_up(branch, play.effects, play.now)
+    link = play.flow.links[0]
+    link.verdict = "secret.example refused"
+    link.end(play.effects)
+    failure = play.flow.given_up(link, play.effects, play.now)
     if front == FAN_OUT:
         assert failure is None
     else:
@@ -399,18 +407,18 @@ def test_no_broker_for_a_client_that_has_just_come(front: str) -> None:
 
 @in_all_flows
 def test_no_broker_any_more(front: str) -> None:
-    """A client that was connected is told how long was tried, and that its goodbye did not come through."""
+    """A client that was connected is told how long was tried, and that its disconnect did not come through."""
     play = started(front)
     play.client_says(BYE)
-    for branch in list(play.flow.branches):
-        failure = play.loses(branch)
+    for link in list(play.flow.links):
+        failure = play.loses(link)
         if front == PLAIN:
             assert failure is not None
             assert failure.receipt == b"bye"
             continue
-        branch.verdict = "none could be had in 3 attempts"
-        branch.end(play.effects)
-        failure = play.flow.given_up(branch, play.effects, play.now)
+        link.verdict = "none could be had in 3 attempts"
+        link.end(play.effects)
+        failure = play.flow.given_up(link, play.effects, play.now)
     assert failure is not None
     if front != PLAIN:
         assert "none could be had in 3 attempts" in failure.detail
@@ -420,10 +428,10 @@ def test_no_broker_any_more(front: str) -> None:
 def test_a_broker_that_denies(front: str) -> None:
     """The client gets its words where nobody else can take its place."""
     play = Scene(front)
-    branch = play.flow.branches[0]
-    branch.seek(play.effects, play.now)
+    link = play.flow.links[0]
+    link.seek(play.effects, play.now)
     error = b"ERROR\nmessage:no\n\n\0"
-    told = play.flow.denied(branch, error, play.effects, play.now)
+    told = play.flow.denied(link, error, play.effects, play.now)
     assert told == (None if front == FAN_OUT else error)
 
 
@@ -432,22 +440,22 @@ def test_who_owes_an_answer(front: str) -> None:
     """Brokers that another one may take the place of; where there are several, only those in the way."""
     play = started(front)
     play.client_says(send(b"x", receipt="r") + BYE)
-    branches = [] if front == PLAIN else play.flow.branches
-    assert play.flow.unanswered() == branches
+    links = [] if front == PLAIN else play.flow.links
+    assert play.flow.unanswered() == links
     if front == FAN_OUT:
-        play.broker_says(receipt("r"), branches[0])
-        assert play.flow.unanswered() == branches[1:]
+        play.broker_says(receipt("r"), links[0])
+        assert play.flow.unanswered() == links[1:]
 
 
 @in_all_flows
 def test_a_broker_whose_connection_is_full(front: str) -> None:
-    """Where there is one, the service sees to it; where there are several, what is said to it waits in its lane."""
+    """Where there is one, the service sees to it; where there are several, what is said to it waits in its member."""
     play = started(front)
-    leg = play.flow.branches[0].leg
+    leg = play.flow.links[0].leg
     assert leg is not None
     play.flow.blocked(leg)
     play.client_says(send(b"x"))
-    waits = isinstance(play.flow, Distribution)
+    waits = isinstance(play.flow, Fanout)
     told = [each.leg for each in play.effects if isinstance(each, Send)]
     assert (leg not in told) == waits
     play.effects.clear()

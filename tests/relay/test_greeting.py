@@ -2,8 +2,8 @@
 
 import pytest
 
-from stomprelay.relay.greeting import greeted
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.relay import greeted
 from stomprelay.session.foreign import HTTP, TLS, Foreign
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import Terms
@@ -77,7 +77,7 @@ def test_what_follows_connect() -> None:
     scene = Scene()
     send = b"SEND\ndestination:/queue/a\n\nx\0"
     assert isinstance(scene.says(SAY_HELLO[b"1.2"] + send), Offer)
-    scene.client.enter(State.BINDING)
+    scene.client.enter(State.CONNECTING)
     scene.client.enter(State.CONNECTED, V1_2)
     assert [frame.wire for frame in scene.client.decoder.frames()] == [send]
 

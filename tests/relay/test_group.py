@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.group import Broker, Group, alone
-from stomprelay.relay.health import Checks
-from stomprelay.relay.reconnect import Policy, Reconnect
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect, alone
+from stomprelay.relay.model.health import Checks
 
 NOW = 1000.0
 STEADY = Reconnect(randomize=False)
@@ -66,7 +65,7 @@ def test_it_shows_as_its_brokers() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("reconnect", [None, STEADY, Reconnect(), Reconnect(priority_backup=True)])
 def test_an_order_has_every_broker_once(policy: Policy, reconnect: Reconnect | None) -> None:
-    """Paused and out ones too: who may be tried is the itinerary's to say."""
+    """Paused and out ones too: who may be tried is the schedule's to say."""
     several, (a, b, *_) = group(3, 1, 2, 1, policy=policy, reconnect=reconnect)
     a.health.paused = True
     out(b)

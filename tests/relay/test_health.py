@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.health import JITTER, Checks, Health, spread
+from stomprelay.relay.model.health import JITTER, Checks, Health, spread
 
 
 def middle() -> float:

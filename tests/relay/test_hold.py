@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.hold import Hold
+from stomprelay.relay.flow import InputBuffer
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
@@ -15,12 +15,12 @@ from stomprelay.wire.limits import Limits
 CLIENT = Leg(Side.DOWNSTREAM, Limits())
 
 
-def hold(most: int = 10) -> Hold:
+def hold(most: int = 10) -> InputBuffer:
     """A hold of so many octets."""
-    return Hold(CLIENT, most)
+    return InputBuffer(CLIENT, most)
 
 
-def paced(held: Hold, *, full: bool = False, crowded: bool = False) -> list[Effect]:
+def paced(held: InputBuffer, *, full: bool = False, crowded: bool = False) -> list[Effect]:
     """What it asks for."""
     effects: list[Effect] = []
     held.paced(effects, full=full, crowded=crowded)

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.group import Broker, Group, alone
-from stomprelay.relay.health import Checks
-from stomprelay.relay.itinerary import SHORTEST, Attempt, Itinerary
-from stomprelay.relay.reconnect import Policy, Reconnect
+from stomprelay.relay.link.schedule import SHORTEST, Attempt, Schedule
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect, alone
+from stomprelay.relay.model.health import Checks
 
 NOW: Final = 1000.0
 STEADY: Final = Reconnect(randomize=False, jitter=0.0)
@@ -40,22 +39,22 @@ class Search:
     ) -> None:
         self.brokers = {name: Broker(f"tcp://{name}", f"tcp:{name}", name) for name in names}
         self.group = Group("main", tuple(self.brokers.values()), options, policy)
-        self.itinerary = Itinerary(self.group, rate, chance)
+        self.schedule = Schedule(self.group, rate, chance)
         self.now = NOW
 
     def begins(self, *, start: bool = False, prefer: str | None = None) -> None:
         """A client comes, or a broker is lost."""
-        self.itinerary.begin(self.now, start=start, prefer=None if prefer is None else self.brokers[prefer])
+        self.schedule.begin(self.now, start=start, prefer=None if prefer is None else self.brokers[prefer])
 
     def served(self, name: str) -> None:
         """A client came and this broker accepted it."""
         self.begins(start=True, prefer=name)
-        assert self.itinerary.next(self.now) == (self.brokers[name], self.now)
-        self.itinerary.ended()
+        assert self.schedule.next(self.now) == (self.brokers[name], self.now)
+        self.schedule.ended()
 
     def goes(self) -> tuple[str, float]:
         """The next attempt: the broker and how long from now; the clock goes on to it."""
-        attempt = self.itinerary.next(self.now)
+        attempt = self.schedule.next(self.now)
         assert attempt is not None
         assert attempt.broker is not None
         wait = attempt.at - self.now
@@ -81,7 +80,7 @@ class Search:
 
     def is_over(self) -> bool:
         """Whether the session is given up."""
-        return self.itinerary.next(self.now) is None
+        return self.schedule.next(self.now) is None
 
     def fails(self, name: str, pause: float = 1.0) -> None:
         """Somebody finds out that a broker is down."""
@@ -101,7 +100,7 @@ def test_a_pass_tries_each_broker_once_without_delay() -> None:
     search = Search()
     search.begins(start=True)
     assert search.goes_on(9) == "abc abc abc"
-    assert search.itinerary.passes == 2
+    assert search.schedule.passes == 2
 
 
 def test_a_new_client_does_not_wait_for_its_first_attempt() -> None:
@@ -164,11 +163,11 @@ def test_the_next_search_begins_anew() -> None:
     search.served("c")
     for _ in range(3):
         search.begins()
-        assert search.itinerary.deadline == search.now + 60
+        assert search.schedule.deadline == search.now + 60
         assert search.waits(3) == [0.5, 1.0, 2.0]
-        assert search.itinerary.passes == 2
+        assert search.schedule.passes == 2
         assert search.is_over()
-        assert search.itinerary.passes == 3
+        assert search.schedule.passes == 3
 
 
 # Delays
@@ -236,18 +235,18 @@ def test_without_end() -> None:
     for start in (True, False):
         search.begins(start=start)
         search.waits(200)
-        assert search.itinerary.deadline == inf
+        assert search.schedule.deadline == inf
 
 
 def test_a_plain_address_is_tried_once() -> None:
     """One attempt for a new client, none after a loss: the session ends with its broker."""
     (group,) = alone(Broker("tcp://a", "tcp:a"))
-    itinerary = Itinerary(group, 0.0, middle)
-    itinerary.begin(NOW, start=True)
-    assert itinerary.next(NOW) == (group.brokers[0], NOW)
-    assert itinerary.next(NOW) is None
-    itinerary.begin(NOW, start=False)
-    assert itinerary.next(NOW) is None
+    schedule = Schedule(group, 0.0, middle)
+    schedule.begin(NOW, start=True)
+    assert schedule.next(NOW) == (group.brokers[0], NOW)
+    assert schedule.next(NOW) is None
+    schedule.begin(NOW, start=False)
+    assert schedule.next(NOW) is None
 
 
 def test_the_timeout_ends_a_search() -> None:
@@ -255,7 +254,7 @@ def test_the_timeout_ends_a_search() -> None:
     search = Search("ab", replace(STEADY, timeout=2.0, exponential=False, initial_delay=0.5))
     search.served("a")
     search.begins()
-    deadline = search.itinerary.deadline
+    deadline = search.schedule.deadline
     assert deadline == NOW + 2
     assert search.waits(3) == [0.5] * 3
     assert search.goes()[1] == 0.5
@@ -332,9 +331,9 @@ def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
     search.begins(prefer="b")
     assert search.goes() == ("b", 1.0)
     search.fails("b", pause=60.0)
-    assert not search.itinerary.stands(search.now)
+    assert not search.schedule.stands(search.now)
     assert search.goes_on(3) == "ca b"  # a, being left, is last of those that are well; b has slots
-    assert search.itinerary.stands(search.now)
+    assert search.schedule.stands(search.now)
 
 
 def test_an_attempt_stands_where_there_is_nothing_better() -> None:
@@ -344,7 +343,7 @@ def test_an_attempt_stands_where_there_is_nothing_better() -> None:
     search.fails("b")
     search.begins(start=True)
     assert search.goes()[0] == "a"
-    assert search.itinerary.stands(search.now)
+    assert search.schedule.stands(search.now)
 
 
 def test_one_session_tries_a_broker_whose_pause_is_over() -> None:
@@ -352,7 +351,7 @@ def test_one_session_tries_a_broker_whose_pause_is_over() -> None:
     search = Search("ab")
     search.fails("a", pause=4.0)
     search.now += 4
-    first, second, third = (Itinerary(search.group, 0.0, middle) for _ in range(3))
+    first, second, third = (Schedule(search.group, 0.0, middle) for _ in range(3))
     found = []
     for each in (first, second, third):
         each.begin(search.now, start=True)
@@ -398,12 +397,12 @@ def test_an_attempt_does_not_stand_once_its_broker_is_paused() -> None:
     search.begins()
     assert search.goes() == ("a", 5.0)
     search.pauses("a")
-    assert not search.itinerary.stands(search.now)
+    assert not search.schedule.stands(search.now)
     assert search.goes() == ("b", 0.0)
-    assert search.itinerary.stands(search.now)
+    assert search.schedule.stands(search.now)
     search.pauses("ab")
-    assert not search.itinerary.stands(search.now)
-    assert search.itinerary.next(search.now) == Attempt(None, inf)
+    assert not search.schedule.stands(search.now)
+    assert search.schedule.next(search.now) == Attempt(None, inf)
 
 
 @pytest.mark.parametrize(
@@ -419,14 +418,14 @@ def test_nobody_is_given_up_while_all_are_paused(options: Reconnect | None, star
     search.pauses("ab")
     search.begins(start=start)
     for _ in range(3):
-        assert search.itinerary.next(search.now) == Attempt(None, inf)
-        assert search.itinerary.deadline == inf
+        assert search.schedule.next(search.now) == Attempt(None, inf)
+        assert search.schedule.deadline == inf
         search.now += 1000
     search.pauses("b", paused=False)
     assert search.goes() == ("b", 0.0)
-    assert search.itinerary.passes == 0
+    assert search.schedule.passes == 0
     if options is not None:
-        assert search.itinerary.deadline == search.now + options.timeout
+        assert search.schedule.deadline == search.now + options.timeout
 
 
 def test_a_pause_while_an_attempt_waits_costs_no_time_either() -> None:
@@ -434,16 +433,16 @@ def test_a_pause_while_an_attempt_waits_costs_no_time_either() -> None:
     search = Search("a", replace(STEADY, initial_delay=8.0, timeout=10.0))
     search.served("a")
     search.begins()
-    attempt = search.itinerary.next(search.now)
+    attempt = search.schedule.next(search.now)
     assert attempt == (search.brokers["a"], NOW + 8)
     search.pauses("a")
-    assert search.itinerary.deadline == inf
+    assert search.schedule.deadline == inf
     search.now += 60
     search.pauses("a", paused=False)
-    assert search.itinerary.deadline == inf
-    search.itinerary.reconsider(search.now)
+    assert search.schedule.deadline == inf
+    search.schedule.reconsider(search.now)
     assert search.goes() == ("a", 0.0)
-    assert search.itinerary.deadline == search.now + 10
+    assert search.schedule.deadline == search.now + 10
 
 
 def test_a_pause_in_the_middle_of_a_search_does_not_count() -> None:
@@ -453,7 +452,7 @@ def test_a_pause_in_the_middle_of_a_search_does_not_count() -> None:
     search.begins()
     assert search.goes_on(2) == " ab"
     search.pauses("ab")
-    assert search.itinerary.next(search.now) == Attempt(None, inf)
+    assert search.schedule.next(search.now) == Attempt(None, inf)
     search.pauses("ab", paused=False)
     assert search.goes_on(4) == "ab ab"
     assert search.is_over()
@@ -534,13 +533,13 @@ def test_when_a_broker_is_back_nobody_waits_for_the_end_of_a_pause() -> None:
     search = Search("ab", replace(STEADY, initial_delay=30.0))
     search.served("a")
     search.begins()
-    first = search.itinerary.next(search.now)
+    first = search.schedule.next(search.now)
     assert first == (search.brokers["b"], NOW + 30)
     search.brokers["b"].health.answered()
     search.now += 1
-    search.itinerary.reconsider(search.now)
+    search.schedule.reconsider(search.now)
     assert search.goes_on(2) == "ba"
-    assert search.itinerary.passes == 0
+    assert search.schedule.passes == 0
 
 
 def test_reconsidering_extends_no_deadline() -> None:
@@ -550,11 +549,11 @@ def test_reconsidering_extends_no_deadline() -> None:
     search.begins()
     for _ in range(9):
         search.now += 1
-        search.itinerary.reconsider(search.now)
-        assert search.itinerary.deadline == NOW + 10
-        assert search.itinerary.next(search.now) is not None
+        search.schedule.reconsider(search.now)
+        assert search.schedule.deadline == NOW + 10
+        assert search.schedule.next(search.now) is not None
     search.now += 1
-    search.itinerary.reconsider(search.now)
+    search.schedule.reconsider(search.now)
     assert search.is_over()
 
 
@@ -563,19 +562,19 @@ def test_an_attempt_that_was_not_made_did_not_fail() -> None:
     search = Search("abc", replace(STEADY, initial_delay=5.0))
     search.served("c")
     search.begins()
-    assert search.itinerary.next(search.now) is not None
-    search.itinerary.reconsider(search.now)
+    assert search.schedule.next(search.now) is not None
+    search.schedule.reconsider(search.now)
     assert search.goes_on(3) == "abc"
 
 
 # Slots
 
 
-def crowd(search: Search, sessions: int, rate: float = 500.0) -> list[Itinerary]:
+def crowd(search: Search, sessions: int, rate: float = 500.0) -> list[Schedule]:
     """So many sessions, all of them served by a."""
     found = []
     for _ in range(sessions):
-        each = Itinerary(search.group, rate, middle)
+        each = Schedule(search.group, rate, middle)
         each.begin(search.now, start=True, prefer=search.brokers["a"])
         assert each.next(search.now) == (search.brokers["a"], search.now)
         each.ended()
@@ -583,10 +582,10 @@ def crowd(search: Search, sessions: int, rate: float = 500.0) -> list[Itinerary]
     return found
 
 
-def attempts(itineraries: list[Itinerary], now: float) -> list[float]:
+def attempts(schedules: list[Schedule], now: float) -> list[float]:
     """When each of them makes its next attempt."""
     found = []
-    for each in itineraries:
+    for each in schedules:
         attempt = each.next(now)
         assert attempt is not None
         found.append(attempt.at)
@@ -659,22 +658,22 @@ def test_sessions_on_their_way_count_once() -> None:
     search.begins(start=True)
     assert (a.coming, b.coming) == (0, 0)
     for step in (
-        lambda: search.itinerary.next(NOW),
-        lambda: search.itinerary.next(NOW),
-        lambda: search.itinerary.next(NOW),
+        lambda: search.schedule.next(NOW),
+        lambda: search.schedule.next(NOW),
+        lambda: search.schedule.next(NOW),
     ):
         step()
         assert a.coming + b.coming <= 1
     assert search.is_over() or a.coming + b.coming == 1
     search.begins(prefer="b")
     assert (a.coming, b.coming) == (0, 0)
-    search.itinerary.next(NOW)
+    search.schedule.next(NOW)
     assert (a.coming, b.coming) == (0, 1)
-    search.itinerary.reconsider(NOW)
+    search.schedule.reconsider(NOW)
     assert (a.coming, b.coming) == (0, 0)
-    search.itinerary.next(NOW)
-    search.itinerary.ended()
-    search.itinerary.ended()
+    search.schedule.next(NOW)
+    search.schedule.ended()
+    search.schedule.ended()
     assert (a.coming, b.coming) == (0, 0)
 
 
@@ -739,7 +738,7 @@ def test_whatever_happens(
 ) -> None:
     """No attempt in the past, none on a paused broker, no delay over the longest, the end where there must be one."""
     search = Search("abcd"[:size], options, rate=rate, chance=cycle(chances).__next__, policy=policy)
-    itinerary, brokers = search.itinerary, list(search.brokers.values())
+    schedule, brokers = search.schedule, list(search.brokers.values())
     longest = max(options.longest_delay, SHORTEST) * (1 + options.jitter)
     search.begins(start=start)
     slots = 0
@@ -756,30 +755,30 @@ def test_whatever_happens(
             case "resume":
                 broker.health.paused = False
             case "reconsider":
-                itinerary.reconsider(search.now)
+                schedule.reconsider(search.now)
             case "begin":
                 search.begins(start=bool(which % 2), prefer=broker.host if which > 1 else None)
             case _:
-                attempt = itinerary.next(search.now)
+                attempt = schedule.next(search.now)
                 kept = all(each.health.paused for each in brokers)
                 if attempt is None:
                     assert not kept
                     assert sum(each.health.coming for each in brokers) == 0
-                    assert search.now >= itinerary.deadline or 0 <= itinerary._most <= itinerary.passes
+                    assert search.now >= schedule.deadline or 0 <= schedule._most <= schedule.passes
                 elif attempt.broker is None:
                     assert kept
-                    assert attempt.at == inf == itinerary.deadline
+                    assert attempt.at == inf == schedule.deadline
                 else:
                     slots += 1
                     assert not attempt.broker.health.paused
-                    assert attempt.broker is itinerary.last
-                    assert search.now < itinerary.deadline
+                    assert attempt.broker is schedule.last
+                    assert search.now < schedule.deadline
                     wait = attempt.at - search.now
                     assert 0 <= wait <= longest + (slots / rate if rate else 0) + 1e-6
                     assert attempt.broker.health.coming == 1
                     if wait < time:
                         search.now = attempt.at
-                        if itinerary.stands(search.now):
+                        if schedule.stands(search.now):
                             attempt.broker.health.failed(Checks(), search.now, middle)
         assert sum(each.health.coming for each in brokers) <= 1
 
@@ -807,7 +806,7 @@ def test_each_pass_has_each_broker_once(
     search.pauses("".join(name for name in search.brokers if name not in names))
     search.begins(start=start)
     if not names:
-        assert search.itinerary.next(search.now) == Attempt(None, inf)
+        assert search.schedule.next(search.now) == Attempt(None, inf)
         return
     most = options.most(start=start)
     for number in range(6 if most < 0 else most):
@@ -816,7 +815,7 @@ def test_each_pass_has_each_broker_once(
             name, wait = search.goes()
             search.fails(name)
             tried += name
-            assert search.itinerary.passes == number
+            assert search.schedule.passes == number
             if at:
                 assert wait == 0
         assert sorted(tried) == names

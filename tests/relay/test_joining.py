@@ -2,12 +2,12 @@
 
 import pytest
 
-from stomprelay.relay.distribution import Distribution
+from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import Flow
-from stomprelay.relay.joining import join
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.traffic import Traffic
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.relay import join
+from stomprelay.relay.single import Single
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -19,7 +19,7 @@ from tests.relay.several import fan_out, lasting, plain, routed
 
 def joined(front: Listener) -> tuple[Flow, Session]:
     """The flow of a client that has just come."""
-    session = Session(b"s", V1_2, 10, Tally())
+    session = Session(b"s", V1_2, 10, Counters())
     offer = Offer([], frozenset({b"1.2"}), None)
     return join(Leg(Side.DOWNSTREAM, front.limits), front, offer, session, float), session
 
@@ -28,8 +28,8 @@ def joined(front: Listener) -> tuple[Flow, Session]:
 def test_one_broker_at_a_time(front: Listener) -> None:
     """What is for one broker is not copied."""
     flow, session = joined(front)
-    assert isinstance(flow, Traffic)
-    assert [branch.session for branch in flow.branches] == [session]
+    assert isinstance(flow, Single)
+    assert [link.session for link in flow.links] == [session]
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_one_broker_at_a_time(front: Listener) -> None:
     ],
 )
 def test_several(front: Listener, groups: list[str]) -> None:
-    """Each branch has an account of its own, the client's own being the first; all are still to be sought."""
+    """Each link has an account of its own, the client's own being the first; all are still to be sought."""
     flow, session = joined(front)
-    assert isinstance(flow, Distribution)
-    assert [branch.group.name for branch in flow.branches] == groups
-    sessions = [branch.session for branch in flow.branches]
+    assert isinstance(flow, Fanout)
+    assert [link.group.name for link in flow.links] == groups
+    sessions = [link.session for link in flow.links]
     assert sessions[0] is session
     assert len(set(map(id, sessions))) == len(groups)
-    assert all(branch.carrier is not None for branch in flow.branches)
+    assert all(link.resender is not None for link in flow.links)
     assert flow.opened() == []
     assert not flow.ready
     assert not flow.flowing

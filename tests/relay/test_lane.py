@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.lane import Cover, Lane
+from stomprelay.relay.fanout.member import Cover, Member
 from stomprelay.session.effects import Event
 from tests.playbook import Playbook, listener
 from tests.relay.several import (
@@ -24,12 +24,12 @@ from tests.relay.several import (
 BEGIN, COMMIT, ABORT = (tell(command, transaction="t") for command in (b"BEGIN", b"COMMIT", b"ABORT"))
 
 
-def lane_of(play: Playbook, at: int) -> Lane:
-    """A lane of a playing relay."""
-    circuit = play.relay._circuit
-    assert circuit is not None
-    lane: Lane = circuit._flow._places[play.relay.branches[at]][1]  # type: ignore[attr-defined]
-    return lane
+def lane_of(play: Playbook, at: int) -> Member:
+    """A member of a playing relay."""
+    connection = play.relay._connection
+    assert connection is not None
+    member: Member = connection._flow._places[play.relay.links[at]][1]  # type: ignore[attr-defined]
+    return member
 
 
 def waits(play: Playbook) -> bool:
@@ -86,7 +86,7 @@ def test_a_slow_broker_is_lost() -> None:
         play.client_says(send(b"1") + send(b"2", receipt="r"))
         play.broker_reads(at="b")
         play.broker_goes(at="a")
-        assert play.tally["possibly_lost"] == 0
+        assert play.counters["possibly_lost"] == 0
         comes_back(play, "a")
         play.broker_gets(copied(1, send(b"1")) + copied(2, send(b"2", receipt="r")), at="a")
 
@@ -104,7 +104,7 @@ def test_an_ack_that_waited_for_a_broker_that_was_lost() -> None:
         play.client_gets(b"")
         play.broker_goes(at="a")
         play.client_gets(receipt("r"))
-        assert play.tally["acks_stale"] == 1
+        assert play.counters["acks_stale"] == 1
 
 
 @pytest.mark.parametrize("quorum", [1, 2])
@@ -149,7 +149,7 @@ def test_a_slow_broker_that_misses_sends() -> None:
         for number in range(5):
             play.client_says(send(b"x" * 150))
             assert copied(number + 1, send(b"x" * 150)) == play.broker_reads(at="b")
-        assert play.tally["fanout_overflowed"] == 3
+        assert play.counters["fanout_overflowed"] == 3
         assert not waits(play)
         play.broker_is_unblocked(at="a")
         assert play.broker_reads(at="a").count(b"SEND\n") == 2
@@ -195,7 +195,7 @@ def test_a_flood_that_is_no_sends() -> None:
             assert play.broker_reads(at="b")
         assert "broker a is left: it takes nothing any more" in [note.text for note in play.notes]
         assert lane_of(play, 0).octets == 0
-        assert play.tally["brokers_lost"] == 1
+        assert play.counters["brokers_lost"] == 1
         comes_back(play, "a")
         play.broker_gets(b"", at="a")
 
@@ -329,15 +329,15 @@ def test_moving_at_a_quiet_moment() -> None:
         play.broker_gets(b"", at="a")
         play.broker_says(receipt("r"), at="a")
         play.client_gets(receipt("r"))
-        goodbye = play.broker_reads(at="a")
-        assert goodbye.startswith(b"DISCONNECT\nreceipt:relay-session-receipt-1\n")
+        disconnect = play.broker_reads(at="a")
+        assert disconnect.startswith(b"DISCONNECT\nreceipt:relay-session-receipt-1\n")
         play.client_says(send(b"3"))
         play.broker_gets(copied(3, send(b"3")), at="b")
         play.broker_says(receipt("relay-session-receipt-1"), at="a")
         comes(play, "c")
         play.broker_gets(copied(2, send(b"2")) + copied(3, send(b"3")), at="c")
-        assert play.tally["brokers_moved"] == 1
-        assert play.tally["frames_resent"] == 0
+        assert play.counters["brokers_moved"] == 1
+        assert play.counters["frames_resent"] == 0
         assert play.noted(Event.MOVED)
 
 

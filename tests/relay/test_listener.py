@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from stomprelay.relay.listener import Listener, Loss, ServerTLS
+from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.limits import Limits
 from tests.playbook import SAY_HELLO, Playbook, joined, listener, upstream
@@ -14,7 +14,7 @@ def test_the_defaults() -> None:
     """Without settings all versions are spoken, losses replaced, and octets pass."""
     plain = Listener("public", "tcp:61613", upstream())
     assert plain.versions == {b"1.0", b"1.1", b"1.2"}
-    assert plain.loss is Loss.REPLACE
+    assert plain.loss is LossPolicy.REPLACE
     assert plain.require_utf8 is False
     assert plain.limits == Limits(headers=128, header_line=10240, body=16 * 1024 * 1024)
     assert plain.tls is None
@@ -34,10 +34,14 @@ def test_tls_asks_for_no_certificate_by_itself() -> None:
 
 @pytest.mark.parametrize(
     ("loss", "told"),
-    [(Loss("replace"), b"foo:a b\n"), (Loss("percent"), b"foo:a%0Ab\n"), (Loss("reject"), None)],
+    [
+        (LossPolicy("replace"), b"foo:a b\n"),
+        (LossPolicy("percent"), b"foo:a%0Ab\n"),
+        (LossPolicy("reject"), None),
+    ],
     ids=str,
 )
-def test_loss_policies_have_names(loss: Loss, told: bytes | None) -> None:
+def test_loss_policies_have_names(loss: LossPolicy, told: bytes | None) -> None:
     """Each is spelled in the configuration by its value, and does what it says, toward brokers and toward clients."""
     with joined(b"1.2", b"1.0", loss=loss) as play:
         play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\n\n\0")
@@ -56,14 +60,14 @@ def test_loss_policies_have_names(loss: Loss, told: bytes | None) -> None:
 
 def test_a_refused_loss_toward_a_client_is_not_laid_to_the_broker() -> None:
     """The broker's frame is right; what is wrong is that it cannot be said to this client."""
-    with joined(b"1.0", b"1.2", loss=Loss.REJECT) as play:
+    with joined(b"1.0", b"1.2", loss=LossPolicy.REJECT) as play:
         play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:1\nfoo:a\\nb\n\n\0")
         play.client_gets_error(b"a header cannot be said in the other version")
 
 
 def test_an_octet_that_can_be_said_is_left_alone() -> None:
     """In a value that has to be settled, only what the version cannot say is touched: 1.0 has a raw CR."""
-    with joined(b"1.2", b"1.0", loss=Loss.PERCENT) as play:
+    with joined(b"1.2", b"1.0", loss=LossPolicy.PERCENT) as play:
         play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\rb\\nc\n\n\0")
         play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:a\rb%0Ac\n\n\0")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, given_up, lost, unconfirmed
-from stomprelay.relay.upstream import Upstream
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.errors import StompError
@@ -91,14 +91,14 @@ def test_what_is_said_again_is_counted_for_each_recovery(cut: Cut) -> None:
         play.broker_goes()
         found(play)
         assert [facts["resent"] for facts in play.facts(Event.RECOVERED)] == [2, 4]
-        assert play.tally["frames_resent"] == 6
+        assert play.counters["frames_resent"] == 6
         play.broker_reads()
 
 
 def test_what_is_said_again_is_counted_for_each_session() -> None:
     """Sessions share their counters, but not this."""
     play = started(confirm=True)
-    other = Playbook(listener(movable(confirm=True)), tally=play.tally)
+    other = Playbook(listener(movable(confirm=True)), counters=play.counters)
     other.client_says(SAY_HELLO[b"1.2"])
     other.broker_accepts()
     other.broker_says(b"CONNECTED\nversion:1.2\n\n\0")
@@ -122,7 +122,7 @@ def test_a_planned_move() -> None:
         new = {"broker": "tcp://b", "lost": "tcp://a", **CONFIRMED, "resent": 0}
         assert play.facts(Event.RECOVERED) == [new]
         assert play.facts(Event.LOST) == []
-        assert play.tally["failovers"] == 0
+        assert play.counters["failovers"] == 0
 
 
 def test_a_move_without_a_quiet_moment() -> None:

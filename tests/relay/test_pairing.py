@@ -2,10 +2,10 @@
 
 import pytest
 
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.pairing import asked, credentials, pair, profile
-from stomprelay.relay.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, PROFILES, RABBITMQ, Profile
+from stomprelay.relay.bridge.negotiation import asked, credentials, pair, profile
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, PROFILES, RABBITMQ, Profile
 from stomprelay.session.handshake import Accord, Credentials
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
@@ -40,18 +40,22 @@ def test_what_is_asked(
 @pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
 def test_a_pairing(client: bytes, broker: bytes, product: str) -> None:
     """Equal versions face each other as the specification has them; unequal ones face the product's way."""
-    pairing = pair(client, broker, product, Loss.REPLACE)
+    bridges = pair(client, broker, product, LossPolicy.REPLACE)
     spoken = PROFILES[product].dialects[broker]
-    assert pairing.broker is spoken
-    assert pairing.to_broker.source is pairing.to_client.target is DIALECTS[client]
-    assert pairing.to_broker.target is pairing.to_client.source
-    assert pairing.to_broker.target is (DIALECTS[client] if client == broker else spoken)
+    assert bridges.broker is spoken
+    assert bridges.to_broker.source is bridges.to_client.target is DIALECTS[client]
+    assert bridges.to_broker.target is bridges.to_client.source
+    assert bridges.to_broker.target is (DIALECTS[client] if client == broker else spoken)
 
 
 def test_pairings_are_made_once() -> None:
     """All sessions of a kind share two bridges."""
-    assert pair(b"1.0", b"1.2", "generic", Loss.REJECT) is pair(b"1.0", b"1.2", "generic", Loss.REJECT)
-    assert pair(b"1.0", b"1.2", "generic", Loss.REJECT) is not pair(b"1.0", b"1.2", "generic", Loss.PERCENT)
+    assert pair(b"1.0", b"1.2", "generic", LossPolicy.REJECT) is pair(
+        b"1.0", b"1.2", "generic", LossPolicy.REJECT
+    )
+    assert pair(b"1.0", b"1.2", "generic", LossPolicy.REJECT) is not pair(
+        b"1.0", b"1.2", "generic", LossPolicy.PERCENT
+    )
 
 
 def accord(server: bytes = b"", session: bytes = b"") -> Accord:
@@ -127,8 +131,8 @@ def test_a_broker_is_asked_for_the_clients_own_version(version: bytes) -> None:
 @pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
 def test_a_pairing_that_keeps_account(client: bytes, broker: bytes) -> None:
     """For a session that may move ACKs, NACKs and MESSAGEs are looked at in all pairs; else only where names differ."""
-    tracked = pair(client, broker, "generic", Loss.REPLACE, tracked=True)
-    plain = pair(client, broker, "generic", Loss.REPLACE)
+    tracked = pair(client, broker, "generic", LossPolicy.REPLACE, tracked=True)
+    plain = pair(client, broker, "generic", LossPolicy.REPLACE)
     assert tracked.to_broker.tracked
     assert tracked.to_client.tracked
     assert not plain.to_broker.tracked

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.pieces import Pieces
+from stomprelay.relay.forward import Pieces
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Frame

@@ -10,8 +10,8 @@ from tests.playbook import SAY_HELLO, VERSIONS, Cut, Playbook, in_all_cuts, in_a
 from tests.relay.failing import (
     asked,
     asked_to_leave,
-    branch,
     found,
+    link,
     movable,
     over,
     resumed,
@@ -64,7 +64,11 @@ def test_a_quiet_session_leaves_at_once(client: bytes, broker: bytes, cut: Cut) 
         play.client_says(SEND % b"x")
         gets(play, SEND % b"x")
         play.both_stay()
-        assert (play.tally["brokers_moved"], play.tally["brokers_lost"], play.tally["failovers"]) == (1, 0, 0)
+        assert (
+            play.counters["brokers_moved"],
+            play.counters["brokers_lost"],
+            play.counters["failovers"],
+        ) == (1, 0, 0)
         assert play.noted(Event.MOVED) == "leaving broker tcp://a"
         assert "tcp://b" in play.noted(Event.RECOVERED)
         assert [each.health.sessions for each in play.relay.listener.upstream.brokers] == [0, 1]
@@ -100,7 +104,7 @@ def test_it_waits_for_acks(client: bytes, broker: bytes, after: bytes) -> None:
         play.broker_says(RECEIPT % (OURS % 1))
         found(play, after)
         gets(play, SUBSCRIBE)
-        assert play.tally["acks_stale"] == 0
+        assert play.counters["acks_stale"] == 0
         play.both_stay()
 
 
@@ -134,7 +138,7 @@ def test_it_waits_for_receipts(product: str) -> None:
         parts(play, 2)
         found(play, b"1.2", product)
         assert play.broker_reads().endswith(b"\n\n3\0")
-        assert play.tally["frames_resent"] == 0
+        assert play.counters["frames_resent"] == 0
 
 
 def test_other_transactions_may_begin_meanwhile() -> None:
@@ -144,7 +148,7 @@ def test_other_transactions_may_begin_meanwhile() -> None:
         sent_away(play)
         play.client_says(BEGIN.replace(b":t", b":u") + b"ABORT\ntransaction:t\n\n\0")
         gets(play, BEGIN + BEGIN.replace(b":t", b":u") + b"ABORT\ntransaction:t\n\n\0")
-        assert not branch(play).quiet
+        assert not link(play).quiet
         play.client_says(b"ABORT\ntransaction:u\n\n\0")
         gets(play, b"ABORT\ntransaction:u\n\n\0" + GOODBYE % 1)
         play.broker_says(RECEIPT % (OURS % 1))
@@ -167,7 +171,7 @@ def test_the_time_is_over(cut: Cut) -> None:
         gets(play, SUBSCRIBE + ASKING_AGAIN % (b"r", b"y") + BEGIN + INSIDE % b"x")
         play.client_says(b"ACK\nid:k-1\n\n\0")
         gets(play, b"")
-        assert play.tally["acks_stale"] == 1
+        assert play.counters["acks_stale"] == 1
         play.both_stay()
 
 
@@ -212,7 +216,7 @@ def test_the_old_broker_does_not_confirm() -> None:
         play.time_passes(0.2)
         found(play)
         play.both_stay()
-        assert play.tally["brokers_moved"] == 1
+        assert play.counters["brokers_moved"] == 1
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["before", "parting"])
@@ -228,7 +232,7 @@ def test_the_broker_is_lost_before_the_session_left(late: bool) -> None:
         found(play)
         assert play.opened[-1].uri == "tcp://b"
         gets(play, SUBSCRIBE if late else ASKING_AGAIN % (b"r", b"x"))
-        assert (play.tally["brokers_moved"], play.tally["brokers_lost"]) == ((1, 0) if late else (0, 1))
+        assert (play.counters["brokers_moved"], play.counters["brokers_lost"]) == ((1, 0) if late else (0, 1))
         play.time_passes(100)
         assert len(play.opened) == 2
 
@@ -369,7 +373,7 @@ def test_asked_to_leave_another_broker() -> None:
         asked_to_leave(play, 0.0, at=1)
         play.time_passes(10)
         gets(play, b"")
-        assert play.tally["brokers_moved"] == 0
+        assert play.counters["brokers_moved"] == 0
 
 
 def test_a_plain_address_cannot_be_left() -> None:
@@ -408,7 +412,7 @@ def test_the_client_says_goodbye_meanwhile(quiet: bool) -> None:
         play.broker_goes()
         play.client_is_closed()
         assert len(play.opened) == 1
-        assert play.tally["brokers_moved"] == 0
+        assert play.counters["brokers_moved"] == 0
 
 
 def test_the_client_says_goodbye_while_the_session_parts() -> None:
@@ -467,7 +471,7 @@ def test_what_is_quiet() -> None:
         def quiet() -> bool:
             play.broker_reads()
             play.client_reads()
-            return branch(play).quiet
+            return link(play).quiet
 
         assert quiet()
         play.client_says(SUBSCRIBE)
@@ -504,7 +508,7 @@ def test_lost_deliveries_do_not_matter() -> None:
         play.broker_goes()
         found(play)
         play.broker_reads()
-        assert branch(play).quiet
+        assert link(play).quiet
         asked_to_leave(play, at=1, to=0)
         parts(play)
         found(play)

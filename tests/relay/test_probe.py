@@ -7,12 +7,11 @@ from typing import Any, Final
 import pytest
 
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.health import Checks
-from stomprelay.relay.probe import Probe, Watch
-from stomprelay.relay.profile import ACTIVEMQ, AUTO, GENERIC, RABBITMQ
-from stomprelay.relay.reconnect import Policy, Reconnect
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.link.probe import Probe, Watch
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.profile import ACTIVEMQ, AUTO, GENERIC, RABBITMQ
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.leg import Leg
@@ -134,7 +133,7 @@ class Script:
 
 
 def test_a_broker_that_answers_connected_is_up() -> None:
-    """CONNECT with no more than it needs, and a goodbye; the log hears nothing."""
+    """CONNECT with no more than it needs, and a disconnect; the log hears nothing."""
     script = Script(up=True)
     assert script.wake == NOW + 10
     script.gets(b"")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.profile import (
+from stomprelay.relay.model.profile import (
     ACTIVEMQ,
     ARTEMIS,
     GENERIC,
@@ -156,7 +156,7 @@ def test_a_selector_that_is_ignored_is_counted(client: bytes, broker: bytes, pro
         play.broker_gets(
             b"SUBSCRIBE\nid:0\ndestination:/queue/a\nselector:x > 1\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0",
         )
-        assert play.tally["selector_ignored"] == (product == "rabbitmq")
+        assert play.counters["selector_ignored"] == (product == "rabbitmq")
 
 
 @in_all_cuts

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stomprelay.relay.listener import Loss
+from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.effects import Event
 from tests.playbook import Playbook, listener
 from tests.relay.several import SOON, begun, comes, comes_back, copied, fan_out, fanned, receipt, send, tell
@@ -25,8 +25,8 @@ def test_a_group_that_gives_up() -> None:
         play.time_passes(SOON)
         play.broker_refuses(at="a")
         assert "group main-1 is given up: none could be had in 1 attempt" in play.noted(Event.LOST)
-        assert play.tally["possibly_lost"] == 1
-        assert play.tally["sessions_given_up"] == 0
+        assert play.counters["possibly_lost"] == 1
+        assert play.counters["sessions_given_up"] == 0
         play.broker_says(receipt("r"), at="b")
         play.client_gets(receipt("r"))
         play.client_says(send(b"2"))
@@ -51,7 +51,7 @@ def test_a_group_that_is_needed_gives_up() -> None:
     assert b"upstream main needs 2 of 3 groups; failed: main-1 %b, main-3 %b" % (why, why) in data
     play.client_is_closed()
     play.broker_is_closed(at="b")
-    assert play.tally["sessions_given_up"] == 1
+    assert play.counters["sessions_given_up"] == 1
 
 
 def test_a_quorum_that_is_gone_while_nobody_asks() -> None:
@@ -103,12 +103,12 @@ def test_an_ack_of_a_group_that_gave_up() -> None:
         play.time_passes(SOON)
         play.client_says(tell(b"ACK", id="k", receipt="r"))
         play.client_gets(receipt("r"))
-        assert play.tally["acks_stale"] == 1
+        assert play.counters["acks_stale"] == 1
 
 
 def test_what_the_next_broker_cannot_be_told() -> None:
     """Its group is given up where the others are enough."""
-    with begun(listener(fan_out(2), loss=Loss.REJECT)) as play:
+    with begun(listener(fan_out(2), loss=LossPolicy.REJECT)) as play:
         play.broker_goes(at="a")
         play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\n\n\0")
         play.broker_reads(at="b")
@@ -277,13 +277,13 @@ def test_receipts_whatever_happens(
     if crowd.error is not None:
         return
     assert sorted(crowd.answered) == sorted(crowd.asked)
-    assert crowd.play.tally["fanout_overflowed"] == 0
+    assert crowd.play.counters["fanout_overflowed"] == 0
     everything = [b"%d" % (number + 1) for number in range(crowd.sent)]
     missing = 0
     for host in crowd.hosts:
         lost = [body for body in everything if body not in crowd.had[host]]
         missing += len(lost)
         assert crowd.had[host] == [body for body in everything if body not in lost], "out of order"
-    assert missing <= crowd.play.tally["possibly_lost"]
+    assert missing <= crowd.play.counters["possibly_lost"]
     assert not confirm or not missing
     assert isinstance(crowd.play, Playbook)

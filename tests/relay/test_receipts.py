@@ -3,7 +3,7 @@
 import pytest
 
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.receipts import give
+from stomprelay.relay.forward import give
 from stomprelay.session.effects import Event, Note, Send
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side
@@ -27,7 +27,7 @@ def test_all_in_one(version: bytes, spelled: bytes) -> None:
         Note(Event.ANSWERED, f"receipt {each} is given by the relay", {"receipt": each}, quiet=True)
         for each in ("a:b\\", "\\xff")
     ]
-    assert client.heartbeat.said_at == 7.0
+    assert client.heartbeat.sent_at == 7.0
 
 
 def test_none() -> None:
@@ -36,4 +36,4 @@ def test_none() -> None:
     effects: list[Effect] = []
     give([], client, effects, 7.0)
     assert effects == []
-    assert client.heartbeat.said_at == 0.0
+    assert client.heartbeat.sent_at == 0.0

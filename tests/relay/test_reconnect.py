@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from stomprelay.relay.reconnect import Policy, Reconnect
+from stomprelay.relay.model.group import Policy, Reconnect
 
 
 def test_the_defaults_are_activemqs() -> None:

@@ -5,8 +5,8 @@ from math import inf
 
 import pytest
 
+from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.tally import Tally
 from stomprelay.session.effects import Close, Event, How
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
@@ -99,7 +99,7 @@ def _expect_beats(play: Playbook, pause: float | None, dead: float | None, *, cl
         play.time_passes((pause or dead) + 0.001)
         play.client_is_closed()
         play.broker_is_closed()
-        assert play.tally["beats_missed"] == 1
+        assert play.counters["beats_missed"] == 1
         assert b"ERROR\nmessage:" + (
             b"heart-beat missed" if client else b"connection to the broker was lost"
         ) in (play.client_reads())
@@ -177,7 +177,7 @@ def test_a_broker_that_we_do_not_read_from_is_not_dead() -> None:
         play.both_stay()
         play.time_passes(0.2)
         play.client_gets_error(b"connection to the broker was lost")
-        assert play.tally["brokers_lost"] == 1
+        assert play.counters["brokers_lost"] == 1
 
 
 def test_a_broker_that_waits_for_acks_is_not_dead() -> None:
@@ -317,7 +317,7 @@ def test_a_client_vanishes(client: bytes, broker: bytes) -> None:
         play.client_goes()
         play.broker_gets(b"")
         play.broker_is_closed()
-        assert play.tally["clients_vanished"] == 1
+        assert play.counters["clients_vanished"] == 1
         assert "reset by peer" in play.noted(Event.VANISHED)
 
 
@@ -381,7 +381,7 @@ def test_a_client_that_says_all_and_leaves_for_nothing(ending: str) -> None:
         play.client_reads()
         assert play.broker.closed is not None or ending in ("refuses", "goes")
         assert play.wake == inf
-        assert play.tally["clients_vanished"] == 1
+        assert play.counters["clients_vanished"] == 1
 
 
 def test_a_client_vanishes_while_its_broker_is_sought() -> None:
@@ -411,7 +411,7 @@ def test_a_broker_vanishes(client: bytes, broker: bytes) -> None:
         assert data.endswith(b"\n\nupstream main\0")
         assert b"10.1.2.3" not in data
         play.client_is_closed(How.LINGER)
-        assert (play.tally["brokers_lost"], play.tally["possibly_lost"]) == (1, 0)
+        assert (play.counters["brokers_lost"], play.counters["possibly_lost"]) == (1, 0)
         assert "10.1.2.3" in "".join(note.text for note in play.notes)
 
 
@@ -423,7 +423,7 @@ def test_a_broker_vanishes_with_receipts_owed(client: bytes, broker: bytes) -> N
         play.broker_reads()
         play.broker_goes()
         play.client_gets_error(b"connection to the broker was lost")
-        assert play.tally["possibly_lost"] == 1
+        assert play.counters["possibly_lost"] == 1
 
 
 @in_cuts_of_halves
@@ -445,8 +445,8 @@ def test_both_vanish(client: bytes, broker: bytes) -> None:
         play.client_goes()
         play.broker_goes()
         play.client_goes()
-        assert play.tally["clients_vanished"] == 1
-        assert play.tally["brokers_lost"] == 0
+        assert play.counters["clients_vanished"] == 1
+        assert play.counters["brokers_lost"] == 0
 
 
 def test_the_service_stops() -> None:
@@ -494,7 +494,7 @@ def test_a_tls_hello(cut: Cut) -> None:
         play.client_gets(b"")
         assert play.client.closed is not None
         assert "TLS" in play.noted(Event.FOREIGN)
-        assert play.tally["foreign"] == 1
+        assert play.counters["foreign"] == 1
         assert not play.brokers
 
 
@@ -513,7 +513,7 @@ def test_an_http_request(line: bytes) -> None:
         assert b"\r\nContent-Length: %d\r\n" % len(body) in head
         play.client_is_closed()
         assert "HTTP" in play.noted(Event.FOREIGN)
-        assert play.tally["foreign"] == 1
+        assert play.counters["foreign"] == 1
 
 
 def test_an_http_request_in_pieces() -> None:
@@ -530,7 +530,7 @@ def test_tls_in_the_middle_is_no_tls() -> None:
     with joined(b"1.0", b"1.0") as play:
         play.client_says(b"SEND\ndestination:/queue/a\n\n" + HELLO_TLS.replace(b"\0", b"") + b"\0")
         assert play.broker_reads().startswith(b"SEND\n")
-        assert play.tally["foreign"] == 0
+        assert play.counters["foreign"] == 0
 
 
 # What a connected client may get wrong, and what it is told.
@@ -570,7 +570,7 @@ def test_a_client_that_breaks_the_protocol(
         play.broker_gets(send)
         play.client_gets_error(message)
         play.broker_is_closed()
-        assert play.tally["errors_sent"] == 1
+        assert play.counters["errors_sent"] == 1
         assert play.noted(Event.ERROR).startswith("client: ")
 
 
@@ -777,7 +777,7 @@ def test_octets_after_the_end_change_nothing() -> None:
 
 def test_a_stranger_leg_is_dropped() -> None:
     """A connection that nobody waits for any more is closed at once."""
-    relay = Relay(listener(), b"s", Tally())
+    relay = Relay(listener(), b"s", Counters())
     leg = Leg(Side.UPSTREAM, Limits())
     assert relay.connected(leg, 0.0) == [Close(leg, How.ABORT)]
 
@@ -787,16 +787,16 @@ def test_a_stranger_leg_is_dropped() -> None:
 def test_bytes_and_frames_are_counted(client: bytes, broker: bytes, cut: Cut) -> None:
     """Every octet that came, and every frame of connected peers."""
     with joined(client, broker, cut=cut) as play:
-        before = dict(play.tally)
+        before = dict(play.counters)
         send, message = b"SEND\ndestination:/queue/a\n\nx\0", b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0"
         play.client_says(send * 3)
         play.broker_says(message * 2)
         play.broker_reads()
         play.client_reads()
-        assert play.tally["client_frames"] - before["client_frames"] == 3
-        assert play.tally["broker_frames"] - before["broker_frames"] == 2
-        assert play.tally["client_bytes"] - before["client_bytes"] >= 3 * len(send)
-        assert play.tally["broker_bytes"] - before["broker_bytes"] >= 2 * len(message)
+        assert play.counters["client_frames"] - before["client_frames"] == 3
+        assert play.counters["broker_frames"] - before["broker_frames"] == 2
+        assert play.counters["client_bytes"] - before["client_bytes"] >= 3 * len(send)
+        assert play.counters["broker_bytes"] - before["broker_bytes"] >= 2 * len(message)
 
 
 def test_a_client_that_says_all_at_once_and_goes() -> None:

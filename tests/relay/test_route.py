@@ -4,10 +4,9 @@ import dataclasses
 
 import pytest
 
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.route import Match, Route
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import Listener, Match, Route
+from stomprelay.relay.model.upstream import Upstream
 
 
 def to(name: str = "orders") -> Upstream:

@@ -4,18 +4,17 @@ from math import inf
 from typing import Any
 
 import pytest
+from stomprelay.relay.link.search import Search
 
-from stomprelay.relay.binding import Bound
-from stomprelay.relay.branch import Branch
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.flow import Flow, Goodbye
-from stomprelay.relay.group import Broker
-from stomprelay.relay.joining import join
-from stomprelay.relay.search import Search
-from stomprelay.relay.stage import Stage
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.traffic import Traffic
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.flow import DisconnectState, Flow
+from stomprelay.relay.link.handshake import Accepted
+from stomprelay.relay.link.link import Link, Stage
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.relay import join
+from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
@@ -36,10 +35,10 @@ class Scene:
     def __init__(self, over: Upstream | None = None, **settings: Any) -> None:
         self.over = over or movable(**settings)
         front = listener(self.over)
-        self.tally = Tally()
+        self.counters = Counters()
         client = Leg(Side.DOWNSTREAM, front.limits)
         client.enter(State.CONNECTED, V1_2)
-        session = Session(b"relay-session", V1_2, 10, self.tally)
+        session = Session(b"relay-session", V1_2, 10, self.counters)
         self.session = session
         self.flow: Flow = join(client, front, OFFER, session, lambda: 0.0)
         self.search = Search(self.flow)
@@ -47,28 +46,28 @@ class Scene:
         self.now = 100.0
 
     @property
-    def branch(self) -> Branch:
+    def link(self) -> Link:
         """The session's only place."""
-        (only,) = self.flow.branches
+        (only,) = self.flow.links
         return only
 
     @property
     def leg(self) -> Leg:
         """The leg that it has there."""
-        assert self.branch.leg is not None
-        return self.branch.leg
+        assert self.link.leg is not None
+        return self.link.leg
 
     def begins(self) -> StompError | None:
         """The search."""
-        return self.search.begin(self.flow.branches, self.effects, self.now)
+        return self.search.begin(self.flow.links, self.effects, self.now)
 
     def refuses(self, reason: str = "Connection refused") -> StompError | None:
         """The broker that is asked."""
         return self.search.refused(self.leg, reason, self.effects, self.now)
 
-    def answers(self, data: bytes) -> Bound | bytes | None:
+    def answers(self, data: bytes) -> Accepted | bytes | None:
         """The broker that is asked says this."""
-        return self.search.answered(self.branch, data, self.effects, self.now)
+        return self.search.answered(self.link, data, self.effects, self.now)
 
     def wakes(self) -> StompError | None:
         """At the deadline."""
@@ -84,9 +83,9 @@ class Scene:
 
     def finds(self) -> None:
         """A broker accepts."""
-        while self.branch.stage is Stage.SEARCHING:
+        while self.link.stage is Stage.SEARCHING:
             assert self.wakes() is None
-        assert isinstance(self.answers(said_welcome(b"1.2")), Bound)
+        assert isinstance(self.answers(said_welcome(b"1.2")), Accepted)
         self.effects.clear()
 
 
@@ -106,8 +105,8 @@ def test_brokers_are_asked_one_after_the_other() -> None:
     assert play.search.deadline == play.now + play.over.connect_timeout
     assert play.refuses() is None
     assert play.asked() == ["tcp://b"]
-    assert isinstance(play.answers(said_welcome(b"1.2")), Bound)
-    assert play.search.branch(play.leg) is play.branch
+    assert isinstance(play.answers(said_welcome(b"1.2")), Accepted)
+    assert play.search.link(play.leg) is play.link
     assert play.search.deadline == inf
 
 
@@ -127,7 +126,7 @@ def test_a_broker_that_does_not_answer() -> None:
     first = play.leg
     assert play.wakes() is None
     assert play.asked() == ["tcp://b"]
-    assert play.search.branch(first) is None
+    assert play.search.link(first) is None
     assert play.search.refused(first, "too late", play.effects, play.now) is None
     assert play.effects == []
 
@@ -152,7 +151,7 @@ def test_what_answers_is_not_stomp() -> None:
     assert play.answers(b"220 smtp.example.net\r\n\r\n\0") is None
     assert Close(first, How.ABORT) in play.effects
     assert play.asked() == ["tcp://a", "tcp://b"]
-    assert play.tally["brokers_refused"] == 1
+    assert play.counters["brokers_refused"] == 1
 
 
 def test_what_answers_is_not_stomp_octet_by_octet() -> None:
@@ -162,8 +161,8 @@ def test_what_answers_is_not_stomp_octet_by_octet() -> None:
     play.search.connected(play.leg, play.effects, play.now)
     first = play.leg
     for octet in b"HTTP/1.1 400 Bad Request\r\n\r\n":
-        if play.branch.leg is first:
-            assert play.search.answered(play.branch, bytes([octet]), play.effects, play.now) is None
+        if play.link.leg is first:
+            assert play.search.answered(play.link, bytes([octet]), play.effects, play.now) is None
     assert play.asked() == ["tcp://a", "tcp://b"]
 
 
@@ -193,7 +192,7 @@ def test_nobody_is_there() -> None:
     assert play.begins() is None
     for _ in range(3):
         assert play.refuses() is None
-        if play.branch.stage is Stage.SEARCHING:
+        if play.link.stage is Stage.SEARCHING:
             assert play.wakes() is None
     assert play.asked() == ["tcp://a", "tcp://b"] * 2
     failure = play.refuses()
@@ -205,8 +204,8 @@ def test_nobody_is_there() -> None:
 def test_nobody_is_there_any_more() -> None:
     """The client is told how long it was tried, and no address."""
     play = started(options={"attempts": 1})
-    play.branch.hang_up(How.ABORT, play.effects)
-    play.branch.seek(play.effects, play.now)
+    play.link.hang_up(How.ABORT, play.effects)
+    play.link.seek(play.effects, play.now)
     assert play.wakes() is None
     assert play.refuses() is None
     failure = play.refuses()
@@ -224,7 +223,7 @@ def test_the_time_is_over() -> None:
     failure = play.wakes()
     assert failure is not None
     assert Close(first, How.ABORT) in play.effects
-    assert play.branch.stage is Stage.ENDED
+    assert play.link.stage is Stage.ENDED
 
 
 def test_a_plain_address_is_tried_once() -> None:
@@ -268,26 +267,26 @@ def test_a_broker_that_came_back() -> None:
 
 def other(play: Scene) -> Broker:
     """The broker that the session is not on."""
-    return next(each for each in play.over.brokers if each is not play.branch.broker)
+    return next(each for each in play.over.brokers if each is not play.link.broker)
 
 
 def leaves(play: Scene, within: float = 5.0, to: Broker | None = None) -> None:
     """The session shall leave its broker."""
-    assert play.branch.broker is not None
-    play.search.leave(play.branch.broker, play.effects, play.now, within, to)
+    assert play.link.broker is not None
+    play.search.leave(play.link.broker, play.effects, play.now, within, to)
 
 
 def test_a_session_moves_at_once_where_it_is_quiet() -> None:
-    """It says DISCONNECT, and the broker has the time of a goodbye to answer."""
+    """It says DISCONNECT, and the broker has the time of a disconnect to answer."""
     play = started()
     leaves(play)
-    goodbye = b"DISCONNECT\nreceipt:relay-session-receipt-1\n\n\0\n"
+    disconnect = b"DISCONNECT\nreceipt:relay-session-receipt-1\n\n\0\n"
     assert play.effects == [
         Note(Event.MOVED, "leaving broker tcp://a", {"broker": "tcp://a", "upstream": "main"}),
-        Send(play.leg, goodbye),
+        Send(play.leg, disconnect),
         Resume(play.leg),
     ]
-    assert play.branch.stage is Stage.PARTING
+    assert play.link.stage is Stage.PARTING
     assert play.search.deadline == play.now + play.over.disconnect_timeout
 
 
@@ -297,7 +296,7 @@ def test_a_session_moves_at_its_quiet_moment() -> None:
     play.session.observed(BEGIN, [(TRANSACTION, b"t")])
     leaves(play)
     assert play.effects == []
-    assert play.branch.moving
+    assert play.link.moving
     play.search.move(play.effects, play.now)
     assert play.effects == []
     play.session.observed(COMMIT, [(TRANSACTION, b"t")])
@@ -315,7 +314,7 @@ def test_a_session_without_a_quiet_moment_moves_when_its_time_is_over() -> None:
     leaves(play, within=7.0)
     assert play.search.deadline == play.now + 7.0
     assert play.wakes() is None
-    assert play.branch.stage is Stage.PARTING
+    assert play.link.stage is Stage.PARTING
     assert [type(each) for each in play.effects] == [Note, Send, Resume]
 
 
@@ -324,7 +323,7 @@ def test_a_session_elsewhere_stays() -> None:
     play = started()
     play.search.leave(other(play), play.effects, play.now, 5.0, None)
     assert play.effects == []
-    assert not play.branch.moving
+    assert not play.link.moving
 
 
 def test_a_session_of_a_plain_address_stays() -> None:
@@ -332,14 +331,14 @@ def test_a_session_of_a_plain_address_stays() -> None:
     play = started(upstream())
     leaves(play)
     assert play.effects == []
-    assert not play.branch.moving
+    assert not play.link.moving
 
 
 def test_a_session_that_says_goodbye_stays() -> None:
     """It leaves anyway."""
     play = started()
-    assert isinstance(play.flow, Traffic)
-    play.flow.goodbye = Goodbye.WAITING
+    assert isinstance(play.flow, Single)
+    play.flow.disconnect = DisconnectState.WAITING
     leaves(play)
     assert play.effects == []
     assert play.search.deadline == inf
@@ -360,6 +359,6 @@ def test_whom_a_session_is_sent_to_is_asked_first() -> None:
     play = started(brokers=3)
     leaves(play, to=play.over.brokers[2])
     play.effects.clear()
-    play.branch.move(play.effects, play.now)
+    play.link.move(play.effects, play.now)
     assert play.asked() == ["tcp://c"]
-    assert play.tally["brokers_moved"] == 1
+    assert play.counters["brokers_moved"] == 1

@@ -1,8 +1,7 @@
 """The stages of a session with one group of brokers, in the order of its life."""
 
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.reconnect import Reconnect
-from stomprelay.relay.stage import Stage
+from stomprelay.relay.link.link import Stage
+from stomprelay.relay.model.group import Broker, Group, Reconnect
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, listener, upstream
 
 
@@ -13,24 +12,24 @@ def test_a_life_in_stages() -> None:
     seen = []
     with Playbook(listener(upstream(groups=(group,)))) as play:
         play.client_says(SAY_HELLO[b"1.2"])
-        (branch,) = play.relay.branches
-        seen.append(branch.stage)
+        (link,) = play.relay.links
+        seen.append(link.stage)
         play.broker_accepts()
         play.broker_says(SAY_WELCOME[b"1.2"])
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.broker_reads()
         play.broker_goes()
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.time_passes(0.02)
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.broker_accepts()
         play.broker_says(SAY_WELCOME[b"1.2"])
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.broker_reads()
         play.relay.leave(b, play.now, 5.0)
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.client_goes()
-        seen.append(branch.stage)
+        seen.append(link.stage)
         play.client_reads()
     assert seen == [
         Stage.BINDING,

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from stomprelay.relay.steps import steps_between
+from stomprelay.relay.bridge.steps import steps_between
 from stomprelay.session.states import EXPECTED, Side, State
 from stomprelay.wire.dialect import DIALECTS
 from tests.playbook import PAIRS, Cut, Playbook, in_all_cuts, in_all_pairs, joined

@@ -25,8 +25,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from stomprelay.relay.group import Broker
-from stomprelay.relay.health import Checks
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.health import Checks
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable
 from tests.relay.model import Pairs
@@ -223,9 +223,9 @@ class Survival(RuleBasedStateMachine):
             assert caller.wrongs == [], caller.notes
             if caller.closed:
                 assert caller.failed or caller.leaving or caller.gone, caller.notes
-            for branch in caller.relay.branches:
-                assert branch.carrier is not None
-                assert branch.carrier.backlog.octets <= self.buffer + CHUNK
+            for link in caller.relay.links:
+                assert link.resender is not None
+                assert link.resender.unconfirmed.size <= self.buffer + CHUNK
         for broker in self.brokers:
             assert broker.health.sessions >= 0
 
@@ -239,7 +239,7 @@ class Survival(RuleBasedStateMachine):
             world.resumes(broker)
         world.passes(12.0)  # long enough for one that has to leave, and is not confirmed that
         for caller in filter(_talking, world.callers):
-            assert caller.relay.branches[0].up, caller.notes
+            assert caller.relay.links[0].up, caller.notes
             while caller.open:
                 self._abort(caller, 0, receipt=True)
         world.passes(1.0)
@@ -261,7 +261,7 @@ class Survival(RuleBasedStateMachine):
             assert caller.over, caller.notes
             # A client that goes is told of when it goes, and again when all that it said is delivered.
             assert len(caller.ends) in ((1, 2) if caller.gone else (1,)), caller.notes
-            assert caller.resent == caller.tally["frames_resent"]
+            assert caller.resent == caller.counters["frames_resent"]
             assert {receipt.decode() for receipt in caller.given} >= set(caller.answers)
         for broker in self.brokers:
             assert (broker.health.sessions, broker.health.coming) == (0, 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.relay.switchboard import with_header
+from stomprelay.relay.fanout.dispatch import with_header
 from stomprelay.session.effects import Event
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
@@ -135,7 +135,7 @@ def test_confirmed_sending() -> None:
         again = b"SEND\nrelay-resent:true\nreceipt:relay-session-receipt-2\n"
         play.broker_gets(copied(1, send(b"1")).replace(b"SEND\n", again), at="b")
         play.broker_says(receipt("relay-session-receipt-2"), at="b")
-        assert play.tally["possibly_lost"] == 0
+        assert play.counters["possibly_lost"] == 0
 
 
 def test_a_value_that_one_of_them_cannot_be_told() -> None:
@@ -144,7 +144,7 @@ def test_a_value_that_one_of_them_cannot_be_told() -> None:
         play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\n\n\0")
         play.broker_gets(b"SEND\nrelay-copy:relay-session-1\ndestination:/queue/a\nfoo:a\\nb\n\n\0", at="a")
         play.broker_gets(b"SEND\nrelay-copy:relay-session-1\ndestination:/queue/a\nfoo:a b\n\n\0", at="b")
-        assert play.tally["loss_value"] == 1
+        assert play.counters["loss_value"] == 1
 
 
 # Overflow
@@ -161,7 +161,7 @@ def test_a_group_that_is_full() -> None:
             play.broker_says(receipt(str(number)), at="b")
             play.client_gets(receipt(str(number)))
         assert not play.client.paused
-        assert play.tally["fanout_overflowed"] == 2
+        assert play.counters["fanout_overflowed"] == 2
         assert sum("misses what is sent" in note.text for note in play.notes) == 1
         comes_back(play, "a")
         play.broker_gets(wires[0] + wires[1], at="a")
@@ -176,7 +176,7 @@ def test_a_group_that_is_needed_misses_nothing() -> None:
         play.broker_goes(at="a")
         play.client_says(send(b"x" * 400) + send(b"y" * 400))
         assert play.client.paused
-        assert play.tally["fanout_overflowed"] == 0
+        assert play.counters["fanout_overflowed"] == 0
         play.broker_reads(at="b")
         comes_back(play, "a")
         assert play.broker_reads(at="a").count(b"SEND\n") == 2
@@ -268,7 +268,7 @@ def test_an_ack_for_a_broker_that_was_lost() -> None:
         play.broker_goes(at="a")
         play.client_says(tell(b"ACK", id="a1", receipt="k"))
         play.client_gets(receipt("k"))
-        assert play.tally["acks_stale"] == 1
+        assert play.counters["acks_stale"] == 1
         play.client_says(tell(b"ACK", id="b1"))
         play.broker_gets(tell(b"ACK", id="b1"), at="b")
 
@@ -434,7 +434,7 @@ def test_a_group_that_missed_a_part() -> None:
         assert play.broker_reads(at="b").endswith(tell(b"COMMIT", transaction="t", receipt="c"))
         play.broker_says(receipt("c"), at="b")
         play.client_gets(receipt("c"))
-        assert play.tally["fanout_overflowed"] == 1
+        assert play.counters["fanout_overflowed"] == 1
         comes_back(play, "a")
         assert play.broker_reads(at="a").count(b"\0") == 1  # what it had room for
 

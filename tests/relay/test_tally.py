@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stomprelay.relay.tally import COUNTERS, Tally
+from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.session.heartbeat import Terms
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, joined
 from tests.relay.failing import found, started
@@ -13,9 +13,9 @@ from tests.relay.several import fanned, send
 
 
 def test_all_counters_start_at_nothing() -> None:
-    """A page that shows the tally shows every name from the start."""
-    assert list(Tally()) == list(COUNTERS)
-    assert set(Tally().values()) == {0}
+    """A page that shows the counters shows every name from the start."""
+    assert list(Counters()) == list(COUNTERS)
+    assert set(Counters().values()) == {0}
 
 
 def test_every_counter_says_what_it_counts() -> None:
@@ -181,7 +181,7 @@ ORDINARY = {
 @pytest.mark.parametrize("scene", list(SCENES), ids=lambda scene: scene.__name__)
 def test_what_a_scene_counts(scene: Callable[[], Playbook]) -> None:
     """Beside the ordinary traffic, a scene counts exactly what it is about."""
-    counted = {name for name, count in scene().tally.items() if count}
+    counted = {name for name, count in scene().counters.items() if count}
     assert counted - ORDINARY == SCENES[scene] - ORDINARY
     assert counted <= SCENES[scene] | ORDINARY
 

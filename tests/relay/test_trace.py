@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import pytest
 
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.pairing import pair
-from stomprelay.relay.trace import TRACE, Tracer, Untracing
+from stomprelay.relay.bridge.negotiation import pair
+from stomprelay.relay.bridge.tracing import TRACE, Tracer, Untracing
+from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.frame import Frame
@@ -113,10 +113,10 @@ def test_a_publishers_own_is_removed(version: bytes, cut: Cut) -> None:
 def test_a_publishers_own_is_removed_before_anything_is_lost(client: bytes, broker: bytes) -> None:
     """What cannot be said in the other version need not be."""
     value = b"x" if client == b"1.0" else b"a\\nb"
-    with joined(client, broker, loss=Loss.REJECT, **TRACES) as play:
+    with joined(client, broker, loss=LossPolicy.REJECT, **TRACES) as play:
         play.client_says(b"SEND\nrelay-trace:%b\ndestination:/queue/a\n\n1\0" % value)
         play.broker_gets(traced(1, b"SEND\ndestination:/queue/a\n\n1\0"))
-        assert play.tally["loss_value"] == 0
+        assert play.counters["loss_value"] == 0
 
 
 @in_all_cuts
@@ -157,7 +157,7 @@ def test_what_a_publisher_may_not_say() -> None:
     with joined(b"1.2", b"1.2", **TRACES) as play:
         play.client_says(b"SEND\nmessage-id:x\ndestination:/queue/a\nreceipt:r\n\n1\0")
         play.broker_gets(traced(1, send(b"1", receipt="r")))
-        assert play.tally["loss_reserved"] == 1
+        assert play.counters["loss_reserved"] == 1
         play.client_says(tell(b"DISCONNECT"))
         play.broker_gets(b"")  # it waits for the receipt
         play.broker_says(receipt("r"))
@@ -179,7 +179,7 @@ def test_without_the_setting() -> None:
 
 def test_a_send_that_cannot_be_carried() -> None:
     """The ERROR names its receipt all the same."""
-    play = joined(b"1.2", b"1.0", loss=Loss.REJECT, **TRACES)
+    play = joined(b"1.2", b"1.0", loss=LossPolicy.REJECT, **TRACES)
     play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\nreceipt:r\n\n1\0")
     play.client_gets_error(b"a header cannot be said in the other version", receipt=b"r")
 
@@ -209,7 +209,7 @@ def test_a_message_loses_it(client: bytes, broker: bytes, cut: Cut) -> None:
 def test_it_is_lost_before_anything_else_is(client: bytes, broker: bytes) -> None:
     """A value that the client's version cannot say is no reason to refuse what the client is not told."""
     value = b"x" if broker == b"1.0" else b"a\\nb"
-    with joined(client, broker, loss=Loss.REJECT, **TRACES) as play:
+    with joined(client, broker, loss=LossPolicy.REJECT, **TRACES) as play:
         play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
         play.broker_reads()
         play.broker_says(MESSAGE % (b"relay-trace:%b\n" % value, b"1"))
@@ -486,8 +486,8 @@ def test_a_traced_frame_reads_as_if_it_had_come_so(version: bytes) -> None:
 
 def test_bridges_of_tracing_listeners() -> None:
     """Only those to clients differ, and only where it is asked for."""
-    plain = pair(b"1.2", b"1.2", "generic", Loss.REPLACE)
-    tracing = pair(b"1.2", b"1.2", "generic", Loss.REPLACE, traced=True)
+    plain = pair(b"1.2", b"1.2", "generic", LossPolicy.REPLACE)
+    tracing = pair(b"1.2", b"1.2", "generic", LossPolicy.REPLACE, traced=True)
     assert tracing is not plain
     assert isinstance(tracing.to_client, Untracing)
     assert not isinstance(plain.to_client, Untracing)

@@ -36,7 +36,7 @@ def test_a_goodbye(client: bytes, broker: bytes, cut: Cut) -> None:
         play.broker_goes()
         play.client_is_closed()
         assert play.noted(Event.DISCONNECTED)
-        assert play.tally["brokers_lost"] == play.tally["clients_vanished"] == 0
+        assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
 
 
 @in_all_cuts
@@ -48,7 +48,7 @@ def test_a_goodbye_without_receipt(client: bytes, broker: bytes, cut: Cut) -> No
         play.broker_gets(b"DISCONNECT\n\n\0")
         play.broker_goes()
         play.client_is_closed()
-        assert play.tally["brokers_lost"] == play.tally["clients_vanished"] == 0
+        assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
 
 
 @in_all_cuts
@@ -62,7 +62,7 @@ def test_a_client_that_leaves_right_after_its_receipt(cut: Cut) -> None:
         play.client_goes()
         play.broker_is_closed()
         assert play.noted(Event.DISCONNECTED)
-        assert play.tally["clients_vanished"] == 0
+        assert play.counters["clients_vanished"] == 0
 
 
 def test_neither_side_closes_after_a_goodbye() -> None:
@@ -126,7 +126,7 @@ def test_a_goodbye_waits_for_the_receipts_of_sends(client: bytes, broker: bytes,
         play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
         play.broker_goes()
         play.client_is_closed()
-        assert play.tally["possibly_lost"] == play.tally["errors_sent"] == 0
+        assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
 
 
 @in_all_cuts
@@ -154,16 +154,18 @@ def test_an_error_that_names_the_receipt_ends_the_wait(client: bytes, broker: by
         play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
 
 
-@pytest.mark.parametrize("bye", [b"", b"receipt:bye\n"], ids=repr)
-def test_a_goodbye_does_not_wait_for_ever(bye: bytes) -> None:
+@pytest.mark.parametrize("disconnect_receipt", [b"", b"receipt:bye\n"], ids=repr)
+def test_a_goodbye_does_not_wait_for_ever(disconnect_receipt: bytes) -> None:
     """`disconnect_timeout` bounds the wait for owed receipts, and only then the wait for the answer."""
     with joined(b"1.2", b"1.2", over=lambda each: replace(each, disconnect_timeout=5.0)) as play:
-        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\n" + bye + b"\n\0")
+        play.client_says(
+            b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\n" + disconnect_receipt + b"\n\0"
+        )
         play.broker_gets(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
         play.time_passes(4.9)
         play.broker_gets(b"")
         play.time_passes(0.2)
-        play.broker_gets(b"DISCONNECT\n" + bye + b"\n\0")
+        play.broker_gets(b"DISCONNECT\n" + disconnect_receipt + b"\n\0")
         play.both_stay()
 
 
@@ -192,7 +194,7 @@ def test_an_unanswered_goodbye_without_receipt_just_ends() -> None:
         play.client_gets(b"")
         play.client_is_closed()
         play.broker_is_closed()
-        assert play.tally["errors_sent"] == 0
+        assert play.counters["errors_sent"] == 0
 
 
 @in_all_cuts
@@ -278,7 +280,7 @@ def test_an_error_of_the_broker_ends_nothing_by_itself(client: bytes, broker: by
             play.both_stay()
         play.client_says(b"SEND\ndestination:/queue/a\n\n\0")
         play.broker_gets(b"SEND\ndestination:/queue/a\n\n\0")
-        assert play.tally["errors_passed"] == 2
+        assert play.counters["errors_passed"] == 2
 
 
 @in_all_cuts
@@ -290,7 +292,7 @@ def test_a_broker_that_closes_after_its_error(client: bytes, broker: bytes, cut:
         play.broker_goes()
         play.client_gets(b"ERROR\nmessage:no\n\nwhy\0")
         play.client_is_closed(How.LINGER)
-        assert play.tally["errors_sent"] == 0
+        assert play.counters["errors_sent"] == 0
 
 
 @in_all_pairs
@@ -306,7 +308,7 @@ def test_an_error_of_long_ago_explains_no_loss(client: bytes, broker: bytes) -> 
         play.client_reads()
         play.broker_goes("Connection reset by peer")
         play.client_gets_error(b"connection to the broker was lost")
-        assert play.tally["brokers_lost"] == 1
+        assert play.counters["brokers_lost"] == 1
 
 
 @in_all_pairs
@@ -319,7 +321,7 @@ def test_receipts_owed_when_a_broker_closes_after_its_error(client: bytes, broke
         play.broker_goes()
         play.client_gets(b"ERROR\nmessage:no\n\nwhy\0")
         play.client_is_closed()
-        assert play.tally["possibly_lost"] == 1
+        assert play.counters["possibly_lost"] == 1
 
 
 @in_all_cuts
@@ -333,7 +335,7 @@ def test_a_receipt_between_an_error_and_the_close(client: bytes, broker: bytes, 
         play.broker_goes()
         play.client_gets(b"ERROR\nmessage:no\n\nwhy\0RECEIPT\nreceipt-id:s\n\n\0")
         play.client_is_closed()
-        assert play.tally["errors_sent"] == 0
+        assert play.counters["errors_sent"] == 0
 
 
 @in_all_cuts
@@ -374,7 +376,7 @@ def test_no_receipt_before_the_brokers(client: bytes, broker: bytes) -> None:
         play.client_gets(b"")
         play.broker_goes()
         play.client_gets_error(b"connection to the broker was lost")
-        assert play.tally["possibly_lost"] == 1
+        assert play.counters["possibly_lost"] == 1
 
 
 @in_all_cuts

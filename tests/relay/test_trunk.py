@@ -4,10 +4,10 @@ from itertools import product
 
 import pytest
 
-from stomprelay.relay.branch import Branch
-from stomprelay.relay.lane import Lane
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.trunk import Trunk
+from stomprelay.relay.fanout.member import Member
+from stomprelay.relay.fanout.router import Target
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.counters import Counters
 from stomprelay.session.handshake import Offer
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_2
@@ -17,24 +17,24 @@ from tests.relay.several import fan_out
 MOST = 1000
 
 
-def trunk(count: int, quorum: int, *, fan_out_queues: bool = True) -> Trunk:
-    """A trunk whose branches have not found anybody yet."""
+def target(count: int, quorum: int, *, fan_out_queues: bool = True) -> Target:
+    """A target whose links have not found anybody yet."""
     upstream = fan_out(count, quorum=quorum, fan_out_queues=fan_out_queues, resend_buffer=MOST)
-    session = Session(b"s", V1_2, 10, Tally())
+    session = Session(b"s", V1_2, 10, Counters())
     offer = Offer([], frozenset({b"1.2"}), None)
-    return Trunk(
+    return Target(
         upstream,
         [
-            Branch(listener(upstream), upstream, group, offer, session.beside(), float, carried=True)
+            Link(listener(upstream), upstream, group, offer, session.beside(), float, carried=True)
             for group in upstream.groups
         ],
     )
 
 
-def fill(lane: Lane, octets: int) -> None:
+def fill(member: Member, octets: int) -> None:
     """So much is unconfirmed."""
     if octets:
-        lane.carrier.backlog.keep(b"x" * octets, b"r", said=True)
+        member.resender.unconfirmed.keep(b"x" * octets, b"r", said=True)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
@@ -42,9 +42,9 @@ def test_room(count: int) -> None:
     """Cell by cell: it is full when fewer than a quorum have room, crowded when fewer have much of it."""
     for quorum in range(1, count + 1):
         for fillings in product((0, MOST // 2 + 1, MOST), repeat=count):
-            each = trunk(count, quorum)
-            for lane, octets in zip(each.lanes, fillings, strict=True):
-                fill(lane, octets)
+            each = target(count, quorum)
+            for member, octets in zip(each.members, fillings, strict=True):
+                fill(member, octets)
             assert each.full is (sum(octets < MOST for octets in fillings) < quorum)
             assert each.crowded is (fillings.count(0) < quorum)
 
@@ -54,25 +54,25 @@ def test_takers(count: int) -> None:
     """All that have room, never fewer than a quorum, and of the full ones the emptiest; in their order or not."""
     for quorum in range(1, count + 1):
         for fillings in product((0, MOST, 2 * MOST), repeat=count):
-            each = trunk(count, quorum)
-            for lane, octets in zip(each.lanes, fillings, strict=True):
-                fill(lane, octets)
+            each = target(count, quorum)
+            for member, octets in zip(each.members, fillings, strict=True):
+                fill(member, octets)
             takers = each.takers()
-            roomy = [lane for lane, octets in zip(each.lanes, fillings, strict=True) if not octets]
+            roomy = [member for member, octets in zip(each.members, fillings, strict=True) if not octets]
             assert set(roomy) <= set(takers)
             assert len(takers) == max(len(roomy), quorum)
             least = sorted(fillings)[: len(takers)]
-            assert sorted(lane.octets for lane in takers) == least
+            assert sorted(member.octets for member in takers) == least
 
 
 def test_a_group_that_is_out() -> None:
     """It counts for nothing."""
-    each = trunk(3, 2)
-    each.lanes[0].out = True
-    assert each.live == each.lanes[1:]
-    assert each.takers() == each.lanes[1:]
+    each = target(3, 2)
+    each.members[0].out = True
+    assert each.live == each.members[1:]
+    assert each.takers() == each.members[1:]
     assert each.reachable is True
-    each.lanes[1].out = True
+    each.members[1].out = True
     assert each.reachable is False
 
 
@@ -93,25 +93,25 @@ def test_a_group_that_is_out() -> None:
 )
 def test_what_is_copied(destination: bytes, copied: bool) -> None:
     """Queues are not where they shall not be; with one group nothing is."""
-    assert trunk(2, 1, fan_out_queues=False).copied(destination) is copied
-    assert trunk(2, 1).copied(destination)
-    assert not trunk(1, 1).copied(destination)
+    assert target(2, 1, fan_out_queues=False).copied(destination) is copied
+    assert target(2, 1).copied(destination)
+    assert not target(1, 1).copied(destination)
 
 
 def test_the_primary() -> None:
     """The first with room; nobody is there yet."""
-    each = trunk(3, 1)
-    assert each.primary is each.lanes[0]
-    fill(each.lanes[0], MOST)
-    assert each.primary is each.lanes[1]
-    each.lanes[1].out = True
-    fill(each.lanes[2], MOST)
-    assert each.primary is each.lanes[0]
+    each = target(3, 1)
+    assert each.primary is each.members[0]
+    fill(each.members[0], MOST)
+    assert each.primary is each.members[1]
+    each.members[1].out = True
+    fill(each.members[2], MOST)
+    assert each.primary is each.members[0]
 
 
 def test_a_quorum_of_more_than_there_are() -> None:
     """ActiveMQ's default of two is all of one."""
-    assert trunk(1, 2).quorum == 1
+    assert target(1, 2).quorum == 1
 
 
 @pytest.mark.parametrize(
@@ -127,30 +127,30 @@ def test_a_quorum_of_more_than_there_are() -> None:
 )
 def test_safe(unconfirmed: str, short: str, safe: bool) -> None:
     """A quorum without anything outstanding, if it missed nothing."""
-    each = trunk(2, 1)
-    for name, lane in zip("ab", each.lanes, strict=True):
-        fill(lane, name in unconfirmed)
-        lane.short = name in short
+    each = target(2, 1)
+    for name, member in zip("ab", each.members, strict=True):
+        fill(member, name in unconfirmed)
+        member.short = name in short
     assert each.safe is safe
 
 
 def test_a_gap_that_was_closed() -> None:
     """When everything has arrived everywhere, nobody lacks anything that is still to arrive."""
-    each = trunk(2, 1)
-    each.lanes[0].short = True
-    fill(each.lanes[1], 1)
+    each = target(2, 1)
+    each.members[0].short = True
+    fill(each.members[1], 1)
     each.takers()
-    assert [lane.short for lane in each.lanes] == [True, False]
-    each.lanes[1].carrier.backlog.received(b"r")
+    assert [member.short for member in each.members] == [True, False]
+    each.members[1].resender.unconfirmed.received(b"r")
     each.takers()
-    assert [lane.short for lane in each.lanes] == [False, False]
+    assert [member.short for member in each.members] == [False, False]
 
 
 def test_the_failure() -> None:
     """It names the upstream, what it takes, and who failed with the reason, where there is one."""
-    each = trunk(3, 2)
-    each.lanes[0].blame = "it was full"
-    failure = each.failure([each.lanes[0], each.lanes[2]], b"r")
+    each = target(3, 2)
+    each.members[0].blame = "it was full"
+    failure = each.failure([each.members[0], each.members[2]], b"r")
     assert failure.message == "the quorum cannot be reached"
     assert failure.detail == "upstream main needs 2 of 3 groups; failed: main-1 (it was full), main-3"
     assert failure.receipt == b"r"

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.profile import AUTO
-from stomprelay.relay.upstream import ClientTLS, Upstream
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.profile import AUTO
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.effects import Event
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms

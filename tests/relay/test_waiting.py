@@ -2,9 +2,9 @@
 
 import pytest
 
-from stomprelay.relay.backlog import Kept
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.waiting import Waiting
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.resend.offline import Offline
+from stomprelay.relay.resend.unconfirmed import Kept
 from stomprelay.session.ledger import Delivery
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
@@ -32,10 +32,10 @@ class Scene:
     """A client called `s` without a broker."""
 
     def __init__(self, version: bytes = b"1.2", *, most: int = 10_000, limits: Limits | None = None) -> None:
-        self.tally = Tally()
-        self.session = Session(b"s", DIALECTS[version], 10, self.tally)
+        self.counters = Counters()
+        self.session = Session(b"s", DIALECTS[version], 10, self.counters)
         self.limits = limits or Limits()
-        self.waiting = Waiting(self.session, self.limits, most)
+        self.waiting = Offline(self.session, self.limits, most)
         self.decoder = Decoder(DIALECTS[version], CLIENT_COMMANDS, self.limits)
 
     def says(self, data: bytes) -> None:
@@ -46,8 +46,8 @@ class Scene:
 
     def kept(self) -> list[Kept]:
         """What the next broker will be told, which is not kept any more; the memory of it is empty then."""
-        taken = self.waiting.backlog.taken()
-        assert self.waiting.backlog.octets == len(self.waiting.backlog) == 0
+        taken = self.waiting.unconfirmed.taken()
+        assert self.waiting.unconfirmed.size == len(self.waiting.unconfirmed) == 0
         return taken
 
     def answers(self) -> list[bytes]:
@@ -58,7 +58,7 @@ class Scene:
 
     def owes(self, *receipts: bytes) -> bool:
         """Whether the client awaits each of these."""
-        return all(map(self.waiting.backlog.owes, receipts))
+        return all(map(self.waiting.unconfirmed.owes, receipts))
 
     def transaction(self) -> list[bytes]:
         """What is kept of the open transaction `t`."""
@@ -81,7 +81,7 @@ def test_a_send(version: bytes) -> None:
     """It is kept as the client spelled it, not as one that a broker was told; a receipt of our own will confirm it."""
     scene = Scene(version)
     scene.says(SEND % (b"", b"x"))
-    assert not scene.waiting.backlog.safe
+    assert not scene.waiting.unconfirmed.safe
     assert scene.kept() == [Kept(SEND % (b"", b"x"), OURS % 1, said=False)]
     assert scene.answers() == []
 
@@ -117,12 +117,12 @@ def test_a_receipt_that_is_asked_for_twice() -> None:
     """Each of the two frames will be confirmed, and the client is owed two receipts."""
     scene = Scene()
     scene.says(SEND % (b"receipt:r\n", b"1") + SEND % (b"receipt:r\n", b"2"))
-    assert len(scene.waiting.backlog) == 2
-    assert scene.waiting.backlog.received(b"r")
+    assert len(scene.waiting.unconfirmed) == 2
+    assert scene.waiting.unconfirmed.received(b"r")
     assert scene.owes(b"r")
-    assert scene.waiting.backlog.received(b"r")
+    assert scene.waiting.unconfirmed.received(b"r")
     assert not scene.owes(b"r")
-    assert scene.waiting.backlog.quiet
+    assert scene.waiting.unconfirmed.quiet
 
 
 @in_all_cuts
@@ -143,7 +143,7 @@ def test_the_order_in_which_it_is_kept(cut: Cut) -> None:
     for chunk in cut.chunks(said):
         scene.says(chunk)
     whole = BEGIN % b"" + INSIDE % (b"", b"3") + INSIDE % (b"receipt:i\n", b"5") + COMMIT % b"receipt:c\n"
-    assert scene.waiting.backlog.octets == sum(
+    assert scene.waiting.unconfirmed.size == sum(
         map(len, [SEND % (b"", b"1"), SEND % (b"receipt:r\n", b"2"), SEND % (b"", b"4"), whole])
     ) + len(SEND % (b"", b"6"))
     assert scene.kept() == [
@@ -180,7 +180,7 @@ def test_a_send_in_a_transaction(receipt: bytes) -> None:
     scene.says(BEGIN % b"" + INSIDE % (receipt, b"x"))
     assert scene.transaction() == [BEGIN % b"", INSIDE % (receipt, b"x")]
     assert scene.session.transactions[b"t"].doomed is None
-    assert scene.waiting.backlog.safe
+    assert scene.waiting.unconfirmed.safe
     assert scene.owes(b"r") == bool(receipt)
     assert scene.answers() == []
 
@@ -205,7 +205,7 @@ def test_commit(receipt: bytes) -> None:
     assert scene.owes(b"r") == bool(receipt)
     assert scene.answers() == []
     assert scene.session.transactions == {}
-    assert scene.waiting.backlog.doubts == []
+    assert scene.waiting.unconfirmed.doubts == []
 
 
 @with_and_without_receipt
@@ -227,10 +227,10 @@ def test_abort_after_some_receipts_came() -> None:
     """Those that the lost broker gave are not given again."""
     scene = Scene()
     scene.says(BEGIN % b"receipt:b\n" + INSIDE % (b"receipt:1\n", b"x"))
-    assert scene.waiting.backlog.received(b"b")
+    assert scene.waiting.unconfirmed.received(b"b")
     scene.says(ABORT % b"")
     assert scene.answers() == [b"1"]
-    assert scene.waiting.backlog.quiet
+    assert scene.waiting.unconfirmed.quiet
 
 
 def test_a_name_that_is_used_again() -> None:
@@ -355,7 +355,7 @@ def test_subscribe(receipt: bytes) -> None:
     assert scene.kept() == []
     assert scene.owes(b"r") == bool(receipt)
     assert scene.answers() == []
-    assert scene.waiting.backlog.safe
+    assert scene.waiting.unconfirmed.safe
 
 
 def test_unsubscribe() -> None:
@@ -365,7 +365,7 @@ def test_unsubscribe() -> None:
     assert scene.answers() == [b"s", b"u"]
     assert list(scene.session.subscriptions) == []
     assert scene.kept() == []
-    assert scene.waiting.backlog.quiet
+    assert scene.waiting.unconfirmed.quiet
 
 
 def test_unsubscribe_without_receipt() -> None:
@@ -379,7 +379,7 @@ def test_unsubscribe_from_what_a_lost_broker_confirmed() -> None:
     """That receipt is not given again."""
     scene = Scene()
     scene.says(SUBSCRIBE % b"receipt:s\n")
-    assert scene.waiting.backlog.received(b"s")
+    assert scene.waiting.unconfirmed.received(b"s")
     scene.says(UNSUBSCRIBE % b"receipt:u\n")
     assert scene.answers() == [b"u"]
 
@@ -418,10 +418,10 @@ def test_an_acknowledgement(command: bytes, receipt: bytes) -> None:
     delivery = scene.delivered()
     scene.says(ACK.replace(b"ACK", command) % receipt)
     assert delivery.lost
-    assert scene.tally["acks_stale"] == 1
+    assert scene.counters["acks_stale"] == 1
     assert scene.kept() == []
     assert scene.answers() == [b"r"] * bool(receipt)
-    assert scene.waiting.backlog.quiet
+    assert scene.waiting.unconfirmed.quiet
 
 
 @in_both_moods
@@ -432,13 +432,13 @@ def test_an_acknowledgement_in_a_transaction(command: bytes) -> None:
     scene.says(BEGIN % b"" + INSIDE % (b"", b"x"))
     scene.says(ACK.replace(b"ACK", command) % b"transaction:t\nreceipt:a\n")
     assert scene.answers() == [b"a"]
-    assert scene.tally["acks_stale"] == 1
+    assert scene.counters["acks_stale"] == 1
     with pytest.raises(Refused) as refused:
         scene.says(COMMIT % b"receipt:c\n")
     assert refused.value.detail == "it acknowledges messages of a broker that was lost"
     assert refused.value.receipt == b"c"
     assert scene.kept() == []
-    assert scene.tally["acks_stale"] == 1
+    assert scene.counters["acks_stale"] == 1
 
 
 def test_a_transaction_that_a_lost_broker_had_acknowledgements_in() -> None:
@@ -458,7 +458,7 @@ def test_an_acknowledgement_in_a_transaction_that_nobody_began() -> None:
     scene = Scene()
     scene.delivered()
     scene.says(BEGIN % b"" + ACK % b"transaction:u\n" + COMMIT % b"")
-    assert scene.tally["acks_stale"] == 1
+    assert scene.counters["acks_stale"] == 1
     assert len(scene.kept()) == 1
 
 
@@ -498,12 +498,12 @@ def test_answers_come_in_the_clients_order(cut: Cut) -> None:
 
 
 def test_full_of_what_waits() -> None:
-    """What is kept fills the backlog, as what is unconfirmed does."""
+    """What is kept fills the unconfirmed, as what is unconfirmed does."""
     scene = Scene(most=2 * len(SEND % (b"", b"x")))
     scene.says(SEND % (b"", b"x"))
-    assert (scene.waiting.backlog.full, scene.waiting.backlog.crowded) == (False, False)
+    assert (scene.waiting.unconfirmed.full, scene.waiting.unconfirmed.crowded) == (False, False)
     scene.says(SEND % (b"", b"x"))
-    assert (scene.waiting.backlog.full, scene.waiting.backlog.crowded) == (True, True)
+    assert (scene.waiting.unconfirmed.full, scene.waiting.unconfirmed.crowded) == (True, True)
 
 
 def test_frames_are_read_again_with_what_the_relay_put_in() -> None:
@@ -547,4 +547,4 @@ def test_receipts_in_a_transaction_that_is_too_large() -> None:
     assert scene.owes(b"b")
     scene.says(ABORT % b"receipt:r\n")
     assert scene.answers() == [b"b", b"r"]
-    assert scene.waiting.backlog.quiet
+    assert scene.waiting.unconfirmed.quiet

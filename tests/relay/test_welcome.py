@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from stomprelay.relay.binding import Bound
+from stomprelay.relay.bridge.negotiation import pair
+from stomprelay.relay.client import Welcome
 from stomprelay.relay.effects import Effect
-from stomprelay.relay.listener import Loss
-from stomprelay.relay.pairing import pair
-from stomprelay.relay.profile import GENERIC
-from stomprelay.relay.tally import Tally
-from stomprelay.relay.welcome import Welcome
+from stomprelay.relay.link.handshake import Accepted
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.model.profile import GENERIC
 from stomprelay.session.effects import Send
 from stomprelay.session.handshake import Accord, Offer
 from stomprelay.session.heartbeat import Terms
@@ -34,7 +34,7 @@ class Scene(NamedTuple):
         """Whether the client is still to be answered."""
         return self.welcome.awaited
 
-    def say(self, bound: Bound, *, gone: bool = False) -> list[Effect]:
+    def say(self, bound: Accepted, *, gone: bool = False) -> list[Effect]:
         """It is said at 7."""
         effects: list[Effect] = []
         self.welcome.say(bound, effects, 7.0, gone=gone)
@@ -45,10 +45,10 @@ def scene(version: bytes, hello: bytes = b"") -> Scene:
     """`hello`: more headers of CONNECT."""
     front = listener(heart_beat=Terms(2000, 3000))
     client = Leg(Side.DOWNSTREAM, front.limits)
-    session = Session(b"relay-session", DIALECTS[version], 10, Tally())
+    session = Session(b"relay-session", DIALECTS[version], 10, Counters())
     offer = Offer.read(frame(SAY_HELLO[version].replace(b"CONNECT\n", b"CONNECT\n" + hello)))
     welcome = Welcome(client, front, offer, session)
-    client.enter(State.BINDING, session.dialect)
+    client.enter(State.CONNECTING, session.dialect)
     return Scene(client, session, welcome)
 
 
@@ -60,11 +60,13 @@ def frame(wire: bytes) -> Frame:
     return found
 
 
-def bound(client: bytes, broker: bytes, welcome: bytes = b"") -> Bound:
+def bound(client: bytes, broker: bytes, welcome: bytes = b"") -> Accepted:
     """A broker's CONNECTED, with more headers."""
     said = SAY_WELCOME[broker].replace(b"CONNECTED\n", b"CONNECTED\n" + welcome)
     accord = Accord.read(frame(said))
-    return Bound(pair(client, broker, "generic", Loss.REPLACE), accord, GENERIC, "a line for the log")
+    return Accepted(
+        pair(client, broker, "generic", LossPolicy.REPLACE), accord, GENERIC, "a line for the log"
+    )
 
 
 def test_a_client_is_answered_once() -> None:
@@ -77,7 +79,7 @@ def test_a_client_is_answered_once() -> None:
     ]
     assert not play.waits()
     assert play.client.state is State.CONNECTED
-    assert play.session.tally["sessions_connected"] == 1
+    assert play.session.counters["sessions_connected"] == 1
 
 
 def test_it_is_not_awaited_by_a_client_that_went() -> None:
@@ -138,4 +140,4 @@ def test_a_client_that_is_gone_hears_nothing() -> None:
     assert play.say(bound(b"1.2", b"1.2"), gone=True) == []
     assert play.client.state is State.CONNECTED
     assert not play.waits()
-    assert play.session.tally["sessions_connected"] == 1
+    assert play.session.counters["sessions_connected"] == 1

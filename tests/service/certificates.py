@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from stomprelay.relay.listener import ServerTLS
+from stomprelay.relay.model.listener import ServerTLS
 from tests.e2e.certificates import Credentials
 
 _DAY = datetime.timedelta(days=1)

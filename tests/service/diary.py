@@ -12,7 +12,7 @@ from twisted.internet.testing import MemoryReactorClock
 from stomprelay.journal.block import Block, Kind, decode
 from stomprelay.journal.schema import Context, Header, JournalEvent
 from stomprelay.journal.settings import Settings
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.listener import Listener
 from stomprelay.service.journal import Journal
 from stomprelay.service.scribe import Scribe
 from tests.service.house import House

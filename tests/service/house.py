@@ -8,10 +8,9 @@ from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.python.failure import Failure
 
 from stomprelay.config import Config
-from stomprelay.relay.group import Broker, Group, alone
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.reconnect import Reconnect
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.relayservice import RelayService
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"

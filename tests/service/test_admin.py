@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from twisted.web.test.requesthelper import DummyChannel
 
-from stomprelay.relay.tally import COUNTERS
+from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.service.admin import site
 from tests.service.diary import Diary
 from tests.service.house import CONNECT, CONNECTED, SEND, House, failover, listener, movable

@@ -13,9 +13,9 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from stomprelay.config.address import broker
-from stomprelay.relay.group import Broker
-from stomprelay.relay.listener import ServerTLS
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service import tls
 from stomprelay.service.endpoints import BACKLOG, BadEndpoint, CannotStart, entrance, way
 from tests.e2e.certificates import Authority

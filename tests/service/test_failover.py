@@ -15,9 +15,8 @@ from twisted.internet.task import deferLater
 
 from stomprelay.config import Config
 from stomprelay.config.address import broker
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.reconnect import Reconnect
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Broker, Group, Reconnect
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.relayservice import RelayService
 from tests.service.house import CONNECT, CONNECTED, MESSAGE, SEND, listener
 from tests.service.sockets import ANY_PORT, call
@@ -258,7 +257,7 @@ async def test_a_client_that_leaves_while_no_broker_is_there() -> None:
         await first.gone()
         client.transport.write(SEND)
         await until(
-            lambda: any(session.relay.branches[0].broker is None for session in coast.service.everyone())
+            lambda: any(session.relay.links[0].broker is None for session in coast.service.everyone())
         )
         await leave(client)
         await until(lambda: not coast.service.stage.lines)
@@ -313,7 +312,7 @@ async def test_the_relay_stops_while_a_session_waits_for_a_broker() -> None:
         client, first = await coast.session()
         coast.groups[0][0].buildProtocol = lambda addr: None  # type: ignore[assignment, method-assign, return-value]
         await leave(first)
-        await until(lambda: next(coast.service.everyone()).relay.branches[0].broker is None)
+        await until(lambda: next(coast.service.everyone()).relay.links[0].broker is None)
         stopping = coast.stop()
         assert b"the relay is stopping" in await client.frame()
         await client.gone()

@@ -13,10 +13,10 @@ from twisted.internet.defer import maybeDeferred
 
 from stomprelay import __version__
 from stomprelay.config import Config
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.tally import COUNTERS
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.counters import COUNTERS
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.service.metrics import metrics
 from stomprelay.service.relayservice import RelayService
 from stomprelay.service.status import SHOWN, status
@@ -260,7 +260,7 @@ async def test_clients_are_held_while_the_broker_is_paused() -> None:
         paused = await relay.answers(post("/brokers/pause", b'{"broker": "memory:"}'))
         talker = await call(relay.service._doors.getServiceNamed("public"))
         talker.transport.write(CONNECT)
-        await until(lambda: any(session.relay.branches for session in relay.service.everyone()))
+        await until(lambda: any(session.relay.links for session in relay.service.everyone()))
         assert talker.heard == b""
         resumed = await relay.answers(post("/brokers/resume", b'{"broker": "memory:"}'))
         assert (await talker.frame()).startswith(b"CONNECTED\n")

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from stomprelay.relay.group import Broker
-from stomprelay.relay.tally import COUNTERS
+from stomprelay.relay.model.counters import COUNTERS
+from stomprelay.relay.model.group import Broker
 from stomprelay.service.metrics import metrics
 from stomprelay.service.spool import Dropped
 from tests.service.diary import Diary

@@ -10,8 +10,8 @@ from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 from twisted.internet.testing import MemoryReactorClock
 from twisted.python.failure import Failure
 
-from stomprelay.relay.health import Checks
-from stomprelay.relay.probe import Probe
+from stomprelay.relay.link.probe import Probe
+from stomprelay.relay.model.health import Checks
 from stomprelay.service.endpoints import way
 from stomprelay.service.perform import Stage
 from stomprelay.service.probing import LINGER, Probing

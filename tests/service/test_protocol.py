@@ -17,8 +17,8 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.protocols.tls import TLSMemoryBIOFactory
 from twisted.python.failure import Failure
 
-from stomprelay.relay.listener import ServerTLS
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service import direct, tls
 from stomprelay.service.perform import Stage
 from stomprelay.service.protocol import LegProtocol

@@ -14,10 +14,9 @@ from twisted.internet.testing import MemoryReactorClock
 from stomprelay import config
 from stomprelay.config import Config
 from stomprelay.config.address import broker
-from stomprelay.relay.group import Broker, Group
-from stomprelay.relay.listener import ServerTLS
-from stomprelay.relay.route import Match, Route
-from stomprelay.relay.upstream import ClientTLS, Upstream
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.listener import Match, Route, ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.service.endpoints import BadEndpoint
 from stomprelay.service.memory import MemoryEndpoint
 from stomprelay.service.relayservice import RelayService
@@ -54,8 +53,8 @@ def test_each_listener_has_its_own_books() -> None:
     client = house.client(1)
     client.says(CONNECT)
     house.broker()
-    assert house.service.receptions["public"].tally["sessions_opened"] == 0
-    assert house.service.receptions["other"].tally["sessions_opened"] == 1
+    assert house.service.receptions["public"].counters["sessions_opened"] == 0
+    assert house.service.receptions["other"].counters["sessions_opened"] == 1
     assert house.service.sessions == 1
 
 

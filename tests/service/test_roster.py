@@ -2,8 +2,8 @@
 
 import pytest
 
-from stomprelay.relay.group import Broker
-from stomprelay.relay.route import Match, Route
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Match, Route
 from stomprelay.service.roster import ALL, Roster, place
 from tests.service.house import broker, failover, listener, movable, upstream
 

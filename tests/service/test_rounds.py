@@ -7,9 +7,8 @@ import pytest
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 
-from stomprelay.relay.group import Group
-from stomprelay.relay.health import Checks
-from stomprelay.relay.reconnect import Policy, Reconnect
+from stomprelay.relay.model.group import Group, Policy, Reconnect
+from stomprelay.relay.model.health import Checks
 from stomprelay.service import rounds
 from tests.service.house import (
     CONNECT,
@@ -234,9 +233,9 @@ def test_a_session_that_was_asked_counts_where_it_goes() -> None:
     for _ in range(5):
         sea.house.reactor.advance(1)  # nobody confirms DISCONNECT
     moving = sum(
-        branch.moving or branch.broker is not sea.house.service.roster.entries[0].broker
+        link.moving or link.broker is not sea.house.service.roster.entries[0].broker
         for session in sea.house.service.everyone()
-        for branch in session.relay.branches
+        for link in session.relay.links
     )
     assert 3 <= moving <= 4
 

@@ -13,9 +13,9 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.config import Config
 from stomprelay.config.address import broker
-from stomprelay.relay.group import alone
-from stomprelay.relay.listener import Listener, ServerTLS
-from stomprelay.relay.upstream import ClientTLS, Upstream
+from stomprelay.relay.model.group import alone
+from stomprelay.relay.model.listener import Listener, ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.service.endpoints import BadEndpoint, entrance
 from stomprelay.service.relayservice import RelayService
 from tests.service.sockets import ANY_PORT, call, port_of, reactor, running

@@ -9,7 +9,7 @@ from stomprelay.service.roster import ALL, Roster
 from stomprelay.service.switchover import Switchover
 from tests.service.diary import Diary
 from tests.service.house import failover, listener, movable, upstream
-from tests.service.understudy import Branch, Rehearsal
+from tests.service.understudy import Link, Rehearsal
 
 
 class Stand:
@@ -20,7 +20,7 @@ class Stand:
         self.one, self.two = (entry.broker for entry in self.roster)
         self.plays = [Rehearsal() for _ in range(3)]
         for play, on in zip(self.plays, (self.one, self.two, None), strict=True):
-            play.relay.branches = (Branch(on),)
+            play.relay.links = (Link(on),)
         self.switchover = Switchover(lambda: [play.session for play in self.plays])
         self.told()
 
@@ -58,8 +58,8 @@ def test_pausing_twice(stand: Stand, log: list[str]) -> None:
     stand.switchover.pause(stand.roster.named(ALL))
     stand.told()
     log.clear()
-    stand.plays[0].relay.branches[0].moving = True
-    stand.plays[2].relay.branches = (Branch(stand.one),)
+    stand.plays[0].relay.links[0].moving = True
+    stand.plays[2].relay.links = (Link(stand.one),)
     stand.switchover.pause(stand.roster.named(ALL))
     assert stand.told() == [[], [("leave", stand.two, 5.0, None)], [("leave", stand.one, 5.0, None)]]
     assert log == []
@@ -67,7 +67,7 @@ def test_pausing_twice(stand: Stand, log: list[str]) -> None:
 
 def test_an_operator_who_loses_patience(stand: Stand) -> None:
     """A time that is said holds for sessions that are leaving, too."""
-    stand.plays[0].relay.branches[0].moving = True
+    stand.plays[0].relay.links[0].moving = True
     stand.switchover.pause(stand.roster.named("192.0.2.1:61613"), 0.0)
     assert stand.told() == [[("leave", stand.one, 0.0, None)], [], []]
 
@@ -83,7 +83,7 @@ def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
 
 def test_a_session_on_two_brokers(stand: Stand) -> None:
     """It leaves each of them; twice on one is told once."""
-    stand.plays[0].relay.branches = (Branch(stand.one), Branch(stand.two), Branch(stand.one))
+    stand.plays[0].relay.links = (Link(stand.one), Link(stand.two), Link(stand.one))
     stand.switchover.pause(stand.roster.named(ALL))
     told = stand.told()[0]
     assert sorted(str(place) for _, place, _, _ in told) == [str(stand.one), str(stand.two)]
@@ -113,7 +113,7 @@ def test_sessions_that_end_by_being_told(stand: Stand) -> None:
     sessions = {play.session for play in stand.plays}
     switchover = Switchover(lambda: sessions)
     for play in stand.plays:
-        play.relay.branches = (Branch(stand.one),)
+        play.relay.links = (Link(stand.one),)
         play.stage.over = sessions.discard
         play.client.goes()
     sessions.update(play.session for play in stand.plays)

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from OpenSSL import SSL
 
-from stomprelay.relay.listener import ServerTLS
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service import tls
 from tests.e2e.certificates import Authority, Credentials
 

@@ -14,10 +14,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from stomprelay.config import Config
-from stomprelay.relay.group import Broker, Group, alone
-from stomprelay.relay.listener import Listener, ServerTLS
-from stomprelay.relay.reconnect import Reconnect
-from stomprelay.relay.upstream import ClientTLS, Upstream
+from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
+from stomprelay.relay.model.listener import Listener, ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.service.endpoints import entrance, way
 from stomprelay.service.reasons import spell
 from stomprelay.service.relayservice import RelayService

@@ -6,7 +6,7 @@ from typing import Any
 from twisted.internet.testing import MemoryReactorClock
 
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker
+from stomprelay.relay.model.group import Broker
 from stomprelay.service.perform import Performer, Stage
 from stomprelay.service.protocol import LegProtocol
 from stomprelay.service.relaying import Relaying
@@ -17,7 +17,7 @@ from stomprelay.wire.limits import Limits
 from tests.service.house import Wire, broker, listener
 
 
-class Branch:
+class Link:
     """A session's place in a group, as far as the service looks at it."""
 
     def __init__(self, on: Broker | None = None, **facts: Any) -> None:
@@ -35,7 +35,7 @@ class Understudy:
         self.name = b"relay-0-1"
         self.client = Leg(Side.DOWNSTREAM, Limits())
         self.session = None
-        self.branches: tuple[Branch, ...] = ()
+        self.links: tuple[Link, ...] = ()
         self.coupled = True
         self.over = True
         self.told: list[tuple[Any, ...]] = []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.profile import ACTIVEMQ, GENERIC, RABBITMQ, detect
+from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ, detect
 from stomprelay.session.handshake import Accord, Credentials, Offer, put, spell_versions, versions
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg

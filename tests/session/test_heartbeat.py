@@ -26,7 +26,7 @@ def intervals(ours: Terms, theirs: Terms) -> tuple[float, float]:
     silent.paused()
     send = silent.deadline - START
     silent.resumed(START)
-    silent.said_at = inf
+    silent.sent_at = inf
     return send, silent.deadline - START
 
 
@@ -150,17 +150,17 @@ def test_we_beat_when_idle_for_half_the_interval() -> None:
 def test_whatever_we_say_postpones_the_beat() -> None:
     """A frame is as good as a beat."""
     heartbeat = agreed(Terms(10000, 0), Terms(0, 10000))
-    heartbeat.said_at = START + 4
+    heartbeat.sent_at = START + 4
     assert not heartbeat.due(START + 5)
     assert heartbeat.deadline == START + 9
-    heartbeat.said_at = START + 9
+    heartbeat.sent_at = START + 9
     assert heartbeat.deadline == START + 14
 
 
 def test_what_we_hear_does_not_postpone_our_beat() -> None:
     """The directions are each other's strangers."""
     heartbeat = agreed(Terms(10000, 10000), Terms(10000, 10000))
-    heartbeat.heard_at = START + 4
+    heartbeat.received_at = START + 4
     assert heartbeat.due(START + 5)
 
 
@@ -186,7 +186,7 @@ def test_any_octet_counts() -> None:
     """Also one in the middle of a large frame: whoever trickles is alive."""
     heartbeat = agreed(Terms(0, 1000), Terms(1000, 0))
     for tick in range(100):
-        heartbeat.heard_at = START + tick * 1.9
+        heartbeat.received_at = START + tick * 1.9
         assert not heartbeat.dead(START + tick * 1.9 + 1.9)
     assert heartbeat.dead(START + 99 * 1.9 + 2)
 
@@ -194,7 +194,7 @@ def test_any_octet_counts() -> None:
 def test_what_we_say_does_not_keep_the_peer_alive() -> None:
     """We may talk to the dead."""
     heartbeat = agreed(Terms(1000, 1000), Terms(1000, 1000))
-    heartbeat.said_at = START + 2
+    heartbeat.sent_at = START + 2
     assert heartbeat.dead(START + 2)
 
 
@@ -229,7 +229,7 @@ def test_the_next_deadline_is_the_nearer_one() -> None:
     """Our beat or their end, whichever comes first."""
     heartbeat = agreed(Terms(10000, 1000), Terms(1000, 10000))
     assert heartbeat.deadline == START + 2
-    heartbeat.heard_at = START + 4
+    heartbeat.received_at = START + 4
     assert heartbeat.deadline == START + 5
 
 
@@ -244,7 +244,7 @@ def test_an_eol_for_a_broker_without_beats() -> None:
     assert not heartbeat.due(START + 19.9)
     assert heartbeat.due(START + 20)
     assert not heartbeat.dead(START + 1e9)
-    heartbeat.said_at = START + 20
+    heartbeat.sent_at = START + 20
     assert heartbeat.deadline == START + 40
 
 
@@ -293,8 +293,8 @@ def test_two_peers_that_only_beat_live_for_ever(client: Terms, server: Terms) ->
         now = legs[name].deadline
         assert not legs[name].dead(now)
         assert legs[name].due(now)
-        legs[name].said_at = now
-        legs[other[name]].heard_at = now
+        legs[name].sent_at = now
+        legs[other[name]].received_at = now
     expected = intervals(client, server)[1]
     if expected < inf:
-        assert legs["client"].dead(legs["client"].heard_at + expected * client.tolerance * 1.000001)
+        assert legs["client"].dead(legs["client"].received_at + expected * client.tolerance * 1.000001)

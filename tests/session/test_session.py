@@ -172,7 +172,7 @@ def test_losses_are_counted() -> None:
     before = it.traces
     it.lose("loss_value")
     it.lose("loss_reserved", 2)
-    assert it.tally == {"loss_value": 1, "loss_reserved": 2}
+    assert it.counters == {"loss_value": 1, "loss_reserved": 2}
     assert it.traces > before
     before = it.traces
     it.owed(b"r1")
@@ -181,14 +181,14 @@ def test_losses_are_counted() -> None:
 
 def test_sessions_share_nothing_but_the_tally() -> None:
     """One client's subscriptions, transactions and receipts are not another's."""
-    tally: dict[str, int] = Counter()
-    one, two = Session(b"1", V1_1, 10, tally), Session(b"2", V1_1, 10, tally)
+    counters: dict[str, int] = Counter()
+    one, two = Session(b"1", V1_1, 10, counters), Session(b"2", V1_1, 10, counters)
     one.observed(SUBSCRIBE, SUBSCRIPTION)
     one.observed(BEGIN, transaction(b"t"))
     one.owed(b"r")
     one.lose("x")
     assert (len(two.subscriptions), two.transactions, two.receipts) == (0, {}, {})
-    assert two.tally["x"] == 1
+    assert two.counters["x"] == 1
 
 
 def _delivered(it: Session, message_id: bytes, ack: bytes) -> int:
@@ -207,7 +207,7 @@ def test_sessions_of_one_client() -> None:
     assert [_delivered(each, b"n", b"j") for each in (two, one, three)] == [2, 3, 4]
     assert all(each.taken(b"k") and each.taken(b"j") and not each.taken(b"l") for each in (one, two, three))
     assert (one.clashes(b"m"), two.clashes(b"m"), three.clashes(b"m")) == (False, True, True)
-    assert (two.name, two.dialect, two.tally) == (one.name, one.dialect, one.tally)
+    assert (two.name, two.dialect, two.counters) == (one.name, one.dialect, one.counters)
     assert len(two.subscriptions) == 1
 
 

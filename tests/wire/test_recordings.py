@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from stomprelay.relay.group import Broker, alone
-from stomprelay.relay.profile import GENERIC, detect
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.profile import GENERIC, detect
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import Accord
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side, State

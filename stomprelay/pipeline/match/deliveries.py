@@ -18,7 +18,7 @@ from stomprelay.pipeline.match.transfer import KIND, NS, Transfer, continuation
 from stomprelay.pipeline.schema import ACKED, NACKED, RETURNED, Column, Table
 from stomprelay.session.ledger import TOKEN as _TOKEN
 from stomprelay.session.subscriptions import CUMULATIVE as _CUMULATIVE
-from stomprelay.wire.dialect import DIALECTS, Delivery
+from stomprelay.wire.dialect import DIALECTS, DeliveryNaming
 
 TOKEN: Final = _TOKEN.decode()
 CUMULATIVE: Final = _CUMULATIVE.decode()
@@ -50,7 +50,7 @@ WAIT: Final = Table(
     ),
 )
 _BY_ACK: Final = frozenset(
-    dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is Delivery.ACK
+    dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is DeliveryNaming.ACK
 )
 """The versions in which an ACK's `id` is the MESSAGE's `ack`."""
 

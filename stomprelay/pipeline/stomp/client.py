@@ -8,8 +8,8 @@ from typing import Final, Self
 
 from stomprelay.pipeline.stomp.relay_thread import RelayThread
 from stomprelay.pipeline.stomp.sockets import endpoint
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2

@@ -103,7 +103,7 @@ from stomprelay.config.table import ConfigError, Table
 from stomprelay.pipeline.stomp.client import Client
 from stomprelay.pipeline.stomp.sockets import Unreachable, plain_endpoint
 from stomprelay.pipeline.stomp.values import GivenOptions, choice, flag, listed, number, positive, text, wrong
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.upstream import Upstream
 
 _NAMES: Final = {
     "passcode": "password",

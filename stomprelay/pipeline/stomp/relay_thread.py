@@ -17,11 +17,10 @@ from typing import Final
 
 from stomprelay.pipeline.stomp.sockets import ASKED, PRESSURE, Endpoint, LegSocket
 from stomprelay.relay.effects import Effect, Open
-from stomprelay.relay.group import Broker
-from stomprelay.relay.listener import Listener
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
-from stomprelay.relay.stage import Stage
-from stomprelay.relay.tally import Tally
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import State
@@ -157,9 +156,9 @@ class RelayThread:
     """
 
     def __init__(self, listener: Listener, name: str, endpoints: dict[Broker, Endpoint]) -> None:
-        self.tally = Tally()
+        self.counters = Counters()
         self.selector: selectors.BaseSelector
-        self._relay = Relay(listener, name.encode(), self.tally, random.random)
+        self._relay = Relay(listener, name.encode(), self.counters, random.random)
         self._endpoints = endpoints
         self._sockets: dict[Leg, LegSocket] = {}
         self._leaving: set[LegSocket] = set()
@@ -200,13 +199,13 @@ class RelayThread:
     @property
     def has_brokers(self) -> bool:
         """Whether the session has a broker in each group that it has not given up."""
-        stages = [branch.stage for branch in self._relay.branches if branch.stage is not Stage.ENDED]
-        return bool(stages) and all(each is Stage.UP for each in stages)
+        links = [link for link in self._relay.links if not link.ended]
+        return bool(links) and all(link.up for link in links)
 
     @property
     def cumulative(self) -> bool:
         """Whether, at each broker that the session has now, a RECEIPT for a SEND tells that all before it are safe."""
-        brokers = [branch.broker for branch in self._relay.branches]
+        brokers = [link.broker for link in self._relay.links]
         profiles = [None if each is None else each.profile for each in brokers]
         return bool(profiles) and all(each is not None and each.cumulative for each in profiles)
 

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from stomprelay.config.address import MEMORY
 from stomprelay.config.endpoint import client
-from stomprelay.relay.group import Broker
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 

@@ -7,8 +7,8 @@ import pytest
 
 from stomprelay.pipeline.stomp.options import Connection
 from stomprelay.pipeline.stomp.values import GivenOptions, OptionError
-from stomprelay.relay.profile import RABBITMQ
-from stomprelay.relay.reconnect import Policy
+from stomprelay.relay.model.group import Policy
+from stomprelay.relay.model.profile import RABBITMQ
 from stomprelay.session.heartbeat import Terms
 
 

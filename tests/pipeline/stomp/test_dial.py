@@ -10,7 +10,7 @@ import pytest
 
 from stomprelay.config import address
 from stomprelay.pipeline.stomp.sockets import Endpoint, Unreachable, endpoint, plain_endpoint, spell
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.model.upstream import ClientTLS
 from tests.e2e.certificates import Authority
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from stomprelay.config import address
 from stomprelay.pipeline.stomp.sockets import ASKED, FULL, PRESSURE, Endpoint, LegSocket, endpoint
-from stomprelay.relay.upstream import ClientTLS
+from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.states import Side

@@ -7,10 +7,10 @@ import pytest
 from stomprelay.config.location import locate
 from stomprelay.pipeline.stomp.relay_thread import ROOM, RelayThread
 from stomprelay.pipeline.stomp.sockets import endpoint
-from stomprelay.relay.listener import Listener
-from stomprelay.relay.profile import ACTIVEMQ
-from stomprelay.relay.reconnect import Policy
-from stomprelay.relay.upstream import Upstream
+from stomprelay.relay.model.group import Policy
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.profile import ACTIVEMQ
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from tests.e2e.raw import Closed, Connection, ScriptedBroker, close_all
 from tests.pipeline.stomp.scene import accept, message, until

@@ -1,0 +1,1 @@
+"""Frames from one STOMP version to another: the steps whose facts differ, and nothing else."""

@@ -1,0 +1,180 @@
+"""Frames from one dialect to another.
+
+A bridge is the steps whose facts differ between two dialects. The only ways a head changes are headers taken out
+and headers put in front, which the specification allows an intermediary ("Repeated Header Entries"), and
+respelling, where the escapes differ and the head has something to escape. All else passes as the slice that came.
+
+Where both legs speak one version the broker judges what a client says. Where they do not, the bridge has to
+understand it, so the bridge judges.
+"""
+
+import re
+from typing import Final
+
+from stomprelay.relay.bridge.steps import AS_IT_IS, NOTHING, Edit, Pair, steps_between
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.session.session import Session
+from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect, Headers
+from stomprelay.wire.errors import Refused, StompError
+from stomprelay.wire.frame import END, Frame
+from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE, RECEIPT_HEADER
+
+_ORDINARY: Final = bytes(octet for octet in range(256) if octet not in b":\n\\\r")
+_LAST_CRS: Final = re.compile(rb"\r+\Z")
+_LINE_ENDS: Final = re.compile(rb"\r*\n|\r+\Z")
+
+
+def _blank(octets: bytes) -> bytes:
+    return b" " * len(octets)
+
+
+def _percent(octets: bytes) -> bytes:
+    return b"".join([b"%%%02X" % octet for octet in octets])
+
+
+class Bridge:
+    """Frames of `source` for a leg of `target`. Stateless: one serves every session of its pair.
+
+    `untouched` are the commands whose frames pass as they came, without a look, in a session without subscriptions
+    that ask for ACKs; `tracked` bridges look at MESSAGEs in sessions with them.
+    """
+
+    def __init__(
+        self,
+        source: Dialect,
+        target: Dialect,
+        loss: LossPolicy = LossPolicy.REPLACE,
+        *,
+        selectors: bool = True,
+        tracked: bool = False,
+    ) -> None:
+        self.source = source
+        self.target = target
+        self.loss = loss
+        self.tracked = tracked
+        self.steps = steps_between(source, target, tracked=tracked)
+        self._pair = Pair(source, target, selectors, tracked)
+        self._judges = self._pair.judges
+        self.untouched = frozenset[bytes]() if self._judges else frozenset({MESSAGE})
+        alike = not source.padded and source.escaped_names == target.escaped_names
+        self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
+
+    def carry(self, frame: Frame, session: Session) -> bytes:
+        """What the other leg is written for a frame, perhaps nothing. Raises as `head` does."""
+        head = self.head(frame, session)
+        if not head:
+            return frame.wire if head is None else b""
+        return head + frame.data[frame.body : frame.after]
+
+    def compose(self, command: bytes, headers: Headers, session: Session) -> bytes:
+        """A frame without a body that the relay says in the client's name. Raises `Refused` as `head` does."""
+        lines = [self._said(name, value, command, session) for name, value in headers]
+        return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
+
+    def without(self, frame: Frame, name: bytes, session: Session) -> bytes:
+        """As `head`, for a frame that leaves one of its headers behind."""
+        edit = Edit((name,))
+        if frame.crlf or (self._judges and not frame.plain):
+            return self._respelled(frame, edit, session)
+        return self._edited(frame, edit, session)
+
+    def head(self, frame: Frame, session: Session) -> bytes | None:
+        """The new head of a frame, blank line included, before its body as it came; None: all of it as it came;
+        nothing at all, b"": the frame is not for the other leg.
+
+        Raises `ProtocolError` or `Refused` for a frame that cannot be carried.
+        """
+        memo = frame.memo
+        if memo is not None and memo is session.memo:
+            return session.memo_head
+        step = self.steps.get(frame.command)
+        traces = session.traces
+        try:
+            edit = AS_IT_IS if step is None else step(self._pair, frame, session)
+            if edit is NOTHING:
+                return b""
+            alike = frame.plain or not self._judges or (self._only_cr and self._without_cr(frame))
+            if alike and edit is AS_IT_IS:
+                head = None
+            elif not alike or frame.crlf:
+                head = self._respelled(frame, edit, session)
+            else:
+                head = self._edited(frame, edit, session)
+        except StompError as error:
+            raise error.asked_for(frame.header(RECEIPT_HEADER, self.source)) from None
+        if memo is not None and session.traces == traces:
+            session.remember(memo, head)
+        return head
+
+    @staticmethod
+    def _without_cr(frame: Frame) -> bool:
+        data, head, body = frame.data, frame.head, frame.body
+        return data.find(b"\r", head - 2, body) < 0 and data.find(b"\\r", head, body) < 0
+
+    def _edited(self, frame: Frame, edit: Edit, session: Session) -> bytes:
+        """A new head for a frame whose lines mean the same in both dialects."""
+        return self._opening(frame, edit, session) + self._cut(frame, edit)
+
+    def _respelled(self, frame: Frame, edit: Edit, session: Session) -> bytes:
+        """A new head for a frame that has something to escape, or to escape otherwise.
+
+        Most lines are plain: the head without its ordinary octets shows which are not.
+        """
+        crlf = frame.crlf
+        head = self._cut(frame, edit)
+        lines = head.split(b"\n")
+        marks = head.translate(None, _ORDINARY).split(b"\n")
+        padded = self.source.padded and b" " in head
+        for at in range(1, len(lines) - 2):
+            if marks[at] != b":" or (padded and b" " in lines[at]):
+                name, value = self.source.read_line(lines[at], crlf=crlf)
+                lines[at] = self._said(name, value, frame.command, session)
+        lines[0] = self._opening(frame, edit, session)
+        lines[-2] = b""
+        if b"" in lines[1:-2]:
+            lines[1:-2] = filter(None, lines[1:-2])
+        return b"\n".join(lines)
+
+    @staticmethod
+    def _cut(frame: Frame, edit: Edit) -> bytes:
+        """The header lines that stay and the blank line, behind the LF of the command line."""
+        lines = b"\n" + frame.data[frame.head : frame.body]
+        for name in edit.drop:
+            needle = b"\n%b:" % name
+            while (at := lines.find(needle)) >= 0:
+                lines = lines[:at] + lines[lines.find(b"\n", at + 1) :]
+        return lines
+
+    def _opening(self, frame: Frame, edit: Edit, session: Session) -> bytes:
+        """The command line and the headers put in front, without the last LF."""
+        if not edit.add:
+            return frame.command
+        added = [self._said(name, value, frame.command, session) for name, value in edit.add]
+        return b"\n".join([frame.command, *added])
+
+    def _said(self, name: bytes, value: bytes, command: bytes, session: Session) -> bytes:
+        """A header line for the target, without its LF; what cannot be said is settled by the policy for losses,
+        and nothing is left of a header whose name is lost.
+        """
+        target = self.target
+        if not target.nameable(name):
+            self._refuse_loss(name)
+            session.lose("loss_name")
+            return b""
+        if not target.speakable(value):
+            # A changed id or destination would be another one.
+            self._refuse_loss(name, always=name in PROTOCOL_HEADERS and command in CLIENT_COMMANDS)
+            session.lose("loss_value")
+            value = self._replaced(value)
+        return target.write_line(name, value)
+
+    def _replaced(self, value: bytes) -> bytes:
+        """A value without what the target cannot say: an LF anywhere, a CR at the end of a line."""
+        spell = _percent if self.loss is LossPolicy.PERCENT else _blank
+        ends = _LINE_ENDS if b"\n" not in self.target.writes else _LAST_CRS
+        return ends.sub(lambda match: spell(match[0]), value)
+
+    def _refuse_loss(self, name: bytes, *, always: bool = False) -> None:
+        if always or self.loss is LossPolicy.REJECT:
+            shown = name[:64].decode("utf-8", "backslashreplace")
+            raise Refused("a header cannot be said in the other version", f"it is {shown!r}")

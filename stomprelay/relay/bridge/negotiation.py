@@ -1,0 +1,75 @@
+"""Which dialects meet: what is asked of a broker, and the bridges once it has answered."""
+
+from functools import cache
+from typing import NamedTuple
+
+from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge.tracing import Untracing
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.model.profile import AUTO, GENERIC, PROFILES, Profile, detect
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.session.handshake import Accord, Credentials
+from stomprelay.wire.dialect import DIALECTS, V1_1, Dialect, up_to
+
+
+class Bridges(NamedTuple):
+    """The two bridges of a session, and the dialect in which its broker's leg is read."""
+
+    to_broker: Bridge
+    to_client: Bridge
+    broker: Dialect
+
+
+@cache
+def bridges_between(
+    client: bytes,
+    broker: bytes,
+    profile: str,
+    loss: LossPolicy,
+    *,
+    tracked: bool = False,
+    traced: bool = False,
+) -> Bridges:
+    """The bridges between two versions, the broker's being that of a profile. `tracked`: account is kept of all
+    deliveries. `traced`: MESSAGEs leave their trace behind.
+
+    Where both speak one version nothing is translated, quirks included: the client meets the broker as it is.
+    """
+    product = PROFILES[profile]
+    ours = DIALECTS[client]
+    spoken = product.dialects[broker]
+    facing = ours if client == broker else spoken
+    return Bridges(
+        Bridge(ours, facing, loss, selectors=product.selectors, tracked=tracked),
+        (Untracing if traced else Bridge)(facing, ours, loss, tracked=tracked),
+        spoken,
+    )
+
+
+def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[bytes]:
+    """The versions to ask a broker for: the client's and those below, or else what the broker is known to speak."""
+    if upstream.versions is not None:
+        return upstream.versions
+    wanted = up_to(client)
+    known = broker.versions
+    return wanted if known is None else (wanted & known or known)
+
+
+def profile(upstream: Upstream, broker: Broker, accord: Accord) -> Profile:
+    """The profile of the broker that answered: the configured one, or what its CONNECTED shows."""
+    found = detect(accord.server, accord.session) if upstream.profile is AUTO else upstream.profile
+    broker.learnt(found)
+    return found
+
+
+def credentials(upstream: Upstream, broker: Broker) -> Credentials | None:
+    """The upstream's own credentials as they are spelled in CONNECT; None when the client's pass."""
+    own = upstream.credentials
+    if own is None:
+        return None
+    known = broker.profile or (GENERIC if upstream.profile is AUTO else upstream.profile)
+    escape = known.connect_escape if upstream.connect_escape is None else upstream.connect_escape
+    if not escape:
+        return own
+    return Credentials(V1_1.encode(own.login), own.passcode and V1_1.encode(own.passcode))

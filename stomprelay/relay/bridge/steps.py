@@ -1,0 +1,280 @@
+"""What has to change in a frame when the facts of two dialects differ.
+
+A `Step` names the commands it concerns, the facts on which it depends and the edit that it makes; STEPS is all
+there is to bridging versions.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from stomprelay.session.ledger import Delivery, Ledger
+from stomprelay.session.session import Session
+from stomprelay.session.subscriptions import AUTO, MADE, MODES
+from stomprelay.wire.dialect import DeliveryNaming, Dialect, Headers
+from stomprelay.wire.errors import ProtocolError, Refused
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import (
+    ACK,
+    ACK_HEADER,
+    DESTINATION,
+    ID,
+    MESSAGE,
+    MESSAGE_ID,
+    NACK,
+    RECEIPT_HEADER,
+    RESERVED,
+    SELECTOR,
+    SEND,
+    SUBSCRIBE,
+    SUBSCRIPTION,
+    TRANSACTION,
+    UNSUBSCRIBE,
+)
+
+
+class Edit(NamedTuple):
+    """Headers to take out, and decoded headers to put in front."""
+
+    drop: tuple[bytes, ...] = ()
+    add: tuple[tuple[bytes, bytes], ...] = ()
+
+
+AS_IT_IS: Final = Edit()
+NOTHING: Final = Edit(())
+"""The frame is not for the other leg."""
+
+
+class Pair(NamedTuple):
+    """The dialects that a frame passes between. `selectors`: whether the broker honours them. `tracked`: account is
+    kept of deliveries even where both sides name them alike, for the session may move to another broker.
+    """
+
+    source: Dialect
+    target: Dialect
+    selectors: bool
+    tracked: bool = False
+
+    @property
+    def judges(self) -> bool:
+        """Whether the bridge has to understand what is said, and so to refuse what it cannot follow."""
+        return self.source is not self.target
+
+
+_SPECIAL: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, b"|".join(RESERVED)))
+"""Finds what makes a SEND worth a second look: a receipt asked for, or a header that only a broker may set."""
+
+
+def publish(pair: Pair, frame: Frame, session: Session) -> Edit:
+    """SEND: a publisher's reserved headers go, and a receipt asked for is remembered as owed."""
+    if not _SPECIAL.search(frame.data, frame.head - 1, frame.body):
+        return AS_IT_IS
+    receipt = frame.header(RECEIPT_HEADER, pair.source)
+    if receipt is not None:
+        session.owed(receipt)
+    forged = tuple(name for name in RESERVED if frame.raw(name) is not None)
+    if not forged:
+        return AS_IT_IS
+    session.lose("loss_reserved", len(forged))
+    return Edit(forged)
+
+
+def watch(pair: Pair, frame: Frame, session: Session) -> Edit:
+    """What the session must know of in any case: subscriptions and transactions."""
+    headers = frame.headers(pair.source)
+    if frame.command is SUBSCRIBE:
+        _judge_subscribe(pair, headers, session)
+    session.observed(frame.command, headers)
+    return AS_IT_IS
+
+
+def _judge_subscribe(pair: Pair, headers: Headers, session: Session) -> None:
+    """Raise `ProtocolError` for a SUBSCRIBE that the bridge could not follow.
+
+    A selector that the broker will ignore is counted.
+    """
+    names = dict(reversed(headers))
+    if SELECTOR in names and not pair.selectors:
+        session.counters["selector_ignored"] += 1
+    if not pair.judges:
+        return
+    if DESTINATION not in names:
+        raise ProtocolError("SUBSCRIBE needs a destination header")
+    if names.get(ACK_HEADER, AUTO) not in MODES:
+        raise ProtocolError(
+            "SUBSCRIBE has an unknown ack mode", f"known: {b', '.join(sorted(MODES)).decode()}"
+        )
+    if ID not in names:
+        if pair.source.named_subscriptions:
+            raise ProtocolError("SUBSCRIBE needs an id header")
+    elif session.subscriptions.named(names[ID]) is not None:
+        raise ProtocolError("SUBSCRIBE repeats the id of an open subscription")
+
+
+def name_subscription(pair: Pair, frame: Frame, session: Session) -> Edit:
+    """SUBSCRIBE and UNSUBSCRIBE between a side that names subscriptions and one that need not."""
+    headers = frame.headers(pair.source)
+    if frame.command is SUBSCRIBE:
+        _judge_subscribe(pair, headers, session)
+    subscription = session.observed(frame.command, headers)
+    if subscription is None:
+        raise ProtocolError("UNSUBSCRIBE names no open subscription")
+    if any(name == ID for name, _ in headers):
+        return AS_IT_IS
+    return Edit((DESTINATION,) if frame.command is UNSUBSCRIBE else (), ((ID, subscription.id),))
+
+
+def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
+    """ACK and NACK: from the name by which the client knows a delivery to the broker's. One of a lost broker's
+    deliveries is nobody's business any more.
+    """
+    source, target, ledger = pair.source, pair.target, session.ledger
+    delivery = _FIND[source.delivery](frame, source, ledger)
+    stale = ledger.forgot if delivery is None else delivery.lost
+    if delivery is None and not stale and not pair.judges:
+        return AS_IT_IS
+    if not stale and (delivery is None or frame.command not in target.commands):
+        return refuse(pair, frame, session)
+    name = frame.header(TRANSACTION, source) if session.transactions else None
+    transaction = None if name is None else session.transactions.get(name)
+    whole = delivery is not None and ledger.settled(delivery, None if transaction is None else name)
+    if transaction is not None and not whole:
+        transaction.doom("it acknowledges messages of a broker that was lost")
+    if delivery is None or stale:
+        session.lose("acks_stale")
+        return NOTHING
+    if transaction is not None:
+        transaction.acknowledge()
+    if source.delivery is target.delivery:
+        return _renamed(frame, delivery, source)
+    if target.delivery is DeliveryNaming.ACK:
+        if delivery.ack is None:
+            said = frame.command.decode()
+            raise Refused(f"{said} is not possible", "the broker gave the message no ack header")
+        return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
+    return Edit(
+        (ID, MESSAGE_ID, SUBSCRIPTION),
+        ((SUBSCRIPTION, delivery.subscription.id), (MESSAGE_ID, delivery.message_id)),
+    )
+
+
+def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
+    """Both sides name deliveries alike; yet two brokers may have given the same name."""
+    if source.delivery is not DeliveryNaming.ACK:
+        if frame.header(MESSAGE_ID, source) == delivery.message_id:
+            return AS_IT_IS
+        return Edit((MESSAGE_ID,), ((MESSAGE_ID, delivery.message_id),))
+    if delivery.ack is None or frame.header(ID, source) == delivery.ack:
+        return AS_IT_IS
+    return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
+
+
+def _by_message(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
+    message_id = frame.header(MESSAGE_ID, source)
+    if message_id is None:
+        return None
+    return ledger.by_message(message_id, frame.header(SUBSCRIPTION, source))
+
+
+def _by_token(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
+    token = frame.header(ID, source)
+    # Some clients go on saying message-id and subscription on 1.2.
+    return _by_message(frame, source, ledger) if token is None else ledger.by_token(token)
+
+
+def named(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
+    """The delivery that an ACK or NACK of a client names."""
+    return _FIND[source.delivery](frame, source, ledger)
+
+
+_FIND: Final = {
+    DeliveryNaming.MESSAGE_ID: _by_message,
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _by_message,
+    DeliveryNaming.ACK: _by_token,
+}
+
+
+def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
+    """MESSAGE: told which subscription it is for and how to acknowledge it, the client's way."""
+    source, target = pair.source, pair.target
+    name = frame.header(SUBSCRIPTION, source)
+    destination = b"" if name is not None else frame.header(DESTINATION, source) or b""
+    subscription = session.subscriptions.delivered(name, destination)
+    drop: tuple[bytes, ...] = ()
+    add: tuple[tuple[bytes, bytes], ...] = ()
+    alike = source.delivery is target.delivery
+    if not alike or pair.tracked:
+        ack = frame.header(ACK_HEADER, source)
+        if ack is not None and not alike:
+            drop = (ACK_HEADER,)
+        if subscription is not None and subscription.ack != AUTO:
+            message_id = frame.header(MESSAGE_ID, source)
+            if message_id is None:
+                if not pair.judges:
+                    return AS_IT_IS
+                raise ProtocolError("MESSAGE without message-id")
+            given = ack if source.delivery is DeliveryNaming.ACK else None
+            taken = alike and given is not None and session.taken(given)
+            clashes = target.delivery is not DeliveryNaming.ACK and session.clashes(message_id)
+            delivery = session.ledger.noted(subscription, message_id, given, tokened=taken)
+            if target.delivery is DeliveryNaming.ACK and (taken or not alike):
+                drop = (ACK_HEADER,)
+                add = ((ACK_HEADER, delivery.token),)
+            elif clashes:
+                drop = (MESSAGE_ID, *drop)
+                add = ((MESSAGE_ID, delivery.token),)
+    if target.named_subscriptions:
+        if name is None and subscription is not None:
+            add = ((SUBSCRIPTION, subscription.id), *add)
+    elif name is not None and name.startswith(MADE) and not (subscription and subscription.named):
+        drop = (SUBSCRIPTION, *drop)
+    return Edit(drop, add) if drop or add else AS_IT_IS
+
+
+def refuse(pair: Pair, frame: Frame, _session: Session) -> Edit:
+    """A command that the other version does not have, or that names nothing there is."""
+    command = frame.command.decode()
+    if frame.command in pair.target.commands:
+        raise ProtocolError(f"{command} names no message that awaits one")
+    raise Refused(f"{command} cannot be said to the broker", "its STOMP version has no such command")
+
+
+class Step(NamedTuple):
+    """An edit of some commands, needed where one of the facts differs, or where account is kept of the session's
+    deliveries (`tracks`); without facts, needed always.
+    """
+
+    commands: frozenset[bytes]
+    facts: tuple[str, ...]
+    edit: Callable[[Pair, Frame, Session], Edit]
+    tracks: bool = False
+
+
+STEPS: Final = (
+    Step(frozenset({SEND}), (), publish),
+    Step(Session.WATCHED, (), watch),
+    Step(frozenset({SUBSCRIBE, UNSUBSCRIBE}), ("named_subscriptions",), name_subscription),
+    Step(frozenset({ACK, NACK}), ("delivery",), name_delivery, tracks=True),
+    Step(frozenset({MESSAGE}), ("delivery", "named_subscriptions"), deliver, tracks=True),
+)
+"""In order: a later step takes the place of an earlier one for its commands."""
+
+
+def steps_between(
+    source: Dialect, target: Dialect, *, tracked: bool = False
+) -> dict[bytes, Callable[[Pair, Frame, Session], Edit]]:
+    """The edits by command between two dialects: those needed always, those whose facts differ, and those that keep
+    account.
+    """
+    edits = {
+        command: step.edit
+        for step in STEPS
+        for command in step.commands
+        if not step.facts
+        or (tracked and step.tracks)
+        or any(getattr(source, fact) != getattr(target, fact) for fact in step.facts)
+    }
+    unknown = source.commands - target.commands
+    return edits | {
+        command: edits[command] if tracked and command in edits else refuse for command in unknown
+    }

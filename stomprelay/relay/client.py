@@ -1,0 +1,395 @@
+"""A client that sent CONNECT, joined to its brokers: what comes on any leg, and what the clock brings."""
+
+from collections.abc import Callable, Iterable
+
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer
+from stomprelay.relay.link.handshake import Accepted
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.notes import SILENT, End, ended, ended_with, fell_silent, found, refused, unheard
+from stomprelay.relay.search import Search
+from stomprelay.relay.shutdown import Shutdown
+from stomprelay.session.effects import How, Pause, Resume, Wake
+from stomprelay.session.handshake import Offer
+from stomprelay.session.heartbeat import BEAT, Terms
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.session.states import Side, State
+from stomprelay.wire.dialect import demanding_utf8
+from stomprelay.wire.errors import StompError
+
+
+def beating(leg: Leg) -> bool:
+    """Whether a leg's heart-beats count. A client that sent DISCONNECT is owed beats until it is answered."""
+    return leg.state is State.CONNECTED or (leg.state is State.LEAVING and leg.side is Side.DOWNSTREAM)
+
+
+def beat(legs: Iterable[Leg | None], outbox: Outbox, now: float) -> Leg | None:
+    """Send the beats that are due on the legs that are connected. Returns the first leg whose peer is dead."""
+    for leg in legs:
+        if leg is None or not beating(leg):
+            continue
+        if leg.heartbeat.dead(now):
+            return leg
+        if leg.heartbeat.due(now):
+            outbox.send(leg, BEAT, now)
+    return None
+
+
+class ClientConnection:
+    """The inputs of a `Relay` from CONNECT on; see there. Call `begin` first.
+
+    Its `Flow` carries the frames, each of the flow's links sees to its own broker, `Shutdown` to the end, and the
+    client connection decides what the loss of either side means for the other.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_client",
+        "_flow",
+        "_listener",
+        "_offer",
+        "_outbox",
+        "_search",
+        "session",
+        "shutdown",
+    )
+
+    def __init__(
+        self, client: Leg, listener: Listener, offer: Offer, session: Session, flow: Flow, outbox: Outbox
+    ) -> None:
+        self.session = session
+        self._client = client
+        self._listener = listener
+        self._offer = offer
+        self._outbox = outbox
+        self._flow = flow
+        self._search = Search(flow, outbox)
+        self._buffer = InputBuffer(client, outbox, listener.upstream.resend_buffer)
+        self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
+
+    @property
+    def links(self) -> list[Link]:
+        """The session's links to groups of brokers."""
+        return self._flow.links
+
+    @property
+    def coupled(self) -> bool:
+        """Whether there is one broker at a time, so that it sets the client's pace."""
+        return self._flow.coupled
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self._client.closed and all(link.ended for link in self.links)
+
+    @property
+    def deadline(self) -> float:
+        """When something is due."""
+        deadline = min(self.shutdown.until, self._search.deadline)
+        if self.shutdown.listening and beating(self._client):
+            deadline = min(deadline, self._client.heartbeat.deadline)
+        return deadline
+
+    # Inputs
+
+    def begin(self, now: float) -> None:
+        """CONNECT was understood: look for brokers while the client waits."""
+        client, dialect = self._client, self.session.dialect
+        client.enter(State.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
+        self._outbox.put(Pause(client))
+        self._seek(lambda: self._search.begin(self.links, now))
+
+    def received(self, leg: Leg, data: bytes, now: float) -> None:
+        """Bytes came on a leg."""
+        downstream = leg is self._client
+        self.session.counters["client_bytes" if downstream else "broker_bytes"] += len(data)
+        leg.heartbeat.received(now)
+        try:
+            match leg.state:
+                case State.CONNECTED if downstream:
+                    self._from_client(data, now)
+                case State.CONNECTED | State.LEAVING if not downstream:
+                    leg.decoder.feed(data)
+                    self._to_client(leg, now)
+                case State.OPENING:
+                    self._answered(leg, data, now)
+                case State.CONNECTING:
+                    leg.decoder.feed(data)
+        except StompError as error:
+            self.shutdown.fail(leg, error)
+
+    def connected(self, leg: Leg, now: float) -> None:
+        """The connection that an `Open` asked for is there."""
+        self._search.connected(leg, now)
+
+    def refused(self, leg: Leg, reason: str, now: float) -> None:
+        """The connection that an `Open` asked for cannot be had."""
+        self._seek(lambda: self._search.refused(leg, reason, now))
+
+    def lost(self, leg: Leg, reason: str, now: float) -> None:
+        """A leg's connection ended without our `Close`."""
+        link = self._search.link(leg)
+        if leg is self._client and not leg.closed:
+            self.shutdown.vanished(reason, now)
+            self._wake()
+        elif leg.closed or link is None:
+            return
+        elif link.asking:
+            self.refused(leg, f"connection closed before CONNECTED: {reason}", now)
+        else:
+            self._broker_lost(link, f"closed the connection: {reason}", now)
+
+    def woke(self, now: float) -> None:
+        """The time of the last `Wake` has come."""
+        if now >= self.shutdown.until:
+            for link in self.shutdown.unanswered():
+                link.fell_silent(now)
+                self._broker_lost(link, "did not confirm in time what was said to it", now)
+                return
+            self.shutdown.overdue(now)
+            self._wake()
+            return
+        legs = [each.leg for each in self.links]
+        dead = beat([self._client, *legs] if self.shutdown.listening else legs, self._outbox, now)
+        if dead is not None:
+            self._fell_silent(dead, now)
+            return
+        for link in self.links:
+            if link.leaving and now >= link.until:
+                self._broker_lost(link, "", now)
+                return
+        self._seek(lambda: self._search.woke(now))
+
+    def leave(self, broker: Broker, now: float, within: float, to: Broker | None) -> None:
+        """The session shall leave this broker at a quiet moment, or after `within` seconds; for `to`, if it can."""
+        self._search.leave(broker, now, within, to)
+        self._wake()
+
+    def reconsidered(self, now: float) -> None:
+        """A broker came back."""
+        self._seek(lambda: self._search.reconsidered(now))
+
+    def blocked(self, leg: Leg) -> None:
+        """A broker's connection takes no more for now."""
+        self._flow.blocked(leg)
+
+    def unblocked(self, leg: Leg, now: float) -> None:
+        """It takes more again."""
+        if leg.closed:
+            return
+        before, failure = self._flow.disconnect, None
+        try:
+            self._flow.unblocked(leg, now)
+        except StompError as error:
+            failure = error
+        self._carried(self._client, before, failure, now)
+
+    # Brokers accept
+
+    def _answered(self, leg: Leg, data: bytes, now: float) -> None:
+        """A broker's first frame: the session is accepted, the search goes on, or its ERROR is the client's."""
+        link = self._search.link(leg)
+        if link is None:
+            return
+        asked = link.asked
+        match self._search.answered(link, data, now):
+            case Accepted() as accepted:
+                self._accepted(link, accepted, now)
+                return
+            case bytes() as error:
+                self._outbox.put(refused(asked, link.upstream, "answered CONNECT with ERROR"))
+                told = self._flow.denied(link, error, now)
+                if told is not None:
+                    self.session.counters["errors_passed"] += 1
+                    note = ended(End.BROKER, "a broker answered CONNECT with ERROR")
+                    self.shutdown.refuse(told, note)
+                    return
+        self._seek(lambda: self._search.ended([link], now))
+
+    def _accepted(self, link: Link, accepted: Accepted, now: float) -> None:
+        """A link has a broker. The client is answered when there are enough of them, and only once."""
+        client, flow, counters, outbox = self._client, self._flow, self.session.counters, self._outbox
+        leg, broker = link.connection.leg, link.connection.broker
+        first = client.state is State.CONNECTING and flow.ready
+        counters["failovers"] += link.recovering
+        at, resent, before = len(outbox), counters["frames_resent"], link.before
+        if first:
+            self._welcome(accepted, now)
+        failure = None
+        try:
+            flow.connected(link, now)
+        except StompError as error:
+            failure = error
+        note = found(
+            accepted.text,
+            broker,
+            before,
+            link.upstream,
+            version=accepted.accord.dialect.version.decode(),
+            product=accepted.product.name,
+            resent=counters["frames_resent"] - resent,
+        )
+        outbox.insert(at, note)
+        if failure is not None:
+            self.shutdown.fail(client, failure)
+            return
+        self.shutdown.found(now)
+        if broker.health.paused:
+            link.leave(now, link.upstream.drain_timeout, None)
+        outbox.put(Wake(self.deadline))
+        if not client.gone:
+            self._to_client(leg, now)
+        if client.state is State.CONNECTED:
+            self._release(now)
+        if first and not client.closed and not client.gone and not self._buffer.paused:
+            outbox.put(Resume(client))  # last: what it answers is reckoned anew
+
+    def _welcome(self, accepted: Accepted, now: float) -> None:
+        """Answer the client's CONNECT, with its version and our own heart-beats; `accepted` is from the last broker."""
+        client, session, terms = self._client, self.session, self._offer.terms
+        client.enter(State.CONNECTED)
+        client.heartbeat.agree(self._listener.heart_beat, terms or Terms(), now)
+        session.counters["sessions_connected"] += 1
+        beats = terms and self._listener.heart_beat
+        self._outbox.send(client, accepted.accord.connected(session.dialect, beats, session.name), now)
+
+    # Frames
+
+    def _from_client(self, data: bytes, now: float) -> None:
+        """The client sends something; while there is no broker it waits."""
+        if self._buffer or not self._flow.flowing:
+            self._buffer.append(data)
+            self._pace()
+        else:
+            self._client.decoder.feed(data)
+            self._to_broker(now)
+
+    def _to_broker(self, now: float) -> None:
+        """The client's leg has frames for the brokers."""
+        flow = self._flow
+        before, failure = flow.disconnect, None
+        try:
+            flow.to_broker(now)
+        except StompError as error:
+            failure = error
+        opened = flow.opened()
+        if opened:
+            self._seek(lambda: self._search.begin(opened, now))
+            if self._client.closed:
+                return
+        self._carried(self._client, before, failure, now)
+
+    def _to_client(self, leg: Leg, now: float) -> None:
+        """A broker's leg has frames for the client."""
+        flow, link = self._flow, self._search.link(leg)
+        if link is None or leg.closed:
+            return
+        before, failure = flow.disconnect, None
+        try:
+            flow.to_client(link, now)
+        except StompError as error:
+            failure = error
+        self._carried(leg, before, failure, now)
+        if link.done:
+            self._broker_lost(link, "", now)
+        elif self._buffer:
+            self._release(now)
+
+    def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
+        """Frames passed from a leg, and perhaps a failure after them; `before`: how far DISCONNECT was until then."""
+        flow, shutdown = self._flow, self.shutdown
+        if flow.disconnect is not before:
+            shutdown.disconnecting(now)
+            self._outbox.put(Wake(self.deadline))
+        if failure is not None:
+            shutdown.fail(leg, failure)
+        elif flow.erred and self._listener.upstream.close_on_error:
+            shutdown.close(How.LINGER, ended(End.BROKER, "the broker sent ERROR"))
+        elif shutdown.delivered:
+            shutdown.close(How.FLUSH, ended(End.CLIENT, "what the client said is delivered"))
+        elif flow.survives:
+            self._search.move(now)
+            self._pace()
+
+    def _release(self, now: float) -> None:
+        """There are brokers again for what the client sent meanwhile."""
+        flow, client = self._flow, self._client
+        if flow.flowing and client.state is State.CONNECTED:
+            self._to_broker(now)
+        while self._buffer and flow.flowing and client.state is State.CONNECTED:
+            client.decoder.feed(self._buffer.take())
+            self._to_broker(now)
+        if client.state is not State.CONNECTED:
+            self._buffer.clear()
+        elif flow.survives:
+            self._pace()
+
+    def _pace(self) -> None:
+        """The client is not read from while too much of what it sent waits."""
+        if not self._client.closed:
+            self._buffer.paced(full=self._flow.full, crowded=self._flow.crowded)
+
+    # Brokers come and go
+
+    def _seek(self, act: Callable[[], None]) -> None:
+        """Do what looks for brokers. Where it is in vain the session is given up."""
+        try:
+            act()
+        except StompError as error:
+            self.session.counters["sessions_given_up"] += self._client.state is State.CONNECTED
+            self._broker_failed(error, self.links)
+        else:
+            self._wake()
+
+    def _wake(self) -> None:
+        """Ask for the time at which something is due."""
+        if not self.over:
+            self._outbox.put(Wake(self.deadline))
+
+    def _broker_failed(self, error: StompError, links: list[Link]) -> None:
+        """The session cannot go on, because of what became of the brokers of these links."""
+        self.session.counters["possibly_lost"] += sum(link.uncertain for link in links)
+        self.shutdown.fail(self._client, error, End.BROKER)
+
+    def _broker_lost(self, link: Link, reason: str, now: float) -> None:
+        """A broker went under a connected client, or was left."""
+        flow = self._flow
+        if flow.over(link):
+            self.session.counters["possibly_lost"] += link.uncertain
+            note = ended_with(link.broker, link.upstream, reason, settled=flow.settled)
+            self.shutdown.close(How.LINGER, note)
+            return
+        self._search.lost(link, reason)
+        before = flow.disconnect
+        try:
+            flow.lost(link, now)
+        except StompError as error:
+            if not self._client.gone:
+                self._broker_failed(error, [link])
+                return
+            self._outbox.put(unheard(error))
+
+        def again() -> None:
+            try:
+                self._search.again(link, now)
+            finally:
+                self.shutdown.searching()
+
+        self._seek(again)
+        if not self.over:
+            self._carried(self._client, before, None, now)
+
+    def _fell_silent(self, leg: Leg, now: float) -> None:
+        """A peer missed its beats."""
+        self.session.counters["beats_missed"] += 1
+        link = self._search.link(leg)
+        if link is not None:
+            link.fell_silent(now)
+            self._broker_lost(link, SILENT, now)
+            return
+        self._outbox.put(fell_silent())
+        error = StompError("heart-beat missed", "nothing came for longer than was agreed")
+        self.shutdown.fail(leg, error, End.CLIENT)

@@ -1,0 +1,1 @@
+"""One client and several brokers: copies, routes, quorums, one stream of answers."""

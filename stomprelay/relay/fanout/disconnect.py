@@ -1,0 +1,96 @@
+"""A client's DISCONNECT, on its way to several brokers."""
+
+from stomprelay.relay.fanout.member import Member
+from stomprelay.relay.fanout.quorum import Confirmation, Quorum
+from stomprelay.relay.fanout.router import Router
+from stomprelay.relay.flow import DisconnectState
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.session.states import State
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import RECEIPT_HEADER
+
+
+class Disconnect:
+    """Waits until everything else is `safe`, is sent to all brokers that are there, and confirmed when a quorum of
+    each upstream did so. `receipt` is the one that the client asked for with it.
+    """
+
+    __slots__ = ("_awaited", "_frame", "_quorum", "_router", "_session", "receipt", "state")
+
+    def __init__(self, session: Session, router: Router, quorum: Quorum) -> None:
+        self._session = session
+        self._router = router
+        self._quorum = quorum
+        self._frame = b""
+        self._awaited = 0
+        self.receipt: bytes | None = None
+        self.state = DisconnectState.NONE
+
+    @property
+    def safe(self) -> bool:
+        """Nothing that must not be lost is undecided, and a quorum has all of the rest."""
+        pending = self._quorum.confirmations.pending
+        return not pending and all(target.safe for target in self._router.targets)
+
+    @property
+    def settled(self) -> bool:
+        """It was sent, and the client is owed nothing."""
+        if self.state is DisconnectState.SENT:
+            told = [member for _, member in self._router.places.values() if member.disconnecting]
+            return self.receipt is None and all(member.safe for member in told)
+        return self.state is DisconnectState.CONFIRMED
+
+    def received(self, frame: Frame, client: Leg) -> None:
+        """The client sent it."""
+        self.receipt = frame.header(RECEIPT_HEADER, client.dialect)
+        client.enter(State.LEAVING)
+        self.state = DisconnectState.WAITING
+        self._frame = frame.wire
+
+    def go_on(self, now: float) -> None:
+        """Send it to brokers that have all that they shall have."""
+        if self.state is DisconnectState.WAITING and self.safe:
+            self.send(now)
+        elif self.state is DisconnectState.SENT:
+            for _, member in self._router.places.values():
+                if member.up and not member.disconnecting and member.safe:
+                    member.send_disconnect(self._frame, now)
+
+    def send(self, now: float) -> None:
+        """Send it to all brokers that are there, whatever it waits for; what the others miss is counted."""
+        self.state = DisconnectState.SENT
+        for target in self._router.targets:
+            there = [member for member in target.live if member.up]
+            missed = sum(member.uncertain for member in target.live if member not in there)
+            self._session.counters["possibly_lost"] += missed
+            for member in there:
+                member.send_disconnect(self._frame, now)
+            if self.receipt is not None and there:
+                self._awaited += 1
+                quorum = min(target.quorum, len(there))
+                self._quorum.confirmations.ask(Confirmation(self.receipt, there, quorum))
+
+    def answered_by(self, member: Member, receipt: bytes) -> bool:
+        """Whether a RECEIPT of a member's broker is for it."""
+        return member.disconnecting and receipt == self.receipt
+
+    def awaits(self, member: Member) -> bool:
+        """Whether a member's broker was sent it and has not confirmed it."""
+        confirmations, receipt = self._quorum.confirmations, self.receipt
+        return (
+            member.disconnecting
+            and receipt is not None
+            and confirmations.awaited(member, receipt) is not None
+        )
+
+    def confirmed(self, member: Member, receipt: bytes) -> bool:
+        """A broker confirmed it, and is left unless that makes it enough of them. Returns whether it does."""
+        if not self.awaits(member):
+            return False  # ActiveMQ may answer twice
+        self._awaited -= self._quorum.confirmations.confirm(member, receipt) is not None
+        if self.state is DisconnectState.SENT and not self._awaited:
+            self.state = DisconnectState.CONFIRMED
+            return True
+        member.link.end()  # what it closes now is no loss
+        return False

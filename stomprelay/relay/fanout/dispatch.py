@@ -1,0 +1,336 @@
+"""Which brokers a client's frame is for: by routes, by what it refers to, and by where its transaction is."""
+
+from collections.abc import Callable
+from typing import Final
+
+from stomprelay.relay.bridge.steps import named
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.fanout.member import CumulativeAck, Member
+from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
+from stomprelay.relay.fanout.router import Router, Target
+from stomprelay.relay.notes import missed
+from stomprelay.session.ledger import Delivery
+from stomprelay.session.session import Session
+from stomprelay.session.subscriptions import CUMULATIVE
+from stomprelay.wire.dialect import Headers
+from stomprelay.wire.errors import ProtocolError, Refused
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import (
+    ABORT,
+    ACK,
+    BEGIN,
+    COMMIT,
+    CONTENT_LENGTH,
+    DESTINATION,
+    ID,
+    MESSAGE_ID,
+    NACK,
+    RECEIPT_HEADER,
+    SEND,
+    SUBSCRIBE,
+    SUBSCRIPTION,
+    TRANSACTION,
+    UNSUBSCRIBE,
+)
+
+
+class Placement:
+    """Where a client's open transaction is: wholly on one target, on which the first frame in it decides. Until it is
+    `used` so, that is the target that was sent its BEGIN (`headers`, without the receipt) for want of a better one.
+
+    `bearing` are members with a part of it that no other one has: without them it cannot be committed. `short` are
+    members that a part of it missed.
+    """
+
+    __slots__ = ("bearing", "headers", "short", "target", "used")
+
+    def __init__(self, target: Target, headers: Headers) -> None:
+        self.target = target
+        self.headers = headers
+        self.used = False
+        self.bearing: set[Member] = set()
+        self.short: set[Member] = set()
+
+    def move(self, target: Target) -> None:
+        """The first frame in the transaction is for this target."""
+        self.target = target
+
+    def use(self) -> None:
+        """A frame of the transaction was sent: from now on it stays on its target."""
+        self.used = True
+
+    def spoiled(self, name: bytes) -> list[Member]:
+        """Return the members on which it cannot be committed; their `reason` says why."""
+        spoiled = []
+        for member in self.target.members:
+            transaction = member.session.transactions.get(name)
+            doomed = None if transaction is None else transaction.doomed
+            if not member.given_up:
+                if doomed is None and member in self.short:
+                    doomed = "it was full"
+                if doomed is None:
+                    continue
+                member.failed(doomed)
+            spoiled.append(member)
+        return spoiled
+
+
+COPY: Final = b"relay-copy"
+"""The header by which consumers tell copies of one SEND: its value is the same in all of them and in nothing else."""
+VOTES: Final = b"-vote-"
+"""In the middle of receipt ids that are asked for in the client's name, between the session's and a number."""
+
+
+class Dispatch:
+    """Sends each frame of a client to the members that it is for, and opens a confirmation for each receipt."""
+
+    __slots__ = (
+        "_asked",
+        "_confirmations",
+        "_copies",
+        "_memo",
+        "_outbox",
+        "_placed",
+        "_router",
+        "_session",
+        "_subscribed",
+    )
+
+    def __init__(
+        self, session: Session, outbox: Outbox, router: Router, confirmations: Confirmations[Member]
+    ) -> None:
+        self._session = session
+        self._outbox = outbox
+        self._router = router
+        self._confirmations = confirmations
+        self._copies = 0
+        self._asked = 0
+        self._memo: tuple[bytes, Member] | None = None
+        self._subscribed: dict[bytes, Target] = {}
+        self._placed: dict[bytes, Placement] = {}
+
+    def send(self, frame: Frame) -> None:
+        """A frame of the client, any but DISCONNECT. Raises `StompError` for one that cannot be sent."""
+        if self._memo is not None and self._memo[0] is frame.memo:
+            self._memo[1].send(frame)
+            return
+        self._memo = None
+        receipt = frame.header(RECEIPT_HEADER, self._session.dialect)
+        if frame.command is SEND:
+            self._send(frame, receipt)
+        else:
+            _ORDERS[frame.command](self, frame, receipt)
+
+    def _header(self, frame: Frame, name: bytes) -> bytes | None:
+        return frame.header(name, self._session.dialect)
+
+    def _ask(
+        self, receipt: bytes | None, target: Target, members: list[Member], *, crucial: bool = False
+    ) -> None:
+        """A quorum of these has to confirm. Groups that are not asked count as having refused."""
+        if receipt is not None:
+            missing = [member for member in target.members if member not in members]
+            self._confirmations.ask(
+                Confirmation(receipt, members, target.quorum, (), missing, crucial=crucial)
+            )
+
+    def _ask_one(self, receipt: bytes | None, member: Member, *, crucial: bool = False) -> None:
+        if receipt is not None:
+            self._confirmations.ask(Confirmation(receipt, [member], 1, crucial=crucial))
+
+    def _tell(self, target: Target, frame: Frame, receipt: bytes | None) -> None:
+        """All groups are told."""
+        members = target.live
+        self._ask(receipt, target, members)
+        for member in members:
+            member.send(frame)
+
+    # Messages
+
+    def _send(self, frame: Frame, receipt: bytes | None) -> None:
+        destination = self._header(frame, DESTINATION) or b""
+        name = self._header(frame, TRANSACTION)
+        target = self._router.target(destination)
+        placement = self._place(name, target, receipt)
+        if not target.copies(destination):
+            member = self._only(target, placement)
+            self._ask_one(receipt, member, crucial=True)
+            member.send(frame)
+            if not target.fans and receipt is None and name is None:
+                self._memo = None if frame.memo is None else (frame.memo, member)
+            return
+        members = target.takers()
+        if len(members) < len(target.live):
+            self._overflow(target, members, placement)
+        self._copies += 1
+        frame = frame.with_header(COPY, b"%b-%d" % (self._session.name, self._copies))
+        self._ask(receipt, target, members, crucial=True)
+        for member in members:
+            member.send(frame)
+
+    @staticmethod
+    def _only(target: Target, placement: Placement | None) -> Member:
+        """The member for what is not copied; in a transaction it stays the same."""
+        if not target.fans:
+            return target.members[0]
+        member = target.primary
+        if placement is not None:
+            member = next((each for each in target.live if each in placement.bearing), member)
+            placement.bearing.add(member)
+        return member
+
+    def _overflow(self, target: Target, members: list[Member], placement: Placement | None) -> None:
+        """The others miss a SEND. The log is told when that begins."""
+        for member in target.live:
+            if member in members:
+                continue
+            self._session.lose("fanout_overflowed")
+            if not member.short:
+                self._outbox.put(missed(member.link.group, target.upstream))
+            member.missed("its queue was full")
+            if placement is not None:
+                placement.short.add(member)
+
+    # Subscriptions
+
+    def _subscribe(self, frame: Frame, receipt: bytes | None) -> None:
+        target = self._router.target(self._header(frame, DESTINATION) or b"")
+        id = self._header(frame, ID)
+        if id is not None and self._subscribed.get(id, target) is not target:
+            raise ProtocolError("SUBSCRIBE repeats the id of an open subscription", receipt=receipt)
+        self._tell(target, frame, receipt)
+        if id is not None and self._router.forks:
+            self._subscribed[id] = target
+
+    def _unsubscribe(self, frame: Frame, receipt: bytes | None) -> None:
+        id = self._header(frame, ID)
+        if id is None:
+            target = self._router.target(self._header(frame, DESTINATION) or b"")
+        else:
+            target = self._subscribed.pop(id, self._router.main)
+        self._tell(target, frame, receipt)
+
+    def _acknowledge(self, frame: Frame, receipt: bytes | None) -> None:
+        """To the broker that the message came from; a cumulative one concerns what came from others before, too."""
+        target, member, delivery = self._origin(frame, receipt)
+        name = self._header(frame, TRANSACTION)
+        placement = self._place(name, target, receipt)
+        if placement is not None:
+            placement.bearing.add(member)
+        self._ask_one(receipt, member)
+        if member.given_up:
+            self._session.lose("acks_stale")
+            if receipt is not None:
+                member.resender.unconfirmed.give(receipt)
+        else:
+            member.send(frame)
+        if delivery is None or delivery.subscription.ack != CUMULATIVE:
+            return
+        ack = CumulativeAck(frame.command, delivery.subscription.id, delivery.order, name)
+        for other in target.live:
+            if other is not member and other.acknowledge(ack) and placement is not None:
+                placement.bearing.add(other)
+
+    def _origin(self, frame: Frame, receipt: bytes | None) -> tuple[Target, Member, Delivery | None]:
+        """Where a delivery came from: of several that it may mean, the one that came first."""
+        dialect = self._session.dialect
+        token = self._header(frame, ID) or self._header(frame, MESSAGE_ID)
+        found: tuple[Target, Member, Delivery] | None = None
+        for target, member in self._router.places.values():
+            delivery = named(frame, dialect, member.session.ledger)
+            if delivery is None:
+                continue
+            if delivery.token == token:
+                return target, member, delivery
+            if found is None or delivery.order < found[2].order:
+                found = target, member, delivery
+        if found is not None:
+            return found
+        for target, member in self._router.places.values():
+            if member.session.ledger.forgot:
+                return target, member, None  # it may be one of those
+        subscription = self._header(frame, SUBSCRIPTION)
+        target = self._subscribed.get(subscription or b"", self._router.main)
+        if target.fans:
+            command = frame.command.decode()
+            raise ProtocolError(f"{command} names no message that awaits one", receipt=receipt)
+        return target, target.members[0], None
+
+    # Transactions
+
+    def _place(self, name: bytes | None, target: Target, receipt: bytes | None) -> Placement | None:
+        """A frame of a transaction is for this target: now it is there."""
+        placement = None if name is None else self._placed.get(name)
+        if name is None or placement is None:
+            return None
+        if placement.target is not target:
+            if placement.used:
+                shown = name[:64].decode("utf-8", "backslashreplace")
+                where = f"{shown} is at upstream {placement.target}, this belongs to upstream {target}"
+                raise ProtocolError("a transaction cannot span upstreams", where, receipt=receipt)
+            for member in target.live:
+                member.compose(BEGIN, placement.headers)
+            for member in placement.target.live:
+                member.compose(ABORT, [(TRANSACTION, name)])
+            placement.move(target)
+        placement.use()
+        return placement
+
+    def _begin(self, frame: Frame, receipt: bytes | None) -> None:
+        headers = frame.headers(self._session.dialect)
+        name = next((value for key, value in headers if key == TRANSACTION), None)
+        if name is None or name in self._placed:
+            # Brokers know what to say of that.
+            self._tell(
+                self._placed[name].target if name in self._placed else self._router.main, frame, receipt
+            )
+            return
+        self._tell(self._router.main, frame, receipt)
+        ours = [each for each in headers if each[0] not in (RECEIPT_HEADER, CONTENT_LENGTH)]
+        self._placed[name] = Placement(self._router.main, ours)
+
+    def _abort(self, frame: Frame, receipt: bytes | None) -> None:
+        placement = self._placed.pop(self._header(frame, TRANSACTION) or b"", None)
+        self._tell(self._router.main if placement is None else placement.target, frame, receipt)
+
+    def _commit(self, frame: Frame, receipt: bytes | None) -> None:
+        """With the quorum of a SEND, and only where all of it is."""
+        name = self._header(frame, TRANSACTION) or b""
+        placement = self._placed.pop(name, None)
+        if placement is None or not placement.target.fans:
+            target = self._router.main if placement is None else placement.target
+            members = target.live
+            self._ask(receipt, target, members, crucial=True)
+            for member in members:
+                member.send(frame)
+            return
+        target, spoiled = placement.target, placement.spoiled(name)
+        able = [member for member in target.members if member not in spoiled]
+        if len(able) < target.quorum or not placement.bearing.issubset(able):
+            why = "; ".join(f"group {member}: {member.reason}" for member in spoiled)
+            raise Refused("the transaction cannot be committed", why, receipt=receipt)
+        hidden = receipt is None
+        if receipt is None:
+            self._asked += 1
+            receipt = b"%b%b%d" % (self._session.name, VOTES, self._asked)
+            frame = frame.with_header(RECEIPT_HEADER, receipt)
+        confirmation = Confirmation(
+            receipt, able, target.quorum, placement.bearing, spoiled, crucial=True, hidden=hidden
+        )
+        self._confirmations.ask(confirmation)
+        for member in able:
+            member.send(frame)
+        for member in spoiled:
+            if not member.given_up:
+                member.compose(ABORT, [(TRANSACTION, name)])
+
+
+_ORDERS: Final[dict[bytes, Callable[[Dispatch, Frame, bytes | None], None]]] = {
+    SUBSCRIBE: Dispatch._subscribe,
+    UNSUBSCRIBE: Dispatch._unsubscribe,
+    ACK: Dispatch._acknowledge,
+    NACK: Dispatch._acknowledge,
+    BEGIN: Dispatch._begin,
+    COMMIT: Dispatch._commit,
+    ABORT: Dispatch._abort,
+}

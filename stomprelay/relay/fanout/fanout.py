@@ -1,0 +1,264 @@
+"""Frames between a client and several brokers: groups of one upstream, upstreams by routes, or both."""
+
+from collections.abc import Callable
+
+from stomprelay.relay.bridge.tracing import Tracer
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.fanout.disconnect import Disconnect
+from stomprelay.relay.fanout.dispatch import Dispatch
+from stomprelay.relay.fanout.member import Member
+from stomprelay.relay.fanout.merge import Merge
+from stomprelay.relay.fanout.quorum import Confirmation, Quorum
+from stomprelay.relay.fanout.router import Router
+from stomprelay.relay.flow import DisconnectState
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.session.complaint import complain
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.wire.errors import Refused, StompError
+from stomprelay.wire.names import DISCONNECT
+
+
+class Fanout:
+    """A `Flow` with several links. What the client sends goes by `Dispatch` to members, each of which waits for its own
+    broker alone; what brokers send comes by `Merge`. `links` makes those of an upstream.
+    """
+
+    __slots__ = (
+        "_client",
+        "_disconnect",
+        "_dispatch",
+        "_merge",
+        "_places",
+        "_quorum",
+        "_router",
+        "_session",
+        "_started",
+        "_tracer",
+        "links",
+    )
+
+    coupled = False
+    """What is for one broker does not wait for another: the service tells of each by `blocked` and `unblocked`."""
+
+    def __init__(
+        self,
+        client: Leg,
+        listener: Listener,
+        session: Session,
+        outbox: Outbox,
+        links: Callable[[Upstream], list[Link]],
+    ) -> None:
+        self._client = client
+        self._session = session
+        self._tracer = Tracer(session.name) if listener.trace else None
+        self._router = Router(listener, outbox, links)
+        self._places = self._router.places
+        self.links = self.opened()
+        self._quorum = Quorum(client, session, outbox, self._router)
+        self._dispatch = Dispatch(session, outbox, self._router, self._quorum.confirmations)
+        self._disconnect = Disconnect(session, self._router, self._quorum)
+        self._merge = Merge(client, session, outbox, self._quorum, self._disconnect)
+        self._started = False
+
+    # What is asked of it
+
+    @property
+    def disconnect(self) -> DisconnectState:
+        """How far the client's DISCONNECT is."""
+        return self._disconnect.state
+
+    @property
+    def disconnect_receipt(self) -> bytes | None:
+        """The receipt that it asked for."""
+        return self._disconnect.receipt
+
+    @property
+    def erred(self) -> bool:
+        """An ERROR was the last that passed."""
+        return self._merge.erred
+
+    @property
+    def survives(self) -> bool:
+        """What the client sends may have to wait, even where the loss of a broker ends the session."""
+        return True
+
+    @property
+    def ready(self) -> bool:
+        """A quorum of the listener's own upstream has brokers."""
+        return self._router.main.ready
+
+    @property
+    def flowing(self) -> bool:
+        """What the client sends waits in members, so that what is for one broker does not wait for another."""
+        return self._started
+
+    @property
+    def full(self) -> bool:
+        """In one upstream too few groups have room."""
+        return any(target.full for target in self._router.targets)
+
+    @property
+    def crowded(self) -> bool:
+        """In one upstream too few groups have much room."""
+        return any(target.crowded for target in self._router.targets)
+
+    @property
+    def safe(self) -> bool:
+        """Nothing that must not be lost is undecided, and a quorum has all of the rest."""
+        return self._disconnect.safe
+
+    @property
+    def settled(self) -> bool:
+        """The client sent DISCONNECT and is owed nothing."""
+        return self._disconnect.settled
+
+    def opened(self) -> list[Link]:
+        """Return those of upstreams that were not needed before, and those whose broker was left just now."""
+        return self._router.take_opened()
+
+    # What comes
+
+    def to_broker(self, now: float) -> None:
+        """Carry the frames that the client's leg has."""
+        count = 0
+        tracer, decoder = self._tracer, self._client.decoder
+        try:
+            for frame in decoder.frames() if tracer is None else tracer.frames(decoder):
+                count += 1
+                if frame.command is DISCONNECT:
+                    self._disconnect.received(frame, self._client)
+                    break
+                self._dispatch.send(frame)
+        finally:
+            self._session.counters["client_frames"] += count
+            if len(self.links) != len(self._places):
+                self.links = list(self._places)
+            self._leave_flooded(now)
+
+    def _leave_flooded(self, now: float) -> None:
+        """Leave brokers for which too much waits; then go on."""
+        failure = None
+        for target, member in self._places.values():
+            if member.flooded and target.upstream.movable:
+                try:
+                    self._quorum.leave(target, member, now)
+                except StompError as error:
+                    failure = error
+        self._go_on(now)
+        if failure is not None:
+            raise failure
+
+    def to_client(self, link: Link, now: float) -> None:
+        """Carry the frames that the broker's leg of a link has."""
+        target, member = self._places[link]
+        leg = link.connection.leg
+        try:
+            try:
+                self._merge.forward(target, member, now)
+            except StompError as error:
+                if not target.fans or isinstance(error, Refused):
+                    raise
+                self._quorum.fault(target, member, f"it sent what cannot be passed on: {error.message}", now)
+            self._go_on(now)
+        finally:
+            # A broker whose receipts the client waits for is read from, whatever the client owes it.
+            if member.session.full and not leg.closed and not self.crowded:
+                member.pause()
+
+    def connected(self, link: Link, now: float) -> None:
+        """Send a new broker all that it has to know."""
+        target, member = self._places[link]
+        member.connected()
+        self._started = self._started or self.ready
+        receives = self.disconnect is DisconnectState.NONE and not self._client.gone
+        try:
+            member.resender.replay(subscriptions=receives)
+        except StompError as error:
+            if not target.fans:
+                raise
+            self._quorum.give_up(target, member, f"{error.message} there", now)
+            return
+        finally:
+            member.resender.flush(now)
+        self._go_on(now)
+
+    def over(self, link: Link) -> bool:
+        """It sent ERROR and the client was told, or the client sent DISCONNECT."""
+        return self.settled or (self.erred and self._router.member(link).erred)
+
+    def lost(self, link: Link, now: float) -> None:
+        """Others go on; this one is sought anew."""
+        target, member = self._places[link]
+        try:
+            self._quorum.lost(target, member, now)
+        finally:
+            if not target.upstream.movable:
+                raise StompError(
+                    "connection to the broker was lost", f"upstream {target}", receipt=self.disconnect_receipt
+                )
+        self._go_on(now)
+
+    def given_up(self, link: Link, now: float) -> None:
+        """Others go on, if they are enough."""
+        target, member = self._places[link]
+        receipt = self.disconnect_receipt
+        if target.fans:
+            self._quorum.give_up(target, member, link.reason, now)
+            self._go_on(now)
+        elif link.fresh or not target.upstream.movable:
+            raise StompError("broker not available", f"upstream {target} did not connect", receipt=receipt)
+        else:
+            raise StompError("no broker available", f"upstream {target}: {link.reason}", receipt=receipt)
+
+    def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
+        """Others go on, if they are enough. Otherwise a client that was not answered yet gets this ERROR."""
+        target, member = self._places[link]
+        try:
+            self._quorum.give_up(target, member, "it answered CONNECT with ERROR", now)
+            self._go_on(now)
+        except StompError as failure:
+            return complain(failure, self._session.dialect) if self._started and target.fans else error
+        return None
+
+    def unanswered(self) -> list[Link]:
+        """Return those that are in the way of a DISCONNECT."""
+        members = [
+            member for target, member in self._places.values() if target.upstream.movable and member.up
+        ]
+        return [member.link for member in members if not member.safe or self._disconnect.awaits(member)]
+
+    def send_disconnect(self, now: float) -> None:
+        """The DISCONNECT that waited goes to all brokers that are there."""
+        self._disconnect.send(now)
+
+    def blocked(self, leg: Leg) -> None:
+        """What is sent to this broker waits for it, and for no other."""
+        self._member(leg).block()
+
+    def unblocked(self, leg: Leg, now: float) -> None:
+        """What waited is sent."""
+        self._member(leg).unblock()
+        self._go_on(now)
+
+    def _member(self, leg: Leg) -> Member:
+        return next(member for link, (_, member) in self._places.items() if link.leg is leg)
+
+    def _go_on(self, now: float) -> None:
+        """What was sent is written, what was answered is told, and what waited for that happens."""
+        decided: list[Confirmation[Member]] = []
+        failures: list[StompError] = []
+        for _, member in self._places.values():
+            try:
+                member.flush(now)
+            except StompError as error:
+                failures.append(error)
+            decided += self._quorum.released(member)
+            if member.paused and (not member.session.crowded or self.crowded):
+                member.resume()
+        for failure in failures:
+            raise failure
+        self._quorum.announce(decided, now)
+        self._disconnect.go_on(now)

@@ -1,0 +1,127 @@
+"""Frames of several brokers, as one stream for the client."""
+
+from typing import Final
+
+from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.fanout.disconnect import Disconnect
+from stomprelay.relay.fanout.member import Member
+from stomprelay.relay.fanout.quorum import Quorum
+from stomprelay.relay.fanout.router import Target
+from stomprelay.relay.forward import NO_MORE, NOTHING, Joiner
+from stomprelay.relay.model.profile import leaves
+from stomprelay.relay.notes import outvoted
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import MESSAGE, MESSAGE_HEADER, RECEIPT, RECEIPT_ID
+
+_NONE: Final[frozenset[bytes]] = frozenset()
+_SHOWN: Final = 200
+"""How many bytes are quoted of an ERROR's message."""
+
+
+class Merge:
+    """MESSAGEs of all brokers pass, RECEIPTs when they make up a quorum, and ERRORs when no group is left that goes on
+    without one. `erred` tells that the last that passed was an ERROR.
+    """
+
+    __slots__ = ("_client", "_disconnect", "_joiner", "_outbox", "_quorum", "_session", "erred")
+
+    def __init__(
+        self, client: Leg, session: Session, outbox: Outbox, quorum: Quorum, disconnect: Disconnect
+    ) -> None:
+        self._client = client
+        self._session = session
+        self._outbox = outbox
+        self._quorum = quorum
+        self._disconnect = disconnect
+        self._joiner = Joiner()
+        self.erred = False
+
+    def forward(self, target: Target, member: Member, now: float) -> None:
+        """Carry all complete frames of a member's broker, as one `Send`. Raises `StompError` for what cannot be passed
+        on, after what was right was sent.
+        """
+        connection, session, joiner = member.link.connection, member.session, self._joiner
+        bridge, leg = connection.bridges.to_client, connection.leg
+        watchful = member.erred or session.subscriptions.acknowledging
+
+        def new_head(frame: Frame) -> bytes | None:
+            if frame.command is MESSAGE:
+                if member.erred:
+                    self.erred = False  # it goes on
+                    member.went_on()
+                return bridge.head(frame, session)
+            if frame.command is RECEIPT:
+                passes = self._receipt_passes(target, member, frame, leg)
+                return bridge.head(frame, session) if passes else NOTHING
+            passes = self._error_passes(target, member, frame, leg, now)
+            if member.link.done or member.given_up:
+                return NO_MORE
+            return self._error_head(member, frame, leg, bridge) if passes else NOTHING
+
+        try:
+            joiner.carry(leg.decoder.frames(), _NONE if watchful else bridge.untouched, new_head)
+        finally:
+            session.counters["broker_frames"] += joiner.frames
+            if leg.decoder.trails:
+                joiner.trail()
+            data = joiner.take()
+            if data:
+                self._outbox.send(self._client, data, now)
+
+    def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
+        receipt = frame.header(RECEIPT_ID, leg.dialect)
+        member.session.received(receipt)
+        if receipt is None:
+            return not target.fans
+        member.confirmed()
+        member.link.received_receipt(receipt)
+        if self._disconnect.answered_by(member, receipt):
+            return self._disconnect.confirmed(member, receipt)
+        if not member.resender.unconfirmed.received(receipt):
+            return False
+        confirmation = self._quorum.confirmations.confirm(member, receipt)
+        return confirmation is not None and not confirmation.hidden
+
+    def _error_passes(self, target: Target, member: Member, frame: Frame, leg: Leg, now: float) -> bool:
+        """Returns whether an ERROR passes. Raises `StompError` where the session cannot go on with it."""
+        counters = self._session.counters
+        receipt = frame.header(RECEIPT_ID, leg.dialect)
+        member.session.received(receipt)
+        asked = receipt is not None and self._quorum.confirmations.awaited(member, receipt) is not None
+        if receipt is not None:
+            member.resender.unconfirmed.refused(receipt)
+        elif target.upstream.movable and leaves(frame.raw(MESSAGE_HEADER) or b""):
+            counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
+            return False
+        if not target.fans:
+            self.erred = True
+            member.sent_error()
+            counters["errors_passed"] += 1
+            return True
+        text = (frame.header(MESSAGE_HEADER, leg.dialect) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
+        reason = f"it answered ERROR: {text}" if text else "it answered ERROR"
+        if receipt is not None and asked:
+            member.failed(reason)
+            counters["fanout_errors"] += 1
+            self._outbox.put(outvoted(member.link.group, target.upstream, reason))
+            self._quorum.refused(member, receipt, now)
+            return False
+        member.sent_error()
+        if all(each.erred for each in target.live):
+            self.erred = True
+            counters["errors_passed"] += 1
+            return True
+        counters["fanout_errors"] += 1
+        self._quorum.fault(target, member, reason, now)
+        return False
+
+    @staticmethod
+    def _error_head(member: Member, frame: Frame, leg: Leg, bridge: Bridge) -> bytes | None:
+        """Return the head of an ERROR for the client, without a receipt-id that it never gave."""
+        receipt = frame.header(RECEIPT_ID, leg.dialect)
+        if member.resender.unconfirmed.is_ours(receipt):
+            return bridge.without(frame, RECEIPT_ID, member.session)
+        return bridge.head(frame, member.session)

@@ -1,0 +1,267 @@
+"""What enough groups agree on, which groups are still asked, and what the client is told of both."""
+
+from collections.abc import Callable, Collection, Hashable, Iterable
+from enum import Enum
+from typing import Final, Generic, TypeVar
+
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.fanout.member import Member
+from stomprelay.relay.fanout.router import Router, Target
+from stomprelay.relay.forward import give_receipts
+from stomprelay.relay.notes import given_up, left
+from stomprelay.session.effects import How
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.wire.errors import Refused
+
+Party = TypeVar("Party", bound=Hashable)
+
+
+class Outcome(Enum):
+    """What became of a confirmation."""
+
+    OPEN = "open"
+    PASSED = "passed"
+    FAILED = "failed"
+    """Those that are still to answer cannot bring about the quorum any more."""
+
+
+class Confirmation(Generic[Party]):
+    """One frame that several parties have to confirm before the client gets its receipt. It passes when `quorum` of
+    them confirmed, and all that are `required`.
+
+    `awaited` have not answered. `refused` answered with an ERROR, or were given up, in that order. A released party is
+    one that the frame does not concern any more: it counts for the quorum only when no other can. `crucial` marks
+    frames that must not be lost; `hidden` receipts are asked for in the client's name, without its knowledge.
+    """
+
+    __slots__ = (
+        "_confirmed",
+        "_released",
+        "_required",
+        "awaited",
+        "crucial",
+        "hidden",
+        "outcome",
+        "quorum",
+        "receipt",
+        "refused",
+    )
+
+    def __init__(
+        self,
+        receipt: bytes,
+        parties: Collection[Party],
+        quorum: int,
+        required: Collection[Party] = (),
+        refused: Collection[Party] = (),
+        *,
+        crucial: bool = False,
+        hidden: bool = False,
+    ) -> None:
+        self.receipt = receipt
+        self.hidden = hidden
+        self.quorum = quorum
+        self.crucial = crucial
+        self.awaited = set(parties)
+        self.refused = list(refused)
+        self.outcome = Outcome.OPEN
+        self._required = frozenset(required)
+        self._confirmed: set[Party] = set()
+        self._released: set[Party] = set()
+        self.count()
+
+    def count(self) -> None:
+        """Settle the outcome, if the answers so far do."""
+        if self.outcome is not Outcome.OPEN:
+            return
+        if len(self._confirmed) >= self.quorum and self._required <= self._confirmed:
+            self.outcome = Outcome.PASSED
+            return
+        content = self._confirmed | self._released
+        possible = content | self.awaited
+        if len(possible) < self.quorum or not self._required <= possible:
+            self.outcome = Outcome.FAILED
+        elif not self.awaited:
+            self.outcome = Outcome.PASSED
+
+    def confirm(self, party: Party) -> None:
+        """The party sent its RECEIPT."""
+        self.awaited.discard(party)
+        self._confirmed.add(party)
+        self.count()
+
+    def release(self, party: Party) -> None:
+        """The frame does not concern the party any more."""
+        self.awaited.discard(party)
+        self._released.add(party)
+        self.count()
+
+    def refuse(self, party: Party) -> None:
+        """The party answered with an ERROR, or is given up."""
+        self.awaited.discard(party)
+        self.refused.append(party)
+        self.count()
+
+
+class Confirmations(Generic[Party]):
+    """The confirmations of one client, by receipt. A client may use a receipt id again before it was answered: each
+    party answers its confirmations in the order in which they were asked for.
+
+    `confirm`, `release`, `refuse` and `leave` return the confirmations that they decided. A decided one is remembered
+    until the last of its parties answered, so that no answer is taken for another one's.
+    """
+
+    __slots__ = ("_confirmations", "pending")
+
+    def __init__(self) -> None:
+        self._confirmations: dict[bytes, list[Confirmation[Party]]] = {}
+        self.pending = 0
+        """How many crucial confirmations are open: those about what must not be lost."""
+
+    def ask(self, confirmation: Confirmation[Party]) -> None:
+        """A frame that asks for a receipt goes to the parties of an open confirmation."""
+        assert confirmation.outcome is Outcome.OPEN
+        self.pending += confirmation.crucial
+        self._confirmations.setdefault(confirmation.receipt, []).append(confirmation)
+
+    def confirm(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
+        """A party sent this RECEIPT. Returns the confirmation that this decided, if any."""
+        confirmation = self.awaited(party, receipt)
+        return None if confirmation is None else self._answer(confirmation, confirmation.confirm, party)
+
+    def release(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
+        """A party has nothing to confirm any more. Returns the confirmation that this decided, if any."""
+        confirmation = self.awaited(party, receipt)
+        return None if confirmation is None else self._answer(confirmation, confirmation.release, party)
+
+    def refuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
+        """A party answered with an ERROR. Returns the confirmation that this decided, if any."""
+        confirmation = self.awaited(party, receipt)
+        return None if confirmation is None else self._answer(confirmation, confirmation.refuse, party)
+
+    def leave(self, party: Party) -> list[Confirmation[Party]]:
+        """A party is given up: it refuses all that it was asked. Returns the confirmations that this decided."""
+        asked = [each for same in self._confirmations.values() for each in same if party in each.awaited]
+        decided = [self._answer(confirmation, confirmation.refuse, party) for confirmation in asked]
+        return [confirmation for confirmation in decided if confirmation is not None]
+
+    def awaited(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
+        """Return the confirmation that a party's next answer with this receipt is for."""
+        return next((each for each in self._confirmations.get(receipt, ()) if party in each.awaited), None)
+
+    def _answer(
+        self, confirmation: Confirmation[Party], answer: Callable[[Party], None], party: Party
+    ) -> Confirmation[Party] | None:
+        was = confirmation.outcome
+        answer(party)
+        if not confirmation.awaited:
+            same = self._confirmations[confirmation.receipt]
+            same.remove(confirmation)
+            if not same:
+                del self._confirmations[confirmation.receipt]
+        if confirmation.outcome is was:
+            return None
+        self.pending -= confirmation.crucial
+        return confirmation
+
+
+_FAULTS: Final = 2
+"""How often a broker may send nothing but an ERROR before its group is given up."""
+
+
+class Quorum:
+    """The `confirmations` of a session, and the groups that fail in it. Methods that raise `StompError` tell why the
+    session cannot go on, after the client was given what it could be given.
+    """
+
+    __slots__ = ("_client", "_outbox", "_router", "_session", "confirmations")
+
+    def __init__(self, client: Leg, session: Session, outbox: Outbox, router: Router) -> None:
+        self._client = client
+        self._session = session
+        self._outbox = outbox
+        self._router = router
+        self.confirmations: Confirmations[Member] = Confirmations()
+
+    def released(self, member: Member) -> list[Confirmation[Member]]:
+        """The relay answers in the place of a broker that has nothing to do with it any more. Returns what this
+        decided; `announce` it.
+        """
+        receipts = member.resender.take_given()
+        decided = [self.confirmations.release(member, receipt) for receipt in receipts]
+        return [confirmation for confirmation in decided if confirmation is not None]
+
+    def announce(self, decided: Iterable[Confirmation[Member]], now: float) -> None:
+        """Give the client the receipts of what was decided without a RECEIPT that could be passed on. Raises `Refused`
+        for the first that failed.
+        """
+        failure: Refused | None = None
+        passed: list[bytes] = []
+        for confirmation in decided:
+            if confirmation.outcome is Outcome.FAILED and failure is None:
+                target, _ = self._router.places[confirmation.refused[-1].link]
+                receipt = None if confirmation.hidden else confirmation.receipt
+                failure = target.failure(confirmation.refused, receipt)
+            elif confirmation.outcome is Outcome.PASSED and not confirmation.hidden:
+                passed.append(confirmation.receipt)
+        give_receipts(passed, self._client, self._outbox, now)
+        if failure is not None:
+            raise failure
+
+    def refused(self, member: Member, receipt: bytes, now: float) -> None:
+        """A broker answered with an ERROR what it was to confirm. Raises as `announce`."""
+        confirmation = self.confirmations.refuse(member, receipt)
+        if confirmation is not None:
+            self.announce([confirmation], now)
+
+    # Groups that fail
+
+    def lost(self, target: Target, member: Member, now: float) -> None:
+        """A group lost its broker, and with it perhaps the outcome of something. Raises `StompError` for an outcome
+        that the client has to know of.
+        """
+        for failure in member.lost():
+            if not target.fans or failure.receipt is None:
+                raise failure
+            member.failed(failure.detail or failure.message)
+            self.refused(member, failure.receipt, now)
+
+    def fault(self, target: Target, member: Member, reason: str, now: float) -> None:
+        """A broker of a fan-out went wrong on its own: it is left, and its group tries once more.
+
+        Raises as `give_up`.
+        """
+        if member.fault(reason) >= _FAULTS:
+            self.give_up(target, member, reason, now)
+            return
+        self._outbox.put(left(member.link.broker, target.upstream, reason))
+        member.link.abandon()
+
+    def give_up(self, target: Target, member: Member, reason: str, now: float) -> None:
+        """A group is left out for the rest of the session. Raises `Refused` where the quorum cannot do without it."""
+        if member.given_up:
+            return
+        member.give_up(reason)
+        link = member.link
+        self._outbox.put(given_up(link.group, link.broker or link.before, target.upstream, reason))
+        member.lost()
+        self._session.counters["possibly_lost"] += len(member.resender.unconfirmed.take())
+        link.end()
+        self.announce([*self.released(member), *self.confirmations.leave(member)], now)
+        if not target.reachable:
+            raise target.failure([each for each in target.members if each.given_up])
+
+    def leave(self, target: Target, member: Member, now: float) -> None:
+        """A broker takes nothing any more: better to look for another one than to keep ever more for it.
+
+        Raises as `lost`.
+        """
+        link = member.link
+        self._outbox.put(left(link.broker, target.upstream, "it takes nothing any more"))
+        self._session.counters["brokers_lost"] += 1
+        try:
+            self.lost(target, member, now)
+        finally:
+            link.hang_up(How.ABORT)
+            self._router.reopen(link)

@@ -1,0 +1,119 @@
+"""Frames on their way into one write: the only place where slices of chunks are joined."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.notes import answered
+from stomprelay.session.leg import Leg
+from stomprelay.wire.frame import Frame, compose
+from stomprelay.wire.names import DISCONNECT, RECEIPT, RECEIPT_ID
+
+NewHead = Callable[[Frame], bytes | None]
+"""Returns what becomes of a frame's head: the new one, with its blank line; None where the frame passes as it came;
+`NOTHING` where it does not pass; `NO_MORE` where it does not pass and no more frames are to be looked at now. May
+raise `StompError`.
+"""
+
+NOTHING: Final = b""
+NO_MORE: Final = bytes(bytearray(b"\0"))
+"""Known by its identity, as no head is it."""
+
+
+class Joiner:
+    """What is written to one leg together. Neighbours of one chunk that pass as they came stay one slice of it, and
+    where a whole chunk does, it is not even copied.
+
+    Put frames in by `carry`, `add` and `write`, then `take` the bytes.
+    """
+
+    __slots__ = ("_data", "_done", "_start", "_stop", "frames")
+
+    def __init__(self) -> None:
+        self._done: list[bytes] = []
+        self._data = b""
+        self._start = self._stop = 0
+        self.frames = 0
+        """How many frames the last `carry` looked at."""
+
+    def carry(self, frames: Iterator[Frame], untouched: frozenset[bytes], new_head: NewHead) -> None:
+        """Put in frames up to a DISCONNECT, those of `untouched` commands without a look.
+
+        Raises what `frames` and `new_head` raise; what came before is in then, and is still to be taken.
+        """
+        count = 0
+        data, stop = self._data, self._stop
+        try:
+            for frame in frames:
+                count += 1
+                head = None if frame.command in untouched else new_head(frame)
+                if head is None and frame.start == stop and frame.data is data:
+                    stop = frame.after
+                elif head is NO_MORE:
+                    break
+                elif head is None or head:
+                    self._stop = stop
+                    self.add(frame, head)
+                    data, stop = self._data, self._stop
+                if frame.command is DISCONNECT:
+                    break
+        finally:
+            self._stop = stop
+            self.frames = count
+
+    def add(self, frame: Frame, head: bytes | None, extra: bytes = b"") -> None:
+        """Put in a frame: as it came where `head` is None, otherwise with that head. `extra` are header lines, each
+        with its LF, to put in front.
+        """
+        data = self._data
+        if frame.data is not data or frame.start != self._stop:
+            if self._stop > self._start:
+                self._done.append(data[self._start : self._stop])
+            data = self._data = frame.data
+            self._start = frame.start
+        if head is not None:
+            if extra:
+                at = head.find(b"\n") + 1
+                head = head[:at] + extra + head[at:]
+            self._done += (data[self._start : frame.start], head)
+            self._start = frame.body
+        elif extra:
+            self._done += (data[self._start : frame.head], extra)
+            self._start = frame.head
+        self._stop = frame.after
+
+    def write(self, wire: bytes) -> None:
+        """Put in whole frames of the relay's own."""
+        self._done += (self._data[self._start : self._stop], wire)
+        self._start = self._stop
+
+    def trail(self) -> None:
+        """Put in the LF that the peer writes behind the last frame of the chunk, where it has not come yet: with the
+        next chunk it would come too late for clients that wait for it.
+        """
+        if self._stop and self._stop == len(self._data) and self._data[-1] == 0:
+            self.write(b"\n")
+
+    def take(self) -> bytes:
+        """Return all of it, which is forgotten here."""
+        done = self._done
+        if self._stop > self._start:
+            done.append(self._data[self._start : self._stop])
+        self.clear()
+        return b"".join(done)
+
+    def clear(self) -> None:
+        """Forget what was put in: it is not to be written."""
+        self._done = []
+        self._data = b""
+        self._start = self._stop = 0
+
+
+def give_receipts(receipts: Sequence[bytes], client: Leg, outbox: Outbox, now: float) -> None:
+    """Write a client that is there a RECEIPT frame for each of these ids, all in one `Send`: the relay gives them in
+    the place of a broker that will not.
+    """
+    if receipts and not client.gone:
+        frames = [compose(RECEIPT, [(RECEIPT_ID, each)], client.dialect) for each in receipts]
+        outbox.send(client, b"".join(frames), now)
+        outbox.put(*answered(receipts))

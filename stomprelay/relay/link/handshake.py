@@ -1,0 +1,136 @@
+"""From a client's CONNECT to a broker's CONNECTED."""
+
+from typing import NamedTuple
+
+from stomprelay.relay.bridge.negotiation import Bridges, asked, bridges_between, credentials, profile
+from stomprelay.relay.effects import Open, Outbox
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.profile import Profile
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.session.effects import Close, Event, How, Note
+from stomprelay.session.handshake import Accord, Offer, spell_versions, versions
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.session.states import Side, State
+from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import VERSION
+
+
+class Accepted(NamedTuple):
+    """A broker accepted the session: the bridges to it, what it agreed to, which product it is, a line for the log."""
+
+    bridges: Bridges
+    accord: Accord
+    product: Profile
+    text: str
+
+
+class Handshake:
+    """One session asking one broker: what was offered, what was asked, and on which leg. `tracked`: the session keeps
+    account of its deliveries whatever the versions.
+
+    After `open`, when the connection is there, send the bytes of `connect()`; give the first frame that comes back to
+    `accepted` or, where it is an ERROR, to `retry`.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_loss",
+        "_offer",
+        "_outbox",
+        "_session",
+        "_traced",
+        "_tracked",
+        "_tried",
+        "_upstream",
+        "broker",
+        "leg",
+    )
+
+    def __init__(
+        self,
+        listener: Listener,
+        upstream: Upstream,
+        broker: Broker,
+        offer: Offer,
+        session: Session,
+        outbox: Outbox,
+        *,
+        tracked: bool = False,
+    ) -> None:
+        self._tracked = tracked
+        self.broker = broker
+        self._upstream = upstream
+        self._loss = listener.loss
+        self._traced = listener.trace
+        self._offer = offer
+        self._session = session
+        self._outbox = outbox
+        self._asked = asked(upstream, broker, session.dialect)
+        self._tried = self._asked
+        self.leg = Leg(Side.UPSTREAM, upstream.limits)
+
+    def open(self) -> None:
+        """Ask for the broker's connection."""
+        self._outbox.put(Open(self.leg, self.broker))
+
+    def connect(self) -> bytes:
+        """Return the CONNECT frame for the broker."""
+        upstream = self._upstream
+        return self._offer.connect(
+            self._asked,
+            upstream.heart_beat,
+            host=upstream.host,
+            credentials=credentials(upstream, self.broker),
+        )
+
+    def accepted(self, frame: Frame, now: float) -> Accepted:
+        """CONNECTED came: the broker's leg speaks from here on, with heart-beats of its own.
+
+        Raises `ProtocolError` when the broker settled on a version that is not known.
+        """
+        upstream = self._upstream
+        accord = Accord.read(frame)
+        product = profile(upstream, self.broker, accord)
+        dialect = self._session.dialect
+        bridges = bridges_between(
+            dialect.version,
+            accord.dialect.version,
+            product.name,
+            self._loss,
+            tracked=self._tracked,
+            traced=self._traced,
+        )
+        self.leg.enter(State.CONNECTED, bridges.broker)
+        self.leg.heartbeat.agree(
+            self._offer.terms_toward(self._asked, upstream.heart_beat),
+            accord.terms,
+            now,
+        )
+        if upstream.keep_alive and not accord.dialect.heart_beats:
+            self.leg.heartbeat.keep_alive(upstream.keep_alive, now)
+        pair_of_versions = f"STOMP {dialect.version.decode()} to {accord.dialect.version.decode()}"
+        return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker}")
+
+    def retry(self, frame: Frame) -> bool:
+        """ERROR came instead. Returns whether it says that the broker speaks other versions: then they are remembered,
+        the old leg is closed, and the new one is to be opened. Otherwise the ERROR is the client's.
+        """
+        upstream = self._upstream
+        spoken = versions(frame.raw(VERSION) or b"") & DIALECTS.keys()
+        # RabbitMQ names its versions in every ERROR: only ones that were not asked for tell anything.
+        if not spoken or spoken & self._tried or upstream.versions is not None:
+            return False
+        self.broker.speaks(spoken)
+        self._asked = spoken
+        self._tried |= spoken
+        only = spell_versions(spoken).decode()
+        facts = {"broker": str(self.broker), "upstream": upstream.name, "versions": only}
+        old, self.leg = self.leg, Leg(Side.UPSTREAM, upstream.limits)
+        old.enter(State.CLOSED)
+        self._outbox.put(
+            Note(Event.RETRIED, f"broker {self.broker} speaks {only} only", facts), Close(old, How.FLUSH)
+        )
+        return True

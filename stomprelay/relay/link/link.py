@@ -1,0 +1,419 @@
+"""A session's link to one group of brokers: the broker that it has, or the search for one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+
+from stomprelay.relay.bridge.negotiation import Bridges
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.link.handshake import Accepted, Handshake
+from stomprelay.relay.link.schedule import Schedule
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.profile import unavailable
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.notes import moved, refused, vain
+from stomprelay.relay.resend.resender import Resender
+from stomprelay.session.effects import Close, How, Resume
+from stomprelay.session.handshake import Offer
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.session.states import State
+from stomprelay.wire.names import CONNECTED, DISCONNECT, MESSAGE_HEADER, RECEIPT_HEADER
+
+
+@dataclass(slots=True)
+class Waiting:
+    """It waits for the time of its next attempt, at `broker`; without one, until an operator resumes a broker."""
+
+    broker: Broker | None = None
+
+
+@dataclass(slots=True)
+class Asking:
+    """A broker was asked for its connection, or for CONNECTED, which has to come by `deadline`."""
+
+    handshake: Handshake
+    deadline: float
+
+
+@dataclass(slots=True)
+class Connected:
+    """Frames flow between the client and this broker.
+
+    `moving`: the session is to go to another broker at a quiet moment, to `target` if it can. `done`: the broker is to
+    be left at once, for it confirmed that the session leaves, or went wrong.
+    """
+
+    leg: Leg
+    broker: Broker
+    bridges: Bridges
+    moving: bool = False
+    target: Broker | None = None
+    done: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Leaving(Connected):
+    """The broker was sent DISCONNECT with `receipt` because the session moves: what it still sends is the client's."""
+
+    receipt: bytes
+
+
+@dataclass(slots=True)
+class Ended:
+    """No broker could be had, for a `reason` in words that a client may read; or the session is over. `leg` is that of
+    the last attempt, where nothing follows that would need it closed.
+    """
+
+    reason: str = ""
+    leg: Leg | None = None
+
+
+class Link:
+    """One session in one group. `session` is what the brokers here are told of it.
+
+    `seek` begins the search; then tell what comes: `connected`, `answered`, `refused`, `lost`, `woke`, the last one
+    at `until`. There is a `resender` where the session survives its broker, and where it has other links beside this
+    one (`resends`). `before` is the broker that it had before; `recovering` tells that this one was lost, so that the
+    next one is a failover.
+    """
+
+    __slots__ = (
+        "_chance",
+        "_fresh",
+        "_listener",
+        "_offer",
+        "_outbox",
+        "_schedule",
+        "before",
+        "group",
+        "recovering",
+        "resender",
+        "session",
+        "state",
+        "until",
+        "upstream",
+    )
+
+    def __init__(
+        self,
+        listener: Listener,
+        upstream: Upstream,
+        group: Group,
+        offer: Offer,
+        session: Session,
+        outbox: Outbox,
+        chance: Callable[[], float],
+        *,
+        resends: bool = False,
+    ) -> None:
+        self.upstream = upstream
+        self.group = group
+        self.session = session
+        self.state: Waiting | Asking | Connected | Ended = Waiting()
+        self.before: Broker | None = None
+        self.recovering = False
+        self.until = inf
+        self.resender: Resender | None = None
+        if resends or upstream.movable:
+            self.resender = Resender(
+                session, outbox, listener.limits, most=upstream.resend_buffer, confirm=upstream.confirm
+            )
+        self._fresh = True
+        self._listener = listener
+        self._offer = offer
+        self._outbox = outbox
+        self._chance = chance
+        self._schedule = Schedule(group, upstream.reconnect_rate, chance)
+
+    # What there is
+
+    @property
+    def up(self) -> bool:
+        """Whether it has a broker that it is not leaving."""
+        return type(self.state) is Connected
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for the time of its next attempt."""
+        return isinstance(self.state, Waiting)
+
+    @property
+    def asking(self) -> bool:
+        """Whether a broker was asked for CONNECTED and has not answered."""
+        return isinstance(self.state, Asking)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether its broker was told that the session moves."""
+        return isinstance(self.state, Leaving)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has no broker and looks for none."""
+        return isinstance(self.state, Ended)
+
+    @property
+    def moving(self) -> bool:
+        """Whether it is to leave its broker at a quiet moment."""
+        return isinstance(self.state, Connected) and self.state.moving
+
+    @property
+    def done(self) -> bool:
+        """Whether its broker is to be left at once."""
+        return isinstance(self.state, Connected) and self.state.done
+
+    @property
+    def fresh(self) -> bool:
+        """Whether no broker accepted the session yet."""
+        return self._fresh
+
+    @property
+    def connection(self) -> Connected:
+        """The broker that it has, with its leg and the bridges to it. Raises `LookupError` while there is none."""
+        if not isinstance(self.state, Connected):
+            raise LookupError("there is no broker")
+        return self.state
+
+    @property
+    def leg(self) -> Leg | None:
+        """The leg to the broker that it has, or asks."""
+        state = self.state
+        if isinstance(state, Connected | Ended):
+            return state.leg
+        return state.handshake.leg if isinstance(state, Asking) else None
+
+    @property
+    def broker(self) -> Broker | None:
+        """The broker that it has."""
+        return self.state.broker if isinstance(self.state, Connected) else None
+
+    @property
+    def asked(self) -> Broker | None:
+        """The broker that is asked for CONNECTED now."""
+        return self.state.handshake.broker if isinstance(self.state, Asking) else None
+
+    @property
+    def reason(self) -> str:
+        """Why no broker could be had, in words that a client may read."""
+        return self.state.reason if isinstance(self.state, Ended) else ""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether its broker could be left without a trace: no open transaction, nothing unacknowledged, nothing
+        unconfirmed.
+        """
+        return self.up and self.resender is not None and self.resender.quiet
+
+    @property
+    def uncertain(self) -> int:
+        """How many SENDs may be lost if the session ended now."""
+        if self.resender is None:
+            return len(self.session.receipts)
+        return len(self.resender.unconfirmed) + self.resender.unconfirmed.unproved
+
+    # The search
+
+    def seek(self, now: float, prefer: Broker | None = None) -> None:
+        """Look for a broker, first of all for this one where one is preferred."""
+        self._schedule.begin(now, start=self._fresh, prefer=prefer)
+        self._next(now)
+
+    def _next(self, now: float) -> None:
+        attempt = self._schedule.next(now)
+        if attempt is None:
+            self._give_up(now)
+            return
+        if self._schedule.vain:
+            self._outbox.put(vain(self.group, self.upstream, self._schedule.passes))
+        if self.asking:
+            self.hang_up(How.ABORT)
+        self.state = Waiting(attempt.broker)
+        self.until = min(attempt.at, self._schedule.deadline)
+        if attempt.at <= now:
+            self._open(attempt.broker, now)
+
+    def _give_up(self, now: float) -> None:
+        reason = self._schedule.verdict(now)
+        self._schedule.ended()
+        self.state = Ended(reason, self.leg)
+        self.until = inf
+
+    def _open(self, broker: Broker | None, now: float) -> None:
+        """The time of an attempt has come."""
+        if broker is None or not self._schedule.stands(now):
+            self._next(now)
+            return
+        handshake = Handshake(
+            self._listener,
+            self.upstream,
+            broker,
+            self._offer,
+            self.session,
+            self._outbox,
+            tracked=self.resender is not None,
+        )
+        self._ask(handshake, now)
+
+    def _ask(self, handshake: Handshake, now: float) -> None:
+        deadline = now + self.upstream.connect_timeout
+        self.state = Asking(handshake, deadline)
+        self.until = min(deadline, self._schedule.deadline)
+        handshake.open()
+
+    def connected(self, leg: Leg, now: float) -> None:
+        """The connection that was asked for is there."""
+        if isinstance(self.state, Asking) and self.state.handshake.leg is leg:
+            self._outbox.send(leg, self.state.handshake.connect(), now)
+        else:
+            self._outbox.put(Close(leg, How.ABORT))
+
+    def answered(self, data: bytes, now: float) -> Accepted | bytes | None:
+        """The broker that is asked sent something. Returns what it accepted the session with, or the ERROR frame that
+        is the client's; None while the search goes on.
+
+        Raises `StompError` for what is not STOMP.
+        """
+        if not isinstance(self.state, Asking):
+            return None
+        handshake = self.state.handshake
+        decoder = handshake.leg.decoder
+        decoder.feed(data)
+        for frame in decoder.frames():
+            if frame.command is CONNECTED:
+                accepted = handshake.accepted(frame, now)
+                self._accepted(handshake, accepted, now)
+                return accepted
+            if handshake.retry(frame):
+                self._ask(handshake, now)
+                return None
+            if self.upstream.movable and unavailable(frame.raw(MESSAGE_HEADER) or b""):
+                self.refused("it answered CONNECT with an ERROR: unavailable", now)
+                return None
+            return frame.wire
+        return None
+
+    def _accepted(self, handshake: Handshake, accepted: Accepted, now: float) -> None:
+        leg, broker, bridges = handshake.leg, handshake.broker, accepted.bridges
+        self.state = Connected(leg, broker, bridges)
+        self.until = inf
+        self._fresh = False
+        broker.health.answered()
+        broker.health.joined()
+        self._schedule.found(now)
+        if self.resender is not None:
+            self.resender.connected(leg, bridges.to_broker, cumulative=accepted.product.cumulative)
+
+    def refused(self, reason: str, now: float) -> None:
+        """The broker that is asked cannot be reached, or did not answer CONNECT in time: the next one."""
+        broker = self.asked
+        if broker is None:
+            return
+        broker.speaks(None)  # when it comes back it may be another one
+        broker.health.failed(self.upstream.checks, now, self._chance)
+        self.session.counters["brokers_refused"] += 1
+        self._outbox.put(refused(broker, self.upstream, f"did not connect: {reason}"))
+        if self.resender is not None:
+            self.hang_up(How.ABORT)
+        self._next(now)
+
+    def reconsidered(self, now: float) -> None:
+        """A broker came back: where none is being asked, try again at once."""
+        if self.waiting:
+            self._schedule.reconsider(now)
+            self._next(now)
+
+    def woke(self, now: float) -> None:
+        """`until` has come."""
+        match self.state:
+            case Asking(deadline=deadline) if now >= deadline:
+                self.refused("no CONNECTED in time", now)
+            case Asking():
+                self.hang_up(How.ABORT)
+                self._give_up(now)
+            case Waiting() if now >= self._schedule.deadline:
+                self._give_up(now)
+            case Waiting(broker=broker):
+                self._open(broker, now)
+            case Connected() if self.up:
+                self.disconnect(now)
+
+    # Ends
+
+    def fell_silent(self, now: float) -> None:
+        """The broker that it has sent nothing for too long: it is no better for others."""
+        if self.broker is not None:
+            self.broker.health.failed(self.upstream.checks, now, self._chance)
+
+    def lost(self) -> None:
+        """The broker that it has was lost: the next one is a failover. Say `hang_up`, then `seek`."""
+        self.recovering = True
+
+    def hang_up(self, how: How) -> None:
+        """The leg is no more, or shall be no more; another one may follow."""
+        leg = self.leg
+        if leg is not None and not leg.closed:
+            leg.enter(State.CLOSED)
+            self._outbox.put(Close(leg, how))
+        if isinstance(self.state, Connected):
+            self.state.broker.health.left()
+            self.before = self.state.broker
+        self.state = Waiting()
+
+    def end(self) -> None:
+        """The session is over, or goes on without this group."""
+        reason = self.reason
+        self.hang_up(How.FLUSH)
+        self._schedule.ended()
+        self.state = Ended(reason)
+        self.until = inf
+
+    # Moving
+
+    def leave(self, now: float, within: float, target: Broker | None) -> None:
+        """Move the session to another broker at a quiet moment, or when the time is over: to `target` if it can."""
+        if self.up and self.upstream.movable:
+            self.connection.moving = True
+            self.connection.target = target
+            self.until = now + within
+
+    def stay(self) -> None:
+        """The session need not move any more: its client leaves."""
+        if self.up and self.moving:
+            self.connection.moving = False
+            self.until = inf
+
+    def abandon(self) -> None:
+        """The broker went wrong: it is to be left at once."""
+        self.connection.done = True
+
+    def received_receipt(self, receipt: bytes) -> None:
+        """The broker sent this RECEIPT. That of our DISCONNECT tells that it can be left."""
+        if isinstance(self.state, Leaving) and receipt == self.state.receipt:
+            self.state.done = True
+
+    def disconnect(self, now: float) -> None:
+        """Send DISCONNECT; when it is confirmed, or the leg is lost, go on with `move`. Raises `LookupError` for a
+        session that cannot move.
+        """
+        if self.resender is None:
+            raise LookupError("a session without a resender stays with its broker")
+        up = self.connection
+        receipt = self.resender.unconfirmed.ask()
+        frame = up.bridges.to_broker.compose(DISCONNECT, [(RECEIPT_HEADER, receipt)], self.session)
+        self._outbox.put(moved(up.broker, self.upstream))
+        up.leg.enter(State.LEAVING)
+        self._outbox.send(up.leg, frame, now)
+        # What it still has to send may wait behind messages that the client owes too many ACKs for.
+        self._outbox.put(Resume(up.leg))
+        self.state = Leaving(up.leg, up.broker, up.bridges, up.moving, up.target, receipt=receipt)
+        self.until = now + self.upstream.disconnect_timeout
+
+    def move(self, now: float) -> None:
+        """The old broker was left: look for the next one."""
+        self.session.counters["brokers_moved"] += 1
+        self.recovering = False
+        target = self.connection.target
+        self.hang_up(How.FLUSH)
+        self.seek(now, target)

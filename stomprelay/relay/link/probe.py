@@ -1,0 +1,233 @@
+"""The relay's own short conversation with a broker, which tells whether it is up; and when it is due.
+
+CONNECT, and where a destination is configured a SEND there whose RECEIPT is awaited, then DISCONNECT. A broker that
+refuses our credentials, or the lack of them, is alive: it was able to look into them. That is so without
+`Checks.destination`, too, for a broker to which the relay has no credentials of its own: an ERROR is then all that
+can be had, and no message is sent.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from stomprelay.relay.bridge.negotiation import asked, credentials, profile
+from stomprelay.relay.effects import Effect, Open, Outbox
+from stomprelay.relay.model.balance import wanted
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.health import spread
+from stomprelay.relay.model.profile import unavailable
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
+from stomprelay.session.handshake import Accord, Offer
+from stomprelay.session.heartbeat import Terms
+from stomprelay.session.leg import Leg
+from stomprelay.session.states import Side, State
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import (
+    CONNECTED,
+    DESTINATION,
+    DISCONNECT,
+    ERROR,
+    MESSAGE_HEADER,
+    RECEIPT,
+    RECEIPT_HEADER,
+    RECEIPT_ID,
+    SEND,
+)
+
+_OFFER: Final = Offer([], frozenset(), None)
+_ASKED: Final = b"probe"
+
+
+class Probe:
+    """One conversation with one broker. Inputs are told with `now`; each returns the effects to perform.
+
+    Call `begin`, then tell what comes of `leg` until `well` is known: True, or False where the broker did not do all
+    of it within the upstream's `connect_timeout`. The broker's health is told then. `denied`: it did not accept the
+    relay's own credentials. `told`: the log knows that.
+    """
+
+    __slots__ = ("_broker", "_chance", "_outbox", "_told", "_until", "_upstream", "denied", "leg", "well")
+
+    def __init__(
+        self, upstream: Upstream, broker: Broker, chance: Callable[[], float], *, told: bool = False
+    ) -> None:
+        self._upstream = upstream
+        self._broker = broker
+        self._chance = chance
+        self._told = told
+        self._outbox = Outbox()
+        self._until = inf
+        self.leg = Leg(Side.UPSTREAM, upstream.limits)
+        self.well: bool | None = None
+        self.denied = False
+
+    # Inputs
+
+    def begin(self, now: float) -> list[Effect]:
+        """Ask for a connection; sessions leave a broker alone whose pause is just over, until it is known."""
+        self._broker.health.trial(now)
+        self._until = now + self._upstream.connect_timeout
+        self._outbox.put(Open(self.leg, self._broker), Wake(self._until))
+        return self._outbox.drain()
+
+    def connected(self, now: float) -> list[Effect]:
+        """The connection is there."""
+        if self.leg.closed:
+            self._outbox.put(Close(self.leg, How.ABORT))
+        else:
+            upstream, broker = self._upstream, self._broker
+            connect = _OFFER.connect(
+                asked(upstream, broker, V1_2),
+                Terms(),
+                host=upstream.host,
+                credentials=credentials(upstream, broker),
+            )
+            self._outbox.put(Send(self.leg, connect))
+        return self._outbox.drain()
+
+    def refused(self, reason: str, now: float) -> list[Effect]:
+        """The connection cannot be had, and why."""
+        self._fail(f"it did not connect: {reason}", now)
+        return self._outbox.drain()
+
+    def received(self, data: bytes, now: float) -> list[Effect]:
+        """Bytes came."""
+        if not self.leg.closed:
+            try:
+                self.leg.decoder.feed(data)
+                for frame in self.leg.decoder.frames():
+                    self._receive(frame, now)
+                    if self.well is not None:
+                        break
+            except StompError as error:
+                self._fail(f"it sent what is not STOMP: {error.message}", now)
+        return self._outbox.drain()
+
+    def lost(self, reason: str, now: float) -> list[Effect]:
+        """The connection ended."""
+        self._fail(f"it closed the connection: {reason}", now)
+        return self._outbox.drain()
+
+    def woke(self, now: float) -> list[Effect]:
+        """The time of the last `Wake` has come."""
+        if now < self._until:
+            self._outbox.put(Wake(self._until))
+        else:
+            missing = "CONNECTED" if self.leg.state is State.OPENING else "RECEIPT"
+            self._fail(f"no {missing} in time", now, How.ABORT)
+        return self._outbox.drain()
+
+    def stopped(self) -> list[Effect]:
+        """The service stops: nothing is learnt."""
+        if not self.leg.closed:
+            self._close(How.ABORT)
+        return self._outbox.drain()
+
+    # The conversation
+
+    def _receive(self, frame: Frame, now: float) -> None:
+        if frame.command is CONNECTED:
+            self._accept(Accord.read(frame))
+        elif self.leg.state is State.OPENING:
+            self._deny(frame, now)
+        elif frame.command is ERROR:
+            # The log gets the broker's header as it stands on its one line, and never a body.
+            text = (frame.raw(MESSAGE_HEADER) or b"").decode("utf-8", "backslashreplace")
+            self._fail(f"it refused a message: {text}", now)
+        elif frame.command is RECEIPT and frame.header(RECEIPT_ID, self.leg.dialect) == _ASKED:
+            self._succeed()
+
+    def _accept(self, accord: Accord) -> None:
+        product = profile(self._upstream, self._broker, accord)
+        self.leg.enter(State.CONNECTED, product.dialects[accord.dialect.version])
+        destination = self._upstream.checks.destination
+        if destination is None:
+            self._succeed()
+            return
+        head = self.leg.dialect.write([(DESTINATION, destination.encode()), (RECEIPT_HEADER, _ASKED)])
+        self._outbox.put(Send(self.leg, b"%b\n%b\n\0" % (SEND, head)))
+
+    def _deny(self, frame: Frame, now: float) -> None:
+        """ERROR instead of CONNECTED: an outage only if it says so."""
+        if unavailable(frame.raw(MESSAGE_HEADER) or b""):
+            self._fail("it answered CONNECT with an ERROR: unavailable", now)
+            return
+        self.denied = self._upstream.credentials is not None
+        self._succeed()
+        if self.denied and not self._told:
+            text = f"broker {self._broker} answered the CONNECT of a probe with ERROR: are our credentials right?"
+            self._outbox.put(Note(Event.REFUSED, text, self._facts()))
+
+    # Outcomes
+
+    def _succeed(self) -> None:
+        health = self._broker.health
+        if health.up is False and not health.paused:
+            text = f"broker {self._broker} is up again"
+            self._outbox.put(Note(Event.CONNECTED, text, self._facts()))
+        if self.leg.state is State.CONNECTED:
+            self._outbox.put(Send(self.leg, b"%b\n\n\0" % DISCONNECT))
+        self.well = True
+        health.answered()
+        self._close(How.FLUSH)
+
+    def _fail(self, reason: str, now: float, how: How = How.FLUSH) -> None:
+        if self.leg.closed:
+            return
+        health = self._broker.health
+        if health.up is not False and not health.paused:
+            facts = self._facts() | {"reason": reason}
+            self._outbox.put(Note(Event.LOST, f"broker {self._broker} is down: {reason}", facts))
+        self.well = False
+        health.failed(self._upstream.checks, now, self._chance)
+        self._close(how)
+
+    def _facts(self) -> dict[str, Fact]:
+        return {"broker": str(self._broker), "upstream": self._upstream.name}
+
+    def _close(self, how: How) -> None:
+        self.leg.enter(State.CLOSED)
+        self._until = inf
+        self._outbox.put(Close(self.leg, how), Wake(inf))
+
+
+class Watch:
+    """When a broker is probed: every `Checks.probe` seconds or so, and, where sessions want to go to it but nobody
+    tries it, whenever its pause for having failed is over.
+
+    Ask `due` about once a second; when it is, `probe` has the conversation to begin.
+    """
+
+    __slots__ = ("_again", "_at", "_broker", "_chance", "_probe", "_upstream", "_wanted")
+
+    def __init__(
+        self, upstream: Upstream, group: Group, broker: Broker, now: float, chance: Callable[[], float]
+    ) -> None:
+        self._upstream = upstream
+        self._broker = broker
+        self._chance = chance
+        self._wanted = wanted(group, broker)
+        every = upstream.checks.probe
+        self._at = now + every * chance() if every else inf  # brokers of one list are not all asked at once
+        self._again = now
+        self._probe: Probe | None = None
+
+    def due(self, now: float) -> bool:
+        """Whether the broker is to be probed now: never one that an operator paused, nor twice at a time."""
+        health = self._broker.health
+        if health.paused or (self._probe is not None and not self._probe.leg.closed):
+            return False
+        back = self._wanted and health.up is False and not health.out(now) and now >= self._again
+        return back or now >= self._at
+
+    def probe(self, now: float) -> Probe:
+        """The next conversation; say `begin`."""
+        checks = self._upstream.checks
+        self._at = now + spread(checks.probe, self._chance) if checks.probe else inf
+        self._again = now + checks.pause
+        told = self._probe is not None and self._probe.denied
+        self._probe = Probe(self._upstream, self._broker, self._chance, told=told)
+        return self._probe

@@ -1,0 +1,233 @@
+"""Where a session looks for its broker next, and when.
+
+The order of things is that of ActiveMQ's failover transport: a pass tries every broker once, without a pause in
+between; pauses are between passes and grow; the broker that was lost or failed last comes last; all counts begin
+anew with the next search. Beyond it, brokers that are out for having failed come after all others, those that an
+operator paused are not tried, and sessions that come back to a broker do so one after the other.
+"""
+
+from collections.abc import Callable
+from math import inf
+from typing import Final, NamedTuple
+
+from stomprelay.relay.model.group import Broker, Group, Reconnect
+from stomprelay.relay.model.health import spread
+
+_ONCE: Final = Reconnect(attempts=0, startup_attempts=1)
+
+SHORTEST: Final = 0.01
+"""The shortest pause between two passes: none at all would be a loop wherever connections are refused at once."""
+
+
+SETTLED: Final = 1.0
+"""Seconds that a broker found after a loss has to stay for the search to be over: one that accepts and goes at once
+would else be asked again and again without a pause.
+"""
+
+
+class Attempt(NamedTuple):
+    """Try this broker at this time; None: no broker may be tried at all, ask again when one was resumed."""
+
+    broker: Broker | None
+    at: float
+
+
+class Schedule:
+    """The search of one session in one group. `chance` is a source of numbers from 0 up to 1.
+
+    Say `begin`, then do what `next` says until a broker accepts, or until there is no next: the session is given
+    up. When the time of an attempt has come ask whether it still `stands`, else `next` again. Say `reconsider`, and
+    `next`, when a broker was resumed or came back while an attempt waits for its time. Say `found` when a broker
+    accepted, `ended` when the session is over.
+
+    `last` is the broker of the last attempt, `passes` counts those that are over without success. `rate` bounds the
+    sessions a second that come back to a broker.
+    """
+
+    __slots__ = (
+        "_before",
+        "_chance",
+        "_deadline",
+        "_delay",
+        "_found_at",
+        "_group",
+        "_held",
+        "_late",
+        "_left",
+        "_most",
+        "_options",
+        "_rate",
+        "_ready_at",
+        "_slot",
+        "_start",
+        "_target",
+        "_told",
+        "last",
+        "passes",
+    )
+
+    def __init__(self, group: Group, rate: float, chance: Callable[[], float]) -> None:
+        self._group = group
+        self._rate = rate
+        self._chance = chance
+        self._options = group.reconnect or _ONCE
+        self._told = 0
+        self._start = True
+        self._found_at = -inf
+        self._left: list[Broker] = []
+        self._late = False
+        self._held = False
+        self._ready_at = 0.0
+        self._delay = 0.0
+        self._deadline = inf
+        self._most = 0
+        self._before: Broker | None = None
+        self._target: Broker | None = None
+        self._slot: tuple[Broker | None, float] = (None, 0.0)
+        self.last: Broker | None = None
+        self.passes = 0
+
+    def begin(self, now: float, *, start: bool, prefer: Broker | None = None) -> None:
+        """A search begins: for a client that has just come (`start`), or for one that lost or left its broker.
+
+        A broker that was lost as soon as it was found ends no search: the old one goes on, with pauses that grow
+        and the time that it has left. Whoever was sent away, to a broker that is preferred or from one that is
+        paused, does not wait, and has a pass even where there is none after a loss.
+        """
+        self.ended()
+        self._start = start
+        sent = prefer is not None or (self.last is not None and self.last.health.paused)
+        self._most = self._options.most(start=start) or int(sent)
+        if not sent and now < self._found_at + SETTLED:
+            self.passes = 0
+            self._wait(now, max(self._delay, SHORTEST))
+            self._left = self._pass(self._ready_at)
+            return
+        self._renew(now, prefer)
+        self._late = not start
+        if not start and not sent:
+            self._wait(now, self._delay)
+
+    def next(self, now: float) -> Attempt | None:
+        """The next broker to try, at a time that is not over; None when the search is over without success."""
+        self.ended()
+        if self._kept():
+            return Attempt(None, inf)
+        if self._held:
+            self._renew(now)
+        if not self._most or now >= self._deadline:
+            return None
+        left = self._open()
+        if not left:
+            self.passes += 1
+            if 0 < self._most <= self.passes:
+                return None
+            self._late = True
+            self._wait(now, max(self._delay, SHORTEST))
+            self._left = self._pass(self._ready_at)
+            left = self._open()
+        at = max(now, self._ready_at)
+        broker = next((each for each in left if not each.health.out(at)), left[0])
+        self._left.remove(broker)
+        self._before, self.last = self.last, broker
+        self._target = broker
+        broker.health.expect(1)
+        return Attempt(broker, at + self._turn(broker, now) if self._late else at)
+
+    def stands(self, now: float) -> bool:
+        """Whether the attempt that `next` named is still worth it now that its time has come. If so, make it;
+        otherwise the broker was paused, or found to be out while there are others: ask `next`.
+        """
+        broker = self.last
+        assert broker is not None
+        health = broker.health
+        if health.paused or (health.out(now) and any(not each.health.out(now) for each in self._open())):
+            self._left.append(broker)
+            self.last = self._before
+            return False
+        health.trial(now)
+        return True
+
+    def reconsider(self, now: float) -> None:
+        """A broker was resumed or came back while an attempt waits for its time, or for a broker at all. What `next`
+        says now does not wait for the end of a pause, only for its turn among the others.
+        """
+        if self._target is not None:
+            self.last = self._before
+        self.ended()
+        self._ready_at = now
+        self._late = True
+        self._left = self._pass(now)
+
+    def found(self, now: float) -> None:
+        """A broker accepted, and counts the session among its own."""
+        self.ended()
+        self._found_at = -inf if self._start else now
+
+    def ended(self) -> None:
+        """The attempt is over, well or not: this session is not on its way to a broker any more."""
+        if self._target is not None:
+            self._target.health.expect(-1)
+            self._target = None
+
+    def verdict(self, now: float) -> str:
+        """Why no broker is sought any more, in words that a client may read."""
+        if now >= self._deadline:
+            return f"none could be had within {self._options.timeout:g} s"
+        return f"none could be had in {self.passes} attempt{'s'[: self.passes != 1]}"
+
+    @property
+    def vain(self) -> bool:
+        """Whether it is time to tell the log that nothing was found for long; True once for each such time."""
+        told, self._told = self._told, self.passes
+        return self.passes > told and self.passes % self._options.warn_after == 0
+
+    @property
+    def deadline(self) -> float:
+        """When the session is given up; never while an operator keeps all brokers from it. Once one is resumed all
+        its time is before it again.
+        """
+        return inf if self._kept() or self._held else self._deadline
+
+    def _kept(self) -> bool:
+        """Whether an operator keeps all brokers from it; if so this search will begin anew."""
+        kept = all(each.health.paused for each in self._group.brokers)
+        self._held = self._held or kept
+        return kept
+
+    def _renew(self, now: float, prefer: Broker | None = None) -> None:
+        """All counts begin anew, with a pass that begins now."""
+        self._held = False
+        self._late = True
+        self._ready_at = now
+        self._delay = self._options.initial_delay
+        self._deadline = now + self._options.timeout
+        self.passes = 0
+        self._left = self._pass(now, prefer)
+
+    def _wait(self, now: float, delay: float) -> None:
+        """The next pass begins after a delay, and the one after it, if delays grow, after a longer one."""
+        options = self._options
+        self._ready_at = now + spread(
+            min(delay, max(options.longest_delay, SHORTEST)), self._chance, options.jitter
+        )
+        if options.exponential:
+            self._delay = min(max(delay, SHORTEST) * options.multiplier, options.longest_delay)
+
+    def _pass(self, now: float, prefer: Broker | None = None) -> list[Broker]:
+        """Whom to try, in order."""
+        order = self._group.order(now, self._chance, prefer)
+        if self.last in order and self.last is not prefer:
+            order.remove(self.last)
+            order.append(self.last)
+        return order
+
+    def _open(self) -> list[Broker]:
+        """Whom this pass has not tried, and may."""
+        return [each for each in self._left if not each.health.paused]
+
+    def _turn(self, broker: Broker, now: float) -> float:
+        """How long this session has to wait for its turn. One that reconsiders keeps the turn that it has."""
+        if self._slot[0] is not broker or self._slot[1] < now:
+            self._slot = broker, broker.health.slot(self._rate, now)
+        return self._slot[1] - now

@@ -1,0 +1,173 @@
+"""Brokers of which one serves a session at a time, and how they are tried."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+
+from stomprelay.relay.model.health import Health
+from stomprelay.relay.model.profile import Profile
+
+
+class Policy(Enum):
+    """Which broker of a group serves the next session."""
+
+    FAILOVER = "failover"
+    """The first that can, in the order of the list, or in a random order where the URI says `randomize`."""
+    ROUND_ROBIN = "round-robin"
+    """Each in its turn, by weight."""
+    RANDOM = "random"
+    """Any, by weight."""
+    LEAST_SESSIONS = "least-sessions"
+    """The one with the fewest sessions for its weight."""
+
+
+@dataclass(frozen=True)
+class Reconnect:
+    """The options of a `failover:` URI.
+
+    `randomize`: each session has an order of its own. `initial_delay`: before the first pass after a loss, and where
+    pauses between passes begin. `longest_delay`: the longest pause. `exponential`, `multiplier`: how pauses grow.
+    `jitter`: the share by which a pause is longer or shorter at random. `attempts`: passes after a loss until the
+    session is given up, 0 is none at all. `startup_attempts`: the same for a client that has just come, which has
+    at least one; negative is as many as `attempts`. Negative `attempts` are without end. `priority_backup`: the first
+    broker of the list comes first, and sessions return to it when it is there again. `timeout`: seconds without a
+    broker after which the session is given up. `warn_after`: passes without success after which the log is told,
+    again and again.
+    """
+
+    randomize: bool = True
+    initial_delay: float = 0.01
+    longest_delay: float = 30.0
+    exponential: bool = True
+    multiplier: float = 2.0
+    jitter: float = 0.2
+    attempts: int = -1
+    startup_attempts: int = -1
+    priority_backup: bool = False
+    timeout: float = inf
+    warn_after: int = 10
+
+    def most(self, *, start: bool) -> int:
+        """How many passes a search has, of a client that has just come (`start`) or of one that lost its broker;
+        negative is without end.
+        """
+        if not start:
+            return self.attempts
+        most = self.startup_attempts if self.startup_attempts >= 0 else self.attempts
+        return most or 1
+
+
+class Broker:
+    """One address, and what was learnt of it.
+
+    `endpoint` is a Twisted client endpoint string, or `memory:` for the embedded broker; `tls` is set where the
+    address asks for TLS. `weight` is its share of the sessions, beside its neighbours'. `versions` is what it said
+    it speaks when it refused ours; `profile` what it turned out to be.
+    """
+
+    __slots__ = ("endpoint", "health", "host", "profile", "tls", "uri", "versions", "weight")
+
+    def __init__(
+        self, uri: str, endpoint: str, host: str = "", *, tls: bool = False, weight: int = 1
+    ) -> None:
+        self.uri = uri
+        self.endpoint = endpoint
+        self.host = host
+        self.tls = tls
+        self.weight = weight
+        self.health = Health()
+        self.versions: frozenset[bytes] | None = None
+        self.profile: Profile | None = None
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def speaks(self, versions: frozenset[bytes] | None) -> None:
+        """It was found to speak these versions only; None: nothing is known of it any more."""
+        self.versions = versions
+
+    def learnt(self, profile: Profile) -> None:
+        """It was found to be this product."""
+        self.profile = profile
+
+
+class Group:
+    """Brokers under one policy. `reconnect` is None for a plain address: one attempt, and the session ends with it.
+
+    `name` is what clients are told of it. All sessions share a group: it remembers whose turn it is.
+    """
+
+    __slots__ = ("_turns", "brokers", "name", "policy", "reconnect")
+
+    def __init__(
+        self,
+        name: str,
+        brokers: tuple[Broker, ...],
+        reconnect: Reconnect | None = None,
+        policy: Policy = Policy.FAILOVER,
+    ) -> None:
+        self.name = name
+        self.brokers = brokers
+        self.reconnect = reconnect
+        self.policy = policy
+        self._turns = dict.fromkeys(brokers, 0)
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self.brokers))
+
+    def order(self, now: float, chance: Callable[[], float], prefer: Broker | None = None) -> list[Broker]:
+        """All brokers, in the order in which a session tries them. With round-robin this takes a turn, except where
+        one is preferred and comes first.
+        """
+        if prefer in self.brokers:
+            return _first(prefer, self._listed(chance))
+        match self.policy:
+            case Policy.ROUND_ROBIN:
+                return self._in_turn(now)
+            case Policy.LEAST_SESSIONS:
+                return sorted(self._shuffled(chance), key=_load)
+            case Policy.RANDOM:
+                return self._shuffled(chance)
+        order = self._listed(chance)
+        if self.reconnect is not None and self.reconnect.priority_backup:
+            return _first(self.brokers[0], order)
+        return order
+
+    def _listed(self, chance: Callable[[], float]) -> list[Broker]:
+        if self.reconnect is not None and self.reconnect.randomize:
+            return self._shuffled(chance)
+        return list(self.brokers)
+
+    def _shuffled(self, chance: Callable[[], float]) -> list[Broker]:
+        """A random order in which heavy ones tend to come first (Efraimidis and Spirakis, weighted sampling)."""
+        return sorted(self.brokers, key=lambda each: (1 - chance()) ** (1 / each.weight), reverse=True)
+
+    def _in_turn(self, now: float) -> list[Broker]:
+        """Smooth weighted round-robin: in a full turn each comes first as often as it weighs, well spread.
+
+        Those that are out of service take no turn: it would go to their neighbour in the list.
+        """
+        kept = [each for each in self.brokers if not each.health.paused] or self.brokers
+        able = [each for each in kept if not each.health.out(now)] or kept
+        for each in able:
+            self._turns[each] += each.weight
+        first = max(able, key=self._turns.__getitem__)
+        self._turns[first] -= sum(each.weight for each in able)
+        at = self.brokers.index(first)
+        return [*self.brokers[at:], *self.brokers[:at]]
+
+
+def _first(broker: Broker, order: list[Broker]) -> list[Broker]:
+    return [broker, *(each for each in order if each is not broker)]
+
+
+def _load(broker: Broker) -> float:
+    """How full a broker is once one more has come to it."""
+    health = broker.health
+    return (health.sessions + health.coming + 1) / broker.weight
+
+
+def alone(broker: Broker) -> tuple[Group, ...]:
+    """The groups of an upstream that is a plain address."""
+    return (Group(str(broker), (broker,)),)

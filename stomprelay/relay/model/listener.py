@@ -1,0 +1,114 @@
+"""Where clients come in, and which upstream serves which destination."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from fnmatch import translate
+
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.session.heartbeat import Terms
+from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.limits import Limits
+
+
+class Match(Enum):
+    """How a route's pattern is meant."""
+
+    EXACT = "destination"
+    """The destination itself."""
+    PREFIX = "prefix"
+    """What the destination begins with."""
+    GLOB = "glob"
+    """`*` for any octets, `?` for one character, `[...]` for one out of a set; all of the destination."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """Destinations that match go to `upstream`. Of several routes the first that matches counts."""
+
+    match: Match
+    pattern: str
+    upstream: Upstream
+    _matches: Callable[[str], object] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        exact, prefix = self.pattern.__eq__, self.pattern
+        found: dict[Match, Callable[[str], object]] = {
+            Match.EXACT: exact,
+            Match.PREFIX: lambda destination: destination.startswith(prefix),
+            Match.GLOB: re.compile(translate(self.pattern)).match,
+        }
+        object.__setattr__(self, "_matches", found[self.match])
+
+    def matches(self, destination: bytes) -> bool:
+        """Whether a destination goes this way."""
+        return bool(self._matches(destination.decode("utf-8", "surrogateescape")))
+
+
+class LossPolicy(Enum):
+    """What becomes of a header value that the other leg's version cannot say."""
+
+    REPLACE = "replace"
+    """Each octet that cannot be said becomes a blank; a header whose name cannot be said is left out."""
+    PERCENT = "percent"
+    """Each octet that cannot be said becomes `%0A` or `%0D`."""
+    REJECT = "reject"
+    """The frame is refused with an ERROR."""
+
+
+@dataclass(frozen=True)
+class ServerTLS:
+    """A listener's TLS. Paths to PEM files; `certificate` holds the chain, leaf first.
+
+    With `client_ca`, clients are asked for a certificate that it signed; `require_client_certificate` refuses
+    those without.
+    """
+
+    certificate: str
+    key: str
+    client_ca: str | None = None
+    require_client_certificate: bool = False
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One listening endpoint (a Twisted server endpoint string) and how its clients are treated.
+
+    `upstream` answers CONNECT and takes every destination for which `routes` name no other.
+
+    `connect_timeout`: seconds until CONNECT must have come. `before_connect`: octets that may come before it is
+    complete. `unacknowledged`: deliveries that a client may owe an ACK before its broker is not read any further
+    (where the relay keeps account of them). `linger`: seconds that a closed client may take to read its ERROR.
+    `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as octets. `trace`: see the module of
+    that name.
+    """
+
+    name: str
+    endpoint: str
+    upstream: Upstream
+    routes: tuple[Route, ...] = ()
+    versions: frozenset[bytes] = frozenset(DIALECTS)
+    heart_beat: Terms = Terms(1000, 1000)
+    limits: Limits = Limits()
+    connect_timeout: float = 10.0
+    before_connect: int = 65536
+    unacknowledged: int = 65536
+    linger: float = 2.0
+    loss: LossPolicy = LossPolicy.REPLACE
+    require_utf8: bool = False
+    trace: bool = False
+    tls: ServerTLS | None = None
+
+    def upstreams(self) -> tuple[Upstream, ...]:
+        """Where its clients may be taken: its own upstream, then those of its routes, each once."""
+        return tuple(
+            {id(each): each for each in (self.upstream, *(route.upstream for route in self.routes))}.values()
+        )
+
+    def routed(self, destination: bytes) -> Upstream:
+        """The upstream for a destination."""
+        for route in self.routes:
+            if route.matches(destination):
+                return route.upstream
+        return self.upstream

@@ -1,0 +1,208 @@
+"""What was sent to a broker and may not have arrived, in the order in which it was sent.
+
+A broker that is lost takes with it whatever it had not confirmed. `Unconfirmed` keeps such frames, as their client
+spelled them, until a RECEIPT tells that they are safe; a new broker is sent them again. It also knows which receipts
+the client is owed, so that each reaches it once however often its frame was sent.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+RECEIPTS: Final = b"-receipt-"
+"""In the middle of the relay's own receipt ids, between the session's name and a number."""
+
+
+class Kept(NamedTuple):
+    """Frames of a client, back to back: SENDs that one RECEIPT confirms, or a transaction from BEGIN to COMMIT that no
+    broker was sent. `receipt` is the id of that RECEIPT. `sent` tells that a broker was sent them already, so that
+    sending them again may make a duplicate.
+    """
+
+    wire: bytes
+    receipt: bytes
+    sent: bool
+
+
+class Unconfirmed:
+    """The unconfirmed of one session in one group. `name` is the session's, `most` how many bytes may be kept
+    before it is `full`: then stop reading from the client until it is not `crowded` any more.
+
+    `size` is how many bytes are kept. `unproved` counts the SENDs that were sent, are not kept, and that no later
+    RECEIPT showed to have been received (STOMP 1.2, "RECEIPT": it is cumulative as far as receiving goes).
+    """
+
+    __slots__ = (
+        "_asked",
+        "_by_receipt",
+        "_committing",
+        "_given",
+        "_kept",
+        "_most",
+        "_name",
+        "_number",
+        "_owed",
+        "cumulative",
+        "size",
+        "unproved",
+    )
+
+    def __init__(self, name: bytes, most: int) -> None:
+        self.cumulative = False
+        self.size = 0
+        self.unproved = 0
+        self._name = name + RECEIPTS
+        self._most = most
+        self._asked = 0
+        self._number = 0
+        self._kept: dict[int, Kept] = {}
+        self._by_receipt: dict[bytes, list[int]] = {}
+        self._owed: dict[bytes, int] = {}
+        self._committing: dict[bytes, bool] = {}
+        self._given: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def full(self) -> bool:
+        """Whether as much is kept as may be."""
+        return self.size >= self._most
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more than half of what may be is kept."""
+        return self.size * 2 > self._most
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no answer of the broker is outstanding."""
+        return not self._kept and not self._committing and not self._owed
+
+    @property
+    def safe(self) -> bool:
+        """Whether nothing that must reach a broker is uncertain to have done so."""
+        return not self._kept and not self._committing
+
+    # What is sent
+
+    def connected(self, *, cumulative: bool) -> None:
+        """There is a broker. `cumulative`: it confirms with a SEND all those before it, see `Profile`."""
+        self.cumulative = cumulative
+
+    def ask(self) -> bytes:
+        """Return a receipt id of the relay's own that was never given before."""
+        self._asked += 1
+        return self._name + b"%d" % self._asked
+
+    def is_ours(self, receipt: bytes | None) -> bool:
+        """Whether a receipt id was made by `ask`."""
+        return receipt is not None and receipt.startswith(self._name)
+
+    def owe(self, receipt: bytes) -> None:
+        """A frame passes whose client asked for a receipt."""
+        self._owed[receipt] = self._owed.get(receipt, 0) + 1
+
+    def owes(self, receipt: bytes) -> bool:
+        """Whether the client still awaits this receipt."""
+        return receipt in self._owed
+
+    def pass_unkept(self) -> None:
+        """A SEND passes that nobody asks a receipt for, so that it is not kept."""
+        self.unproved += 1
+
+    def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True) -> None:
+        """Frames pass, or wait for a broker (not `sent`), that `receipt` will confirm."""
+        self._number += 1
+        self._kept[self._number] = Kept(wire, receipt, sent)
+        self._by_receipt.setdefault(receipt, []).append(self._number)
+        self.size += len(wire)
+
+    def commit(self, receipt: bytes, *, ours: bool) -> None:
+        """A COMMIT passes that this receipt will confirm; until then nobody knows what became of it."""
+        self._committing[receipt] = ours
+
+    # What is received
+
+    def received(self, receipt: bytes) -> bool:
+        """A RECEIPT came. Returns whether it is the client's: asked for by it, and not given before."""
+        self.unproved = 0
+        numbers = self._by_receipt.get(receipt)
+        if numbers is not None:
+            number = numbers[0]
+            if self.cumulative:
+                while (first := next(iter(self._kept))) != number:
+                    self._forget(first)
+            self._forget(number)
+        self._committing.pop(receipt, None)
+        return self._settle(receipt)
+
+    def refused(self, receipt: bytes) -> None:
+        """An ERROR came that names this receipt: what asked for it is answered for good."""
+        numbers = self._by_receipt.get(receipt)
+        if numbers is not None:
+            self._forget(numbers[0])
+        self._committing.pop(receipt, None)
+        self._settle(receipt)
+
+    def _settle(self, receipt: bytes) -> bool:
+        owed = self._owed.get(receipt)
+        if owed is None:
+            return False
+        if owed == 1:
+            del self._owed[receipt]
+        else:
+            self._owed[receipt] = owed - 1
+        return True
+
+    def _forget(self, number: int) -> None:
+        kept = self._kept.pop(number)
+        self.size -= len(kept.wire)
+        numbers = self._by_receipt[kept.receipt]
+        numbers.remove(number)
+        if not numbers:
+            del self._by_receipt[kept.receipt]
+
+    # Receipts that the relay gives
+
+    def give(self, receipt: bytes) -> None:
+        """No broker will be sent what asks for this receipt: the relay gives it in a broker's place."""
+        self._given.append(receipt)
+
+    def take_given(self) -> list[bytes]:
+        """Return the receipts that the relay has to give since the last call, in order; give them to the client."""
+        given, self._given = self._given, []
+        return given
+
+    # What a loss means
+
+    def lost(self, again: Iterable[bytes]) -> list[bytes]:
+        """The broker is lost; `again` are the receipts that the next one will be asked for, beside those of what is
+        kept. The relay gives the others that the client is owed: their frames have no effect left to wait for, as an
+        UNSUBSCRIBE or the ACK of a message that nobody awaits it for. Returns those.
+        """
+        self.unproved = 0
+        asked = Counter(again)
+        asked.update(kept.receipt for kept in self._kept.values())
+        asked.update(self._committing.keys())
+        given = list((Counter(self._owed) - asked).elements())
+        for receipt in given:
+            self._settle(receipt)
+            self.give(receipt)
+        return given
+
+    def take_doubts(self) -> list[bytes | None]:
+        """Return the COMMITs that were sent and not answered, each as the receipt that its client asked for with it, if
+        any. They are never sent again, and returned once.
+        """
+        doubts = [None if ours else receipt for receipt, ours in self._committing.items()]
+        self._committing.clear()
+        return doubts
+
+    def take(self) -> list[Kept]:
+        """Return what has to be sent to the new broker, in the old order. It is forgotten: keep it as it is sent."""
+        taken = list(self._kept.values())
+        self._kept.clear()
+        self._by_receipt.clear()
+        self.size = 0
+        return taken

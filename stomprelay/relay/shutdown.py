@@ -1,0 +1,166 @@
+"""How a session ends: what its client is told, and how long what is still to be done may take."""
+
+from math import inf
+
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.notes import End, ended, failed, unconfirmed, vanished
+from stomprelay.session.complaint import complain, not_stomp
+from stomprelay.session.effects import Close, How, Note, Send, Wake
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.session.states import State
+from stomprelay.wire.errors import Refused, StompError
+
+
+class Shutdown:
+    """The end of a session, from the first sign of it on.
+
+    It alone decides that the client is gone (`Leg.gone`): its connection has ended, and only what it sent is still to
+    be delivered. `until` is when the step that is under way must be done; then call `unanswered` and `overdue`.
+    """
+
+    __slots__ = ("_buffer", "_client", "_flow", "_listener", "_outbox", "_session", "_tries", "until")
+
+    def __init__(
+        self,
+        client: Leg,
+        listener: Listener,
+        session: Session,
+        flow: Flow,
+        buffer: InputBuffer,
+        outbox: Outbox,
+    ) -> None:
+        self._client = client
+        self._listener = listener
+        self._session = session
+        self._flow = flow
+        self._buffer = buffer
+        self._outbox = outbox
+        self.until = inf
+        self._tries = len(listener.upstream.brokers)
+
+    # The steps of an orderly end
+
+    def disconnecting(self, now: float) -> None:
+        """The client's DISCONNECT came a step further; each step has its time."""
+        confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
+        self._client.heartbeat.paused()  # it has sent all that it will send
+        self.until = now + (
+            self._listener.linger if confirmed else self._listener.upstream.disconnect_timeout
+        )
+        for link in self._flow.links:
+            link.stay()
+
+    def searching(self) -> None:
+        """A broker was lost. Where there are too few now they are sought, which has a time of its own."""
+        if not self._flow.ready:
+            self.until = inf
+
+    def found(self, now: float) -> None:
+        """A broker was found: what was under way goes on, and has its time again."""
+        if self._client.gone or self._flow.disconnect is not DisconnectState.NONE:
+            self.until = now + self._listener.upstream.disconnect_timeout
+
+    @property
+    def listening(self) -> bool:
+        """Whether the client is there, and waits for something."""
+        return not self._client.gone and self._flow.disconnect is not DisconnectState.CONFIRMED
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the client is gone and nothing is left to be done for it."""
+        flow = self._flow
+        return self._client.gone and not self._buffer and (not flow.survives or (flow.ready and flow.safe))
+
+    def vanished(self, reason: str, now: float) -> None:
+        """The client's connection ended. What it sent is still delivered, as by a broker that had it in its buffers."""
+        client, flow = self._client, self._flow
+        leaving = flow.disconnect is not DisconnectState.NONE
+        if not leaving:
+            self._session.counters["clients_vanished"] += 1
+        unread = client.state is State.CONNECTING and client.decoder.buffered
+        if unread or self._buffer or (flow.survives and not flow.safe):
+            client.lost()
+            self._outbox.put(vanished("client left; what it said is still delivered", delivering=True))
+            for link in flow.links:
+                if link.up and link.resender is not None:
+                    link.resender.unsubscribe()
+                    link.resender.flush(now)
+            if flow.ready:
+                self.until = min(self.until, now + self._listener.upstream.disconnect_timeout)
+            return
+        text = f"client left: {reason}"
+        self.close(How.FLUSH, ended(End.CLIENT, text, quiet=False) if leaving else vanished(text))
+
+    # What does not happen in time
+
+    def unanswered(self) -> list[Link]:
+        """What had to happen by now did not, because these have brokers that do not answer: take them for lost. None
+        where there is no other broker, or all of them were tried; then call `overdue`.
+        """
+        flow = self._flow
+        sent = flow.disconnect is DisconnectState.SENT
+        impatient = self._listener.upstream.confirm or self._client.gone or sent
+        if flow.settled or not self._tries or not impatient:
+            return []
+        self._tries -= 1
+        return flow.unanswered()
+
+    def overdue(self, now: float) -> None:
+        """What had to happen by now did not."""
+        flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
+        gone = self._client.gone
+        if flow.disconnect is DisconnectState.WAITING and flow.ready and not gone:
+            flow.send_disconnect(now)
+            self.disconnecting(now)
+            return
+        if flow.settled:
+            self.close(How.LINGER, ended(End.CLIENT, "client said goodbye"))
+            return
+        counters["brokers_lost"] += 1
+        counters["possibly_lost"] += sum(link.uncertain for link in flow.links)
+        what = "did not confirm all that was said" if gone else "did not confirm DISCONNECT in time"
+        owing = [(link.broker, link.group, link.upstream) for link in flow.links]
+        self._outbox.put(*unconfirmed(owing, upstream, what))
+        name, receipt = upstream.name, flow.disconnect_receipt
+        error = StompError("connection to the broker was lost", f"upstream {name}", receipt=receipt)
+        self.fail(self._client, error, End.BROKER)
+
+    # Ends
+
+    def fail(self, leg: Leg, error: StompError, end: End | None = None) -> None:
+        """The session ends in an ERROR to the client; `leg` is whose bytes are to blame. `end` says whose doing it is,
+        if it is neither the broker's that sent these nor the relay's that cannot go on with the client's.
+        """
+        self._outbox.put(failed(leg.side.value, error))
+        end = end or (End.RELAY if leg is self._client else End.BROKER)
+        note = ended(end, f"the session ended in an ERROR: {error.message}")
+        if self._client.gone:
+            self.close(How.FLUSH, note)
+            return
+        if leg is not self._client and not isinstance(error, Refused):
+            error = not_stomp(error)
+        self._session.counters["errors_sent"] += 1
+        self.refuse(complain(error, self._session.dialect), note)
+
+    def refuse(self, error: bytes, note: Note) -> None:
+        """The session ends with this ERROR frame, which a client that is there is sent."""
+        if not self._client.gone:
+            self._outbox.put(Send(self._client, error))
+        self.close(How.LINGER, note)
+
+    def close(self, how: How, note: Note) -> None:
+        """All legs end, the client's in this way; nothing is due any more. `note` tells of the session's end, of
+        which there is but one.
+        """
+        if not self._client.closed:
+            self._client.enter(State.CLOSED)
+            self._outbox.put(note, Close(self._client, how))
+        for link in self._flow.links:
+            link.end()
+        self.until = inf
+        self._buffer.clear()
+        self._outbox.put(Wake(inf))

@@ -1,0 +1,321 @@
+"""Frames between a client and the one broker that it has at a time, both ways, until one disconnects."""
+
+from contextlib import suppress
+
+from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge.tracing import Tracer
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.flow import DisconnectState
+from stomprelay.relay.forward import NOTHING, Joiner, give_receipts
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.model.profile import leaves
+from stomprelay.relay.resend.resender import Resender, unknown_outcome
+from stomprelay.session.effects import Pause, Resume
+from stomprelay.session.leg import Leg
+from stomprelay.session.states import State
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import (
+    DISCONNECT,
+    ERROR,
+    MESSAGE,
+    MESSAGE_HEADER,
+    RECEIPT_HEADER,
+    RECEIPT_ID,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
+
+_NONE = frozenset[bytes]()
+_FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
+"""What a client that is gone need not have sent."""
+
+
+class Single:
+    """A `Flow` with one link: one `Send` a chunk, made of slices.
+
+    Where the session survives its broker, what the client sends goes by the link's resender; a `tracer` marks it first.
+    `erred` tells that the broker sent an ERROR.
+    """
+
+    __slots__ = (
+        "_client",
+        "_frame",
+        "_joiner",
+        "_link",
+        "_outbox",
+        "_paused",
+        "_resender",
+        "_session",
+        "_tracer",
+        "disconnect",
+        "disconnect_receipt",
+        "erred",
+        "links",
+    )
+
+    coupled = True
+    """The service reads from neither leg faster than the other can be written to."""
+
+    def __init__(self, client: Leg, link: Link, outbox: Outbox, tracer: Tracer | None = None) -> None:
+        self.links = [link]
+        self.disconnect = DisconnectState.NONE
+        self.disconnect_receipt: bytes | None = None
+        self.erred = False
+        self._client = client
+        self._link = link
+        self._session = link.session
+        self._resender = link.resender
+        self._outbox = outbox
+        self._joiner = Joiner()
+        self._tracer = tracer
+        self._paused = False
+        self._frame = b""
+
+    @property
+    def survives(self) -> bool:
+        """Its link has a resender."""
+        return self._resender is not None
+
+    @property
+    def ready(self) -> bool:
+        """There is a broker."""
+        return self._link.up
+
+    @property
+    def flowing(self) -> bool:
+        """There is a broker, and the session does not wait for the last answers before it leaves it."""
+        link = self._link
+        return link.up and not (link.moving and self._session.quiet)
+
+    @property
+    def full(self) -> bool:
+        """Too much is unconfirmed."""
+        return self._resender is not None and self._resender.unconfirmed.full
+
+    @property
+    def crowded(self) -> bool:
+        """Still much is unconfirmed."""
+        return self._resender is not None and self._resender.unconfirmed.crowded
+
+    @property
+    def safe(self) -> bool:
+        """No SEND awaits its receipt."""
+        return not self._session.receipts and (self._resender is None or self._resender.unconfirmed.safe)
+
+    @property
+    def settled(self) -> bool:
+        """The client sent DISCONNECT and is owed nothing."""
+        if self.disconnect is DisconnectState.SENT:
+            return self.disconnect_receipt is None and self.safe
+        return self.disconnect is DisconnectState.CONFIRMED
+
+    def opened(self) -> list[Link]:
+        """There is never another one."""
+        return []
+
+    # Frames of the client
+
+    def to_broker(self, now: float) -> None:
+        """Carry the frames that the client's leg has."""
+        broker = self._link.connection.leg
+        try:
+            if self._resender is None:
+                self._forward(broker, now)
+            else:
+                self._resend(self._resender, now)
+        finally:
+            if self.disconnect is DisconnectState.SENT and broker.state is State.CONNECTED:
+                broker.enter(State.LEAVING)
+            # A broker whose receipts the client waits for is read from, whatever the client owes it.
+            if self._paused and (not self._session.crowded or self.crowded):
+                self._paused = False
+                self._outbox.put(Resume(broker))
+
+    def _forward(self, broker: Leg, now: float) -> None:
+        """All complete frames of the client, without a resender."""
+        bridge, joiner = self._link.connection.bridges.to_broker, self._joiner
+        upward = self._upward if self._tracer is None else self._tracer.headed(self._upward)
+        try:
+            joiner.carry(self._client.decoder.frames(), bridge.untouched, lambda frame: upward(frame, bridge))
+        finally:
+            self._session.counters["client_frames"] += joiner.frames
+            data = joiner.take()
+            if data:
+                self._outbox.send(broker, data, now)
+
+    def _upward(self, frame: Frame, bridge: Bridge) -> bytes | None:
+        """What becomes of a client's frame, without a resender; see `NewHead`."""
+        if frame.command is not DISCONNECT:
+            return bridge.head(frame, self._session)
+        self._disconnecting(frame)
+        if not self._session.receipts:
+            self.disconnect = DisconnectState.SENT
+            return bridge.head(frame, self._session)
+        self._frame = bridge.carry(frame, self._session)
+        return NOTHING
+
+    def _resend(self, resender: Resender, now: float) -> None:
+        """All complete frames of the client, by the resender."""
+        tracer, decoder = self._tracer, self._client.decoder
+        count = 0
+        try:
+            for frame in decoder.frames() if tracer is None else tracer.frames(decoder):
+                count += 1
+                if frame.command is DISCONNECT:
+                    self._disconnecting(frame)
+                    break
+                if not self._client.gone:
+                    resender.send(frame)
+                elif frame.command not in _FOR_NOBODY:
+                    with suppress(StompError):  # the rest is worth as much
+                        resender.send(frame)
+        finally:
+            self._session.counters["client_frames"] += count
+            resender.flush(now)
+            self._give_receipts(resender, now)
+            if self.disconnect is DisconnectState.WAITING and self.safe:
+                self.send_disconnect(now)
+
+    def _disconnecting(self, frame: Frame) -> None:
+        """DISCONNECT: it waits until all that was sent before is safe."""
+        self.disconnect_receipt = frame.header(RECEIPT_HEADER, self._client.dialect)
+        self._client.enter(State.LEAVING)
+        self.disconnect = DisconnectState.WAITING
+        self._frame = frame.wire
+
+    def send_disconnect(self, now: float) -> None:
+        """The DISCONNECT that waited goes to the broker."""
+        self.disconnect = DisconnectState.SENT
+        broker, frame = self._link.connection.leg, self._frame
+        if self._resender is not None:
+            frame = self._resender.spelled(frame)
+        broker.enter(State.LEAVING)
+        self._outbox.send(broker, frame, now)
+
+    # Frames of the broker
+
+    def to_client(self, link: Link, now: float) -> None:
+        """Carry the frames that the broker's leg has."""
+        broker, session, joiner = link.connection.leg, self._session, self._joiner
+        bridge = link.connection.bridges.to_client
+        watchful = (erred := self.erred) or (bridge.tracked and session.subscriptions.acknowledging)
+        untouched = _NONE if watchful else bridge.untouched
+        try:
+            joiner.carry(
+                broker.decoder.frames(), untouched, lambda frame: self._downward(frame, broker, bridge, erred)
+            )
+        finally:
+            session.counters["broker_frames"] += joiner.frames
+            if broker.decoder.trails:
+                joiner.trail()
+            data = joiner.take()
+            if data:
+                self._outbox.send(self._client, data, now)
+            if self.disconnect is DisconnectState.WAITING and self.safe:
+                self.send_disconnect(now)
+            if session.full and not self._paused and not self.crowded:
+                self._paused = True
+                self._outbox.put(Pause(broker))
+
+    def _downward(self, frame: Frame, broker: Leg, bridge: Bridge, erred: bool) -> bytes | None:
+        """What becomes of a broker's frame; see `NewHead`. `erred`: an ERROR came before this chunk."""
+        if frame.command is MESSAGE:
+            if erred:
+                self.erred = False  # it goes on: the ERROR will not explain what happens later
+            return bridge.head(frame, self._session)
+        receipt = frame.header(RECEIPT_ID, broker.dialect)
+        self._session.received(receipt)
+        if frame.command is not ERROR:
+            return bridge.head(frame, self._session) if self._receipt_passes(receipt) else NOTHING
+        if not self._error_passes(frame, receipt):
+            return NOTHING
+        if self._resender is not None and self._resender.unconfirmed.is_ours(receipt):
+            return bridge.without(frame, RECEIPT_ID, self._session)
+        return bridge.head(frame, self._session)
+
+    def _error_passes(self, frame: Frame, receipt: bytes | None) -> bool:
+        counters, resender = self._session.counters, self._resender
+        if resender is not None and receipt is None and leaves(frame.raw(MESSAGE_HEADER) or b""):
+            counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
+            return False
+        self.erred = True
+        counters["errors_passed"] += 1
+        if resender is not None and receipt is not None:
+            resender.unconfirmed.refused(receipt)
+        return True
+
+    def _receipt_passes(self, receipt: bytes | None) -> bool:
+        if receipt is not None and receipt == self.disconnect_receipt:
+            if self.disconnect is DisconnectState.CONFIRMED:
+                return False  # ActiveMQ may answer DISCONNECT twice
+            if self.disconnect is DisconnectState.SENT:
+                self.disconnect = DisconnectState.CONFIRMED
+                return True
+        if self._resender is None or receipt is None:
+            return True
+        self._link.received_receipt(receipt)
+        return self._resender.unconfirmed.received(receipt)
+
+    # Brokers come and go
+
+    def connected(self, link: Link, now: float) -> None:
+        """Send a new broker all that it has to know; the first one has nothing to know yet."""
+        resender = self._resender
+        if resender is None:
+            return
+        self._paused = self.erred = False
+        try:
+            resender.replay(subscriptions=self._receives)
+        finally:
+            resender.flush(now)
+        if self.disconnect is not DisconnectState.NONE:
+            self.disconnect = DisconnectState.WAITING
+            if self.safe:
+                self.send_disconnect(now)
+
+    def over(self, link: Link) -> bool:
+        """It sent ERROR, or the client DISCONNECT."""
+        return self.erred or self.settled
+
+    def lost(self, link: Link, now: float) -> None:
+        """Without a resender the session goes with its broker."""
+        if self._resender is None:
+            name, receipt = link.upstream.name, self.disconnect_receipt
+            raise StompError("connection to the broker was lost", f"upstream {name}", receipt=receipt)
+        doubts = self._resender.lost(subscriptions=self._receives)
+        self._give_receipts(self._resender, now)
+        for receipt in doubts:
+            raise unknown_outcome(receipt)
+
+    def given_up(self, link: Link, now: float) -> None:
+        """The session goes with its only link."""
+        name = link.upstream.name
+        if self._resender is None or link.fresh:
+            # The client is told which, not why: reasons hold addresses and certificates.
+            raise StompError("broker not available", f"upstream {name} did not connect")
+        reason, receipt = link.reason, self.disconnect_receipt
+        raise StompError("no broker available", f"upstream {name}: {reason}", receipt=receipt)
+
+    def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
+        """The client gets it in the broker's own words."""
+        return error
+
+    def unanswered(self) -> list[Link]:
+        """The link, if it can have another broker."""
+        return [self._link] if self._resender is not None and self._link.up else []
+
+    def blocked(self, leg: Leg) -> None:
+        """The service couples the two legs."""
+
+    def unblocked(self, leg: Leg, now: float) -> None:
+        """The service couples the two legs."""
+
+    @property
+    def _receives(self) -> bool:
+        """Whether the client waits for more than receipts."""
+        return self.disconnect is DisconnectState.NONE and not self._client.gone
+
+    def _give_receipts(self, resender: Resender, now: float) -> None:
+        """Give the client the receipts of a broker that is gone."""
+        give_receipts(resender.take_given(), self._client, self._outbox, now)
