@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs Spark goes to one process: it shares the session."""
-    for item in items:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What needs Spark goes to one process of pytest-xdist, where that is installed: it shares the session."""
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
