@@ -1,15 +1,13 @@
-"""Tables with a few rows each, written as the pipeline writes them."""
+"""Tables with a few rows each, as the pipeline writes them."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.store.store import Store
-from tests.pipeline.rows import FRAME, MESSAGE, START, rows
+from tests.pipeline.rows import FRAME, MESSAGE, START, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,15 +78,6 @@ def later(seconds: float) -> datetime:
 
 def build(spark: "SparkSession", root: Path, **tables: Iterable[Values]) -> Store:
     """The tables; each row is the usual one but for what is said."""
-    store = Store(spark, str(root))
     for name, many in tables.items():
-        table = TABLES[name]
-        frame = rows(spark, table, USUAL[name], many)
-        if table.partitions:
-            hour = F.date_format(TIMES[name], "yyyy-MM-dd-HH") if name in TIMES else F.lit("2026-11-21-08")
-            frame = frame.withColumn("hour", hour)
-        if table.incremental:
-            store.append(name, 0, frame)
-        else:
-            store.replace(name, frame)
-    return store
+        write(root, TABLES[name], USUAL[name], many, time=TIMES.get(name, ""))
+    return Store(spark, str(root))
