@@ -1,6 +1,7 @@
 """Outages of brokers, from what their sessions saw."""
 
 import random
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,10 +37,36 @@ def table(spark: "SparkSession", *outages: dict[str, Any]) -> "DataFrame":
     return failovers(grouped(rows(spark, OUTAGE, OUTAGE_ROW, outages), GIVE_UP))
 
 
-def begun(spark: "SparkSession", *outages: dict[str, Any]) -> list[tuple[str, int]]:
-    """When each outage began, after the start, and of how many sessions it is."""
-    found = told(table(spark, *outages), ["began_at", "sessions"])
-    return [(at[11:], sessions) for at, sessions in found]
+class Cases:
+    """Outages side by side, each case at brokers of its own, so that Spark is asked once."""
+
+    def __init__(self) -> None:
+        self._outages: list[dict[str, Any]] = []
+        self._wanted: list[tuple[str, list[str], list[tuple[Any, ...]]]] = []
+
+    def case(self, *outages: dict[str, Any], columns: list[str], wanted: list[tuple[Any, ...]]) -> None:
+        """These outages alone make these cells."""
+        name = f"{len(self._wanted)}|"
+        self._outages += [{**one, "broker": name + one.get("broker", "a:61613")} for one in outages]
+        self._wanted.append((name, columns, wanted))
+
+    def begun(self, *outages: dict[str, Any], wanted: list[tuple[str, int]]) -> None:
+        """When each outage begins, and of how many sessions it is."""
+        rows = [(f"2026-11-21 {at}", sessions) for at, sessions in wanted]
+        self.case(*outages, columns=["began_at", "sessions"], wanted=rows)
+
+    def check(self, spark: "SparkSession") -> None:
+        """Compare all of them."""
+        found = told(table(spark, *self._outages))
+        names = ["hour", *FAILOVERS.names]
+        for name, columns, wanted in self._wanted:
+            ours = [dict(zip(names, row, strict=True)) for row in found]
+            ours = [
+                {**row, "broker": row["broker"][len(name) :]}
+                for row in ours
+                if row["broker"].startswith(name)
+            ]
+            assert sorted((tuple(row[each] for each in columns) for row in ours), key=repr) == wanted
 
 
 def test_each_cell(spark: "SparkSession") -> None:
@@ -72,93 +99,88 @@ def test_each_cell(spark: "SparkSession") -> None:
     ]
 
 
-def test_the_next_loss_within_ten_seconds_is_the_same_outage(spark: "SparkSession") -> None:
-    """Ten seconds after the last loss, not the first; a little later it is another outage."""
+def test_when_an_outage_begins_and_ends(spark: "SparkSession") -> None:
+    """The next loss within ten seconds of the last is the same outage, and one later is, while a session is still
+    without a broker: not while it gave up, and for `give_up` seconds where nothing more comes of it.
+    """
     assert SPACING == 10
-    assert begun(spark, lost("s1", 0, 1), lost("s2", 10, 11), lost("s3", 20, 21)) == [("08:00:00", 3)]
-    assert begun(spark, lost("s1", 0, 1), lost("s2", 10.000_000_001, 11)) == [
-        ("08:00:00", 1),
-        ("08:00:10", 1),
-    ]
-
-
-def test_it_goes_on_until_all_have_recovered(spark: "SparkSession") -> None:
-    """While one session is without a broker, a loss minutes later is still the same outage."""
+    cases = Cases()
+    cases.begun(lost("s1", 0, 1), lost("s2", 10, 11), lost("s3", 20, 21), wanted=[("08:00:00", 3)])
+    cases.begun(lost("s1", 0, 1), lost("s2", 10.000_000_001, 11), wanted=[("08:00:00", 1), ("08:00:10", 1)])
     slow = lost("s1", 0, 300)
-    assert begun(spark, slow, lost("s2", 1, 2), lost("s3", 299, 301)) == [("08:00:00", 3)]
-    assert begun(spark, slow, lost("s2", 1, 2), lost("s3", 301, 302)) == [("08:00:00", 2), ("08:05:01", 1)]
-
-
-def test_one_that_gave_up_holds_nothing_open(spark: "SparkSession") -> None:
-    """It waits for no broker any more."""
+    cases.begun(slow, lost("s2", 1, 2), lost("s3", 299, 301), wanted=[("08:00:00", 3)])
+    cases.begun(slow, lost("s2", 1, 2), lost("s3", 301, 302), wanted=[("08:00:00", 2), ("08:05:01", 1)])
     gone = lost("s1", 0, given_up=True)
-    assert begun(spark, gone, lost("s2", 60, 61)) == [("08:00:00", 1), ("08:01:00", 1)]
-
-
-def test_one_of_which_nothing_is_heard(spark: "SparkSession") -> None:
-    """It holds an outage open for `give_up` seconds: a relay that was killed does not merge all outages to come."""
+    cases.begun(gone, lost("s2", 60, 61), wanted=[("08:00:00", 1), ("08:01:00", 1)])
     silent = lost("s1", 0)
-    assert begun(spark, silent, lost("s2", GIVE_UP, GIVE_UP + 1)) == [("08:00:00", 2)]
-    assert begun(spark, silent, lost("s2", GIVE_UP + 1, GIVE_UP + 2)) == [("08:00:00", 1), ("09:00:01", 1)]
+    cases.begun(silent, lost("s2", GIVE_UP, GIVE_UP + 1), wanted=[("08:00:00", 2)])
+    cases.begun(silent, lost("s2", GIVE_UP + 1, GIVE_UP + 2), wanted=[("08:00:00", 1), ("09:00:01", 1)])
+    columns = ["ended_at", "sessions", "recovered", "given_up"]
+    cases.case(lost("s1", 0, 1), lost("s2", 0), columns=columns, wanted=[(None, 2, 1, 0)])
+    gone = lost("s2", 0, given_up=True)
+    cases.case(lost("s1", 0, 1), gone, columns=columns, wanted=[("2026-11-21 08:00:01", 2, 1, 1)])
+    cases.case(gone, columns=columns, wanted=[(None, 1, 0, 1)])
+    cases.check(spark)
 
 
-def test_upstream_broker_and_plan_set_outages_apart(spark: "SparkSession") -> None:
-    """At the same moment too; a session without an upstream's name counts as well."""
+def test_what_sets_outages_apart_and_what_is_summed(spark: "SparkSession") -> None:
+    """Upstream, broker and plan, at the same moment too. A session that lost the broker twice counts once, as its last
+    loss ended, its silences each; the median silence is the nearest rank's, and a clock that was set back makes none
+    shorter than none. Where most sessions went comes first, equals by the alphabet.
+    """
+    cases = Cases()
     others: list[dict[str, Any]] = [
         {"upstream": "other"},
         {"upstream": None},
         {"broker": "c:61613"},
         {"planned": True},
     ]
-    found = table(spark, lost("s1", 0, 1), *(lost(f"t{n}", 0, 1, **one) for n, one in enumerate(others)))
-    assert told(found, ["upstream", "broker", "planned", "sessions"]) == sorted(
-        [
-            ("main", "a:61613", False, 1),
-            ("other", "a:61613", False, 1),
-            (None, "a:61613", False, 1),
-            ("main", "c:61613", False, 1),
-            ("main", "a:61613", True, 1),
-        ],
-        key=repr,
+    cases.case(
+        lost("s1", 0, 1),
+        *(lost(f"t{n}", 0, 1, **one) for n, one in enumerate(others)),
+        columns=["upstream", "broker", "planned", "sessions"],
+        wanted=sorted(
+            [
+                ("main", "a:61613", False, 1),
+                ("other", "a:61613", False, 1),
+                (None, "a:61613", False, 1),
+                ("main", "c:61613", False, 1),
+                ("main", "a:61613", True, 1),
+            ],
+            key=repr,
+        ),
     )
-
-
-def test_it_ends_when_the_last_one_has_recovered(spark: "SparkSession") -> None:
-    """Not while one is without a broker; those that gave up are not waited for."""
-    columns = ["ended_at", "sessions", "recovered", "given_up"]
-    assert told(table(spark, lost("s1", 0, 1), lost("s2", 0)), columns) == [(None, 2, 1, 0)]
-    gone = lost("s2", 0, given_up=True)
-    assert told(table(spark, lost("s1", 0, 1), gone), columns) == [("2026-11-21 08:00:01", 2, 1, 1)]
-    assert told(table(spark, gone), columns) == [(None, 1, 0, 1)]
-
-
-def test_a_session_that_lost_it_twice(spark: "SparkSession") -> None:
-    """It counts once, as its last loss ended; its silences count both."""
-    found = table(spark, lost("s1", 0, 1, resent=1), lost("s1", 5, given_up=True, resent=2))
-    assert told(found, ["sessions", "recovered", "given_up", "silence_max_us", "resent"]) == [
-        (1, 0, 1, 1_000_000, 3)
+    cases.case(
+        lost("s1", 0, 1, resent=1),
+        lost("s1", 5, given_up=True, resent=2),
+        columns=["sessions", "recovered", "given_up", "silence_max_us", "resent"],
+        wanted=[(1, 0, 1, 1_000_000, 3)],
+    )
+    silences: list[tuple[list[int], int | None, int | None]] = [
+        ([], None, None),
+        ([7], 7, 7),
+        ([9, 1], 1, 9),
+        ([5, 1, 9], 5, 9),
+        ([4, 3, 2, 1], 2, 4),
+        ([-3, 2], 0, 2),
     ]
-
-
-@pytest.mark.parametrize(
-    ("silences", "median", "longest"),
-    [([], None, None), ([7], 7, 7), ([9, 1], 1, 9), ([5, 1, 9], 5, 9), ([4, 3, 2, 1], 2, 4), ([-3, 2], 0, 2)],
-)
-def test_silences(
-    spark: "SparkSession", silences: list[int], median: int | None, longest: int | None
-) -> None:
-    """The median is the nearest rank's; a clock that was set back makes no silence shorter than none."""
-    ended = [lost(f"s{n}", 0, us / 1_000_000) for n, us in enumerate(silences)]
-    found = table(spark, *ended, lost("never", 0, given_up=True))
-    assert told(found, ["silence_p50_us", "silence_max_us"]) == [(median, longest)]
-
-
-def test_where_most_went_comes_first(spark: "SparkSession") -> None:
-    """Equals by the alphabet; who found none counts for none."""
+    for lasted, median, longest in silences:
+        ended = [lost(f"s{n}", 0, us / 1_000_000) for n, us in enumerate(lasted)]
+        cases.case(
+            *ended,
+            lost("never", 0, given_up=True),
+            columns=["silence_p50_us", "silence_max_us"],
+            wanted=[(median, longest)],
+        )
     moves = ["c", "d", "b", "d", "c", "d", "a", "b"]
-    found = table(spark, *(lost(f"s{n}", 0, 1, moved_to=to) for n, to in enumerate(moves)), lost("none", 0))
-    assert told(found, ["moved_to"]) == [(["d", "b", "c", "a"],)]
-    assert told(table(spark, lost("s1", 0)), ["moved_to"]) == [([],)]
+    cases.case(
+        *(lost(f"s{n}", 0, 1, moved_to=to) for n, to in enumerate(moves)),
+        lost("none", 0),
+        columns=["moved_to"],
+        wanted=[(["d", "b", "c", "a"],)],
+    )
+    cases.case(lost("s1", 0), columns=["moved_to"], wanted=[([],)])
+    cases.check(spark)
 
 
 def test_the_last_word_on_a_session_counts(spark: "SparkSession") -> None:
@@ -178,24 +200,46 @@ def test_the_last_word_on_a_session_counts(spark: "SparkSession") -> None:
     ]
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.integers(0, 90), st.one_of(st.none(), st.integers(0, 40)), st.sampled_from("ab"), st.booleans()
-        ),
-        min_size=1,
-        max_size=40,
-    )
+LOSSES = st.lists(
+    st.tuples(
+        st.integers(0, 90), st.one_of(st.none(), st.integers(0, 40)), st.sampled_from("ab"), st.booleans()
+    ),
+    min_size=1,
+    max_size=40,
 )
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
-def test_grouping(spark: "SparkSession", many: list[tuple[int, int | None, str, bool]]) -> None:
-    """Groups beside those that a plain walk through the losses finds."""
+
+
+def test_grouping(spark: "SparkSession") -> None:
+    """Groups beside those that a plain walk through the losses finds, many worlds side by side."""
+    random = Random(3)
+    many = [
+        (
+            random.randrange(91),
+            random.choice((None, *range(0, 41, 2))),
+            random.choice([f"{world}{broker}" for broker in "ab"]),
+            random.random() < 0.5,
+        )
+        for world in range(20)
+        for _ in range(random.randrange(1, 41))
+    ]
+    _check_groups(spark, many)
+
+
+@pytest.mark.deep
+@given(LOSSES)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+def test_grouping_of_whatever(spark: "SparkSession", many: list[tuple[int, int | None, str, bool]]) -> None:
+    """The same for whatever Hypothesis finds."""
+    _check_groups(spark, many)
+
+
+def _check_groups(spark: "SparkSession", many: list[tuple[int, int | None, str, bool]]) -> None:
     outages = [
         lost(f"s{n}", at, None if took is None else at + took, broker=broker, given_up=gone and took is None)
         for n, (at, took, broker, gone) in enumerate(many)
     ]
     wanted: list[tuple[str, int, int]] = []
-    for name in "ab":
+    for name in {one["broker"] for one in outages}:
         until = began = -1
         for one in sorted((one for one in outages if one["broker"] == name), key=lambda one: one["lost_ns"]):
             at = one["lost_ns"]

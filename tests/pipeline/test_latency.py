@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
 from math import ceil
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,14 +59,26 @@ def cells(table: "DataFrame") -> dict[tuple[str, str], dict[str, Any]]:
     return found
 
 
-def test_small_figures_are_exact(spark: "SparkSession") -> None:
+CASES: dict[str, list[Measured]] = {
+    "small": [(0, "small", us, None, 45 - us) for us in range(1, 21)],
+    "back": [(0, "back", us, None, None) for us in (-1000, -1000, -7, 0, 0, 9)],
+    "none": [(0, "none", None, None, None)],
+}
+"""By destination, so that all can be looked at side by side."""
+
+
+@pytest.fixture(scope="module")
+def found(spark: "SparkSession") -> dict[tuple[str, str], dict[str, Any]]:
+    """The cells of all cases."""
+    return cells(folded(bucketed(messages(spark, [one for many in CASES.values() for one in many]))))
+
+
+def test_small_figures_are_exact(found: dict[tuple[str, str], dict[str, Any]]) -> None:
     """Below 46 µs each value has its own bucket: nearest ranks, cell by cell."""
-    table = folded(bucketed(messages(spark, [(0, "a", us, None, 45 - us) for us in range(1, 21)])))
-    (row,) = cells(table).values()
-    assert row == {
+    assert found["2026-11-21 08:00:00", "small"] == {
         "hour": "2026-11-21-08",
         "minute": "2026-11-21 08:00:00",
-        "destination": "a",
+        "destination": "small",
         "receipt_count": 20,
         "receipt_p50": 10,
         "receipt_p95": 19,
@@ -84,18 +97,15 @@ def test_small_figures_are_exact(spark: "SparkSession") -> None:
     }
 
 
-def test_no_time_and_less_than_none(spark: "SparkSession") -> None:
+def test_no_time_and_less_than_none(found: dict[tuple[str, str], dict[str, Any]]) -> None:
     """0 is a duration, and a clock that was set back makes negative ones, which sort below it."""
-    table = folded(
-        bucketed(messages(spark, [(0, "a", us, None, None) for us in (-1000, -1000, -7, 0, 0, 9)]))
-    )
-    (row,) = cells(table).values()
+    row = found["2026-11-21 08:00:00", "back"]
     assert [row[f"receipt_{name}"] for name in ("count", "p50", "p95", "p99", "max")] == [6, -7, 9, 9, 9]
 
 
-def test_a_message_without_any_duration_makes_no_row(spark: "SparkSession") -> None:
+def test_a_message_without_any_duration_makes_no_row(found: dict[tuple[str, str], dict[str, Any]]) -> None:
     """A minute in which nothing was measured is not there."""
-    assert told(folded(bucketed(messages(spark, [(0, "a", None, None, None)])))) == []
+    assert {destination for _, destination in found} == {"small", "back"}
 
 
 def test_the_columns_are_the_tables(spark: "SparkSession") -> None:
@@ -106,13 +116,35 @@ def test_the_columns_are_the_tables(spark: "SparkSession") -> None:
     assert [field.dataType for field in table.schema.fields[1:]] == [field.dataType for field in wanted]
 
 
+def test_percentiles_of_many(spark: "SparkSession") -> None:
+    """Each cell beside the exact one, of durations of all sizes alike; see `_check`."""
+    random = Random(7)
+    many = [
+        (
+            random.randrange(58, 62),
+            random.choice("abc"),
+            *(random.choice((None, random.randrange(-60, 61), _any(random))) for _ in MEASURES),
+        )
+        for _ in range(1500)
+    ]
+    _check(spark, many, 300, 301)
+
+
+def _any(random: Random) -> int:
+    size = 1 << random.randrange(51)
+    return random.choice((random.randrange(-size, size + 1), round(WIDTH ** random.randrange(1600))))
+
+
+@pytest.mark.deep
 @given(st.lists(MEASURED, max_size=120), st.integers(0, 120), st.integers(0, 120))
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 def test_percentiles(spark: "SparkSession", many: list[Measured], one: int, other: int) -> None:
-    """Each cell beside the exact one: count and maximum the same, a percentile at most 2.2 % above, however the rows
-    were cut into batches.
-    """
-    low, high = sorted((one, other))
+    """The same for whatever Hypothesis finds."""
+    _check(spark, many, *sorted((one, other)))
+
+
+def _check(spark: "SparkSession", many: Sequence[Measured], low: int, high: int) -> None:
+    """Count and maximum are exact, a percentile is at most 2.2 % above, however the rows were cut into batches."""
     parts = [bucketed(messages(spark, part)) for part in (many[:low], many[low:high], many[high:])]
     found = cells(folded(parts[0].unionByName(parts[1]).unionByName(parts[2])))
     exact: defaultdict[tuple[str, str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
