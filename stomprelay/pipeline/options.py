@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -139,6 +140,12 @@ def settings(options: argparse.Namespace) -> Settings:
         interval=getattr(options, "interval", Settings.interval),
         retain=options.retain,
     )
+
+
+def say(text: str) -> None:
+    """Write a line to standard error."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
 
 
 def session(

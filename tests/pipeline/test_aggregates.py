@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 def test_both_answer_alike(spark: "SparkSession", tmp_path: Path) -> None:
     """Traffic, latency and flow of a few frames and messages with all that is odd in them; and the tables agree."""

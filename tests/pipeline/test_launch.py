@@ -84,6 +84,7 @@ launch.stop(spark)
 """
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 def test_nothing_is_said_and_nothing_is_left(spark: "SparkSession", tmp_path: Path) -> None:
     """A session of a process of its own, where no cache can be written: the terminal stays empty, Java ends with it,

@@ -212,6 +212,7 @@ def test_two_runs_do_not_share_tables(spark: "SparkSession", tmp_path: Path) -> 
 # ---------------------------------------------------------------- kill -9
 
 
+@pytest.mark.deep
 def test_a_driver_that_is_killed_leaves_no_trace(spark: "SparkSession", tmp_path: Path) -> None:
     """At whatever point of a batch: after the next run all tables are as without the kill, row by row."""
     journal = tmp_path / "j"

@@ -9,8 +9,7 @@ import pytest
 from stomprelay.pipeline.settings import Settings
 from stomprelay.pipeline.store import upkeep
 from stomprelay.pipeline.store.store import Batch, Store
-from stomprelay.pipeline.tables.rollup import hour_of
-from tests.pipeline.rows import FRAME, START, rows
+from tests.pipeline.rows import FRAME, START, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,8 +27,7 @@ def store(spark: "SparkSession", tmp_path: Path) -> Store:
     store = Store(spark, str(tmp_path))
     for number in range(5):
         many = [{"number": number, "at": START + timedelta(hours=hour)} for hour in (0, 2, 3)]
-        frames = rows(spark, FRAMES, FRAME, many).coalesce(1)
-        store.append("frames", number, frames.withColumn("hour", hour_of(frames["at"])))
+        write(tmp_path, FRAMES, FRAME, many, number, "at")
     return store
 
 

@@ -12,7 +12,6 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from stomprelay.pipeline import options
-from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.schema import TABLES
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.spark.errors import as_value_error, sentence
@@ -47,7 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(given: argparse.Namespace) -> int:
     """Run the query; returns the exit status. Raises `StoreError`, and `ValueError` for SQL that cannot be run."""
     sql = sys.stdin.read() if given.sql == "-" else given.sql
-    spark = options.session(given, "query", brief=True, say=ProgressLine(sys.stderr).say)
+    spark = options.session(given, "query", brief=True, say=options.say)
     try:
         views(spark, Store(spark, given.tables, given.table_format))
         found = _asked(spark, sql)

@@ -139,7 +139,7 @@ def main(given: argparse.Namespace) -> int:
 def _dry_run(given: argparse.Namespace, wanted: Selection) -> int:
     from stomprelay.pipeline.replay.selection import preview
 
-    spark = options.session(given, "replay", brief=True, say=_say)
+    spark = options.session(given, "replay", brief=True, say=options.say)
     try:
         found = preview(selected(_store(spark, given), wanted))
     finally:
@@ -148,7 +148,9 @@ def _dry_run(given: argparse.Namespace, wanted: Selection) -> int:
         found.show(sys.stdout)
         sys.stdout.flush()
     _judge(given, found)
-    _say(f"{_many(found.messages, 'message')} to {_many(len(found.lines), 'destination')} would be sent")
+    options.say(
+        f"{_many(found.messages, 'message')} to {_many(len(found.lines), 'destination')} would be sent"
+    )
     return 0
 
 
@@ -157,10 +159,12 @@ def _replay(given: argparse.Namespace, wanted: Selection, state: State, sink: Si
     if frozen is not None:
         before = state.confirmed(frozen)
         if before >= frozen.messages:
-            _say(f"this replay is finished: all {frozen.messages:,} messages are confirmed; nothing is sent")
+            options.say(
+                f"this replay is finished: all {frozen.messages:,} messages are confirmed; nothing is sent"
+            )
             return 0
-        _say(f"going on: {before:,} of {frozen.messages:,} messages are confirmed")
-    spark = options.session(given, "replay", brief=frozen is not None, say=_say)
+        options.say(f"going on: {before:,} of {frozen.messages:,} messages are confirmed")
+    spark = options.session(given, "replay", brief=frozen is not None, say=options.say)
     try:
         if frozen is None:
             frozen = _freeze(given, _store(spark, given), wanted, state)
@@ -180,7 +184,7 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: S
     from stomprelay.pipeline.replay.selection import preview
     from stomprelay.pipeline.replay.state import write
 
-    _say("selecting messages")
+    options.say("selecting messages")
     # Both passes read the same files, whatever comes to the tables meanwhile.
     rows = selected(store, wanted)
     found = preview(rows)
@@ -188,7 +192,7 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: S
     connections = given.connections or store.spark.sparkContext.defaultParallelism
     files = write(rows, state.place(), min(connections, len(found.lines)))
     frozen = state.freeze(asked(given), files)
-    _say(
+    options.say(
         f"{_many(frozen.messages, 'message')} to {_many(len(found.lines), 'destination')}, "
         f"over {_many(len(files), 'connection')}"
     )
@@ -206,11 +210,13 @@ def _judge(given: argparse.Namespace, found: "Preview") -> None:
             "--skip-incomplete"
         )
     for reason, count in left_out.items():
-        _say(f"left out: {_many(count, 'message')} {REASONS[reason]}")
+        options.say(f"left out: {_many(count, 'message')} {REASONS[reason]}")
     if not messages:
         raise ValueError("no message was selected" + (" but those that are left out" if left_out else ""))
     if found.blanked:
-        _say(f"the journal has no values of these headers, so they are not sent: {', '.join(found.blanked)}")
+        options.say(
+            f"the journal has no values of these headers, so they are not sent: {', '.join(found.blanked)}"
+        )
 
 
 def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: str) -> None:
@@ -227,19 +233,16 @@ def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: 
         with as_value_error():
             rows = watch.follow(tasks.collect)
     except KeyboardInterrupt:
-        _say(f"stopped: {state.confirmed(frozen):,} of {frozen.messages:,} messages are confirmed; {again}")
+        options.say(
+            f"stopped: {state.confirmed(frozen):,} of {frozen.messages:,} messages are confirmed; {again}"
+        )
         raise
     failures = sorted({ours_of(row.error) for row in rows if row.error is not None})
     confirmed = state.confirmed(frozen)
     if failures or confirmed < frozen.messages:
         text = "; ".join(failures) or "the brokers did not confirm all"
         raise ValueError(f"{text}; {confirmed:,} of {frozen.messages:,} messages are confirmed, {again}")
-    _say(f"done: {frozen.messages:,} messages are confirmed, {confirmed - before:,} of them now")
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    options.say(f"done: {frozen.messages:,} messages are confirmed, {confirmed - before:,} of them now")
 
 
 def _many(count: int, noun: str) -> str:

@@ -3,7 +3,6 @@
 import argparse
 import os
 import re
-import sys
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.report.page import TITLE, PageOptions, page
 from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
@@ -64,8 +62,7 @@ def main(given: argparse.Namespace) -> int:
     check(given.tables, given.output)
     from stomprelay.pipeline.report.gather import gather
 
-    progress = ProgressLine(sys.stderr)
-    spark = shared.session(given, "report", brief=True, say=progress.say)
+    spark = shared.session(given, "report", brief=True, say=shared.say)
     try:
         store = Store(spark, given.tables, given.format)
         store.check()
@@ -73,7 +70,7 @@ def main(given: argparse.Namespace) -> int:
     finally:
         launch.stop(spark)
     size = write(given.output, page(findings, PageOptions(made=now, title=given.title, local=given.local)))
-    progress.say(f"{given.output}: {octets(size)}, in {time.monotonic() - began:.0f} s")
+    shared.say(f"{given.output}: {octets(size)}, in {time.monotonic() - began:.0f} s")
     return 0
 
 
