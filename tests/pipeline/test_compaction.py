@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -51,11 +52,12 @@ def write(store: Store, batches: Iterable[int], hours: int = 1, **further: Any) 
 
 def content(store: Store) -> list[tuple[Any, ...]]:
     """The rows of `frames` as readers see them now, read without Spark."""
-    tables = [
-        pq.ParquetFile(path).read(["at", "number", "text", "command"])
-        for path in Path(store.root).glob("frames/hour=*/batch=*/*.parquet")
-    ]
-    return sorted((tuple(row.values()) for table in tables for row in table.to_pylist()), key=repr)
+    found: list[tuple[Any, ...]] = []
+    for path in Path(store.root).glob("frames/hour=*/batch=*/*.parquet"):
+        table = pq.ParquetFile(path).read(["number", "text", "command", "at"])
+        times = table.column("at").cast(pa.timestamp("us")).cast(pa.int64())
+        found += zip(*(column.to_pylist() for column in table.columns[:-1]), times.to_pylist(), strict=True)
+    return sorted(found, key=repr)
 
 
 def files(store: Store, table: str = "frames") -> dict[str, int]:
@@ -186,13 +188,13 @@ def test_large_files_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.spark
 def test_deltas_join_in_any_hour(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """When they are many, and what is folded from them stays the same."""
-    monkeypatch.setattr(compaction, "FEW_DELTAS", 5)
-    for number in range(6):
+    monkeypatch.setattr(compaction, "FEW_DELTAS", 2)
+    for number in range(3):
         counts = ROLLUP.summed(rows(store.spark, FRAMES, FRAME, [{"size": number}])).coalesce(1)
         store.delta("traffic", number, counts)
     before = told(ROLLUP.folded(store.deltas("traffic", ROLLUP.kept)))
-    assert compact(store, "2026-11-21-01", below=5) == []
-    assert compact(store, "2026-11-21-01", below=6) == [Compacted(f"_deltas/traffic/{HOUR}", 6, 1)]
+    assert compact(store, "2026-11-21-01", below=2) == []
+    assert compact(store, "2026-11-21-01", below=3) == [Compacted(f"_deltas/traffic/{HOUR}", 3, 1)]
     assert told(ROLLUP.folded(store.deltas("traffic", ROLLUP.kept))) == before
 
 

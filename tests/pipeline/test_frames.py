@@ -58,6 +58,19 @@ def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
 
 
 @pytest.mark.spark
+def test_a_batch_has_its_own_frames(spark: "SparkSession", tmp_path: Path) -> None:
+    """As they were written, and no others."""
+    store = Store(spark, str(tmp_path / "tables"))
+    settings = Settings(journal=str(tmp_path), tables=store.root)
+    for number in (0, 1):
+        block = made.frames([b"SEND\nreceipt:r-%d\n\n" % number])
+        path = made.put(tmp_path, made.name(number + 1), made.header(number + 1), block)
+        frames.advance(Batch(spark, store, number, settings), [SegmentFile(str(path), path.stat().st_size)])
+    found = Batch(spark, store, 1, settings).frames()
+    assert [(row.receipt, row.hour) for row in found.collect()] == [("r-1", "2026-11-21-08")]
+
+
+@pytest.mark.spark
 def test_nothing_is_nothing(spark: "SparkSession", tmp_path: Path) -> None:
     """A batch whose segments are all empty leaves the tables as they are."""
     store = Store(spark, str(tmp_path))

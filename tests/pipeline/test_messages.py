@@ -222,17 +222,18 @@ def _rows(frame: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.spark
-def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path) -> None:
+@pytest.mark.parametrize("relays", [9, pytest.param(25, marks=pytest.mark.deep)])
+def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path, relays: int) -> None:
     """Many relays write to one folder, segments come in any order, and a batch is cut short and done again."""
     journal = tmp_path / "journal"
     journal.mkdir()
     random = Random(1)
-    stages = [_stage(seed) for seed in range(1, 25)]
+    stages = [_stage(seed) for seed in range(1, relays)]
     paths = []
     for stage in stages:
         paths += stage.run.write(journal, [random.randrange(1, 100) for _ in range(3)])
     random.shuffle(paths)
-    parts = [paths[:40], paths[40:]]
+    parts = [paths[: len(paths) // 2], paths[len(paths) // 2 :]]
     store = Store(spark, str(tmp_path / "tables"))
     known = Settings(
         journal=str(journal),

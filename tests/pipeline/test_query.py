@@ -15,7 +15,8 @@ from stomprelay.pipeline import options
 from stomprelay.pipeline.commands import query
 from stomprelay.pipeline.schema import QUARANTINE, TABLES
 from stomprelay.pipeline.spark import errors, launch
-from stomprelay.pipeline.store.store import Store, StoreError
+from stomprelay.pipeline.store.store import StoreError
+from tests.pipeline.rows import write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,8 +99,11 @@ def test_an_error_is_a_sentence(said: str, sentence: str) -> None:
 @pytest.fixture
 def tables(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Some, and the session of the tests in place of another."""
-    rows = spark.createDataFrame([("a.journal", 1, 2, "torn"), ("b.journal", 3, 4, "torn")], QUARANTINE.ddl)
-    Store(spark, str(tmp_path)).append("quarantine", 0, rows)
+    torn = [
+        {"segment": "a.journal", "offset": 1, "length": 2},
+        {"segment": "b.journal", "offset": 3, "length": 4},
+    ]
+    write(tmp_path, QUARANTINE, {"reason": "torn"}, torn)
     monkeypatch.setattr(options, "session", lambda *_, **__: spark)
     monkeypatch.setattr(launch, "stop", lambda _: None)
     yield tmp_path

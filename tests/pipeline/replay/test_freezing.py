@@ -55,7 +55,6 @@ def test_nothing(spark: "SparkSession", tmp_path: Path) -> None:
     """No messages, no files."""
     store = Store(spark, str(archive.write(tmp_path / "tables", archive.orders(3, 1))))
     assert write(selected(store, Selection(where="size < 0")), tmp_path / "a", 2) == []
-    assert write(selected(store, Selection(until=0)), tmp_path / "b", 2) == []
 
 
 @pytest.mark.spark
