@@ -59,7 +59,7 @@ def test_both_answer_alike(spark: "SparkSession", tmp_path: Path) -> None:
             for n in range(90)
         ],
     )
-    store.settle(0, messages.withColumn("hour", hour_of(messages["at"])))
+    store.replace_open(0, messages.withColumn("hour", hour_of(messages["at"])))
     batch = Batch(spark, store, 0, Settings(journal="/nowhere", tables=store.root))
     for module in (traffic, latency, flow):
         module.advance(batch)

@@ -68,7 +68,7 @@ def test_a_folder_half_removed_is_not_read(spark: "SparkSession", tmp_path: Path
     _file(tmp_path, "_dropped/frames-hour=2026-11-20-07/batch=000000000", "frames/hour=2026-11-20-08/batch=0")
     store = Store(spark, str(tmp_path))
     assert store.hours("frames") == ["2026-11-20-08"]
-    store.sweep()
+    store.remove_leftovers()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["frames"]
 
 

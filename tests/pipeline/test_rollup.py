@@ -54,7 +54,9 @@ class Ground:
             shutil.rmtree(folder)
         write(self.root, MESSAGES, MESSAGE, settled, number, "at")
         write(self.root, MESSAGES, MESSAGE, [{**each, "final": False} for each in passing], OPEN, "at")
-        self.store.note("watch", number, json.dumps({"hours": sorted(self.store.hours_of("messages", OPEN))}))
+        self.store.save_text(
+            "watch", number, json.dumps({"hours": sorted(self.store.hours_of("messages", OPEN))})
+        )
         return self.batch(number)
 
     def frames(self, number: int, many: Rows) -> Batch:
@@ -66,7 +68,7 @@ class Ground:
         """As `messages` leaves them, too."""
         known = [{**OUTAGE_ROW, **one} for one in many]
         told = [[one.get(name) for name in OUTAGE.names] for one in known]
-        self.store.note("outages", number, json.dumps(told))
+        self.store.save_text("outages", number, json.dumps(told))
         return self.batch(number)
 
     def table(self, name: str) -> list[tuple[Any, ...]]:

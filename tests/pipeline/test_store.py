@@ -73,17 +73,17 @@ def test_a_batch_that_is_done_again_takes_its_own_place(spark: "SparkSession", t
 def test_rows_that_may_change_are_replaced_as_a_whole(spark: "SparkSession", tmp_path: Path) -> None:
     """Whatever their hour; final rows stay."""
     store = Store(spark, str(tmp_path))
-    store.settle(0, messages(spark, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]))
+    store.replace_open(0, messages(spark, [(HOUR, "final")], [(HOUR, "a"), (NEXT, "b")]))
     assert (store.hours_of("messages", 0), store.hours_of("messages", OPEN)) == ({HOUR}, {HOUR, NEXT})
     for _ in range(2):
-        store.settle(1, messages(spark, [(HOUR, "a")], [(NEXT, "c")]))
+        store.replace_open(1, messages(spark, [(HOUR, "a")], [(NEXT, "c")]))
         assert said(store.read("messages"), "destination", "batch") == [
             ("a", batch_name(1)),
             ("c", "open"),
             ("final", batch_name(0)),
         ]
         assert said(store.read("messages", batch=OPEN), "destination", "hour") == [("c", NEXT)]
-    store.settle(2, messages(spark, []))
+    store.replace_open(2, messages(spark, []))
     assert said(store.read("messages"), "destination") == [("a",), ("final",)]
     assert store.hours_of("messages", OPEN) == store.hours_of("messages", 2) == set()
 
@@ -143,15 +143,15 @@ def test_a_batch_leaves_state_for_the_next(spark: "SparkSession", tmp_path: Path
         store.save("open", batch, spark.createDataFrame([(batch,)], "n int"))
     store.save("open", 2, spark.createDataFrame([(7,)], "n int"))
     store.save("parts", 2, spark.createDataFrame([(1, 5), (2, 6)], "n int, of int"), "of")
-    store.note("words", 0, "before")
+    store.save_text("words", 0, "before")
     for text in ("not yet", "now"):
-        store.note("words", 1, text)
+        store.save_text("words", 1, text)
     store.forget(1)
     assert said(store.saved("parts", 2, "n int", "of=6"), "n") == [(2,)]
     assert said(store.saved("parts", 2, "n int", "of=7"), "n") == []
-    assert (store.noted("words", -1), store.noted("words", 1)) == (None, "now")
+    assert (store.saved_text("words", -1), store.saved_text("words", 1)) == (None, "now")
     with pytest.raises(StoreError, match="do not belong together"):
-        store.noted("words", 0)
+        store.saved_text("words", 0)
     assert said(store.saved("open", -1, "n int"), "n") == []
     assert said(store.saved("open", 1, "n int"), "n") == [(1,)]
     assert said(store.saved("open", 2, "n int"), "n") == [(7,)]
@@ -166,7 +166,7 @@ def test_what_was_cut_short_is_swept_up(spark: "SparkSession", tmp_path: Path) -
     store.append("quarantine", 0, quarantine(spark, "a"))
     for left in ("quarantine/.spark-staging-1", "quarantine/_temporary", "_deltas/flow/.spark-staging-2"):
         (tmp_path / left / "0").mkdir(parents=True)
-    store.sweep()
+    store.remove_leftovers()
     assert not list(tmp_path.rglob(".spark-staging*"))
     assert not list(tmp_path.rglob("_temporary"))
     assert said(store.read("quarantine"), "reason") == [("a",)]
@@ -182,7 +182,7 @@ def test_a_format_that_spark_has_not_is_told(spark: "SparkSession", tmp_path: Pa
 def test_other_file_formats_work_alike(spark: "SparkSession", tmp_path: Path) -> None:
     """ORC comes with Spark."""
     store = Store(spark, str(tmp_path), "orc")
-    store.settle(0, messages(spark, [(HOUR, "a")], [(HOUR, "b")]))
+    store.replace_open(0, messages(spark, [(HOUR, "a")], [(HOUR, "b")]))
     assert said(store.read("messages", [HOUR]), "destination", "batch") == [
         ("a", batch_name(0)),
         ("b", "open"),

@@ -55,9 +55,9 @@ def test_what_is_too_old_goes_with_every_batch(store: Store) -> None:
 def test_what_batches_left_for_the_next_goes(store: Store) -> None:
     """When the next one is done, for good."""
     for number in range(3):
-        store.note("watch", number, str(number))
+        store.save_text("watch", number, str(number))
         upkeep.after(batch(store, number), START)
-    assert store.noted("watch", 2) == "2"
+    assert store.saved_text("watch", 2) == "2"
     assert len(store.volume.find(store.root, "_state/watch/*")) == 1
 
 

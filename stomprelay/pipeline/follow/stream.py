@@ -92,7 +92,7 @@ class Stream:
             raise StoreError(f"there is no journal in {self._settings.journal}: the folder does not exist")
         self._store.check()
         with Lock(local(self._store.root)):
-            self._store.sweep()
+            self._store.remove_leftovers()
             upkeep.begin(self._store)
             yield
 

@@ -369,9 +369,8 @@ class Conversations:
                 current = _Current(record, self.limits)
                 if current.text is not None:
                     continue
-            current.taken += 1
+            current.take(record)
             conversation = current.conversation
-            conversation.take(record)
             if len(conversation.out) >= arrow.ROWS:
                 yield arrow.batch([*rows, *conversation.out], _SCHEMA)
                 rows = []
@@ -401,13 +400,13 @@ class Conversations:
 
 
 class _Current:
-    """A conversation in this batch: `text` is what the last one left of it, `taken` counts the records since."""
+    """A conversation in this batch: `text` is what the last one left of it; `taken`: there were records since."""
 
     __slots__ = ("conversation", "name", "run", "taken", "text")
 
     def __init__(self, first: r.Record, limits: TimeLimits) -> None:
         self.name: str = first[r.SESSION]
-        self.taken = 0
+        self.taken = False
         self.text: str | None = None
         if first[r.TURN] != r.SAID:
             self.run = run_of(first[r.SEGMENT])
@@ -416,6 +415,11 @@ class _Current:
             self.text = str(first[r.TEXT])
             self.run, state = self.text.split("\n", 1)
             self.conversation = Conversation.load(self.name, state, limits)
+
+    def take(self, record: r.Record) -> None:
+        """The next record."""
+        self.taken = True
+        self.conversation.take(record)
 
 
 def _said(what: SessionRow, session: str, text: str) -> s.Transfer:

@@ -91,6 +91,24 @@ class PendingDelivery:
         self.loss: BrokerLoss | None = None
         self.answered: tuple[int, str] | None = None
 
+    def number(self, order: int, *, hidden: bool) -> None:
+        """Its place among all. `hidden`: the client does not know its `ack`, but the relay's token in place of it."""
+        self.order = order
+        if hidden:
+            self.ack = None
+
+    def answer(self, ns: int, outcome: str) -> None:
+        """It was answered in a transaction, which is still open."""
+        self.answered = (ns, outcome)
+
+    def reopen(self) -> None:
+        """That transaction was aborted."""
+        self.answered = None
+
+    def lose(self, loss: BrokerLoss) -> None:
+        """Its broker is gone."""
+        self.loss = loss
+
 
 class PendingDeliveries:
     """The deliveries of one session that have no answer yet."""
@@ -115,13 +133,11 @@ class PendingDeliveries:
         """A MESSAGE passed. `alike`: both sides have one version; `counted`: the relay gave it a number."""
         if counted:
             self._orders += 1
-            delivery.order = self._orders
         else:
             self._others -= 1
-            delivery.order = self._others
         ack = delivery.ack
-        if ack is not None and (ack in self._by_ack or (alike and self._tokened(ack))):
-            delivery.ack = None
+        hidden = ack is not None and (ack in self._by_ack or (alike and self._tokened(ack)))
+        delivery.number(self._orders if counted else self._others, hidden=hidden)
         self._enter(delivery)
 
     def _tokened(self, ack: str) -> bool:
@@ -190,7 +206,7 @@ class PendingDeliveries:
             self._remove(each)
         if transaction is not None:
             for each in gone:
-                each.answered = (ns, outcome)
+                each.answer(ns, outcome)
             self._held.setdefault(transaction, []).extend(gone)
         return gone
 
@@ -202,12 +218,12 @@ class PendingDeliveries:
         """What was answered in a transaction waits for its answer again, in the old order."""
         back = self._held.pop(transaction, [])
         for delivery in back:
-            delivery.answered = None
+            delivery.reopen()
             self._enter(delivery)
             if delivery.message_id is not None:
                 self._by_message[delivery.message_id].sort(key=lambda each: each.order)
         for subscription in {delivery.subscription for delivery in back}:
-            subscription.unsettled = dict.fromkeys(sorted(subscription.unsettled))
+            subscription.sort()
 
     def of(self, broker: str) -> list[PendingDelivery]:
         """The deliveries of a broker that is gone now. They are still known by their names."""
@@ -377,7 +393,7 @@ class Consumption:
             loss = brokers.going(delivery.broker)
             if loss is not None:  # the session is leaving it: no answer will reach it
                 self._settle(delivery, transfer[s.NS], transfer[s.NS], RETURNED)
-                delivery.loss = loss
+                delivery.lose(loss)
 
     def answered(
         self, record: r.Record, ns: int, brokers: Brokers, transactions: Transactions, *, whole: bool
@@ -421,7 +437,7 @@ class Consumption:
             transactions.doom(transaction)
         for delivery in self._pending_deliveries.of(loss.broker):
             self._settle(delivery, ns, ns, RETURNED)
-            delivery.loss = loss
+            delivery.lose(loss)
 
     def ended(self, ns: int) -> None:
         """The client is gone."""

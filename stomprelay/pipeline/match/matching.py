@@ -258,8 +258,7 @@ class Matching:
         return None
 
     def _is_available(self, message: Message, ns: int) -> None:
-        message.available = ns
-        message.last = max(message.last, ns)
+        message.became_available(ns)
         if self._send_order is not None:
             self._send_order.available(message)
 

@@ -81,6 +81,11 @@ class Message:
         self.sent = transfer
         self.last = max(self.last, ns)
 
+    def became_available(self, ns: int) -> None:
+        """From now on a broker can deliver it: it was sent, or its transaction was committed."""
+        self.available = ns
+        self.last = max(self.last, ns)
+
     def was_confirmed(self, ns: int) -> None:
         """The RECEIPT."""
         assert self.sent is not None

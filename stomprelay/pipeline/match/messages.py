@@ -53,15 +53,15 @@ def advance(batch: Batch) -> None:
     ready = runs.arrived(segments(batch))
     found = matched(batch, runs, limits, conversations(batch, runs, limits, read(batch, ready))).persist()
     try:
-        store.settle(number, found.where(F.col("final").isNotNull()))
+        store.replace_open(number, found.where(F.col("final").isNotNull()))
         store.save(_STATE, number, found.where(F.col("final").isNull()).select("what", *_TOLD), "what")
     finally:
         found.unpersist()
     outages = _outages(batch, before.get(_LOSSES, []))
-    store.note(_OUTAGES, number, json.dumps(outages.changed))
+    store.save_text(_OUTAGES, number, json.dumps(outages.changed))
     losses = outages.kept(runs.horizon - limits.give_up)
     hours = sorted(store.hours_of(MESSAGES.name, OPEN))
-    store.note(_WATCH, number, json.dumps({_RUNS: runs.dump(), _LOSSES: losses, _HOURS: hours}))
+    store.save_text(_WATCH, number, json.dumps({_RUNS: runs.dump(), _LOSSES: losses, _HOURS: hours}))
 
 
 # What other tables ask for, once this batch is done here
@@ -86,7 +86,7 @@ def touched(batch: Batch) -> set[str]:
 
 def outages(batch: Batch) -> list[tuple[Any, ...]]:
     """Rows of `OUTAGE` of which something is new."""
-    return [tuple(row) for row in json.loads(batch.store.noted(_OUTAGES, batch.number) or "[]")]
+    return [tuple(row) for row in json.loads(batch.store.saved_text(_OUTAGES, batch.number) or "[]")]
 
 
 def waits(batch: Batch) -> DataFrame:
@@ -96,7 +96,7 @@ def waits(batch: Batch) -> DataFrame:
 
 
 def _noted(batch: Batch, number: int) -> dict[str, Any]:
-    return dict(json.loads(batch.store.noted(_WATCH, number) or "{}"))
+    return dict(json.loads(batch.store.saved_text(_WATCH, number) or "{}"))
 
 
 def _said(batch: Batch, number: int, what: int) -> DataFrame:

@@ -23,6 +23,15 @@ class _Asked:
         self.told: list[str | None] = []
         self.at: int | None = None
 
+    def given(self, ns: int) -> Transfer | None:
+        """A RECEIPT came for it. Returns the SEND, with its time, if it is one and the RECEIPT its first."""
+        if self.at is not None:
+            return None
+        self.at = ns
+        if self.transfer is not None:
+            self.transfer[RECEIPT_NS] = ns
+        return self.transfer
+
 
 class PendingReceipts:
     """The n-th frame with a receipt id belongs to the n-th RECEIPT with it; where a session has several brokers, to
@@ -71,12 +80,7 @@ class PendingReceipts:
                     del self._by_id[receipt]
             else:
                 each.told.append(broker)
-            if each.at is None:
-                each.at = ns
-                if each.transfer is not None:
-                    each.transfer[RECEIPT_NS] = ns
-                    return each.transfer
-            return None
+            return each.given(ns)
         return None
 
     def refused(self, receipt: str) -> None:

@@ -33,6 +33,14 @@ class Subscription:
         """What a person calls it."""
         return self.id if self.named else self.destination
 
+    def close(self) -> None:
+        """UNSUBSCRIBE: what it was delivered may still be answered."""
+        self.open = False
+
+    def sort(self) -> None:
+        """Deliveries came back: put the numbers of all into order again."""
+        self.unsettled = dict.fromkeys(sorted(self.unsettled))
+
     def dump(self) -> list[Any]:
         """As JSON has it."""
         return [self.id, self.destination, self.mode, self.since, self.named, self.open]
@@ -75,7 +83,7 @@ class Subscribed:
         subscription = self.opened.get(id) if id is not None else self._oldest(self.opened, destination)
         if subscription is None:
             return
-        subscription.open = False
+        subscription.close()
         self.acknowledging -= subscription.mode != AUTO
         del self.opened[subscription.id]
         self.ended[subscription.id] = subscription

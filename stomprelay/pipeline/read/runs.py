@@ -44,6 +44,13 @@ class _Run:
     ended: bool = False
     waiting: dict[int, Segment] = field(default_factory=dict)
 
+    def read(self, number: int) -> None:
+        """The turn of a segment that waits has come."""
+        segment = self.waiting.pop(number)
+        self.due = max(self.due, number + 1)
+        self.newest_ns = max(self.newest_ns, segment.newest_ns or 0)
+        self.ended = self.ended or segment.ended
+
 
 class Runs:
     """Call `arrived` with the segments of a batch; it returns which segments can be read on now, those of earlier
@@ -80,10 +87,7 @@ class Runs:
             since = horizon if segment.first_ns is None else segment.first_ns
             if number > run.due and horizon <= since + self._limits.patience:
                 return
-            del run.waiting[number]
-            run.due = max(run.due, number + 1)
-            run.newest_ns = max(run.newest_ns, segment.newest_ns or 0)
-            run.ended = run.ended or segment.ended
+            run.read(number)
             yield segment
 
     @property

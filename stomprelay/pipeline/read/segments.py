@@ -67,10 +67,9 @@ def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
         elif isinstance(found, Header):
             if reading.count:
                 yield reading.flushed()
-            reading.header = found
-            reading.contexts.clear()
+            reading.begin(found)
         else:
-            reading.damages.append(found)
+            reading.reject(found)
     if reading.count:
         yield reading.flushed()
     if reading.damages:
@@ -99,9 +98,14 @@ class _Reading:
         self.damages: list[Damage] = []
         self.contexts: dict[bytes, tuple[int, Dialect] | None] = {}
         self.known: list[Context] = []
-        self._begin()
+        self._clear()
 
-    def _begin(self) -> None:
+    def begin(self, header: Header) -> None:
+        """What follows is of a file with this header: contexts are read anew."""
+        self.header = header
+        self.contexts.clear()
+
+    def _clear(self) -> None:
         self.count = 0
         self._octets = 0
         # For each block: its rows, context, time, offset, first number.
@@ -144,7 +148,11 @@ class _Reading:
         return len(self.known) - 1, heads.dialect(context.version)
 
     def _reject(self, block: Block, reason: str) -> None:
-        self.damages.append(Damage(block.offset, block.length, reason))
+        self.reject(Damage(block.offset, block.length, reason))
+
+    def reject(self, damage: Damage) -> None:
+        """Something that cannot be read."""
+        self.damages.append(damage)
 
     def _frames(self, block: Block, context: int, dialect: Dialect) -> None:
         payload, sizes = block.payload, block.sizes
@@ -201,7 +209,7 @@ class _Reading:
     def flushed(self) -> pa.RecordBatch:
         """The rows so far."""
         made = self._batch()
-        self._begin()
+        self._clear()
         return made
 
     def _batch(self) -> pa.RecordBatch:

@@ -37,6 +37,11 @@ class _Group:
     told: bool = False
     sure: bool = False
 
+    def received(self, *, cumulative: bool) -> None:
+        """Its receipt came; it vouches for all of the group where the broker's receipts are `cumulative`."""
+        self.told = True
+        self.sure = cumulative or self.first == self.last
+
 
 class Window:
     """The rows between what was sent and what the broker vouches for. From the first that is not safe on `size` may be
@@ -81,8 +86,7 @@ class Window:
         group = self._by_last.pop(int(receipt), None) if receipt.isdigit() else None
         if group is None:
             return
-        group.told = True
-        group.sure = cumulative or group.first == group.last
+        group.received(cumulative=cumulative)
         while self._groups and self._groups[0].told and self._groups[0].sure:
             self.confirmed = self._groups.popleft().last + 1
 

@@ -78,9 +78,9 @@ class Store:
         before = self._files(places)
         self._write(TABLES[table], named)
         for folder in self._untouched(before):
-            self._vanish(folder)
+            self._remove_at_once(folder)
 
-    def settle(self, batch: int, rows: "DataFrame", table: str = "messages") -> None:
+    def replace_open(self, batch: int, rows: "DataFrame", table: str = "messages") -> None:
         """Write the rows of a batch; those that are not `final` take the place of all such rows before, whatever
         their hour.
         """
@@ -110,7 +110,7 @@ class Store:
         """Remove these hours, those of them that are there; each is gone at once for who lists the table."""
         for hour in hours:
             if self.format in FILES:
-                self._vanish(f"{self.root}/{table}/hour={hour}")
+                self._remove_at_once(f"{self.root}/{table}/hour={hour}")
             else:
                 nothing = self._named(TABLES[table], self.read(table).limit(0), None)
                 self._write(TABLES[table], nothing, replaceWhere=f"hour = '{hour}'")
@@ -140,7 +140,7 @@ class Store:
         """Remove what batches added to the hours before this one."""
         for path in self._find("_deltas/*/hour=*"):
             if path.rpartition("hour=")[2] < before:
-                self._vanish(path)
+                self._remove_at_once(path)
 
     # ------------------------------------------------------------------ deltas and state
 
@@ -173,13 +173,13 @@ class Store:
             return self._nothing(schema)
         return self.spark.read.schema(schema).format(_STATE).load(literal(place))
 
-    def note(self, name: str, batch: int, text: str) -> None:
+    def save_text(self, name: str, batch: int, text: str) -> None:
         """Leave a text, as `save` leaves rows."""
         path = self._state(name, batch)
         self.volume.remove(path)
         self.volume.put(path, text)
 
-    def noted(self, name: str, batch: int) -> str | None:
+    def saved_text(self, name: str, batch: int) -> str | None:
         """The text that a batch left; None before the first. Raises `StoreError` where it is gone."""
         path = self._state(name, batch)
         return self.volume.text(path) if self._is_there(name, batch, path) else None
@@ -216,7 +216,7 @@ class Store:
                 f"--conf spark.jars.packages=GROUP:ARTIFACT:VERSION, or use --format parquet"
             ) from None
 
-    def sweep(self) -> None:
+    def remove_leftovers(self) -> None:
         """Remove what runs that were cut short left half-written. No other run may be at work."""
         self.volume.remove(f"{self.root}/{_DROPPED}")
         for place in ("*", "_deltas/*"):
@@ -285,7 +285,7 @@ class Store:
             rows = rows.where(rows["hour"].isin(wanted))
         return rows if batch is None else rows.where(rows["batch"] == which)
 
-    def _vanish(self, path: str) -> None:
+    def _remove_at_once(self, path: str) -> None:
         """Remove a folder that others may be listing: it is gone in one step, and then its files are removed."""
         aside = f"{self.root}/{_DROPPED}/{uuid4().hex}"
         self.volume.rename(path, aside)
