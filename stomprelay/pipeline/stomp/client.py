@@ -36,6 +36,9 @@ Headers = Mapping[bytes, bytes]
 
 BYE: Final = b"bye"
 """The receipt of DISCONNECT."""
+CLOSE_WITHIN: Final = 0.5
+"""Seconds that a session has to end by itself when it is closed, before it is aborted."""
+_ABORT_WITHIN: Final = 5.0
 
 
 class Lost(Exception):
@@ -155,9 +158,9 @@ class Client:
         """End it, wherever it is."""
         if self._started:
             self._relay_thread.disconnect()
-            if not self._relay_thread.join(0.5):
+            if not self._relay_thread.join(CLOSE_WITHIN):
                 self._relay_thread.abort()
-                self._relay_thread.join(5.0)
+                self._relay_thread.join(_ABORT_WITHIN)
 
     def _lost(self, what: str) -> Lost:
         brokers = ", ".join(map(str, self._upstream.brokers))

@@ -1,5 +1,6 @@
-"""Which messages are sent again."""
+"""Which messages are sent again, and what would be."""
 
+import io
 from collections.abc import Callable, Sequence
 from functools import reduce
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.replay.selection import Selection, selected
+from stomprelay.pipeline.replay.selection import DestinationTotal, Preview, Selection, preview, selected
 from stomprelay.pipeline.spark.errors import as_value_error
 from stomprelay.pipeline.store.store import Store, StoreError
 from tests.pipeline.replay import archive
@@ -18,10 +19,33 @@ from tests.pipeline.rows import SECOND, START_NS, told
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
 Frames = Callable[..., Store]
 Known = dict[int, dict[str, Any]]
 
 ORDER = ("turn_ns", "segment", "offset", "number")
+
+
+Rows = dict[str, list[Any]]
+CONDITIONS = {
+    "destination = '/queue/b' OR headers['kind'] = 'new'": [1, 2],
+    "at >= '2026-11-21' AND hour = '2026-11-21-08' AND client = 'alice'": [1, 2, 3, 4],
+    "outcome IS NULL": [3],
+    "outcome != 'undelivered' AND size = 100 AND redelivered = 2": [1],
+    "outcome = 'nacked'": [4],
+    "outcome = 'delivered'": [],
+}
+PLACES: list[tuple[Selection, list[str | None]]] = [
+    (Selection(destination="/queue/x"), ["/queue/x"] * 4),
+    (Selection(renames=(("/queue/ab", "/b"), ("/queue/", "/q/"))), ["/q/a", "/b", "/topic/a", None]),
+    (Selection(renames=(("", "/all"),)), ["/all/queue/a", "/all/queue/ab", "/all/topic/a", None]),
+    (Selection(renames=(("/queue/a", ""),)), ["", "b", "/topic/a", None]),
+]
+NONSENSE = {
+    "nonsense = 1": "A column, variable, or function parameter with name `nonsense` cannot be resolved",
+    "size >": "Syntax error",
+    "size": 'Filter expression "size" of type "BIGINT" is not a boolean',
+}
 
 
 def test_hours() -> None:
@@ -125,8 +149,6 @@ CASES: dict[str, tuple[list[dict[str, Any]], Known]] = {
 }
 """Frames, and rows of `messages` by the numbers of their SENDs; each case has a segment and sessions of its own."""
 
-Rows = dict[str, list[Any]]
-
 
 @pytest.fixture(scope="module")
 def everything(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Rows:
@@ -163,16 +185,6 @@ def test_by_time(frames: Frames) -> None:
         Selection(since=at + 3600 * 1_000_000),
     ]
     assert found(store, times) == [[1, 2], [], []]
-
-
-CONDITIONS = {
-    "destination = '/queue/b' OR headers['kind'] = 'new'": [1, 2],
-    "at >= '2026-11-21' AND hour = '2026-11-21-08' AND client = 'alice'": [1, 2, 3, 4],
-    "outcome IS NULL": [3],
-    "outcome != 'undelivered' AND size = 100 AND redelivered = 2": [1],
-    "outcome = 'nacked'": [4],
-    "outcome = 'delivered'": [],
-}
 
 
 @pytest.mark.spark
@@ -239,14 +251,6 @@ def test_what_is_kept_of_a_message(everything: Rows) -> None:
     ]
 
 
-PLACES: list[tuple[Selection, list[str | None]]] = [
-    (Selection(destination="/queue/x"), ["/queue/x"] * 4),
-    (Selection(renames=(("/queue/ab", "/b"), ("/queue/", "/q/"))), ["/q/a", "/b", "/topic/a", None]),
-    (Selection(renames=(("", "/all"),)), ["/all/queue/a", "/all/queue/ab", "/all/topic/a", None]),
-    (Selection(renames=(("/queue/a", ""),)), ["", "b", "/topic/a", None]),
-]
-
-
 @pytest.mark.spark
 def test_where_messages_go(frames: Frames) -> None:
     """To one place, or with prefixes replaced, the longest first; a blanked destination is known to nobody."""
@@ -257,13 +261,6 @@ def test_where_messages_go(frames: Frames) -> None:
     for (_, places), found_here in zip(PLACES, rows, strict=True):
         reasons = ["nowhere" if to in ("", None) else None for to in places]
         assert found_here == list(zip(places, reasons, strict=True))
-
-
-NONSENSE = {
-    "nonsense = 1": "A column, variable, or function parameter with name `nonsense` cannot be resolved",
-    "size >": "Syntax error",
-    "size": 'Filter expression "size" of type "BIGINT" is not a boolean',
-}
 
 
 @pytest.mark.spark
@@ -289,3 +286,41 @@ def test_no_tables(spark: "SparkSession", tmp_path: Path) -> None:
         selected(Store(spark, str(tmp_path / "nowhere")), Selection())
     with pytest.raises(StoreError, match="there is no table `frames`"):
         selected(Store(spark, str(tmp_path)), Selection())
+
+
+@pytest.mark.spark
+def test_by_destination(spark: "SparkSession", tmp_path: Path) -> None:
+    """Where messages would go, how many, and from when to when."""
+    rows = [
+        send(0, "/queue/a", b"12"),
+        send(1000, "/queue/a", b""),
+        send(2000, "/queue/b", b"123", headers={"token": "***"}),
+        {**send(3000, "/queue/b", b"cut"), "body": None, "headers": [("other", "***")]},
+        {**send(4000, "/queue/c", b"cut"), "body": None},
+    ]
+    store = Store(spark, str(archive.write(tmp_path / "tables", rows)))
+    found = preview(selected(store, Selection(renames=(("/queue/b", "/queue/x"),))))
+    assert found.lines == [
+        DestinationTotal("/queue/a", 2, 2, "2026-11-21 08:00:00", "2026-11-21 08:00:01"),
+        DestinationTotal("/queue/x", 1, 3, "2026-11-21 08:00:02", "2026-11-21 08:00:02"),
+    ]
+    assert (found.messages, found.left_out, found.blanked) == (3, {"incomplete": 2}, ["other", "token"])
+
+
+def test_as_a_table() -> None:
+    """Numbers stand right, names left."""
+    out = io.StringIO()
+    Preview(
+        [
+            DestinationTotal("/queue/orders", 2000, 7, "then", "now"),
+            DestinationTotal("/b", 1, 12345, "a", "b"),
+        ],
+        {},
+        [],
+    ).show(out)
+    assert out.getvalue() == (
+        "destination    messages  octets  first  last\n"
+        "-------------  --------  ------  -----  ----\n"
+        "/queue/orders     2,000       7  then   now\n"
+        "/b                    1  12,345  a      b\n"
+    )

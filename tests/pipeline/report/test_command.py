@@ -16,9 +16,9 @@ from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.store.store import Store, StoreError
-from tests.pipeline.report.house import build
 from tests.pipeline.report.outline import outline
 from tests.pipeline.report.sample import BEGIN, sample
+from tests.pipeline.report.tables import build
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

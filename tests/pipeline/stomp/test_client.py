@@ -10,7 +10,7 @@ from stomprelay.pipeline.stomp.options import Connection
 from stomprelay.pipeline.stomp.values import GivenOptions
 from tests.e2e.raw import Connection as Peer
 from tests.e2e.raw import ScriptedBroker, close_all
-from tests.pipeline.stomp.scene import accept, message, told, until
+from tests.pipeline.stomp.rig import accept, message, told, until
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.brokers import Broker
 from tests.e2e.fleet import KILL, failover, fleet, nodes
-from tests.pipeline.stomp.scene import until
+from tests.pipeline.stomp.rig import until
 from tests.pipeline.stomp.test_datasource import fill, reading
 
 if TYPE_CHECKING:

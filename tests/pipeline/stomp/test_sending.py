@@ -1,17 +1,141 @@
-"""The rows of one task on their way to the broker."""
+"""The rows of a task on their way to the broker."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stomprelay.pipeline.stomp.client import Client, Lost
 from stomprelay.pipeline.stomp.progress import JobProgress
-from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
+from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender, Window
 from tests.e2e.raw import body, headers
-from tests.pipeline.stomp.scene import Confirming, sink
+from tests.pipeline.stomp.rig import Confirming, sink
+
+
+def test_each_row_asks_for_a_receipt_of_its_own() -> None:
+    """Where receipts vouch for one row each; out of order they mean nothing until the gap closes."""
+    window = Window(3, 1)
+    assert [window.sent() for _ in range(3)] == [b"0", b"1", b"2"]
+    assert window.room == 0
+    window.received(b"2", cumulative=False)
+    window.received(b"1", cumulative=False)
+    assert (window.room, window.confirmed, window.stuck) == (0, 0, False)
+    window.received(b"0", cumulative=False)
+    assert (window.room, window.confirmed) == (3, 3)
+
+
+def test_one_receipt_may_vouch_for_several() -> None:
+    """Where brokers confirm all before it."""
+    window = Window(8, 3, first=10)
+    assert [window.sent() for _ in range(4)] == [None, None, b"12", None]
+    window.received(b"12", cumulative=True)
+    assert (window.room, window.confirmed, window.next) == (7, 13, 14)
+    window.settled()
+    assert (window.room, window.confirmed) == (8, 14)
+
+
+def test_a_receipt_of_another_broker_vouches_for_one_alone() -> None:
+    """After a failover to a broker that confirms rows one by one nothing is safe until it has confirmed all."""
+    window = Window(8, 2)
+    for _ in range(6):
+        window.sent()
+    window.received(b"3", cumulative=False)
+    assert not window.stuck
+    window.received(b"1", cumulative=True)
+    assert (window.room, window.confirmed, window.stuck) == (4, 2, True)
+    window.received(b"5", cumulative=True)
+    assert (window.room, window.confirmed, window.stuck) == (4, 2, True)
+    window.settled()
+    assert (window.room, window.confirmed, window.stuck) == (8, 6, False)
+
+
+def test_what_was_not_asked_for_means_nothing() -> None:
+    """Strange receipts, and those that come twice."""
+    window = Window(4, 1)
+    window.sent()
+    for receipt in (b"bye", b"7", b"0", b"0"):
+        window.received(receipt, cumulative=True)
+    assert (window.room, window.confirmed) == (4, 1)
+
+
+@given(st.integers(1, 5), st.permutations(range(20)))
+def test_the_position_is_the_first_row_without_a_receipt(every: int, order: list[int]) -> None:
+    """In whatever order receipts come."""
+    window = Window(100, every)
+    asked = {number: receipt for number in range(20) if (receipt := window.sent()) is not None}
+    got: set[int] = set()
+    for number in order:
+        if number in asked:
+            got.add(number)
+            window.received(asked[number], cumulative=True)
+            ends = sorted(asked)
+            first = next((end for end in ends if end not in got), None)
+            expected = (ends[-1] + 1) if first is None else first - every + 1
+            assert window.confirmed == expected
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Give a clock that stands still until it is set."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    return now
+
+
+def test_turns_are_given_one_after_the_other(tmp_path: Path, clock: list[float]) -> None:
+    """Whoever asks, by whatever object: a second has as many messages as the rate says."""
+    one, other = SharedRate(tmp_path / "pace", 10), SharedRate(tmp_path / "pace", 10)
+    assert one.take(5) == 1000.0
+    assert other.take(10) == 1000.5
+    assert one.take(1) == 1001.5
+
+
+def test_time_that_nobody_used_is_not_made_up_for(tmp_path: Path, clock: list[float]) -> None:
+    """After a pause there is no burst."""
+    pace = SharedRate(tmp_path / "pace", 10)
+    pace.take(1)
+    clock[0] = 2000.0
+    assert (pace.take(1), pace.take(1)) == (2000.0, 2000.1)
+
+
+def test_a_clock_that_was_set_back_does_not_stop_all(tmp_path: Path, clock: list[float]) -> None:
+    """The old time is not waited for."""
+    pace = SharedRate(tmp_path / "pace", 10)
+    pace.take(1)
+    clock[0] = 10.0
+    assert pace.take(1) <= 70.0
+
+
+def test_messages_are_asked_for_together_where_there_are_many(tmp_path: Path) -> None:
+    """One at a time when there are few."""
+    assert SharedRate(tmp_path / "pace", 0.5).some == 1
+    assert SharedRate(tmp_path / "pace", 10_000).some == 500
+
+
+def test_tasks_of_a_job_share_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its folder, or in the machine's under its name; there is none without a rate."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "machine"))
+    (tmp_path / "machine").mkdir()
+    assert SharedRate.shared(None, tmp_path, "job") is None
+    for folder, file in ((tmp_path, ".pace"), (None, "machine/stomprelay-job.pace")):
+        pace = SharedRate.shared(5.0, folder, "job")
+        assert pace is not None
+        pace.take(1)
+        assert (tmp_path / file).is_file()
+
+
+def test_its_file_goes_with_it(tmp_path: Path) -> None:
+    """Even if nobody ever asked for a turn."""
+    pace = SharedRate(tmp_path / "pace", 10)
+    pace.forget()
+    pace.take(1)
+    pace.forget()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture

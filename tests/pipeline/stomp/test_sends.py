@@ -8,7 +8,7 @@ import pytest
 
 from stomprelay.pipeline.stomp.columns import DDL
 from stomprelay.pipeline.stomp.sends import SchemaError, SendFrames, check
-from tests.pipeline.stomp.scene import schema, sink
+from tests.pipeline.stomp.rig import schema, sink
 
 MAP = pa.map_(pa.string(), pa.string())
 

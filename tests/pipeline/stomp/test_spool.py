@@ -13,7 +13,21 @@ import pytest
 
 from stomprelay.pipeline.stomp import spool as module
 from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError, covered, read, segments
-from tests.pipeline.stomp.scene import batch
+from tests.pipeline.stomp.rig import batch
+
+WRITER = """
+import sys
+from pathlib import Path
+from stomprelay.pipeline.stomp.spool import MessageSpool
+from tests.pipeline.stomp.rig import batch
+spool = MessageSpool(Path(sys.argv[1]), segment=4000)
+made = {size: batch(0, size) for size in (1, 7, 40)}
+print(spool.end, flush=True)
+while True:
+    for size in made:
+        sys.stdout.write(f"{spool.append(batch(spool.end, spool.end + size))}\\n")
+        sys.stdout.flush()
+"""
 
 
 def bodies(folder: Path, first: int, end: int, *, strict: bool = True) -> list[int]:
@@ -235,21 +249,6 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "file").touch()
     with pytest.raises(SpoolError, match=r"File exists|Not a directory"):
         MessageSpool(tmp_path / "file")
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from stomprelay.pipeline.stomp.spool import MessageSpool
-from tests.pipeline.stomp.scene import batch
-spool = MessageSpool(Path(sys.argv[1]), segment=4000)
-made = {size: batch(0, size) for size in (1, 7, 40)}
-print(spool.end, flush=True)
-while True:
-    for size in made:
-        sys.stdout.write(f"{spool.append(batch(spool.end, spool.end + size))}\\n")
-        sys.stdout.flush()
-"""
 
 
 def test_killed_at_any_moment_it_has_all_that_it_kept(tmp_path: Path) -> None:
