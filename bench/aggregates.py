@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stomprelay.pipeline import flow, latency, launch, traffic
-from stomprelay.pipeline.store import Store
-from stomprelay.pipeline.tables import FLOW, LATENCY, TABLES, TRAFFIC
+from stomprelay.pipeline.schema import FLOW, LATENCY, TABLES, TRAFFIC
+from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.tables import flow, latency, traffic
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

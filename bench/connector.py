@@ -42,10 +42,10 @@ def _timed(what: Callable[[], object]) -> float:
 
 
 def _client(uri: str) -> Any:
-    from stomprelay.pipeline.stomp.connection import Connection
-    from stomprelay.pipeline.stomp.words import Words
+    from stomprelay.pipeline.stomp.options import Connection
+    from stomprelay.pipeline.stomp.values import GivenOptions
 
-    return Connection.read(Words({"uri": uri}), {"confirm": True}).client("bench")
+    return Connection.read(GivenOptions({"uri": uri}), {"confirm": True}).client("bench")
 
 
 def fill(uri: str, messages: int) -> None:
@@ -55,7 +55,7 @@ def fill(uri: str, messages: int) -> None:
     with _client(uri) as client:
         client.connect(30)
         for first in range(0, messages, 500):
-            client.say(
+            client.send(
                 b"".join([(head % n) + body + b"\0" for n in range(first, min(first + 500, messages))])
             )
         client.disconnect(120)
@@ -137,7 +137,7 @@ def write(spark: Any, uri: str, messages: int) -> None:
 
 def measure(directory: Path, rounds: int, messages: int) -> list[Rate]:
     """All stages, warm: the first round of what Spark does is not counted."""
-    from stomprelay.pipeline import launch
+    from stomprelay.pipeline.spark import launch
     from tests.e2e import brokers
 
     stages = (

@@ -18,7 +18,7 @@ from typing import Final
 
 from chaos.tables import end, through
 from chaos.verdict import Verdict
-from stomprelay.pipeline.stomp.progress import Progress
+from stomprelay.pipeline.stomp.progress import JobProgress
 from tests.e2e import brokers
 from tests.e2e.child import Child
 from tests.e2e.clients.stomppy import StompPy
@@ -84,7 +84,7 @@ def replay(tables: Path, port: int, state: Path) -> Child:
 
 def confirmed(state: Path) -> int:
     """How many messages are, as far as it is noted."""
-    return sum(Progress(state / "progress").position("0", number) for number in range(CONNECTIONS))
+    return sum(JobProgress(state / "progress").position("0", number) for number in range(CONNECTIONS))
 
 
 def passes(child: Child, state: Path, goal: int) -> None:

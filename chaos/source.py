@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from stomprelay.pipeline.stomp.connection import Connection
-from stomprelay.pipeline.stomp.words import Words
+from stomprelay.pipeline.stomp.options import Connection
+from stomprelay.pipeline.stomp.values import GivenOptions
 from tests.e2e import brokers
 
 QUEUE: Final = "/queue/chaos"
@@ -61,7 +61,7 @@ class Outcome:
 
 def drive(uri: str, folder: str, ack: str, trigger: str) -> None:
     """Read the queue into a table, until killed, or until there is no more."""
-    from stomprelay.pipeline import launch
+    from stomprelay.pipeline.spark import launch
 
     spark = launch.session(
         "chaos",
@@ -171,14 +171,14 @@ class Driver:
 
 def send(uri: str, first: int, count: int) -> None:
     """Messages with these numbers as their keys, confirmed by the broker."""
-    with Connection.read(Words({"uri": uri}), {"confirm": True}).client("chaos") as client:
+    with Connection.read(GivenOptions({"uri": uri}), {"confirm": True}).client("chaos") as client:
         client.connect(30)
         for number in range(first, first + count):
             head = b"SEND\ndestination:%b\ncontent-length:200\nn:%d\npersistent:true\n\n" % (
                 QUEUE.encode(),
                 number,
             )
-            client.say(b"%b%b\0" % (head, b"x" * 200))
+            client.send(b"%b%b\0" % (head, b"x" * 200))
         client.disconnect(60)
 
 

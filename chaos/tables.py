@@ -19,9 +19,9 @@ import duckdb
 from bench import journals
 from chaos.source import kill
 from chaos.verdict import Verdict
-from stomprelay.pipeline.tables import TABLES
+from stomprelay.pipeline.schema import TABLES
 from tests.e2e.child import Child
-from tests.pipeline.witness import Stage
+from tests.pipeline.recorded_world import RecordedWorld
 
 PATIENCE: Final = 900.0
 """Seconds that one run may take, on a busy machine."""
@@ -51,10 +51,10 @@ def journal(folder: Path, records: int, seed: int) -> int:
         )
         journals.write(folder, made)
     for number in range(_PIECES):
-        stage = Stage(seed * _PIECES + number)
-        stage.plays(40)
-        count = len(stage.run.blocks)
-        stage.run.write(folder, [count // 3, 2 * count // 3])
+        world = RecordedWorld(seed * _PIECES + number)
+        world.plays(40)
+        count = len(world.run.blocks)
+        world.run.write(folder, [count // 3, 2 * count // 3])
     whole = sorted(folder.glob("*-r1-*.journal"))
     data = whole[1].read_bytes()
     middle = len(data) // 2

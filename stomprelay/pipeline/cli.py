@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 import stomprelay
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.java import MissingJava
-from stomprelay.pipeline.launch import MissingSpark
-from stomprelay.pipeline.query import sentence
-from stomprelay.pipeline.store import StoreError
+from stomprelay.pipeline.spark.errors import sentence, text_of
+from stomprelay.pipeline.spark.java import MissingJava
+from stomprelay.pipeline.spark.launch import MissingSpark
+from stomprelay.pipeline.store.store import StoreError
 
 
 class Command(NamedTuple):
@@ -26,18 +26,20 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final = {
-    "once": Command("run", "bring the tables up to date with what the journal has, and end"),
-    "run": Command("run", "keep the tables up to date while the relay runs, until SIGINT or SIGTERM"),
+    "once": Command("commands.run", "bring the tables up to date with what the journal has, and end"),
+    "run": Command(
+        "commands.run", "keep the tables up to date while the relay runs, until SIGINT or SIGTERM"
+    ),
     "report": Command("report.command", "one HTML file with charts of what the tables say"),
-    "query": Command("query", "answer a question in SQL over the tables", format=False),
+    "query": Command("commands.query", "answer a question in SQL over the tables", format=False),
     "replay": Command("replay.command", "send messages from the tables again, through the relay"),
-    "tables": Command("catalogue", "say which tables there are, with their columns", False, False),
+    "tables": Command("commands.catalogue", "say which tables there are, with their columns", False, False),
 }
 _COMPANIONS: Final = frozenset({"pyspark", "pyarrow", "pandas", "jinja2", "py4j", "numpy"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; answers the exit status: 0, or 1 with the reason on standard error. Wrong usage ends in
+    """Run one command; returns the exit status: 0, or 1 with the reason on standard error. Wrong usage ends in
     `SystemExit`, as argparse does.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of our output has closed it.
         sys.stdout = None
         return 0
     except Exception as error:
@@ -75,7 +77,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace | int:
 
 
 def _told(error: Exception) -> str | None:
-    """What the user is told of an error; None for a defect of ours, whose trace is needed."""
+    """The sentence that the user gets for an error; None for a defect of ours, whose trace is needed."""
     if isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]
         if package in _COMPANIONS:
@@ -86,16 +88,8 @@ def _told(error: Exception) -> str | None:
     if isinstance(error, MissingJava | MissingSpark | StoreError | ValueError):
         return str(error)
     if any(kind.__name__ == "PySparkException" for kind in type(error).__mro__):
-        return f"{sentence(_words(error))} (--spark-log error says more)"
+        return f"{sentence(text_of(error))} (--spark-log error says more)"
     return None
-
-
-def _words(error: Exception) -> str:
-    """What Spark says of an error, also when Java has ended meanwhile and cannot be asked any more."""
-    try:
-        return str(error)
-    except Exception:
-        return str(getattr(error, "_desc", None) or type(error).__name__)
 
 
 def _fail(text: str) -> int:

@@ -2,11 +2,12 @@
 
 import argparse
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from stomprelay.pipeline import launch
 from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.spark import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +76,7 @@ def add_format(parser: argparse.ArgumentParser, name: str = "--format") -> None:
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """What a run can be told; see `settings.Settings`."""
+    """The settings of a run; see `settings.Settings`."""
     parser.add_argument(
         "--journal", metavar="DIR", required=True, help="the folder of the segments, or its URI"
     )
@@ -141,6 +142,12 @@ def settings(options: argparse.Namespace) -> Settings:
     )
 
 
+def say(text: str) -> None:
+    """Write a line to standard error."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
 def session(
     options: argparse.Namespace,
     name: str,
@@ -149,7 +156,7 @@ def session(
     say: Callable[[str], None] | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """A session as the options of `add_spark` ask for; what the user says goes before `conf`. As `launch.session`."""
+    """A session as the options of `add_spark` ask for; what the user gave goes before `conf`. As `launch.session`."""
     return launch.session(
         f"stomprelay-pipeline {name}",
         master=options.master,

@@ -1,4 +1,4 @@
-"""What the pipeline can be told, apart from Spark's own settings."""
+"""The pipeline's settings, apart from Spark's own, and the limits of time that follow from it."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -6,10 +6,13 @@ from typing import Final
 CHECKPOINT: Final = "_checkpoint"
 
 
+SECOND = 1_000_000_000
+
+
 @dataclass(frozen=True)
 class Settings:
     """Of one pipeline. Folders are paths, or URIs that Spark understands. Durations are seconds of the journal's
-    time, unless they say otherwise.
+    time, unless stated otherwise.
 
     Raises `ValueError` for what cannot be, with a sentence for the user.
     """
@@ -54,3 +57,21 @@ class Settings:
             raise ValueError("retain must be more than 0")
         if not self.checkpoint:
             object.__setattr__(self, "checkpoint", f"{self.tables.rstrip('/')}/{CHECKPOINT}")
+
+
+@dataclass(frozen=True)
+class TimeLimits:
+    """Nanoseconds of journal time. `patience`: for a missing segment, or for the other half of a message. `linger`:
+    after the last sign of a settled message, until its row is final. `give_up`: the same of one that is not settled.
+    `stuck_after`: a delivery that waits longer for its answer is overdue.
+    """
+
+    patience: int = 600 * SECOND
+    linger: int = 10 * SECOND
+    give_up: int = 3600 * SECOND
+    stuck_after: int = 60 * SECOND
+
+    @classmethod
+    def of(cls, patience: float, linger: float, give_up: float, stuck_after: float = 60.0) -> "TimeLimits":
+        """Of seconds."""
+        return cls(*(round(each * SECOND) for each in (patience, linger, give_up, stuck_after)))

@@ -13,7 +13,7 @@ import pytest
 from chaos.tables import batches, compared, differences, files, journal, moments, rows, run, spans, torn
 from stomprelay.journal import segment
 from stomprelay.journal.block import Damage
-from stomprelay.pipeline.tables import QUARANTINE
+from stomprelay.pipeline.schema import QUARANTINE
 
 SEGMENT = {"segment": "a", "offset": 0, "length": 10, "reason": "damaged"}
 

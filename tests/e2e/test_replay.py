@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp.progress import Progress
+from stomprelay.pipeline.stomp.progress import JobProgress
 from tests.e2e import brokers
 from tests.e2e.child import PATIENCE, Child
 from tests.e2e.clients.client import Frame
@@ -88,7 +88,7 @@ def until(reached: Callable[[], bool], child: Child) -> None:
 
 def confirmed(state: Path) -> int:
     """How many messages are, as far as it is noted."""
-    return sum(Progress(state / "progress").position("0", number) for number in range(2))
+    return sum(JobProgress(state / "progress").position("0", number) for number in range(2))
 
 
 def passed(state: Path, goal: int) -> bool:

@@ -18,7 +18,7 @@ from stomprelay.journal.records import (
     spell_time,
 )
 from stomprelay.journal.schema import Context, EventRecord
-from stomprelay.pipeline.tables import FRAMES
+from stomprelay.pipeline.schema import FRAMES
 from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, SECOND, SEND, event, frames, header, put
 
 

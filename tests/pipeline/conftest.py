@@ -1,25 +1,39 @@
-"""One Spark session for all tests that need one."""
+"""One Spark session for all tests that need one, in one group of a run with several processes."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from stomprelay.pipeline import java, launch
+from stomprelay.pipeline.spark import class_archive, java, launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What needs Spark goes to one process of pytest-xdist, where that is installed: it shares the session."""
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
+        if item.get_closest_marker("spark") is not None:
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
     """A small session, the only one of the run; nothing of it is left afterwards."""
     try:
+        found, folder = java.find(), java.folder()
+        if folder is None or not class_archive.path(found, folder).exists():
+            # To make the archive takes longer than a single session gains by it.
+            os.environ.setdefault(class_archive.SWITCH, "0")
         session = launch.session(
             "tests",
             master="local[2]",
             conf={
                 "spark.sql.shuffle.partitions": "1",
+                "spark.sql.leafNodeDefaultParallelism": "1",
+                "spark.default.parallelism": "1",
                 "spark.sql.streaming.minBatchesToRetain": "3",
                 # Compiling a plan takes longer than running it over a few rows.
                 "spark.sql.codegen.wholeStage": "false",

@@ -12,16 +12,16 @@ import pyarrow as pa
 from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, JournalEvent
 from stomprelay.journal.segment import CLOSED, SegmentName
-from stomprelay.pipeline import arrows, record, segments, sighting
-from stomprelay.pipeline.conversation import EVENTS
-from stomprelay.pipeline.conversations import Conversations, Said
-from stomprelay.pipeline.matchings import Found, Matchings
-from stomprelay.pipeline.outage import OUTAGE
-from stomprelay.pipeline.outages import Outages
-from stomprelay.pipeline.runs import Runs, Segment
-from stomprelay.pipeline.tables import MESSAGES
-from stomprelay.pipeline.terms import SECOND, Terms
-from stomprelay.pipeline.waits import WAIT
+from stomprelay.pipeline.match import record, transfer
+from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
+from stomprelay.pipeline.match.deliveries import WAIT
+from stomprelay.pipeline.match.matching import Matchings, MatchRow
+from stomprelay.pipeline.match.outages import OUTAGE, Outages
+from stomprelay.pipeline.read import segments
+from stomprelay.pipeline.read.runs import Runs, Segment
+from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.settings import SECOND, TimeLimits
+from stomprelay.pipeline.spark import arrow
 
 BEGUN: Final = 1_795_000_000 * SECOND
 """When tests begin: a time in 2026."""
@@ -100,8 +100,8 @@ def records(path: Path, id_headers: tuple[str, ...] = ()) -> tuple[list[record.R
 class Tables:
     """What `messages.advance` does, batch by batch, but in one process. The rest is the same code."""
 
-    def __init__(self, terms: Terms, id_headers: tuple[str, ...] = ()) -> None:
-        self.terms = terms
+    def __init__(self, limits: TimeLimits, id_headers: tuple[str, ...] = ()) -> None:
+        self.limits = limits
         self.id_headers = id_headers
         self.final: list[dict[str, Any]] = []
         self.open: list[dict[str, Any]] = []
@@ -111,7 +111,7 @@ class Tables:
         self.states: list[tuple[str, str]] = []
         self.kept: list[tuple[str, int, str]] = []
         self._losses: list[list[Any]] = []
-        self._runs = Runs(terms).dump()
+        self._runs = Runs(limits).dump()
         self._waiting: dict[str, list[record.Record]] = {}
 
     @property
@@ -121,7 +121,7 @@ class Tables:
 
     def advance(self, paths: Iterable[Path]) -> None:
         """One batch."""
-        runs = Runs.load(self._runs, self.terms)
+        runs = Runs.load(self._runs, self.limits)
         arrived = []
         for path in paths:
             self._waiting[path.name.removesuffix(CLOSED)], segment = records(path, self.id_headers)
@@ -129,8 +129,8 @@ class Tables:
         ready = runs.arrived(arrived)
         self._runs = runs.dump()
         rows = [row for segment in ready for row in self._waiting.pop(segment.name)]
-        said = self._converse(rows, Conversations(self.terms, runs.newest, runs.present, runs.gone))
-        found = self._match(said, Matchings(self.terms, runs.until))
+        said = self._converse(rows, Conversations(self.limits, runs.newest, runs.present, runs.gone))
+        found = self._match(said, Matchings(self.limits, runs.until))
         self._lose(said, found, runs)
 
     def _converse(self, rows: list[record.Record], conversations: Conversations) -> list[Any]:
@@ -140,47 +140,49 @@ class Tables:
         ]
         places = [record.NAMES.index(name) for name in record.SORTED]
         both = sorted([*rows, *state], key=lambda row: [row[at] or 0 if at else row[at] for at in places])
-        said = list(arrows.rows(conversations(_batches(both, arrows.schema(record.FIELDS)))))
-        self.states = [(row[0], row[-1]) for row in said if row[sighting.KIND] == Said.STATE]
-        waits = [json.loads(row[-1]) for row in said if row[sighting.KIND] == Said.WAIT]
+        said = list(arrow.rows(conversations(_batches(both, arrow.schema(record.FIELDS)))))
+        self.states = [(row[0], row[-1]) for row in said if row[transfer.KIND] == SessionRow.STATE]
+        waits = [json.loads(row[-1]) for row in said if row[transfer.KIND] == SessionRow.WAIT]
         assert all([*row] == WAIT.names for row in waits)
         self.ended += [row for row in waits if row["final"]]
         self.waiting = [row for row in waits if not row["final"]]
         return said
 
     def _match(self, said: list[Any], matching: Matchings) -> list[dict[str, Any]]:
-        rows = [row for row in said if row[sighting.KIND] < Said.STATE]
+        rows = [row for row in said if row[transfer.KIND] < SessionRow.STATE]
         for key, number, text in self.kept:
-            row: list[Any] = [None] * len(sighting.FIELDS)
-            row[sighting.KEY], row[sighting.NS], row[sighting.TEXT] = key, number, text
-            row[sighting.KIND] = int(sighting.Kind.KEPT)
+            row: list[Any] = [None] * len(transfer.FIELDS)
+            row[transfer.KEY], row[transfer.NS], row[transfer.TEXT] = key, number, text
+            row[transfer.KIND] = int(transfer.Kind.KEPT)
             rows.append(tuple(row))
-        names = [name for name, _ in sighting.FIELDS]
-        places = [names.index(name) for name in sighting.SORTED]
+        names = [name for name, _ in transfer.FIELDS]
+        places = [names.index(name) for name in transfer.SORTED]
         rows.sort(key=lambda row: [(row[at] is not None, row[at]) for at in places])
-        batches = matching(_batches(rows, arrows.schema(sighting.FIELDS)))
+        batches = matching(_batches(rows, arrow.schema(transfer.FIELDS)))
         found = [row for batch in batches for row in batch.to_pylist()]
-        self.kept = [(row["key"], row["number"], row["text"]) for row in found if row["what"] == Found.KEPT]
-        self.final += [_message(row) for row in found if row["what"] == Found.FINAL]
-        self.open = [_message(row) for row in found if row["what"] == Found.OPEN]
+        self.kept = [
+            (row["key"], row["number"], row["text"]) for row in found if row["what"] == MatchRow.KEPT
+        ]
+        self.final += [_message(row) for row in found if row["what"] == MatchRow.FINAL]
+        self.open = [_message(row) for row in found if row["what"] == MatchRow.OPEN]
         return found
 
     def _lose(self, said: list[Any], found: list[dict[str, Any]], runs: Runs) -> None:
         outages = Outages(self._losses)
-        told = [json.loads(row[-1]) for row in said if row[sighting.KIND] == Said.OUTAGE]
+        told = [json.loads(row[-1]) for row in said if row[transfer.KIND] == SessionRow.OUTAGE]
         outages.told([[row[name] for name in OUTAGE.names] for row in told])
-        repeats = [json.loads(row["text"]) for row in found if row["what"] == Found.REPEAT]
+        repeats = [json.loads(row["text"]) for row in found if row["what"] == MatchRow.REPEAT]
         outages.repeated([(each[0], each[1], each[2], each[3]) for each in sorted(repeats)])
         for row in outages.changed:
             named = dict(zip(OUTAGE.names, row, strict=True))
             self.outages[named["session"], named["broker"], named["lost_ns"]] = named
-        self._losses = outages.kept(runs.horizon - self.terms.give_up)
+        self._losses = outages.kept(runs.horizon - self.limits.give_up)
 
 
 def _batches(rows: list[Any], schema: pa.Schema, most: int = 7) -> Iterator[pa.RecordBatch]:
     """Small ones, so that everything goes over their borders."""
     for at in range(0, len(rows), most):
-        yield arrows.batch(rows[at : at + most], schema)
+        yield arrow.batch(rows[at : at + most], schema)
 
 
 def _message(row: dict[str, Any]) -> dict[str, Any]:

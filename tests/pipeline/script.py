@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 from zlib import crc32
 
-from stomprelay.pipeline import record
-from stomprelay.pipeline import sighting as s
-from stomprelay.pipeline.conversation import Conversation
-from stomprelay.pipeline.matching import Matching
-from stomprelay.pipeline.tables import MESSAGES
-from stomprelay.pipeline.terms import SECOND, Terms
+from stomprelay.pipeline.match import record
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.conversation import Conversation
+from stomprelay.pipeline.match.matching import Matching
+from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.settings import SECOND, TimeLimits
 from tests.pipeline.journals import BEGUN
 
 MS: Final = 1_000_000
@@ -25,13 +25,13 @@ class Script:
         broker: str = "1.2",
         *,
         name: str = "s1",
-        terms: Terms | None = None,
+        limits: TimeLimits | None = None,
         begun: bool = True,
         relay: str = "relay",
         at: int = BEGUN,
     ) -> None:
-        self.terms = terms or Terms()
-        self.conversation = Conversation(relay, name, self.terms)
+        self.limits = limits or TimeLimits()
+        self.conversation = Conversation(relay, name, self.limits)
         self.version = client
         self.brokers: dict[str, str] = {}
         self.ns = at
@@ -41,7 +41,7 @@ class Script:
         self._relay = relay
         self._segment = f"20261118T110000-{relay}-{crc32(name.encode()):08x}-000001"
         self._numbers: dict[str | None, int] = {}
-        self.told: list[s.Sighting] = []
+        self.told: list[s.Transfer] = []
         self.outages: list[list[Any]] = []
         if begun:
             self.says("CONNECT")
@@ -123,18 +123,18 @@ class Script:
         """A batch ends here, and the next one goes on."""
         self.told += map(list, self.conversation.out)
         self.outages += self.conversation.outages()
-        self.conversation = Conversation.load(self._name, self.conversation.dump(self.ns), self.terms)
+        self.conversation = Conversation.load(self._name, self.conversation.dump(self.ns), self.limits)
 
     # What is seen
 
     @property
-    def sightings(self) -> list[s.Sighting]:
+    def transfers(self) -> list[s.Transfer]:
         """All that was told so far."""
         return [*self.told, *map(list, self.conversation.out)]
 
     def rows(self) -> list[dict[str, Any]]:
         """Of `messages`, in the order of their times."""
-        return rows(self.sightings, self.terms, self.ns)
+        return rows(self.transfers, self.limits, self.ns)
 
     def row(self) -> dict[str, Any]:
         """The only one."""
@@ -147,14 +147,14 @@ class Script:
         return [each[-1] for each in sorted(found)]
 
 
-def rows(sightings: Iterable[s.Sighting], terms: Terms, until: int) -> list[dict[str, Any]]:
+def rows(transfers: Iterable[s.Transfer], limits: TimeLimits, until: int) -> list[dict[str, Any]]:
     """Of `messages`, at this time, with times in ns."""
-    by_key: dict[str, list[s.Sighting]] = {}
-    for each in sightings:
+    by_key: dict[str, list[s.Transfer]] = {}
+    for each in transfers:
         by_key.setdefault(each[s.KEY], []).append(each)
     found = []
     for key, seen in by_key.items():
-        matching = Matching(key, terms)
+        matching = Matching(key, limits)
         for each in seen:
             matching.saw([*each])
         matching.go(until)

@@ -1,1 +1,9 @@
-"""`stomprelay-pipeline replay`: messages of the tables, sent once more through the relay."""
+"""Sending messages of the tables again, through the relay.
+
+- `command`: the command `replay`
+- `request`: what was asked for on the command line
+- `selection`: which messages, and what would be sent
+- `state`: the folder of a replay: the messages selected, and how far it is
+- `task`: what a task of Spark does: send one file
+- `watch`: what the user sees meanwhile
+"""

@@ -6,19 +6,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from stomprelay.pipeline import launch, options
+from stomprelay.pipeline import options
 from stomprelay.pipeline.replay.request import SECOND, asked, ours_of, selection, sink_of
-from stomprelay.pipeline.replay.selection import FATES, INCOMPLETE, Selection, selected
+from stomprelay.pipeline.replay.selection import INCOMPLETE, REASONS, Selection, selected
 from stomprelay.pipeline.replay.state import Frozen, State
 from stomprelay.pipeline.replay.watch import Watch
+from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.stomp.options import Sink
-from stomprelay.pipeline.stomp.progress import Progress, ProgressError
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
+from stomprelay.pipeline.store.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from stomprelay.pipeline.replay.preview import Preview
+    from stomprelay.pipeline.replay.selection import Preview
 
 WINDOW: Final = 1000
 KEY_HEADER: Final = "relay-key"
@@ -121,10 +122,10 @@ def _count(said: str) -> int:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Do it; answers the exit status. Raises `ValueError` and `StoreError`."""
+    """Do it; returns the exit status. Raises `ValueError` and `StoreError`."""
     wanted = selection(given, round(time.time() * SECOND))
     if given.dry_run:
-        return _rehearse(given, wanted)
+        return _dry_run(given, wanted)
     if given.to is None or given.state is None:
         raise ValueError("--to and --state must be given, unless it is a --dry-run")
     with State(given.state) as state:
@@ -135,10 +136,10 @@ def main(given: argparse.Namespace) -> int:
             raise ValueError(str(error)) from None
 
 
-def _rehearse(given: argparse.Namespace, wanted: Selection) -> int:
-    from stomprelay.pipeline.replay.preview import preview
+def _dry_run(given: argparse.Namespace, wanted: Selection) -> int:
+    from stomprelay.pipeline.replay.selection import preview
 
-    spark = options.session(given, "replay", brief=True, say=_say)
+    spark = options.session(given, "replay", brief=True, say=options.say)
     try:
         found = preview(selected(_store(spark, given), wanted))
     finally:
@@ -147,7 +148,9 @@ def _rehearse(given: argparse.Namespace, wanted: Selection) -> int:
         found.show(sys.stdout)
         sys.stdout.flush()
     _judge(given, found)
-    _say(f"{_many(found.messages, 'message')} to {_many(len(found.lines), 'destination')} would be sent")
+    options.say(
+        f"{_many(found.messages, 'message')} to {_many(len(found.lines), 'destination')} would be sent"
+    )
     return 0
 
 
@@ -156,10 +159,12 @@ def _replay(given: argparse.Namespace, wanted: Selection, state: State, sink: Si
     if frozen is not None:
         before = state.confirmed(frozen)
         if before >= frozen.messages:
-            _say(f"this replay is finished: all {frozen.messages:,} messages are confirmed; nothing is sent")
+            options.say(
+                f"this replay is finished: all {frozen.messages:,} messages are confirmed; nothing is sent"
+            )
             return 0
-        _say(f"going on: {before:,} of {frozen.messages:,} messages are confirmed")
-    spark = options.session(given, "replay", brief=frozen is not None, say=_say)
+        options.say(f"going on: {before:,} of {frozen.messages:,} messages are confirmed")
+    spark = options.session(given, "replay", brief=frozen is not None, say=options.say)
     try:
         if frozen is None:
             frozen = _freeze(given, _store(spark, given), wanted, state)
@@ -176,10 +181,10 @@ def _store(spark: "SparkSession", given: argparse.Namespace) -> Store:
 
 
 def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: State) -> Frozen:
-    from stomprelay.pipeline.replay.freezing import write
-    from stomprelay.pipeline.replay.preview import preview
+    from stomprelay.pipeline.replay.selection import preview
+    from stomprelay.pipeline.replay.state import write
 
-    _say("selecting messages")
+    options.say("selecting messages")
     # Both passes read the same files, whatever comes to the tables meanwhile.
     rows = selected(store, wanted)
     found = preview(rows)
@@ -187,7 +192,7 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: S
     connections = given.connections or store.spark.sparkContext.defaultParallelism
     files = write(rows, state.place(), min(connections, len(found.lines)))
     frozen = state.freeze(asked(given), files)
-    _say(
+    options.say(
         f"{_many(frozen.messages, 'message')} to {_many(len(found.lines), 'destination')}, "
         f"over {_many(len(files), 'connection')}"
     )
@@ -195,7 +200,7 @@ def _freeze(given: argparse.Namespace, store: Store, wanted: Selection, state: S
 
 
 def _judge(given: argparse.Namespace, found: "Preview") -> None:
-    """Say what is left out. Raises `ValueError` where that must not be, or nothing is left."""
+    """Print what is left out. Raises `ValueError` where that must not be, or nothing is left."""
     messages, left_out = found.messages, found.left_out
     incomplete = left_out.get(INCOMPLETE, 0)
     if incomplete and not given.skip_incomplete:
@@ -204,41 +209,40 @@ def _judge(given: argparse.Namespace, found: "Preview") -> None:
             "whole: set bodies in the relay's [journal] to have them in future, or leave these out with "
             "--skip-incomplete"
         )
-    for fate, count in left_out.items():
-        _say(f"left out: {_many(count, 'message')} {FATES[fate]}")
+    for reason, count in left_out.items():
+        options.say(f"left out: {_many(count, 'message')} {REASONS[reason]}")
     if not messages:
         raise ValueError("no message was selected" + (" but those that are left out" if left_out else ""))
     if found.blanked:
-        _say(f"the journal has no values of these headers, so they are not sent: {', '.join(found.blanked)}")
+        options.say(
+            f"the journal has no values of these headers, so they are not sent: {', '.join(found.blanked)}"
+        )
 
 
 def _send(spark: "SparkSession", state: State, frozen: Frozen, sink: Sink, log: str) -> None:
-    from stomprelay.pipeline.query import failing
     from stomprelay.pipeline.replay.task import DDL, sender
+    from stomprelay.pipeline.spark.errors import as_value_error
 
     shares = state.shares(frozen)
-    id = Progress(state.progress).identity(None)
+    id = JobProgress(state.progress).identity(None)
     before = state.confirmed(frozen)
     tasks = spark.range(0, len(shares), 1, len(shares)).mapInArrow(sender(sink, shares, id, log), DDL)
     again = "say the same again to go on"
     try:
         watch = Watch(sys.stderr, frozen.messages, before, lambda: state.confirmed(frozen))
-        with failing():
+        with as_value_error():
             rows = watch.follow(tasks.collect)
     except KeyboardInterrupt:
-        _say(f"stopped: {state.confirmed(frozen):,} of {frozen.messages:,} messages are confirmed; {again}")
+        options.say(
+            f"stopped: {state.confirmed(frozen):,} of {frozen.messages:,} messages are confirmed; {again}"
+        )
         raise
     failures = sorted({ours_of(row.error) for row in rows if row.error is not None})
     confirmed = state.confirmed(frozen)
     if failures or confirmed < frozen.messages:
         text = "; ".join(failures) or "the brokers did not confirm all"
         raise ValueError(f"{text}; {confirmed:,} of {frozen.messages:,} messages are confirmed, {again}")
-    _say(f"done: {frozen.messages:,} messages are confirmed, {confirmed - before:,} of them now")
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    options.say(f"done: {frozen.messages:,} messages are confirmed, {confirmed - before:,} of them now")
 
 
 def _many(count: int, noun: str) -> str:

@@ -5,12 +5,13 @@ import re
 from typing import Any, Final
 
 from stomprelay.journal.records import parse_time
-from stomprelay.pipeline import launch, options
+from stomprelay.pipeline import options
 from stomprelay.pipeline.replay.selection import Selection
 from stomprelay.pipeline.replay.state import State
+from stomprelay.pipeline.spark import launch
 from stomprelay.pipeline.stomp.options import Sink
-from stomprelay.pipeline.stomp.words import OptionError
-from stomprelay.pipeline.volume import absolute
+from stomprelay.pipeline.stomp.values import OptionError
+from stomprelay.pipeline.store.volume import absolute
 
 SECOND: Final = 1_000_000
 _AGO: Final = re.compile(r"\d.*[smhdw]")
@@ -55,7 +56,7 @@ def _time(said: str | None, name: str, now: int) -> int | None:
 
 
 def asked(given: argparse.Namespace) -> dict[str, Any]:
-    """What makes this replay another one than others: it must be said again to go on with it."""
+    """What makes this replay another one than others: it must be given again to go on with it."""
     return {
         "tables": absolute(given.tables),
         "where": given.where,
@@ -97,7 +98,7 @@ def sink_of(given: argparse.Namespace, state: State) -> Sink:
 
 
 def ours_of(said: str) -> str:
-    """What the sink says of one of its options, as our user knows it."""
+    """The sink's message about one of its options, with the name that our user gave."""
     found = _SAID.fullmatch(said)
     if found is None:
         return said

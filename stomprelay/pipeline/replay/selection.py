@@ -6,21 +6,22 @@ A message is a SEND of a client. Of a transaction it counts only if that was com
 from collections.abc import Iterable
 from dataclasses import dataclass
 from time import gmtime, strftime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 from stomprelay.journal.capture import MASK
-from stomprelay.pipeline.outcome import ABORTED
-from stomprelay.pipeline.query import sentence
-from stomprelay.pipeline.store import Store, StoreError
+from stomprelay.pipeline.schema import ABORTED
+from stomprelay.pipeline.spark.errors import as_value_error, sentence
+from stomprelay.pipeline.store.store import Store, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
 
 PLACE: Final = ("segment", "offset", "number")
 """Columns that name a frame of the journal."""
 COLUMNS: Final = ("destination", "headers", "body", "content_length", "at", *PLACE)
 """What is kept of a message: where it goes now, its headers but for blanked ones, its body, whether its SEND had a
-content-length (ActiveMQ takes those for octets and others for text), when it was sent and where that stands."""
+content-length (ActiveMQ takes those for bytes and others for text), when it was sent and where that stands."""
 TURN: Final = ("turn_ns", *PLACE)
 """The order of messages: since when a broker could have them, which in a transaction is its COMMIT."""
 FURTHER: Final = (
@@ -39,7 +40,7 @@ FURTHER: Final = (
 UNCOMMITTED: Final = "uncommitted"
 NOWHERE: Final = "nowhere"
 INCOMPLETE: Final = "incomplete"
-FATES: Final = {
+REASONS: Final = {
     ABORTED: "of aborted transactions",
     UNCOMMITTED: "of transactions without a COMMIT",
     NOWHERE: "without a destination that is known",
@@ -48,6 +49,9 @@ FATES: Final = {
 """Why messages are not sent, in words that follow their number."""
 
 _LAST: Final = 0x7FFFFFFF
+
+
+_HEAD: Final = ("destination", "messages", "octets", "first", "last")
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,7 @@ def _hour(microseconds: int) -> str:
 
 
 def selected(store: Store, selection: Selection) -> "DataFrame":
-    """Messages by the condition: `COLUMNS`, `turn_ns`, `fate`, which is null for those that can be sent, and `blanked`,
+    """Messages by the condition: `COLUMNS`, `turn_ns`, `reason` (null for those that can be sent) and `blanked`,
     the names of headers that are left out. Raises `StoreError` where there are no tables and `ValueError` for a
     condition that means nothing.
     """
@@ -165,7 +169,7 @@ def _rows(chosen: "DataFrame", selection: Selection) -> "DataFrame":
     aborted = (f.col("ended") == "ABORT") | f.col("outcome").eqNullSafe(ABORTED)
     kept = f.coalesce(f.length("body"), f.lit(0))
     destination = _destination(selection)
-    fate = (
+    reason = (
         f.when(inside & aborted, ABORTED)
         .when(inside & f.col("ended").isNull(), UNCOMMITTED)
         .when(destination.isNull() | (destination == ""), NOWHERE)
@@ -179,7 +183,7 @@ def _rows(chosen: "DataFrame", selection: Selection) -> "DataFrame":
     return chosen.select(
         *(made.get(name, f.col(name)).alias(name) for name in COLUMNS),
         f.coalesce("ended_ns", "ns").alias("turn_ns"),
-        fate.alias("fate"),
+        reason.alias("reason"),
         f.map_keys(f.map_filter(headers, lambda _, value: value == mask)).alias("blanked"),
     )
 
@@ -196,3 +200,62 @@ def _destination(selection: Selection) -> "Column":
         rest = f.substring(known, len(old) + 1, _LAST)
         found = f.when(known.startswith(old), f.concat(f.lit(new), rest)).otherwise(found)
     return found
+
+
+class DestinationTotal(NamedTuple):
+    """A destination: where messages would go, how many, with how many bytes of bodies, and when the first and the last
+    of them were sent, UTC.
+    """
+
+    destination: str
+    messages: int
+    octets: int
+    first: str
+    last: str
+
+
+class Preview(NamedTuple):
+    """A selection by destination, what is left out of it by why, and the headers that are."""
+
+    lines: list[DestinationTotal]
+    left_out: dict[str, int]
+    blanked: list[str]
+
+    @property
+    def messages(self) -> int:
+        """How many would be sent."""
+        return sum(line.messages for line in self.lines)
+
+    def show(self, out: TextIO) -> None:
+        """As a table."""
+        rows = [
+            (each.destination, f"{each.messages:,}", f"{each.octets:,}", *each[3:]) for each in self.lines
+        ]
+        widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
+        for row in (_HEAD, tuple("-" * width for width in widths), *rows):
+            cells = [
+                cell.rjust(width) if at in (1, 2) else cell.ljust(width)
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            out.write("  ".join(cells).rstrip() + "\n")
+
+
+def preview(rows: "DataFrame") -> Preview:
+    """Count what `selected` answered. Raises `ValueError` where the query fails."""
+    from pyspark.sql import functions as f
+
+    counted = rows.groupBy("reason", "destination").agg(
+        f.count("*"),
+        f.coalesce(f.sum(f.length("body")), f.lit(0)),
+        f.min("at").cast("string"),
+        f.max("at").cast("string"),
+        f.array_distinct(f.flatten(f.collect_set("blanked"))),
+    )
+    with as_value_error():
+        found = counted.collect()
+    left_out = {reason: sum(count for why, _, count, *_ in found if why == reason) for reason in REASONS}
+    return Preview(
+        sorted(DestinationTotal(to, *values) for reason, to, *values, _ in found if reason is None),
+        {reason: count for reason, count in left_out.items() if count},
+        sorted({name for *_, names in found for name in names or ()}),
+    )

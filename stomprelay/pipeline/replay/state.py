@@ -12,14 +12,20 @@ import fcntl
 import json
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple
 
 from stomprelay.journal.disk import sync_path
-from stomprelay.pipeline.stomp.progress import Progress
+from stomprelay.pipeline.replay.selection import COLUMNS, TURN
+from stomprelay.pipeline.spark.errors import as_value_error
+from stomprelay.pipeline.stomp.progress import JobProgress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 VERSION: Final = 1
 BATCH: Final = "0"
@@ -29,6 +35,11 @@ _LOCK: Final = "lock"
 _RECORD: Final = "replay.json"
 _SELECTION: Final = "selection-"
 _PROGRESS: Final = "progress"
+
+
+_OCTETS: Final = 4 << 20
+"""Of a batch in memory, about."""
+_ROWS: Final = 2000
 
 
 class StateError(ValueError):
@@ -45,7 +56,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Frozen:
-    """A selection that does not change any more. `asked`: the options that made it, as they were said. `files`: names
+    """A selection that does not change any more. `asked`: the options that made it, as they were given. `files`: names
     within the folder, with their messages.
     """
 
@@ -149,7 +160,7 @@ class State(AbstractContextManager["State"]):
 
     def confirmed(self, frozen: Frozen) -> int:
         """How many messages a broker has confirmed."""
-        progress = Progress(self.progress)
+        progress = JobProgress(self.progress)
         return sum(progress.position(BATCH, number) for number in range(len(frozen.files)))
 
     def _error(self, text: str) -> StateError:
@@ -161,3 +172,48 @@ def _option(name: str, value: Any) -> str:
     if value in (None, False, []):
         return f"no {option}"
     return option if value is True else f"{option} {value!r}"
+
+
+class Passed(NamedTuple):
+    """In place of a batch whose messages are confirmed already."""
+
+    num_rows: int
+
+
+def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path, int]]:
+    """Write those of what `selected` answered that can be sent to a folder of the file system; the messages to one
+    destination are in one file. Returns the files with their messages. Raises `ValueError` where the query fails.
+    """
+    import pyarrow.parquet as pq
+    from pyspark.sql import functions as f
+
+    ordered = (
+        rows.where(f.col("reason").isNull())
+        .repartition(connections, "destination")
+        .sortWithinPartitions(*TURN)
+        .select(*COLUMNS)
+    )
+    with as_value_error():
+        ordered.write.option("maxRecordsPerFile", 0).parquet(f"file://{folder}")
+    paths = sorted(folder.glob("part-*.parquet"))
+    return [(path, count) for path in paths if (count := pq.ParquetFile(path).metadata.num_rows)]
+
+
+def read(path: Path, passed: int) -> Iterator[Any]:
+    """The messages of a file in Arrow batches. In place of those that are among the first `passed` there may be a
+    `Passed`.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path, buffer_size=1 << 20) as file:
+        known = file.metadata
+        octets = sum(known.row_group(group).total_byte_size for group in range(known.num_row_groups))
+        size = max(1, min(_ROWS, _OCTETS * known.num_rows // max(octets, 1)))
+        done = 0
+        for group in range(known.num_row_groups):
+            count = known.row_group(group).num_rows
+            done += count
+            if done <= passed:
+                yield Passed(count)
+            else:
+                yield from file.iter_batches(size, row_groups=[group])

@@ -10,16 +10,14 @@ from typing import IO, Any, Final
 
 import pyarrow as pa
 
-from stomprelay.pipeline.replay.freezing import read
-from stomprelay.pipeline.replay.state import BATCH, Share
+from stomprelay.pipeline.replay.state import BATCH, Share, read
 from stomprelay.pipeline.stomp.client import Lost
 from stomprelay.pipeline.stomp.options import Sink
-from stomprelay.pipeline.stomp.pace import Pace
 from stomprelay.pipeline.stomp.progress import ProgressError
-from stomprelay.pipeline.stomp.sending import Job, Sending
+from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 
 DDL: Final = "number int, sent bigint, error string"
-"""What a task answers: its share, messages that were confirmed to it, and what it failed of."""
+"""What a task returns: its share, messages that were confirmed to it, and what it failed of."""
 SCHEMA: Final = pa.schema([("number", pa.int32()), ("sent", pa.int64()), ("error", pa.string())])
 
 LOGGER: Final = "stomprelay.stomp"
@@ -33,7 +31,7 @@ _PAUSE: Final = 0.05
 def sender(
     sink: Sink, shares: Sequence[Share], id: str, log: str
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What runs in Spark's Python processes: numbers of shares to rows of `DDL`. A failure is told in the row, for
+    """What runs in Spark's Python processes: numbers of shares to rows of `DDL`. A failure is in the row, for
     Spark would make a page of it. `log`: how much of what the sink logs is written, one of `launch.LEVELS`.
     """
 
@@ -55,12 +53,12 @@ def sender(
 
 
 def run(sink: Sink, share: Share, id: str) -> tuple[int, str | None]:
-    """Send what is not confirmed of a share. Answers how many messages were, and what went wrong, if anything."""
+    """Send what is not confirmed of a share. Returns how many messages were, and what went wrong, if anything."""
     assert sink.progress is not None
     try:
         with alone(sink.progress / f".{share.number}"):
-            pace = Pace.shared(sink.rate, sink.progress, id)
-            sending = Sending(sink, Job(id, BATCH, share.number), pace)
+            pace = SharedRate.shared(sink.rate, sink.progress, id)
+            sending = TaskSender(sink, Job(id, BATCH, share.number), pace)
             return sending.run(read(share.path, sending.skipped)), None
     except (Lost, ProgressError, ValueError, OSError) as error:
         return 0, " ".join(str(error).split())

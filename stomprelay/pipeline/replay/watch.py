@@ -17,7 +17,7 @@ _PARTING: Final = 10.0
 
 
 class Watch:
-    """Shows how many of `total` messages `confirmed` says. `before`: those that an earlier run sent."""
+    """Shows how many of `total` messages are confirmed, by `confirmed`. `before`: those that an earlier run sent."""
 
     def __init__(
         self,
@@ -37,8 +37,8 @@ class Watch:
         self._width = 0
 
     def follow(self, work: Callable[[], T]) -> T:
-        """Do this in another thread and look while it goes on; answers, or raises, what it does. In this thread an
-        interrupt is nothing but one; elsewhere, in the midst of a talk with Java, it would be told as a broken one.
+        """Do this in another thread and look while it goes on; returns, or raises, what it does. In this thread an
+        interrupt is nothing but one; elsewhere, in the middle of a call to Java, it would be reported as a broken one.
         """
         outcome: Future[T] = Future()
 

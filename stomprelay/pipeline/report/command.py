@@ -3,20 +3,18 @@
 import argparse
 import os
 import re
-import sys
 import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from stomprelay.pipeline import launch
 from stomprelay.pipeline import options as shared
-from stomprelay.pipeline.progress import Progress
-from stomprelay.pipeline.report.extract import Range
-from stomprelay.pipeline.report.page import TITLE, Wishes, page
+from stomprelay.pipeline.report.page import TITLE, PageOptions, page
+from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import SECOND, Micros, octets
-from stomprelay.pipeline.store import Store
+from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.store.store import Store
 
 _AGO: Final = re.compile(r"\d+(\.\d+)?[smhdw]")
 _MOST: Final = 100
@@ -56,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Make the page; answers the exit status. Raises `ValueError` for options that cannot be, `OSError` where the
+    """Make the page; returns the exit status. Raises `ValueError` for options that cannot be, `OSError` where the
     page cannot be written, and what `Store` and `launch` raise.
     """
     began, now = time.monotonic(), round(time.time() * SECOND)
@@ -64,21 +62,20 @@ def main(given: argparse.Namespace) -> int:
     check(given.tables, given.output)
     from stomprelay.pipeline.report.gather import gather
 
-    progress = Progress(sys.stderr)
-    spark = shared.session(given, "report", brief=True, say=progress.say)
+    spark = shared.session(given, "report", brief=True, say=shared.say)
     try:
         store = Store(spark, given.tables, given.format)
         store.check()
         findings = gather(store, range_, given.top, now)
     finally:
         launch.stop(spark)
-    size = write(given.output, page(findings, Wishes(made=now, title=given.title, local=given.local)))
-    progress.say(f"{given.output}: {octets(size)}, in {time.monotonic() - began:.0f} s")
+    size = write(given.output, page(findings, PageOptions(made=now, title=given.title, local=given.local)))
+    shared.say(f"{given.output}: {octets(size)}, in {time.monotonic() - began:.0f} s")
     return 0
 
 
 def instant(said: str, now: Micros) -> Micros:
-    """A time as an option says it. Raises `ValueError` with a sentence for the user."""
+    """A time as an option has it. Raises `ValueError` with a sentence for the user."""
     if _AGO.fullmatch(said):
         return now - round(shared.duration(said) * SECOND)
     try:
@@ -107,7 +104,7 @@ def check(tables: str, output: Path) -> None:
 
 
 def write(output: Path, text: str) -> int:
-    """Put the page there at once: who looks at it sees the old one or the new one. Answers its size in octets."""
+    """Put the page there at once: who looks at it sees the old one or the new one. Returns its size in bytes."""
     data = text.encode("utf-8", "backslashreplace")
     mask = os.umask(0)
     os.umask(mask)

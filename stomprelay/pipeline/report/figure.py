@@ -1,13 +1,29 @@
-"""One chart or list of the page, with all that belongs to it."""
+"""One chart or list of the page with all that belongs to it, and each destination's colour."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from markupsafe import Markup
 
 from stomprelay.pipeline.report.findings import Name, Rest
-from stomprelay.pipeline.report.markup import name, tag
-from stomprelay.pipeline.report.sheet import Sheet
+from stomprelay.pipeline.report.markup import Sheet, name, tag
+
+COLOURS: Final = 6
+"""Destinations with a colour of their own: more could not be distinguished."""
+OTHERS: Final = "c0"
+
+
+class Palette:
+    """Gives the colours `c1` to `c6` to the first names, and `c0` to all others."""
+
+    def __init__(self, names: Iterable[Name]) -> None:
+        named = [name for name in dict.fromkeys(names) if isinstance(name, str)]
+        self._colours = {name: f"c{rank}" for rank, name in enumerate(named[:COLOURS], 1)}
+
+    def of(self, name: Name) -> str:
+        """The class for a destination."""
+        return self._colours.get(name, OTHERS) if isinstance(name, str) else OTHERS
 
 
 @dataclass(frozen=True)
@@ -40,7 +56,7 @@ class Figure:
 
 
 def destination(which: Name) -> Markup:
-    """A destination as legends and tables say it."""
+    """A destination as legends and tables show it."""
     if isinstance(which, str):
         return name(which)
     return tag("i", "all others" if isinstance(which, Rest) else "none")

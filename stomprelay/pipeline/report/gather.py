@@ -1,47 +1,175 @@
-"""The tables, read through Spark into `Findings`. What is read for is summed up there; only the sums come here."""
+"""The tables, read through Spark into `Findings`. Sums are made by Spark; only the sums come here."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.report import incidents
-from stomprelay.pipeline.report.extract import (
-    Range,
-    bin_of,
-    coded,
-    decoded,
-    extent,
-    hour,
-    one,
-    top,
-    whole_hours,
-)
+from stomprelay.pipeline.report.figure import COLOURS
 from stomprelay.pipeline.report.findings import (
+    FINE,
     NOTHING,
     Client,
+    Damage,
     Destination,
+    Episode,
+    Failover,
     Findings,
     Latency,
     Percentiles,
     Rest,
     Series,
+    Span,
+    Stuck,
+    Trouble,
     Way,
 )
-from stomprelay.pipeline.report.measure import bucketed, deliveries, latencies
-from stomprelay.pipeline.report.palette import COLOURS
-from stomprelay.pipeline.report.span import FINE, Span
+from stomprelay.pipeline.report.queries import (
+    Range,
+    bin_of,
+    bucketed,
+    coded,
+    decoded,
+    deliveries,
+    extent,
+    hour,
+    latencies,
+    row_of,
+    top,
+    whole_hours,
+)
 from stomprelay.pipeline.report.text import HOUR, MINUTE, Micros
-from stomprelay.pipeline.store import Store
-from stomprelay.pipeline.traffic import counted
+from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.tables.traffic import counted
+
+_NEVER: Final = 1 << 62
+
 
 _POINTS: Final = 60
 """Of the small charts in the table of destinations, at most."""
 _LINKED: Final = 10
 """Names in each column of the flow graph, at most."""
+
+
+def read_failovers(store: Store, range_: Range) -> list[Failover]:
+    """Those that were going on at any time of the range, in the order of time."""
+    rows = store.read("failovers").withColumns(
+        {"began": F.unix_micros("began_at"), "ended": F.unix_micros("ended_at")}
+    )
+    if range_.since is not None:
+        rows = rows.where(F.col("ended").isNull() | (F.col("ended") >= range_.since))
+    if range_.until is not None:
+        rows = rows.where(F.col("began") < range_.until)
+    return [
+        Failover(
+            row.upstream,
+            row.broker,
+            tuple(row.moved_to),
+            row.began,
+            row.ended,
+            row.planned,
+            row.sessions,
+            row.recovered,
+            row.given_up,
+            row.silence_p50_us,
+            row.silence_max_us,
+            row.resent,
+            row.stale_acks,
+            row.duplicates,
+        )
+        for row in rows.drop("began_at", "ended_at").orderBy("began", "broker").collect()
+    ]
+
+
+def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
+    """The subscriptions with the longest waits of those that were stuck at any time of the range, and how many there
+    are in all.
+    """
+    who = ("relay", "session", "subscription")
+    rows = store.read("stuck").withColumns({"since": F.unix_micros("since"), "until": F.unix_micros("until")})
+    if range_.since is not None:
+        rows = rows.where(F.col("until").isNull() | (F.col("until") >= range_.since))
+    if range_.until is not None:
+        rows = rows.where((F.col("since") < range_.until) & (F.col("hour") <= hour(range_.until - 1)))
+    last = F.struct(F.coalesce("until", F.lit(_NEVER)), "since", "client", "destination", "broker", "outcome")
+    by_subscription = rows.groupBy(*who).agg(
+        F.sort_array(F.collect_list(F.struct("since", "until", "deliveries"))).alias("episodes"),
+        F.max("age_us").alias("worst"),
+        F.max(last).alias("last"),
+    )
+    by_subscription = by_subscription.persist()
+    try:
+        total = by_subscription.count()
+        found = by_subscription.orderBy(F.desc("worst"), *who).limit(limit).collect() if total else []
+    finally:
+        by_subscription.unpersist()
+    return [
+        Stuck(
+            row.last.client,
+            row.subscription,
+            row.last.destination,
+            row.last.broker,
+            united(Episode(one.since, one.until, one.deliveries) for one in row.episodes),
+            row.worst,
+            row.last.outcome,
+        )
+        for row in found
+    ], total
+
+
+def united(episodes: Iterable[Episode]) -> list[Episode]:
+    """Those of a subscription in order; those that overlap, as at two brokers, made one."""
+    made: list[Episode] = []
+    for one in sorted(episodes, key=lambda one: one.since):
+        if made and _end(made[-1]) >= one.since:
+            until = None if None in (made[-1].until, one.until) else max(_end(made[-1]), _end(one))
+            made[-1] = Episode(made[-1].since, until, made[-1].deliveries + one.deliveries)
+        else:
+            made.append(one)
+    return made
+
+
+def _end(one: Episode) -> Micros:
+    return _NEVER if one.until is None else one.until
+
+
+def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
+    """The errors' messages, the most frequent first, and how many different ones there are."""
+    by_broker = (F.col("command") == "ERROR") & (F.col("side") == "broker")
+    errors = frames.where(by_broker | (F.col("event") == "error")).select(
+        F.coalesce(
+            "text", F.get(F.map_values(F.map_filter("headers", lambda name, _: name == "message")), 0)
+        ).alias("said"),
+        F.when(F.col("command").isNotNull(), "broker").otherwise("relay").alias("source"),
+        "client",
+        F.unix_micros("at").alias("at"),
+    )
+    worded = errors.groupBy(F.coalesce("said", F.lit("(no message)")).alias("said"), "source").agg(
+        F.count(F.lit(1)).alias("number"),
+        F.count_distinct("client").alias("clients"),
+        F.min("at").alias("first"),
+        F.max("at").alias("last"),
+    )
+    worded = worded.persist()
+    try:
+        total = worded.count()
+        rows = worded.orderBy(F.desc("number"), "said", "source").limit(limit).collect() if total else []
+    finally:
+        worded.unpersist()
+    return [
+        Trouble(row.said, row.source, row.number, row.clients, row.first, row.last) for row in rows
+    ], total
+
+
+def read_damages(store: Store, limit: int) -> tuple[list[Damage], int]:
+    """What could not be read, at any time, and how much there is of it."""
+    rows = store.read("quarantine").select("segment", "offset", "length", "reason").distinct()
+    total = rows.count()
+    found = rows.orderBy("segment", "offset").limit(limit).collect() if total else []
+    return [Damage(row.segment, row.offset, row.length, row.reason) for row in found], total
 
 
 def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
@@ -57,12 +185,12 @@ def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
     names = top(traffic, "destination", [F.col("messages"), F.col("octets")], max(limit, COLOURS))
     course = _course(store, span, names)
     told = _messages(within.within(store.read("messages"), "at"), span, names)
-    destinations, clients, octets = one(
+    destinations, clients, octets = row_of(
         traffic, F.count_distinct("destination"), F.count_distinct("client"), F.sum("octets")
     )
-    stuck, total_stuck = incidents.stuck(store, within, limit)
-    troubles, total_troubles = incidents.troubles(within.within(store.read("frames"), "at"), limit)
-    damages, total_damages = incidents.damages(store, limit)
+    stuck, total_stuck = read_stuck(store, within, limit)
+    troubles, total_troubles = read_troubles(within.within(store.read("frames"), "at"), limit)
+    damages, total_damages = read_damages(store, limit)
     return Findings(
         span=span,
         relays=told.relays,
@@ -72,7 +200,7 @@ def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
         outcomes=sum(told.outcomes.values(), Counter()),
         redelivered=told.redelivered,
         unsettled=told.unsettled,
-        failovers=incidents.failovers(store, within),
+        failovers=read_failovers(store, within),
         stuck=stuck,
         total_stuck=total_stuck,
         ways=_ways(store, span),
@@ -98,7 +226,7 @@ def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
     if fine:
         frames = Range(first, last + 1).within(store.read("frames"), "at")
         at = F.unix_micros("at")
-        begins, ends = one(frames, F.min(at), F.max(at))
+        begins, ends = row_of(frames, F.min(at), F.max(at))
         if begins is not None:
             first = begins if range_.since is None else first
             last = ends if range_.until is None else last
@@ -148,7 +276,7 @@ def _traffic(store: Store, span: Span, at: Column) -> DataFrame:
 
 
 def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
-    # What is counted by minute is counted by bin when each bin's frames are said to be of a minute of their own.
+    # What is counted by minute is counted by bin when each bin's frames are given a minute of their own.
     apart = F.timestamp_micros(bin_of(span, F.unix_micros("at")).cast("bigint") * MINUTE)
     rows, at = _traffic(store, span, apart), F.unix_micros("minute")
     number = bin_of(span, at) if span.step >= MINUTE else F.floor(at / F.lit(MINUTE)).cast("int")
@@ -167,7 +295,7 @@ def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
 
 @dataclass(frozen=True)
 class _Told:
-    """What `messages` say. Outcomes and deliveries are by the destination's code."""
+    """What `messages` has. Outcomes and deliveries are by the destination's code."""
 
     outcomes: Mapping[int, Counter[str]]
     deliveries: Mapping[int, Percentiles]

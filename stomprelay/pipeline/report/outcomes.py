@@ -1,18 +1,32 @@
 """What became of the messages, and who sends what to whom."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from markupsafe import Markup
 
 from stomprelay.pipeline.report import text
-from stomprelay.pipeline.report.figure import Figure, Key
-from stomprelay.pipeline.report.findings import OUTCOMES, Findings, Name
-from stomprelay.pipeline.report.markup import join, name, place, tag
-from stomprelay.pipeline.report.palette import Palette
-from stomprelay.pipeline.report.sankey import NOBODY, draw, sankey, told
-from stomprelay.pipeline.report.sheet import Column, Sheet, figures, words
+from stomprelay.pipeline.report.figure import Figure, Key, Palette
+from stomprelay.pipeline.report.findings import Findings, Name, Rest, Way
+from stomprelay.pipeline.report.markup import Column, Sheet, figures, join, name, number, place, tag, words
+from stomprelay.pipeline.report.plot import UNITS
+from stomprelay.pipeline.report.text import plural, short, visible
+from stomprelay.pipeline.schema import OUTCOMES
 
+HEIGHT: Final = 300
+"""Pixels for the messages; nodes too small for their labels make the chart higher."""
+SLOT: Final = 20
+"""Pixels that the label of a node needs."""
+GAP: Final = 6
+_LEAST: Final = 2.0
+_WIDTH: Final = 12
+"""Units, of a thousand, that a node is wide."""
+
+
+NOBODY: Final = ("not seen sending", "no destination", "nobody yet")
+"""What a missing name means in each column."""
 MEANING: Final = {
     "acked": "acknowledged",
     "delivered": "delivered, no answer",
@@ -23,6 +37,208 @@ MEANING: Final = {
     "aborted": "transaction aborted",
 }
 """Each outcome in a few words."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One producer, destination or consumer. `top` and `height` are pixels."""
+
+    name: Name
+    value: int
+    top: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Link:
+    """From a node of one column to one of the next; its upper edge at both, and how wide it is, in pixels."""
+
+    source: Name
+    target: Name
+    value: int
+    left: float
+    right: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Sankey:
+    """The chart's geometry."""
+
+    height: float
+    columns: Sequence[Sequence[Node]]
+    links: Sequence[Sequence[Link]]
+
+
+def sankey(ways: Iterable[Way]) -> Sankey:
+    """Lay the ways out: the greatest destinations first, clients in the order of theirs, so that few bands cross; all
+    others, the unseen and nobody last.
+    """
+    flows = [way for way in ways if way.messages > 0]
+    total = sum(way.messages for way in flows)
+    if not total:
+        return Sankey(0, ((), (), ()), ((), ()))
+    ends: tuple[Callable[[Way], Name], ...] = (
+        lambda way: way.producer,
+        lambda way: way.destination,
+        lambda way: way.consumer,
+    )
+    scale = HEIGHT / total
+    values = [_values(flows, end) for end in ends]
+    # Without places of their own, the greatest come first.
+    places = {name: place for place, name in enumerate(_order(values[1], Counter()))}
+    columns = []
+    for counts, end in zip(values, ends, strict=True):
+        where: Counter[Name] = Counter()
+        for way in flows:
+            where[end(way)] += places[way.destination] * way.messages
+        columns.append(_column([(name, counts[name]) for name in _order(counts, where)], scale))
+    height = max(_height(column) for column in columns)
+    columns = [_centred(column, (height - _height(column)) / 2) for column in columns]
+    links = [
+        _links(flows, columns[side], columns[side + 1], ends[side], ends[side + 1], scale) for side in (0, 1)
+    ]
+    return Sankey(height, columns, links)
+
+
+def _values(flows: Sequence[Way], end: Callable[[Way], Name]) -> Counter[Name]:
+    values: Counter[Name] = Counter()
+    for way in flows:
+        values[end(way)] += way.messages
+    return values
+
+
+def _order(counts: Mapping[Name, int], where: Mapping[Name, int]) -> list[Name]:
+    """Names by the mean place of what they are linked to; `where` is the sum of those places, by message."""
+
+    def key(name: Name) -> tuple[int, float, int, str]:
+        last = 0 if isinstance(name, str) else 2 if name is None else 1
+        return last, where[name] / counts[name], -counts[name], str(name)
+
+    return sorted(counts, key=key)
+
+
+def _column(values: Iterable[tuple[Name, int]], scale: float) -> list[Node]:
+    nodes, top = [], 0.0
+    for which, value in values:
+        height = max(value * scale, _LEAST)
+        slot = max(height, SLOT - GAP)
+        nodes.append(Node(which, value, top + (slot - height) / 2, height))
+        top += slot + GAP
+    return nodes
+
+
+def _height(column: Sequence[Node]) -> float:
+    last = column[-1]
+    return max(last.top + last.height, last.top + last.height / 2 + (SLOT - GAP) / 2)
+
+
+def _centred(column: Sequence[Node], by: float) -> list[Node]:
+    return [Node(node.name, node.value, node.top + by, node.height) for node in column]
+
+
+def _links(
+    flows: Sequence[Way],
+    sources: Sequence[Node],
+    targets: Sequence[Node],
+    source: Callable[[Way], Name],
+    target: Callable[[Way], Name],
+    scale: float,
+) -> list[Link]:
+    values: Counter[tuple[Name, Name]] = Counter()
+    for way in flows:
+        values[source(way), target(way)] += way.messages
+    leaves = {node.name: node.top for node in sources}
+    comes = {node.name: node.top for node in targets}
+    links = []
+    for start in sources:
+        for end in targets:
+            if value := values[start.name, end.name]:
+                width = value * scale
+                links.append(Link(start.name, end.name, value, leaves[start.name], comes[end.name], width))
+                leaves[start.name] += width
+                comes[end.name] += width
+    return links
+
+
+def told(name: Name, nobody: str) -> str:
+    """A node's name in words, before it is made visible."""
+    if name is None:
+        return nobody
+    return "all others" if isinstance(name, Rest) else name
+
+
+def draw(chart: Sankey, colour: Callable[[Name], str], label: str, shown: Callable[[str], Markup]) -> Markup:
+    """The chart. `colour` gives a destination's class, `shown` makes a name fit to be seen."""
+    height = max(chart.height, 1)
+    bands = [
+        tag(
+            "path",
+            tag("title", _sentence(link, side)),
+            d=_band(link, side),
+            class_=f"link {colour(link.target if side == 0 else link.source)}",
+        )
+        for side, links in enumerate(chart.links)
+        for link in links
+    ]
+    nodes = [
+        tag(
+            "rect",
+            x=number(_left(side)),
+            y=number(node.top),
+            width=_WIDTH,
+            height=number(node.height),
+            class_=f"node {colour(node.name) if side == 1 else 'client'}",
+        )
+        for side, column in enumerate(chart.columns)
+        for node in column
+    ]
+    labels = [
+        tag(
+            "div",
+            tag("span", class_=f"swatch {colour(node.name)}") if side == 1 else None,
+            shown(node.name) if isinstance(node.name, str) else tag("i", told(node.name, NOBODY[side])),
+            tag("span", short(node.value), class_="value"),
+            class_=f"label side{side}",
+            style=f"top:{number(node.top + node.height / 2)}px",
+        )
+        for side, column in enumerate(chart.columns)
+        for node in column
+    ]
+    svg = tag(
+        "svg",
+        tag("title", label),
+        join(*bands, *nodes),
+        viewBox=f"0 0 {UNITS} {number(height)}",
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=label,
+    )
+    return tag("div", svg, *labels, class_="sankey", style=f"height:{number(height)}px")
+
+
+def _sentence(link: Link, side: int) -> str:
+    source, target = (
+        visible(told(end, nobody))
+        for end, nobody in zip((link.source, link.target), NOBODY[side : side + 2], strict=True)
+    )
+    return f"{source} → {target}: {plural(link.value, 'message')}"
+
+
+def _left(side: int) -> float:
+    return side * (UNITS - _WIDTH) / 2
+
+
+def _band(link: Link, side: int) -> str:
+    start, end = _left(side) + _WIDTH, _left(side + 1)
+    middle = number((start + end) / 2)
+    left, right = number(start), number(end)
+    upper, under = (number(at) for at in (link.left, link.left + link.width))
+    across, below = (number(at) for at in (link.right, link.right + link.width))
+    return (
+        f"M{left} {upper}C{middle} {upper} {middle} {across} {right} {across}"
+        f"V{below}C{middle} {below} {middle} {under} {left} {under}Z"
+    )
 
 
 def outcomes(findings: Findings) -> Figure:

@@ -14,19 +14,104 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from stomprelay import __version__
-from stomprelay.pipeline.report import delays, outages, outcomes, rankings, rates, text
-from stomprelay.pipeline.report.figure import Figure
-from stomprelay.pipeline.report.findings import Findings
-from stomprelay.pipeline.report.headline import headline
+from stomprelay.pipeline.report import outages, outcomes, rankings, text, timeseries
+from stomprelay.pipeline.report.figure import Figure, Palette
+from stomprelay.pipeline.report.findings import NOTHING, Findings, Span
 from stomprelay.pipeline.report.markup import join, name, when
-from stomprelay.pipeline.report.palette import Palette
-from stomprelay.pipeline.report.span import Span
 
 TITLE = "What passed the relay"
 
 
 @dataclass(frozen=True)
-class Wishes:
+class Number:
+    """One of them. `tone`: `good`, `bad` or empty; in words in `detail`, too. `target`: the figure with more."""
+
+    label: str
+    value: str
+    unit: str
+    detail: str
+    target: str
+    tone: str = ""
+
+
+def headline(findings: Findings) -> list[Number]:
+    """All of them, in their order."""
+    return [
+        _messages(findings),
+        _delivered(findings),
+        _lost(findings),
+        _latency(findings),
+        *_trouble(findings),
+    ]
+
+
+def _number(label: str, said: str, detail: str, target: str, tone: str = "") -> Number:
+    value, _, unit = said.partition("\u202f")
+    return Number(label, value, unit, detail, target, tone)
+
+
+def _messages(findings: Findings) -> Number:
+    span = findings.span
+    average = findings.messages * text.SECOND / (span.until - span.since)
+    detail = f"{text.rate(average)} on average, {text.octets(findings.octets)} on the wire"
+    return _number("Messages", text.short(findings.messages), detail, "traffic")
+
+
+def _delivered(findings: Findings) -> Number:
+    detail = f"{text.count(findings.reached)} reached a consumer"
+    if findings.redelivered:
+        detail += f", {text.count(findings.redelivered)} times again"
+    return _number("Delivered", text.percent(findings.reached, findings.messages), detail, "outcomes")
+
+
+def _lost(findings: Findings) -> Number:
+    lost = findings.outcomes.get("unconfirmed", 0)
+    waiting = findings.outcomes.get("undelivered", 0)
+    detail = "neither delivered nor confirmed"
+    if waiting:
+        detail += f"; {text.short(waiting)} more not delivered yet"
+    tone = "" if not findings.messages else "bad" if lost else "good"
+    return _number("Lost or unconfirmed", text.short(lost), detail, "outcomes", tone)
+
+
+def _latency(findings: Findings) -> Number:
+    found = findings.latencies.get("delivery")
+    whole = NOTHING if found is None else found.whole
+    if whole.p99 is None or whole.p50 is None:
+        return _number("Latency, p99", text.NOTHING, "no delivery was timed", "latency")
+    detail = f"SEND to MESSAGE; the median is {text.duration(whole.p50)}"
+    return _number("Latency, p99", text.duration(whole.p99), detail, "latency")
+
+
+def _trouble(findings: Findings) -> list[Number]:
+    outages = [one for one in findings.failovers if not one.planned]
+    silence = max((one.silence_longest or 0 for one in findings.failovers), default=0)
+    resent = sum(one.resent for one in findings.failovers)
+    if silence:
+        detail = f"longest silence {text.duration(silence)}, {text.plural(resent, 'frame')} sent again"
+    else:
+        detail = "no session was without its broker"
+    still = sum(one.still for one in findings.stuck)
+    wait = max((one.worst for one in findings.stuck), default=0)
+    stuck = (
+        f"longest wait {text.duration(wait)}; {still or 'none'} {'waits' if still == 1 else 'wait'} still"
+        if wait
+        else "all answered in time"
+    )
+    errors = sum(findings.errors)
+    kinds = findings.total_troubles
+    said = f"of {text.plural(kinds, 'kind')}" if kinds else "from brokers and the relay"
+    return [
+        _number(
+            "Failovers", text.short(len(findings.failovers)), detail, "failovers", "bad" if outages else ""
+        ),
+        _number("Stuck consumers", text.short(findings.total_stuck), stuck, "stuck", "bad" if still else ""),
+        _number("Errors", text.short(errors), said, "errors", "bad" if errors else ""),
+    ]
+
+
+@dataclass(frozen=True)
+class PageOptions:
     """How the page shall be. `local`: times in the reader's own zone from the start (a button changes it). `made`:
     now.
     """
@@ -36,7 +121,7 @@ class Wishes:
     local: bool = False
 
 
-def page(findings: Findings, wishes: Wishes) -> str:
+def page(findings: Findings, options: PageOptions) -> str:
     """The whole file."""
     environment = Environment(
         loader=PackageLoader("stomprelay.pipeline.report", "."),
@@ -49,11 +134,11 @@ def page(findings: Findings, wishes: Wishes) -> str:
     shown = [] if findings.empty else figures(findings)
     span = findings.span
     return environment.get_template("report.html").render(
-        title=text.visible(wishes.title),
+        title=text.visible(options.title),
         style=Markup(_file("report.css")),
         script=Markup(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        local=wishes.local,
+        local=options.local,
         range=extent(span),
         length=text.duration(span.until - span.since),
         relays=[name(relay) for relay in findings.relays],
@@ -62,7 +147,7 @@ def page(findings: Findings, wishes: Wishes) -> str:
         numbers=[] if findings.empty else headline(findings),
         figures=[*shown, *([quarantine] if quarantine else [])],
         version=__version__,
-        made=when(wishes.made, "full"),
+        made=when(options.made, "full"),
     )
 
 
@@ -71,15 +156,15 @@ def figures(findings: Findings) -> list[Figure]:
     palette = Palette(series.name for series in findings.series)
     bands = outages.bands(findings)
     return [
-        rates.traffic(findings, palette, bands),
-        delays.latency(findings, bands),
+        timeseries.traffic(findings, palette, bands),
+        timeseries.latency(findings, bands),
         outages.failovers(findings),
         outages.stuck(findings, bands),
         outcomes.outcomes(findings),
         outcomes.flow(findings, palette),
         rankings.destinations(findings, palette),
         rankings.clients(findings),
-        rates.errors(findings, bands),
+        timeseries.errors(findings, bands),
     ]
 
 

@@ -1,10 +1,11 @@
-"""The frame of a chart over time: axes, grid, what was going on, and the drawing in it.
+"""Charts over time: axes, grid, what was going on, and the lines or layers in it.
 
 The drawing has a thousand units each way and is stretched to whatever room there is; strokes and all text keep their
 size. So one drawing serves a phone and a wide screen.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -12,20 +13,81 @@ from typing import Final
 from markupsafe import Markup
 
 from stomprelay.pipeline.report.figure import Key
+from stomprelay.pipeline.report.findings import Span
 from stomprelay.pipeline.report.markup import Content, join, number, place, tag, when
-from stomprelay.pipeline.report.scale import Scale
-from stomprelay.pipeline.report.span import Span
 from stomprelay.pipeline.report.text import Micros
+
+DECADES: Final = 50
+"""Values whose greatest is more than so many times the least get a logarithmic axis."""
+
+_LEAST: Final = 1e-12
+"""What is below counts as nothing: a rate of one in thirty thousand years."""
+_ROUND: Final = (1, 2, 2.5, 5, 10)
+
 
 UNITS: Final = 1000
 _GAP_BINS: Final = 3
 _GAP_SHARE: Final = 30
+Values = Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From `low`, at the bottom, to `high`. `ticks` are the values that are marked."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    logarithmic: bool = False
+
+    def place(self, value: float) -> float:
+        """Where a value is, 0 to 1 from bottom to top; clipped."""
+        if self.logarithmic:
+            value = max(value, self.low)
+            share = math.log(value / self.low) / math.log(self.high / self.low)
+        else:
+            share = (value - self.low) / (self.high - self.low)
+        return min(max(share, 0.0), 1.0)
+
+
+def linear(values: Iterable[float], about: int = 4, *, whole: bool = False) -> Scale:
+    """From zero to a round number at or above the greatest value, in about so many round steps.
+
+    `whole`: of things that are counted, so that there is no tick at half a thing.
+    """
+    top = max(values, default=0)
+    if top < _LEAST:
+        return Scale(0, 1, (0,))
+    rough = max(top / about, 1.0) if whole else top / about
+    power = 10.0 ** math.floor(math.log10(rough))
+    steps_up = (power * lead for lead in _ROUND if not whole or (power * lead).is_integer())
+    step = next((step for step in steps_up if step >= rough), power * 10)
+    steps = math.ceil(top / step - 1e-9)
+    return Scale(0, steps * step, tuple(step * number for number in range(steps + 1)))
+
+
+def logarithmic(values: Iterable[float]) -> Scale:
+    """Over whole decades, all values positive (others count as 1), and at least one decade."""
+    positive = [max(value, 1.0) for value in values] or [1.0]
+    low = math.floor(math.log10(min(positive)) + 1e-9)
+    high = max(math.ceil(math.log10(max(positive)) - 1e-9), low + 1)
+    ticks = tuple(10.0**power for power in range(low, high + 1))
+    return Scale(ticks[0], ticks[-1], ticks, logarithmic=True)
+
+
+def fitting(values: Iterable[float]) -> Scale:
+    """Logarithmic where the values ask for it, else linear."""
+    known = list(values)
+    positive = [value for value in known if value > 0]
+    if positive and max(positive) > DECADES * min(positive):
+        return logarithmic(positive)
+    return linear(known)
 
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch of time that matters to what a chart shows. `kind` is its class: `outage` or `gap`; `title` says so
-    in the legend, `about` says more of this one.
+    """A stretch of time that matters to what a chart shows. `kind` is its class: `outage` or `gap`; `title` is for
+    the legend, `about` for this one.
     """
 
     since: Micros
@@ -68,7 +130,7 @@ def frame(
     sheet: str = "",
     columns: Sequence[int] = (),
 ) -> Markup:
-    """The whole chart. `label` is what a screen reader says, `told` writes the values on the axis.
+    """The whole chart. `label` is what a screen reader reads out, `told` writes the values on the axis.
 
     `sheet` is the id of the element that holds the table with a row for each bin; the page's script shows `columns`
     of it for the bin that is pointed at.
@@ -137,6 +199,95 @@ def times(span: Span) -> Markup:
 
 
 def _rank(share: float, main: bool) -> Content:
-    """What would stick out on a side is told by its class."""
+    """What would stick out on a side is shown by its class."""
     kinds = {"main": main, "start": share < 0.06, "end": share > 0.94}
     return " ".join(kind for kind, is_so in kinds.items() if is_so) or None
+
+
+def lines(span: Span, scale: Scale, drawn: Sequence[tuple[str, Values]]) -> Markup:
+    """One line for each class and its values by bin."""
+    return join(*(tag("path", d=line(span, scale, values), class_=f"line {kind}") for kind, values in drawn))
+
+
+def line(span: Span, scale: Scale, values: Values) -> str:
+    """The path. A value between two bins without any is a dash as wide as its bin."""
+    pieces = []
+    for run in runs(values):
+        if len(run) == 1:
+            ((bin_, value),) = run
+            pieces.append(f"M{number(x(span, bin_))} {_y(scale, value)}H{number(x(span, bin_ + 1))}")
+        else:
+            points = (f"{number(x(span, bin_ + 0.5))} {_y(scale, value)}" for bin_, value in run)
+            pieces.append("M" + "L".join(points))
+    return "".join(pieces)
+
+
+def between(span: Span, scale: Scale, low: Values, high: Values, kind: str) -> Markup:
+    """The area between two lines, where both are known."""
+    both = [None if a is None or b is None else (a, b) for a, b in zip(low, high, strict=True)]
+    pieces = []
+    for run in runs([None if pair is None else pair[0] for pair in both]):
+        edges = [(bin_, *pair) for bin_, _ in run if (pair := both[bin_]) is not None]
+        if len(edges) == 1:
+            ((bin_, a, b),) = edges
+            edges, half = [(bin_, a, b), (bin_ + 1, a, b)], 0.0
+        else:
+            half = 0.5
+        upper = [f"{number(x(span, bin_ + half))} {_y(scale, b)}" for bin_, _, b in edges]
+        lower = [f"{number(x(span, bin_ + half))} {_y(scale, a)}" for bin_, a, _ in reversed(edges)]
+        pieces.append("M" + "L".join([*upper, *lower]) + "Z")
+    return tag("path", d="".join(pieces), class_=f"between {kind}")
+
+
+def runs(values: Values) -> Iterator[list[tuple[int, float]]]:
+    """Neighbouring bins that have values, with their numbers."""
+    run: list[tuple[int, float]] = []
+    for bin_, value in enumerate(values):
+        if value is not None:
+            run.append((bin_, value))
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _y(scale: Scale, value: float) -> str:
+    return number(y(scale, value))
+
+
+def totals(layers: Sequence[Sequence[float]]) -> list[float]:
+    """By bin, of all layers."""
+    return [sum(values) for values in zip(*layers, strict=True)]
+
+
+def stack(span: Span, scale: Scale, layers: Sequence[tuple[str, Sequence[float]]]) -> Markup:
+    """Areas from the bottom up, each given by its class and its values by bin."""
+    base = [0.0] * span.bins
+    areas = []
+    for kind, values in layers:
+        top = [low + value for low, value in zip(base, values, strict=True)]
+        if any(values):
+            areas.append(tag("path", d=_area(span, scale, base, top), class_=f"area {kind}"))
+        base = top
+    return join(*areas)
+
+
+def _area(span: Span, scale: Scale, low: Sequence[float], high: Sequence[float]) -> str:
+    back = _steps(span, scale, low)
+    there = _steps(span, scale, high)
+    forth = "".join(f"V{number(level)}H{number(right)}" for _, right, level in there)
+    home = "".join(f"V{number(level)}H{number(left)}" for left, _, level in reversed(back))
+    return f"M0 {number(back[0][2])}{forth}{home}Z"
+
+
+def _steps(span: Span, scale: Scale, values: Sequence[float]) -> list[tuple[float, float, float]]:
+    """From, to and level of each run of equal levels."""
+    runs: list[tuple[float, float, float]] = []
+    for bin_, value in enumerate(values):
+        level, right = round(y(scale, value), 1), x(span, bin_ + 1)
+        if runs and runs[-1][2] == level:
+            runs[-1] = (runs[-1][0], right, level)
+        else:
+            runs.append((x(span, bin_), right, level))
+    return runs or [(0, UNITS, UNITS)]

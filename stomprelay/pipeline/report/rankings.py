@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from stomprelay.pipeline.report import text
-from stomprelay.pipeline.report.figure import Figure, swatch
+from stomprelay.pipeline.report.figure import Figure, Palette, swatch
 from stomprelay.pipeline.report.findings import Client, Destination, Findings
-from stomprelay.pipeline.report.markup import join, name, number, place, tag, when
-from stomprelay.pipeline.report.palette import Palette
+from stomprelay.pipeline.report.markup import Column, Sheet, figures, join, name, number, place, tag, when
 from stomprelay.pipeline.report.plot import UNITS
-from stomprelay.pipeline.report.sheet import Column, Sheet, figures
 
 
 def destinations(findings: Findings, palette: Palette) -> Figure:
@@ -111,7 +109,7 @@ def _client(one: Client, most: int) -> list[str | Markup]:
 
 
 def quarantine(findings: Findings) -> Figure | None:
-    """What could not be read; None where there is nothing to say."""
+    """What could not be read; None where all was read."""
     if not findings.total_damages:
         return None
     note = (

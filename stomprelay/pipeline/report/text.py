@@ -44,7 +44,7 @@ def octets(number: float) -> str:
 
 def _scaled(number: float, base: int, units: tuple[str, ...]) -> str:
     power = 0
-    # What would be rounded to the base is said in the next unit.
+    # What would be rounded to the base is written in the next unit.
     while power < len(units) - 1 and float(digits(number)) >= base:
         number /= base
         power += 1
@@ -88,7 +88,7 @@ def timed(micros: float | None) -> str:
 
 
 def ticked(micros: float) -> str:
-    """A duration on an axis, in one unit: `100 s`, where `duration` would say `1 min 40 s`."""
+    """A duration on an axis, in one unit: `100 s`, where `duration` would be `1 min 40 s`."""
     if 59.5 * SECOND <= micros < 9_999.5 * SECOND:
         return f"{micros / SECOND:.0f}{_NARROW}s"
     return duration(micros)
@@ -126,7 +126,7 @@ def plural(number: int, one: str, many: str = "") -> str:
 
 
 def visible(name: str, limit: int = NAME) -> str:
-    """A name that somebody else chose, safe to look at; escaping it for HTML is still to be done.
+    """A name that a client chose, safe to look at; escaping it for HTML is still to be done.
 
     Signs that show nothing or turn the text around them (controls, direction overrides, zero-width ones) become
     `⟨U+202E⟩`; the middle of a long one is left out.

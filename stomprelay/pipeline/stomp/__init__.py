@@ -3,8 +3,11 @@
     spark.readStream.format("stomp").option("destination", "/queue/orders").option("spool", "/data/spool").load(uri)
     frame.write.format("stomp").option("destination", "/queue/orders").save(uri)
 
-From the outside in: `datasource`, which Spark finds; `options` and `connection`, what can be said to it, as `words`;
-`reader`, `intake`, `receiver`, `debts`, `columns` and `spool`, the way of a message into Spark; `writer`, `sending`,
-`sends`, `window`, `pace` and `progress`, the way out; `client`, the session under both, with `pump`, `mailbox`, `bell`,
-`line` and `dial`, which perform for the relay's own core.
+- `datasource`: what Spark calls
+- `options`, `values`: what can be set, and how a value is read
+- `receivers`, `receiver`, `spool`, `columns`: in: all connections of a query; one of them; its messages on disk; as
+  rows
+- `sending`, `sends`, `progress`: out: the rows of a task; a row as a SEND; how far a job has come
+- `client`: one STOMP session, on which both rest
+- `relay_thread`, `sockets`: below it, the relay's own core in a thread with sockets
 """

@@ -1,4 +1,4 @@
-"""A STOMP 1.2 client over a `Pump`: it connects, subscribes, sends and is told frames, whatever its broker speaks."""
+"""A STOMP 1.2 client on a `RelayThread`: it connects, subscribes, sends and receives, whatever its broker speaks."""
 
 import os
 import time
@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final, Self
 
-from stomprelay.pipeline.stomp.dial import dial
-from stomprelay.pipeline.stomp.pump import Pump
+from stomprelay.pipeline.stomp.relay_thread import RelayThread
+from stomprelay.pipeline.stomp.sockets import endpoint
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
@@ -36,16 +36,19 @@ Headers = Mapping[bytes, bytes]
 
 BYE: Final = b"bye"
 """The receipt of DISCONNECT."""
+CLOSE_WITHIN: Final = 0.5
+"""Seconds that a session has to end by itself when it is closed, before it is aborted."""
+_ABORT_WITHIN: Final = 5.0
 
 
 class Lost(Exception):
-    """The session has ended, or cannot be had; the text says why, and holds no secret."""
+    """The session has ended, or cannot be had; the text has the reason, and no secret."""
 
 
 class Client:
     """One session. `unacknowledged`: deliveries that may wait for their ACK before no more are read.
 
-    Raises `dial.Unreachable` for an address that leads nowhere from here. Say `connect` first. Every wait ends with
+    Raises `sockets.Unreachable` for an address that leads nowhere from here. Call `connect` first. Every wait ends with
     `Lost` when the session does. Close it in the end, or use it in a `with`.
     """
 
@@ -64,7 +67,9 @@ class Client:
             limits=upstream.limits,
             unacknowledged=unacknowledged,
         )
-        self._pump = Pump(listener, self.name, {each: dial(each, upstream.tls) for each in upstream.brokers})
+        self._relay_thread = RelayThread(
+            listener, self.name, {each: endpoint(each, upstream.tls) for each in upstream.brokers}
+        )
         self._decoder = Decoder(V1_2, frozenset({CONNECTED, ERROR}), upstream.limits)
         self._chunks: deque[bytes] = deque()
         self._started = False
@@ -76,23 +81,23 @@ class Client:
         self.close()
 
     @property
-    def there(self) -> bool:
+    def has_brokers(self) -> bool:
         """Whether there is a broker, and not the search for one."""
-        return self._pump.there
+        return self._relay_thread.has_brokers
 
     @property
     def cumulative(self) -> bool:
         """Whether a RECEIPT for a SEND vouches for all SENDs before it, at the brokers that it has now."""
-        return self._pump.cumulative
+        return self._relay_thread.cumulative
 
     def connect(self, within: float) -> None:
-        """Say CONNECT and wait for CONNECTED, from whatever broker is the first that can be had."""
+        """Send CONNECT and wait for CONNECTED, from whatever broker is the first that can be had."""
         headers = [(ACCEPT_VERSION, V1_2.version), (HOST, b"/"), (HEART_BEAT, b"0,0")]
         if self.client_id is not None:
             headers.append((b"client-id", self.client_id.encode()))
         self._started = True
-        self._pump.start()
-        self._pump.feed(compose_raw(CONNECT, headers, end=b"\0"))
+        self._relay_thread.start()
+        self._relay_thread.feed(compose_raw(CONNECT, headers, end=b"\0"))
         deadline = time.monotonic() + within
         while (left := deadline - time.monotonic()) > 0:
             for _ in self.frames(left):
@@ -100,25 +105,25 @@ class Client:
                 return
         raise self._lost(f"no broker within {within:g} s")
 
-    def say(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
         """Whole frames, as 1.2 spells them. Waits while too much is on its way already."""
-        self._pump.feed(data)
+        self._relay_thread.feed(data)
 
     def subscribe(self, number: bytes, destination: bytes, headers: Headers) -> None:
         """A subscription whose deliveries wait for an ACK, which is cumulative."""
-        said = [(b"id", number), (b"destination", destination), (b"ack", b"client"), *headers.items()]
-        self.say(b"%b\n%b\n\0" % (SUBSCRIBE, V1_2.write(said)))
+        lines = [(b"id", number), (b"destination", destination), (b"ack", b"client"), *headers.items()]
+        self.send(b"%b\n%b\n\0" % (SUBSCRIBE, V1_2.write(lines)))
 
     def acknowledge(self, acks: Mapping[bytes, bytes]) -> None:
         """All deliveries up to these; the `ack` value of a delivery, by subscription."""
         if acks:
-            self.say(b"".join([b"%b\nid:%b\n\n\0" % (ACK, V1_2.encode(ack)) for ack in acks.values()]))
+            self.send(b"".join([b"%b\nid:%b\n\n\0" % (ACK, V1_2.encode(ack)) for ack in acks.values()]))
 
     def frames(self, timeout: float) -> Iterator[Frame]:
-        """What the client is told; nothing when nothing came in time. Use each frame before the next one."""
+        """The frames that came; none when none came in time. Use each frame before the next one."""
         waiting = self._chunks
-        waiting.extend(self._pump.take(0.0 if waiting else timeout))
-        if not waiting and self._pump.over:
+        waiting.extend(self._relay_thread.take(0.0 if waiting else timeout))
+        if not waiting and self._relay_thread.over:
             raise self._lost("")
         try:
             while True:
@@ -133,10 +138,10 @@ class Client:
             raise self._lost(f"{error.message} ({error.detail})") from None
 
     def disconnect(self, within: float) -> list[bytes]:
-        """Say DISCONNECT and wait until the broker confirms it, and with it all that was said before. Answers the
+        """Send DISCONNECT and wait until the broker confirms it, and with it all that was sent before. Returns the
         receipts that came meanwhile; messages that still come are no more ours.
         """
-        self.say(b"%b\nreceipt:%b\n\n\0" % (DISCONNECT, BYE))
+        self.send(b"%b\nreceipt:%b\n\n\0" % (DISCONNECT, BYE))
         receipts: list[bytes] = []
         deadline = time.monotonic() + within
         while (left := deadline - time.monotonic()) > 0:
@@ -152,19 +157,19 @@ class Client:
     def close(self) -> None:
         """End it, wherever it is."""
         if self._started:
-            self._pump.hang_up()
-            if not self._pump.join(0.5):
-                self._pump.abort()
-                self._pump.join(5.0)
+            self._relay_thread.disconnect()
+            if not self._relay_thread.join(CLOSE_WITHIN):
+                self._relay_thread.abort()
+                self._relay_thread.join(_ABORT_WITHIN)
 
     def _lost(self, what: str) -> Lost:
         brokers = ", ".join(map(str, self._upstream.brokers))
-        said = "; ".join(dict.fromkeys(filter(None, [what, self._pump.why])))
+        said = "; ".join(dict.fromkeys(filter(None, [what, self._relay_thread.why])))
         return Lost(f"STOMP session with {brokers}: {said}")
 
 
 def _told(error: Frame) -> str:
-    """What an ERROR says, for people."""
+    """The text of an ERROR, for people."""
     message = (error.header(MESSAGE_HEADER, V1_2) or b"ERROR").decode("utf-8", "replace")
     receipt = error.header(RECEIPT_ID, V1_2)
     body = " ".join(error.payload[:500].decode("utf-8", "replace").split())

@@ -5,7 +5,7 @@ receiver int
 sequence bigint
     Its number in that receiver's spool, from 0 without gaps: the offset of the query.
 destination string
-    Header `destination`; the one subscribed to where the broker says none.
+    Header `destination`; the one subscribed to where the broker gives none.
 message_id string, may be null
     Header `message-id`, as the broker named it.
 subscription string
@@ -17,24 +17,22 @@ headers map<string,string>
 body binary
     The body, opaque.
 redelivered boolean
-    Whether the broker said `redelivered:true`.
+    Whether the header `redelivered` is `true`.
 received timestamp
     When it came, by the clock of the driver's machine, in microseconds.
 
 Not among `headers` are `ack`, `content-length` and the `subscription` header, which belong to the delivery. Header
-octets that are not UTF-8 become `\\xNN`.
+bytes that are not UTF-8 become `\\xNN`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
+from stomprelay.pipeline.spark import arrow
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Frame
-
-_STAMP: Final = pa.timestamp("us", tz="UTC")
-_MAP: Final = pa.map_(pa.string(), pa.string())
 
 STORED: Final = pa.schema(
     [
@@ -42,10 +40,10 @@ STORED: Final = pa.schema(
         pa.field("message_id", pa.string()),
         pa.field("subscription", pa.string(), nullable=False),
         pa.field("content_type", pa.string()),
-        pa.field("headers", _MAP, nullable=False),
+        pa.field("headers", arrow.MAP, nullable=False),
         pa.field("body", pa.binary(), nullable=False),
         pa.field("redelivered", pa.bool_(), nullable=False),
-        pa.field("received", _STAMP, nullable=False),
+        pa.field("received", arrow.MICROSECONDS, nullable=False),
     ]
 )
 """What stands in the spool; a row's sequence is its place there."""
@@ -72,7 +70,7 @@ _OWN: Final = frozenset(
 
 
 class Columns:
-    """Messages as they come, by column. `add` what `read` made of each; `batch` answers those since the last time,
+    """Messages as they come, by column. `add` what `read` made of each; `batch` returns what is new since the last,
     for the spool. `octets` are those of their bodies.
 
     `subscribed` are the destinations by the number of their subscription.
@@ -130,31 +128,21 @@ class Columns:
             *self._rows, strict=True
         )
         arrays = [
-            _text(destination),
-            _text(message_id),
-            _text(subscription),
-            _text(content_type),
-            pa.MapArray.from_arrays(
-                pa.array(self._ends, pa.int32()), _text(self._names), _text(self._values)
-            ),
+            arrow.text(destination),
+            arrow.text(message_id),
+            arrow.text(subscription),
+            arrow.text(content_type),
+            arrow.mapping(self._ends, self._names, self._values),
             pa.array(body, pa.binary()),
             pa.array(redelivered, pa.bool_()),
-            pa.array(received, pa.int64()).cast(_STAMP),
+            pa.array(received, pa.int64()).cast(arrow.MICROSECONDS),
         ]
         self._clear()
         return pa.RecordBatch.from_arrays(arrays, schema=STORED)
 
 
-def _text(values: Sequence[Any]) -> Any:
-    try:
-        return pa.array(values, pa.string())
-    except pa.ArrowInvalid:  # not UTF-8
-        told = [None if each is None else each.decode("utf-8", "backslashreplace") for each in values]
-        return pa.array(told, pa.string())
-
-
 def rows(batch: Any, receiver: int, first: int, schema: Any) -> Any:
-    """A piece of the spool as rows of the source: `schema` is the Arrow form of what Spark was told."""
+    """A piece of the spool as rows of the source: `schema` is that of the source in Arrow's form."""
     made = {
         "receiver": lambda: pa.repeat(pa.scalar(receiver, pa.int32()), batch.num_rows),
         "sequence": lambda: pa.array(range(first, first + batch.num_rows), pa.int64()),

@@ -1,11 +1,11 @@
-"""What can be said to `format("stomp")`, beside what `connection` has.
+"""The options of `format("stomp")`: first those of reading and writing, then those that both have in common.
 
 To read:
 
 destination
     What to subscribe to: one, or several between commas or as a JSON array. Must be given.
 header.NAME, headers
-    Further headers of SUBSCRIBE. Spark makes NAME small, save brokers' own that `words` knows; `headers` is a JSON
+    Further headers of SUBSCRIBE. Spark makes NAME small, save brokers' own that `given` knows; `headers` is a JSON
     object, in which case counts.
 selector
     The header `selector`.
@@ -14,7 +14,7 @@ spool
     source needs its own. Spark tells no source where its checkpoint is: give either this, or the query's
     checkpointLocation to the reader too, to have it in there as `stomp-spool`.
 ack (spool)
-    When the broker is told: `spool`, once a message is on the spool's disk; `commit`, once Spark has committed its
+    When the ACK is sent: `spool`, once a message is on the spool's disk; `commit`, once Spark has committed its
     batch: for spools on disks that may be lost, and brokers that keep a message's id when they deliver it again.
 prefetch (10000)
     Messages that the broker may have under way to one receiver, as RabbitMQ's `prefetch-count` and ActiveMQ's
@@ -46,7 +46,7 @@ retain (604800)
 To write:
 
 destination
-    Where every row goes, whatever its column says.
+    Where every row goes, whatever its column has.
 header.NAME, headers
     Further headers of every SEND.
 persistent (true)
@@ -58,34 +58,154 @@ window (2000)
 rate
     Messages a second, all tasks on a machine together; those that share `progress` together.
 keyHeader (relay-key)
-    The header with a message's key, the same whenever a task or a job says it again.
+    The header with a message's key, the same whenever a task or a job sends it again.
 id (the query's id; in batch a random one, kept in `progress`)
     The first part of the keys that are made here.
 progress
     A folder in which a job finds how far it was when it failed; see `progress`.
+
+Of both:
+
+uri, or the path given to load, save or start
+    A broker or a relay, in the notation of the relay's configuration: `tcp://host:61613`, `ssl://host:61614`,
+    `failover:(...)`, `fanout:(...)`. Not `memory:`, and no endpoint that only Twisted knows. A plain address ends the
+    query with its broker; `failover:(tcp://host:61613)` waits for it.
+login, password
+    Credentials; the password is STOMP's passcode. Spark shows the options of a stream in its plans and hides those
+    that are called password, so this one is: as `passcode` it is refused.
+passcodeFile
+    In place of password the file that holds it, read where the connection is made: on the driver to read, on
+    executors to write.
+host
+    The virtual host; `/` by default.
+clientId
+    `client-id` of CONNECT. Of several connections the second has `-1` behind it, the third `-2`, and so on.
+profile, versions, policy
+    As `upstream.NAME.profile`, `versions` (between commas) and `policy` of the relay's configuration.
+heartBeatMs (10000)
+    How often we beat and want the broker to; 0 is never.
+connectTimeoutMs (10000)
+    For one broker to answer.
+timeoutMs (120000)
+    For the first broker to be had, for a receipt, and for DISCONNECT.
+tls.ca, tls.certificate, tls.key, tls.name
+    PEM files, and the name to verify in place of the host's. Without `tls.ca` it is the platform's trust.
 """
 
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from stomprelay.pipeline.stomp.connection import Connection
-from stomprelay.pipeline.stomp.words import Words, choice, flag, listed, number, positive, text, wrong
+from stomprelay.config import upstream as config
+from stomprelay.config.table import ConfigError, Table
+from stomprelay.pipeline.stomp.client import Client
+from stomprelay.pipeline.stomp.sockets import Unreachable, plain_endpoint
+from stomprelay.pipeline.stomp.values import GivenOptions, choice, flag, listed, number, positive, text, wrong
+from stomprelay.relay.model.upstream import Upstream
+
+_NAMES: Final = {
+    "passcode": "password",
+    "passcode_file": "passcodeFile",
+    "heart_beat": "heartBeatMs",
+    "connect_timeout": "connectTimeoutMs",
+}
+"""Keys of an upstream's table that are called otherwise here."""
+_ROOT: Final = "stomp"
+
 
 SPOOL: Final = "stomp-spool"
 """The spool's folder within a checkpoint."""
 RESEND: Final = 64 * 1024 * 1024
-"""Octets that a writer's session may have unconfirmed."""
+"""Bytes that a writer's session may have unconfirmed."""
 WEEK: Final = 7 * 24 * 3600
-
 _EARLIEST: Final = "earliest"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A place and how to behave there. `values` are those of an upstream's table, its secrets included; `timeout` is
+    in seconds.
+    """
+
+    values: Mapping[str, Any] = field(repr=False)
+    client_id: str | None
+    timeout: float
+
+    @classmethod
+    def read(cls, given: GivenOptions, confirmed: Mapping[str, Any]) -> "Connection":
+        """From options. `confirmed` are further values for lists of brokers. Raises `OptionError` for what can be
+        seen to be wrong on any machine.
+        """
+        uri, path = given.get("uri", text), given.get("path", text)
+        if uri is not None and path is not None and uri != path:
+            raise wrong("uri", "is said twice, as an option and as the path")
+        place = uri or path
+        if place is None:
+            raise wrong("uri", "is missing: tcp://host:61613, ssl://host:61614 or failover:(tcp://a,tcp://b)")
+        values: dict[str, Any] = {"uri": place}
+        if "passcode" in given:
+            raise wrong("passcode", "would be shown in Spark's plans: call it password, or say passcodeFile")
+        for key in ("login", "passcode", "host", "profile", "policy"):
+            if (said := given.get(_NAMES.get(key, key), str)) is not None:
+                values[key] = said
+        if (file := given.get("passcodeFile", text)) is not None:
+            values["passcode_file"] = file
+        if (versions := given.get("versions", listed)) is not None:
+            values["versions"] = list(versions)
+        beat = given.get("heartBeatMs", number(0), 10000)
+        values["heart_beat"] = [beat, beat]
+        values["connect_timeout"] = given.get("connectTimeoutMs", number(1), 10000) / 1000
+        secured = {key: given.get(f"tls.{key}", text) for key in ("ca", "certificate", "key", "name")}
+        if tls := {key: value for key, value in secured.items() if value is not None}:
+            values["tls"] = tls
+        if place.lower().startswith(("failover:", "fanout:")):
+            values |= confirmed
+        made = cls(values, given.get("clientId", text), given.get("timeoutMs", number(1), 120_000) / 1000)
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        values = dict(self.values)
+        if values.pop("passcode_file", None) is not None:
+            if "passcode" in values:
+                raise wrong("passcodeFile", "excludes password: say one of them")
+            values["passcode"] = ""  # the file may be on other machines
+        for broker in _upstream(values).brokers:
+            try:
+                plain_endpoint(broker)
+            except Unreachable as error:
+                raise wrong("uri", str(error)) from None
+
+    def upstream(self) -> Upstream:
+        """As the relay's core takes it; the passcode's file is read. Raises `OptionError`."""
+        return _upstream(self.values)
+
+    def client(self, role: str, number: int = 0) -> Client:
+        """A client for one of several connections, to be connected. Raises `OptionError`."""
+        named = self.client_id
+        if named is not None and number:
+            named = f"{named}-{number}"
+        try:
+            return Client(self.upstream(), role, client_id=named)
+        except Unreachable as error:
+            raise wrong("uri", str(error)) from None
+
+
+def _upstream(values: Mapping[str, Any]) -> Upstream:
+    try:
+        return config.read(Table(_ROOT, os.getcwd(), {_ROOT: values}).table(_ROOT))
+    except ConfigError as error:
+        said = str(error).removeprefix(f"{_ROOT}: {_ROOT}").removeprefix(".")
+        key, _, text = said.partition(": ")
+        raise wrong(_NAMES.get(key, key), text) from None
 
 
 @dataclass(frozen=True)
 class Source:
     """The options of a reader. Times in seconds. `late`: ACK only what Spark has committed. `earliest`: None where
-    nothing was said. `strict`: fail on data loss.
+    it was not given. `strict`: fail on data loss.
     """
 
     connection: Connection
@@ -110,48 +230,48 @@ class Source:
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "Source":
         """From Spark's. Raises `OptionError`."""
-        words = Words(options)
-        connection = Connection.read(words, {})
-        destinations = words.get("destination", listed)
+        given = GivenOptions(options)
+        connection = Connection.read(given, {})
+        destinations = given.get("destination", listed)
         if destinations is None:
             raise wrong("destination", "is missing: what to subscribe to, such as /queue/orders")
-        receivers = words.get("receivers", number(1), 1)
+        receivers = given.get("receivers", number(1), 1)
         if receivers > 1 and any(each.startswith("/topic/") for each in destinations):
             raise wrong("receivers", "must be 1 for a topic: each receiver would get every message")
-        prefetch = words.get("prefetch", number(1), 10000)
+        prefetch = given.get("prefetch", number(1), 10000)
         headers = {b"prefetch-count": b"%d" % prefetch, b"activemq.prefetchSize": b"%d" % prefetch}
-        if (selector := words.get("selector", text)) is not None:
+        if (selector := given.get("selector", text)) is not None:
             headers[b"selector"] = selector.encode()
-        start = words.get("startingOffsets", choice(_EARLIEST, "latest"))
-        drain = words.get("drainMs", number(1))
-        most = words.get("maxMessagesPerTrigger", number(1))
-        kafka = words.get("maxOffsetsPerTrigger", number(1))
+        start = given.get("startingOffsets", choice(_EARLIEST, "latest"))
+        drain = given.get("drainMs", number(1))
+        most = given.get("maxMessagesPerTrigger", number(1))
+        kafka = given.get("maxOffsetsPerTrigger", number(1))
         made = cls(
             connection=connection,
             destinations=destinations,
-            headers=headers | words.headers(),
-            spool=_spool(words),
-            late=words.get("ack", choice("spool", "commit"), "spool") == "commit",
+            headers=headers | given.headers(),
+            spool=_spool(given),
+            late=given.get("ack", choice("spool", "commit"), "spool") == "commit",
             prefetch=prefetch,
             receivers=receivers,
-            group_size=words.get("groupSize", number(1), 2000),
-            group_age=words.get("groupMs", number(0), 100) / 1000,
-            backlog=words.get("backlog", number(1), 5_000_000),
+            group_size=given.get("groupSize", number(1), 2000),
+            group_age=given.get("groupMs", number(0), 100) / 1000,
+            backlog=given.get("backlog", number(1), 5_000_000),
             most=most or kafka,
-            partitions=words.get("minPartitions", number(1)),
-            idle=words.get("idleMs", number(1), 2000) / 1000,
+            partitions=given.get("minPartitions", number(1)),
+            idle=given.get("idleMs", number(1), 2000) / 1000,
             drain=None if drain is None else drain / 1000,
             earliest=None if start is None else start == _EARLIEST,
-            strict=words.get("failOnDataLoss", flag, True),
-            include_headers=words.get("includeHeaders", flag, True),
-            retain=words.get("retain", number(0), WEEK),
+            strict=given.get("failOnDataLoss", flag, True),
+            include_headers=given.get("includeHeaders", flag, True),
+            retain=given.get("retain", number(0), WEEK),
         )
-        words.rest()
+        given.rest()
         return made
 
 
-def _spool(words: Words) -> Path:
-    spool, checkpoint = words.get("spool", text), words.get("checkpointLocation", text)
+def _spool(given: GivenOptions) -> Path:
+    spool, checkpoint = given.get("spool", text), given.get("checkpointLocation", text)
     if spool is None and checkpoint is None:
         raise wrong(
             "spool",
@@ -184,19 +304,19 @@ class Sink:
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "Sink":
         """From Spark's. Raises `OptionError`."""
-        words = Words(options)
-        connection = Connection.read(words, {"confirm": True, "resend_buffer": RESEND})
-        persistent = {b"persistent": b"true"} if words.get("persistent", flag, True) else {}
-        progress = words.get("progress", text)
+        given = GivenOptions(options)
+        connection = Connection.read(given, {"confirm": True, "resend_buffer": RESEND})
+        persistent = {b"persistent": b"true"} if given.get("persistent", flag, True) else {}
+        progress = given.get("progress", text)
         made = cls(
             connection=connection,
-            destination=words.get("destination", text),
-            headers=persistent | words.headers(),
-            window=words.get("window", number(1), 2000),
-            rate=words.get("rate", positive),
-            key_header=words.get("keyHeader", text, "relay-key"),
-            id=words.get("id", text),
+            destination=given.get("destination", text),
+            headers=persistent | given.headers(),
+            window=given.get("window", number(1), 2000),
+            rate=given.get("rate", positive),
+            key_header=given.get("keyHeader", text, "relay-key"),
+            id=given.get("id", text),
             progress=None if progress is None else Path(progress).absolute(),
         )
-        words.rest(("checkpointLocation",))
+        given.rest(("checkpointLocation",))
         return made

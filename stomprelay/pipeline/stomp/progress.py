@@ -21,17 +21,17 @@ from stomprelay.journal.disk import sync_folder
 
 
 class ProgressError(Exception):
-    """A folder that cannot be used; the text says which, and why."""
+    """A folder that cannot be used; the text has which, and why."""
 
 
-class Progress:
+class JobProgress:
     """The folder of one job. Raises `ProgressError` for what cannot be read or written."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def identity(self, wanted: str | None) -> str:
-        """The id of the job: what the folder says, else the one that is wanted, else one never used before."""
+        """The id of the job: what stands in the folder, else the one that is wanted, else one never used before."""
         path = self._folder / "id"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -1,50 +1,112 @@
-"""One connection to the broker, a thread that reads it, and the spool to which it writes."""
+"""One connection to a broker, a thread that reads it, and the spool to which it writes.
+
+With `ack=commit` a delivery's ACK waits until Spark has committed it. Spark may then have a message twice on
+offer: once in the spool, and once more from a broker that got no ACK in time. A message is known again by its id and
+its body, as long as it can come again at all.
+"""
 
 import logging
 import threading
 import time
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+from zlib import crc32
 
 from stomprelay.pipeline.stomp.client import Client, Lost
 from stomprelay.pipeline.stomp.columns import Columns
-from stomprelay.pipeline.stomp.debts import Debts, Owed
 from stomprelay.pipeline.stomp.options import Source
-from stomprelay.pipeline.stomp.spool import Spool, SpoolError, read
-from stomprelay.pipeline.stomp.words import OptionError
+from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError, read
+from stomprelay.pipeline.stomp.values import OptionError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
 
-GOODBYE: Final = 5.0
+DISCONNECT_WITHIN: Final = 5.0
 """Seconds that a broker has to confirm the end: another driver may wait for the spool."""
 MOST: Final = 32 * 1024 * 1024
-"""Octets of bodies with which a group is complete, however few they are."""
+"""Bytes of bodies with which a group is complete, however few they are."""
 _log: Final = logging.getLogger("stomprelay.stomp")
-
 POLL: Final = 0.05
 """Seconds after which a receiver that hears nothing looks at what else is to do."""
+
+
+class PendingAck(NamedTuple):
+    """A delivery: the message's sequence in the spool, and the `ack` value."""
+
+    sequence: int
+    ack: bytes
+
+
+class PendingAcks:
+    """What one receiver owes its broker. `memory`: how many messages below the last committed one may come again.
+
+    Ask `known` for each message before it is spooled, and call `owe` with each delivery.
+    """
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._known: dict[bytes, tuple[int, int]] = {}
+        self._owed: dict[bytes, deque[PendingAck]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._owed.values()))
+
+    def remember(self, sequence: int, message_id: bytes, body: bytes) -> None:
+        """A message is in the spool, or about to be."""
+        self._known[message_id] = (sequence, crc32(body))
+
+    def known(self, message_id: bytes, body: bytes) -> int | None:
+        """The sequence under which a message is in the spool already."""
+        found = self._known.get(message_id)
+        return found[0] if found is not None and found[1] == crc32(body) else None
+
+    def owe(self, subscription: bytes, owed: PendingAck) -> None:
+        """A delivery came on a subscription."""
+        self._owed.setdefault(subscription, deque()).append(owed)
+
+    def due(self, committed: int) -> dict[bytes, bytes]:
+        """By subscription the last ACK that may be sent, and with it all before: Spark has committed all sequences
+        below. They are owed no more.
+        """
+        found: dict[bytes, bytes] = {}
+        for subscription, owed in self._owed.items():
+            while owed and owed[0].sequence < committed:
+                found[subscription] = owed.popleft().ack
+        for message_id in self._forgettable(committed - self._memory):
+            del self._known[message_id]
+        return found
+
+    def _forgettable(self, below: int) -> Iterable[bytes]:
+        """Messages are remembered in the order of their sequences."""
+        found = []
+        for message_id, (sequence, _) in self._known.items():
+            if sequence >= below:
+                break
+            found.append(message_id)
+        return found
 
 
 class Receiver:
     """Messages of all destinations from one connection, in one spool. Raises `SpoolError` for a spool that cannot be
     had.
 
-    `start` it; then its spool grows up to `end`, until it has a `failure`. Tell it with `commit` how far Spark has
-    come. Stop it with `stop`, and close it in the end. One that is not started only has what is in its spool.
+    `start` it; then its spool grows up to `end`, until it has a `failure`. Call `commit` with what Spark has
+    committed. Stop it with `stop`, and close it in the end. One that is not started only has what is in its spool.
     """
 
     def __init__(self, source: Source, number: int, folder: Path, *, first: int = 0) -> None:
         self.number = number
         self.failure: str | None = None
         self._source = source
-        self._spool = Spool(folder, first=first)
+        self._spool = MessageSpool(folder, first=first)
         self._columns = Columns(list(source.destinations), headers=source.include_headers)
-        self._debts = Debts(2 * source.prefetch) if source.late else None
+        self._pending_acks = PendingAcks(2 * source.prefetch) if source.late else None
         self._acks: dict[bytes, bytes] = {}
         self._committed = self._spool.begin
         self._settled = self._spool.begin
         self._began: float | None = None
-        self._heard = 0.0
+        self._last_frame = 0.0
         self._busy = False
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"stomp receiver {number}", daemon=True)
@@ -85,14 +147,14 @@ class Receiver:
     @property
     def settled(self) -> bool:
         """Whether everything that Spark has committed is acknowledged."""
-        return self._debts is None or self._settled >= self._committed
+        return self._pending_acks is None or self._settled >= self._committed
 
     @property
     def held(self) -> bool:
         """Whether there may be more at the broker that does not come before Spark has committed something, of what is
         on disk.
         """
-        owes = self._debts is not None and len(self._debts) >= self._source.prefetch
+        owes = self._pending_acks is not None and len(self._pending_acks) >= self._source.prefetch
         return not self._busy and (self._full or owes)
 
     @property
@@ -103,20 +165,20 @@ class Receiver:
         """Whether nothing has come for so long, although there was a broker, and all that came is on disk."""
         if not self.running:
             return True
-        return self._began is not None and not self._busy and time.monotonic() - self._heard >= seconds
+        return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
 
     def drop_older(self, seconds: float) -> None:
         """Remove from the spool what was written so long ago."""
         self._spool.drop_older(seconds)
 
     def stop(self) -> None:
-        """Write what came, acknowledge it, and say goodbye; then `close`."""
+        """Write what came, acknowledge it, and disconnect; then `close`."""
         self._stopping = True
 
     def close(self) -> None:
         """Wait until it has stopped, and let go of the spool."""
         if self._thread.ident is not None:
-            self._thread.join(2 * GOODBYE)
+            self._thread.join(2 * DISCONNECT_WITHIN)
         self._spool.close()  # whatever hangs in a search for a broker writes no more
 
     # The thread
@@ -129,7 +191,7 @@ class Receiver:
                 client.connect(source.connection.timeout)
                 for number, destination in enumerate(source.destinations):
                     client.subscribe(b"%d" % number, destination.encode(), source.headers)
-                self._began = self._heard = time.monotonic()
+                self._began = self._last_frame = time.monotonic()
                 while not self._stopping:
                     self._receive(client)
                 self._flush(client)
@@ -143,19 +205,19 @@ class Receiver:
     def _part(self, client: Client) -> None:
         """All is on disk: what the broker does not confirm now it only delivers once more."""
         try:
-            client.disconnect(min(GOODBYE, self._source.connection.timeout))
+            client.disconnect(min(DISCONNECT_WITHIN, self._source.connection.timeout))
         except Lost as error:
             _log.warning("receiver %d: %s", self.number, error)
 
     def _recall(self) -> None:
         """Remember which messages the spool has already, for those that come again."""
-        if self._debts is None:
+        if self._pending_acks is None:
             return
         for group in read(self._spool.folder, self._spool.begin, self._spool.end):
             named = zip(group.batch.column("message_id"), group.batch.column("body"), strict=True)
             for sequence, (message_id, body) in enumerate(named, group.first):
                 if message_id.is_valid:
-                    self._debts.remember(sequence, str(message_id).encode(), body.as_py())
+                    self._pending_acks.remember(sequence, str(message_id).encode(), body.as_py())
 
     def _receive(self, client: Client) -> None:
         """One round: what has come, and what is due."""
@@ -163,52 +225,52 @@ class Receiver:
         if self._full:
             time.sleep(POLL)
         else:
-            waits = self._heard + source.group_age - time.monotonic() if columns else POLL
+            waits = self._last_frame + source.group_age - time.monotonic() if columns else POLL
             for frame in client.frames(max(0.0, min(waits, POLL))):
                 if frame.command is MESSAGE:
                     self._take(frame)
                     if len(columns) >= source.group_size or columns.octets >= MOST:
                         self._flush(client)
-        if columns and time.monotonic() - self._heard >= source.group_age:
+        if columns and time.monotonic() - self._last_frame >= source.group_age:
             self._flush(client)
-        if not client.there:
-            self._heard = time.monotonic()
-        if self._debts is not None:
+        if not client.has_brokers:
+            self._last_frame = time.monotonic()
+        if self._pending_acks is not None:
             committed = self._committed
-            client.acknowledge(self._debts.due(committed))
+            client.acknowledge(self._pending_acks.due(committed))
             self._settled = committed
 
     def _take(self, frame: Frame) -> None:
         if not self._busy:
             self._busy = True
-            self._heard = time.monotonic()
+            self._last_frame = time.monotonic()
         named, body = self._columns.read(frame), frame.payload
         subscription, ack = named.get(SUBSCRIPTION, b"0"), named.get(ACK_HEADER, b"")
-        if self._debts is None:
+        if self._pending_acks is None:
             self._acks[subscription] = ack
         else:
             message_id = named.get(MESSAGE_ID, b"")
-            known = self._debts.known(message_id, body)
+            known = self._pending_acks.known(message_id, body)
             if known is not None:
-                self._debts.owe(subscription, Owed(known, ack))
+                self._pending_acks.owe(subscription, PendingAck(known, ack))
                 self._settle_down()
                 return
             sequence = self._spool.end + len(self._columns)
-            self._debts.remember(sequence, message_id, body)
-            self._debts.owe(subscription, Owed(sequence, ack))
+            self._pending_acks.remember(sequence, message_id, body)
+            self._pending_acks.owe(subscription, PendingAck(sequence, ack))
         self._columns.add(named, body, time.time_ns() // 1000)
 
     def _flush(self, client: Client) -> None:
         """To disk, and then, unless that has to wait, the ACK."""
         if self._columns:
             self._spool.append(self._columns.batch())
-            if self._debts is None:
+            if self._pending_acks is None:
                 client.acknowledge(self._acks)
                 self._acks.clear()
-        self._heard = time.monotonic()
+        self._last_frame = time.monotonic()
         self._busy = False
 
     def _settle_down(self) -> None:
         if not self._columns:
-            self._heard = time.monotonic()
+            self._last_frame = time.monotonic()
             self._busy = False

@@ -1,27 +1,144 @@
-"""The rows of one task on their way to the broker, over one connection, in their order."""
+"""The rows of one task on their way to the broker, over one connection, in their order: how many may be unconfirmed
+(`Window`), how many a second (`SharedRate`), and which are confirmed.
+"""
 
+import fcntl
+import os
+import tempfile
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
 
 from stomprelay.pipeline.stomp.client import Client, Lost
 from stomprelay.pipeline.stomp.options import Sink
-from stomprelay.pipeline.stomp.pace import Pace
-from stomprelay.pipeline.stomp.progress import Progress
-from stomprelay.pipeline.stomp.sends import Sends
-from stomprelay.pipeline.stomp.window import Window
+from stomprelay.pipeline.stomp.progress import JobProgress
+from stomprelay.pipeline.stomp.sends import SendFrames
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import RECEIPT, RECEIPT_ID
 
+BREATH = 0.05
+"""Seconds whose messages are sent together."""
 OFTEN: Final = 0.5
 """Seconds between two notes of the progress, unless the window asks for one before."""
 CHUNK: Final = 250
 """Rows that are written together."""
-
-
 Row = tuple[bytes, bytes]
 """Header lines and body of a SEND."""
+
+
+@dataclass
+class _Group:
+    first: int
+    last: int
+    told: bool = False
+    sure: bool = False
+
+    def received(self, *, cumulative: bool) -> None:
+        """Its receipt came; it vouches for all of the group where the broker's receipts are `cumulative`."""
+        self.told = True
+        self.sure = cumulative or self.first == self.last
+
+
+class Window:
+    """The rows between what was sent and what the broker vouches for. From the first that is not safe on `size` may be
+    sent; every `every`-th asks for a receipt, which vouches for all before it where the broker's receipts do.
+
+    `confirmed` is the number of the first row that is not safe, `next` that of the one to be sent next. Where a receipt
+    for several rows comes from a broker that vouches for one only the window is `stuck`: have the broker confirm all by
+    other means, and call `settled`.
+    """
+
+    def __init__(self, size: int, every: int, first: int = 0) -> None:
+        self.confirmed = first
+        self._size = size
+        self._every = every
+        self.next = self._begun = first
+        self._groups: deque[_Group] = deque()
+        self._by_last: dict[int, _Group] = {}
+
+    @property
+    def room(self) -> int:
+        """How many rows may be sent now."""
+        return self._size - (self.next - self.confirmed)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether no receipt can make anything more safe."""
+        return bool(self._groups) and self._groups[0].told
+
+    def sent(self) -> bytes | None:
+        """One more row goes out. Returns the receipt that it asks for, if any."""
+        number = self.next
+        self.next += 1
+        if number - self._begun + 1 < self._every:
+            return None
+        group = self._by_last[number] = _Group(self._begun, number)
+        self._groups.append(group)
+        self._begun = self.next
+        return b"%d" % number
+
+    def received(self, receipt: bytes, *, cumulative: bool) -> None:
+        """A receipt came."""
+        group = self._by_last.pop(int(receipt), None) if receipt.isdigit() else None
+        if group is None:
+            return
+        group.received(cumulative=cumulative)
+        while self._groups and self._groups[0].told and self._groups[0].sure:
+            self.confirmed = self._groups.popleft().last + 1
+
+    def settled(self) -> None:
+        """The broker confirmed everything."""
+        self.confirmed = self._begun = self.next
+        self._groups.clear()
+        self._by_last.clear()
+
+
+class SharedRate:
+    """Messages a second, for all processes that name the same file; on other machines only if they share it."""
+
+    def __init__(self, file: Path, rate: float) -> None:
+        self._path = file
+        self._rate = rate
+
+    @classmethod
+    def shared(cls, rate: float | None, folder: Path | None, name: str) -> Self | None:
+        """That of all tasks of a job, by its folder of progress or, on each machine, by a name that no other job has;
+        None where no rate is asked for.
+        """
+        if rate is None:
+            return None
+        if folder is not None:
+            return cls(folder / ".pace", rate)
+        return cls(Path(tempfile.gettempdir()) / f"stomprelay-{name}.pace", rate)
+
+    @property
+    def some(self) -> int:
+        """How many messages to ask for together."""
+        return max(1, int(self._rate * BREATH))
+
+    def take(self, count: int) -> float:
+        """The time at which so many messages may go out, by the clock of `time.time`."""
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            now = time.time()
+            said = os.pread(file, 64, 0)
+            turn = max(now, float(said)) if said else now
+            # A clock that was set back must not make everybody wait for the old time.
+            turn = min(turn, now + max(60.0, 2 * count / self._rate))
+            os.ftruncate(file, 0)
+            os.pwrite(file, repr(turn + count / self._rate).encode(), 0)
+            return turn
+        finally:
+            os.close(file)
+
+    def forget(self) -> None:
+        """Nobody needs it any more."""
+        self._path.unlink(missing_ok=True)
 
 
 class Job(NamedTuple):
@@ -33,30 +150,30 @@ class Job(NamedTuple):
     attempt: int = 0
 
 
-class Sending:
-    """Sends the rows of one task; `run` returns when the broker has confirmed all of them. Raises `Lost`,
+class TaskSender:
+    """SendFrames the rows of one task; `run` returns when the broker has confirmed all of them. Raises `Lost`,
     `ProgressError`, and `SchemaError` for a row that cannot be sent.
 
     Whenever it ends, however it ends, no more than a window has been sent of which the progress does not know: before
     more goes out it is noted, at most once for what is written together.
     """
 
-    def __init__(self, sink: Sink, job: Job, pace: Pace | None) -> None:
+    def __init__(self, sink: Sink, job: Job, pace: SharedRate | None) -> None:
         self._sink = sink
         self._job = job
         self._pace = pace
-        self._progress = None if sink.progress is None else Progress(sink.progress)
+        self._progress = None if sink.progress is None else JobProgress(sink.progress)
         self.skipped = self._progress.position(job.batch, job.partition) if self._progress else 0
         self._noted = self.skipped
         self._noted_at = time.monotonic()
-        self._heard = 0.0
-        self._sends = Sends(sink, f"{job.id}/{job.batch}/{job.partition}")
+        self._last_receipt = 0.0
+        self._sends = SendFrames(sink, f"{job.id}/{job.batch}/{job.partition}")
         self._window = Window(sink.window, 1, self.skipped)
         # Less than what a window has room for beside a group that has not asked for its receipt yet.
         self._size = min(CHUNK, max(1, sink.window // 2), pace.some if pace else CHUNK)
 
     def run(self, batches: Iterable[Any]) -> int:
-        """Send what is not confirmed from an earlier run. Answers how many were. Without rows nobody is spoken to."""
+        """Send what is not confirmed from an earlier run. Returns how many were sent now."""
         rows = self._rows(batches)
         chunk = list(islice(rows, self._size))
         try:
@@ -67,7 +184,7 @@ class Sending:
         return self._window.confirmed - self.skipped
 
     def _session(self, chunk: list[Row], rows: Iterator[Row]) -> list[Row]:
-        """Send this and the further rows over one connection until all are confirmed. Answers what it did not send:
+        """Send this and the further rows over one connection until all are confirmed. Returns what it did not send:
         after a failover to a broker whose receipts vouch for one row each it takes a session that asks for those.
         """
         number = self._job.partition + self._job.attempt * 100_000
@@ -76,9 +193,9 @@ class Sending:
             grouped = client.cumulative and self._pace is None
             every = max(1, self._sink.window // 4) if grouped else 1
             self._window = Window(self._sink.window, every, self._window.confirmed)
-            self._heard = time.monotonic()
+            self._last_receipt = time.monotonic()
             while chunk and self._wait(client, len(chunk)):
-                self._say(client, chunk)
+                self._send(client, chunk)
                 chunk = list(islice(rows, self._size))
             client.disconnect(self._sink.connection.timeout)
             self._window.settled()
@@ -93,28 +210,28 @@ class Sending:
                 yield from self._sends.of(batch.slice(at - number), at)
             number = after
 
-    def _say(self, client: Client, rows: list[Row]) -> None:
+    def _send(self, client: Client, rows: list[Row]) -> None:
         frames = []
         for head, body in rows:
             receipt = self._window.sent()
             asked = b"" if receipt is None else b"receipt:%b\n" % receipt
             frames.append(b"SEND\n%b%b\n%b\0" % (head, asked, body))
-        client.say(b"".join(frames))
-        self._hear(client, 0.0)
+        client.send(b"".join(frames))
+        self._receive(client, 0.0)
 
     def _wait(self, client: Client, count: int) -> bool:
-        """Until so many more may go out. Answers whether they ever may over this connection."""
+        """Until so many more may go out. Returns whether they ever may over this connection."""
         if self._pace is not None:
             turn = self._pace.take(count)
             while (left := turn - time.time()) > 0:
-                self._hear(client, min(left, 1.0))
-            self._heard = time.monotonic()
+                self._receive(client, min(left, 1.0))
+            self._last_receipt = time.monotonic()
         patience = self._sink.connection.timeout
         while self._window.room < count:
             if self._window.stuck:
                 return False
-            self._hear(client, 1.0)
-            if time.monotonic() - self._heard > patience:
+            self._receive(client, 1.0)
+            if time.monotonic() - self._last_receipt > patience:
                 raise Lost(
                     f"no receipt came within {patience:g} s; {self._window.confirmed} rows are confirmed"
                 )
@@ -122,12 +239,12 @@ class Sending:
             self._note(always=True)
         return True
 
-    def _hear(self, client: Client, timeout: float) -> None:
+    def _receive(self, client: Client, timeout: float) -> None:
         cumulative = client.cumulative
         for frame in client.frames(timeout):
             if frame.command is RECEIPT:
                 self._window.received(frame.header(RECEIPT_ID, V1_2) or b"", cumulative=cumulative)
-                self._heard = time.monotonic()
+                self._last_receipt = time.monotonic()
         self._note()
 
     def _note(self, *, always: bool = False) -> None:

@@ -1,13 +1,13 @@
 """Rows on their way out: what a row must have, and the SEND that it becomes.
 
 destination string
-    Where it goes, unless the option `destination` says it for all rows.
+    Where it goes, unless the option `destination` is given for all rows.
 body binary or string
     The body; null is an empty one.
 content_type string, optional
     Header `content-type`.
 content_length boolean, optional
-    Whether the SEND has a `content-length`: ActiveMQ takes a message with one for octets (`BytesMessage`), without one
+    Whether the SEND has a `content-length`: ActiveMQ takes a message with one for bytes (`BytesMessage`), without one
     for text (`TextMessage`). Null is true, and so is false for a body with a NUL, which would end there otherwise
     (STOMP 1.2, "Body").
 key string, optional
@@ -85,7 +85,7 @@ def check(schema: StructType, sink: Sink) -> None:
         raise SchemaError('format("stomp"): needs a column destination, or the option destination')
 
 
-class Sends:
+class SendFrames:
     """Makes heads and bodies of SENDs. `place` is the first part of the keys that are made here."""
 
     def __init__(self, sink: Sink, place: str) -> None:

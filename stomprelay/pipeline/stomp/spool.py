@@ -1,7 +1,7 @@
 """Messages on disk between a broker and Spark, so that a batch can be read again after they were acknowledged.
 
 A spool is a folder of segments, each an Arrow IPC stream named by the sequence of its first row. A group of messages
-is one record batch of the stream; its metadata say which sequence it begins with and what the checksum of its body is.
+is one record batch of the stream; its metadata have the sequence it begins with and the checksum of its body.
 What `append` has answered is on disk for good. What a crash left half written at the end is cut off by `recover`:
 it was never acknowledged. So any tool that reads Arrow streams reads a segment:
 
@@ -24,7 +24,7 @@ from stomprelay.journal.disk import sync_folder
 from stomprelay.pipeline.stomp.columns import STORED
 
 SEGMENT: Final = 64 * 1024 * 1024
-"""Octets after which a segment is full."""
+"""Bytes after which a segment is full."""
 SUFFIX: Final = ".arrows"
 LOCK: Final = "lock"
 _NAME: Final = re.compile(r"(\d{20})\.arrows")
@@ -33,7 +33,7 @@ _CHECK: Final = b"crc32"
 
 
 class SpoolError(Exception):
-    """A spool that cannot be used, or does not hold what it should; the text names the folder and says why."""
+    """A spool that cannot be used, or does not hold what it should; the text names the folder and the reason."""
 
 
 class Group(NamedTuple):
@@ -58,11 +58,11 @@ def segments(folder: Path) -> list[tuple[int, Path]]:
     return sorted(found)
 
 
-class Spool:
+class MessageSpool:
     """The writer's side of one spool; a folder has one at a time. `begin` and `end` are the sequences that it holds,
     `end` excluded.
 
-    Raises `SpoolError`, also for what the disk says. `first` is the sequence to begin with where there is no segment.
+    Raises `SpoolError`, also for errors of the disk. `first` is the sequence to begin with where there is no segment.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Spool:
                 return
             if not found:
                 path.unlink()
-                first = begin  # its name says how far the spool had come
+                first = begin  # its name has how far the spool had come
                 self.begin = self.end = first
                 self._roll()
                 return
@@ -122,7 +122,7 @@ class Spool:
         sync_folder(self.folder)
 
     def append(self, batch: Any) -> int:
-        """Keep a group for good. Answers the sequence behind it."""
+        """Keep a group for good. Returns the sequence behind it."""
         if self._file is None:
             raise SpoolError(f"spool {self.folder} is closed")
         try:
@@ -165,7 +165,7 @@ class Spool:
             self.drop_below(after)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close it, and release the lock."""
         for file in (self._file, self._lock):
             if file is not None:
                 os.close(file)
@@ -211,7 +211,7 @@ def covered(folder: Path, first: int, end: int) -> list[tuple[int, int]]:
     found = segments(folder)
     begins = [begin for begin, _ in found if begin < end]
     if first < end and (not begins or begins[0] > first):
-        for _ in read(folder, first, end):  # says what is missing
+        for _ in read(folder, first, end):  # raises with what is missing
             pass
     edges = [max(begin, first) for begin in begins] + [end]
     return [(low, high) for low, high in pairwise(edges) if low < high]
@@ -239,7 +239,7 @@ def _groups(path: Path) -> Iterator[Group]:
 
 
 def _examined(path: Path, begin: int) -> tuple[int, int]:
-    """How many octets of a segment are whole, 0 where not even its schema is, and the sequence behind them."""
+    """How many bytes of a segment are whole, 0 where not even its schema is, and the sequence behind them."""
     if path.stat().st_size < STORED.serialize().size:
         return 0, begin
     whole, end = 0, begin

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stomprelay.pipeline.columns import FURTHER, SCHEMA
+from stomprelay.pipeline.read.segments import FURTHER, SCHEMA
 from tests.pipeline.rows import FRAME, START_NS
 
 HOUR: Final = "2026-11-21-08"

@@ -6,11 +6,10 @@ import pytest
 
 from stomprelay.pipeline import cli, options
 from stomprelay.pipeline.replay import command
-from stomprelay.pipeline.replay.preview import Line, Preview
 from stomprelay.pipeline.replay.request import asked
-from stomprelay.pipeline.replay.selection import INCOMPLETE, UNCOMMITTED
+from stomprelay.pipeline.replay.selection import INCOMPLETE, UNCOMMITTED, DestinationTotal, Preview
 from stomprelay.pipeline.replay.state import BATCH, State
-from stomprelay.pipeline.stomp.progress import Progress
+from stomprelay.pipeline.stomp.progress import JobProgress
 from tests.pipeline.replay.test_request import given
 
 TO = ["--to", "tcp://127.0.0.1:1"]
@@ -40,7 +39,7 @@ def frozen(folder: Path, tables: Path, *more: str) -> list[str]:
 def test_a_replay_that_is_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It says so, starts nothing and sends nothing."""
     command = frozen(tmp_path / "state", tmp_path)
-    progress = Progress(tmp_path / "state" / "progress")
+    progress = JobProgress(tmp_path / "state" / "progress")
     progress.identity(None)
     progress.advance(BATCH, 0, 2)
     assert cli.main(command) == 0
@@ -87,7 +86,9 @@ def test_wrong_usage(
 
 def preview(messages: int, left_out: dict[str, int], blanked: list[str] | None = None) -> Preview:
     """A selection with so many messages to one destination."""
-    return Preview([Line("/queue/a", messages, 0, "", "")] if messages else [], left_out, blanked or [])
+    return Preview(
+        [DestinationTotal("/queue/a", messages, 0, "", "")] if messages else [], left_out, blanked or []
+    )
 
 
 def test_what_is_left_out_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,14 +1,17 @@
-"""Which messages are sent again."""
+"""Which messages are sent again, and what would be."""
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-from stomprelay.pipeline.query import failing
-from stomprelay.pipeline.replay.selection import Selection, selected
-from stomprelay.pipeline.store import Store, StoreError
+from stomprelay.pipeline.replay.selection import DestinationTotal, Preview, Selection, preview, selected
+from stomprelay.pipeline.spark.errors import as_value_error
+from stomprelay.pipeline.store.store import Store, StoreError
 from tests.pipeline.replay import archive
 from tests.pipeline.replay.archive import send
 from tests.pipeline.rows import SECOND, START_NS, told
@@ -16,8 +19,33 @@ from tests.pipeline.rows import SECOND, START_NS, told
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
 Frames = Callable[..., Store]
 Known = dict[int, dict[str, Any]]
+
+ORDER = ("turn_ns", "segment", "offset", "number")
+
+
+Rows = dict[str, list[Any]]
+CONDITIONS = {
+    "destination = '/queue/b' OR headers['kind'] = 'new'": [1, 2],
+    "at >= '2026-11-21' AND hour = '2026-11-21-08' AND client = 'alice'": [1, 2, 3, 4],
+    "outcome IS NULL": [3],
+    "outcome != 'undelivered' AND size = 100 AND redelivered = 2": [1],
+    "outcome = 'nacked'": [4],
+    "outcome = 'delivered'": [],
+}
+PLACES: list[tuple[Selection, list[str | None]]] = [
+    (Selection(destination="/queue/x"), ["/queue/x"] * 4),
+    (Selection(renames=(("/queue/ab", "/b"), ("/queue/", "/q/"))), ["/q/a", "/b", "/topic/a", None]),
+    (Selection(renames=(("", "/all"),)), ["/all/queue/a", "/all/queue/ab", "/all/topic/a", None]),
+    (Selection(renames=(("/queue/a", ""),)), ["", "b", "/topic/a", None]),
+]
+NONSENSE = {
+    "nonsense = 1": "A column, variable, or function parameter with name `nonsense` cannot be resolved",
+    "size >": "Syntax error",
+    "size": 'Filter expression "size" of type "BIGINT" is not a boolean',
+}
 
 
 def test_hours() -> None:
@@ -45,11 +73,21 @@ def frames(spark: "SparkSession", tmp_path: Path) -> Frames:
     return make
 
 
-def found(store: Store, selection: Selection = Selection(), *columns: str) -> list[Any]:  # noqa: B008
-    """The values of a column, or of several, in order of the turns."""
-    ordered = selected(store, selection).orderBy("turn_ns", "segment", "offset", "number")
-    shown = [tuple(row) for row in ordered.select(*(columns or ("number",))).collect()]
-    return shown if len(columns) > 1 else [row[0] for row in shown]
+def found(store: Store, selections: Sequence[Selection], *columns: str) -> list[list[Any]]:
+    """Of each selection the values of a column, or of several, in order of the turns; Spark is asked once."""
+    wanted = columns or ("number",)
+    parts = [
+        selected(store, selection).select(
+            F.lit(at).alias("which"), *ORDER, *(F.col(name).alias(f"{name}_") for name in wanted)
+        )
+        for at, selection in enumerate(selections)
+    ]
+    rows = reduce(lambda one, other: one.unionByName(other), parts).collect()
+    shown: list[list[Any]] = [[] for _ in selections]
+    for row in sorted(rows, key=lambda row: tuple(row[: 1 + len(ORDER)])):
+        values = tuple(row[1 + len(ORDER) :])
+        shown[row.which].append(values if len(values) > 1 else values[0])
+    return shown
 
 
 def said(number: int, command: str, transaction: str, **more: Any) -> dict[str, Any]:
@@ -64,16 +102,73 @@ def inside(number: int, transaction: str, **more: Any) -> dict[str, Any]:
     )
 
 
+CASES: dict[str, tuple[list[dict[str, Any]], Known]] = {
+    "sends": (
+        [
+            send(1, "/queue/a", b"x"),
+            {**send(2, "/queue/a", b"x"), "command": "MESSAGE", "side": "broker"},
+            {**send(3, "/queue/a", b""), "command": "SUBSCRIBE"},
+            {**send(4, "/queue/b", b""), "session": "s2"},
+        ],
+        {},
+    ),
+    "transactions": (
+        [
+            said(1, "BEGIN", "t"),
+            inside(2, "t"),
+            said(3, "ABORT", "t"),
+            said(4, "BEGIN", "t"),
+            inside(5, "t"),
+            inside(6, "t"),
+            send(7, "/queue/a", b"x"),
+            said(8, "COMMIT", "t"),
+            inside(9, "t"),
+            inside(10, "u"),
+            said(11, "COMMIT", "u", session="another"),
+            inside(12, "v"),
+            said(13, "COMMIT", "v"),
+        ],
+        {12: {"outcome": "aborted", "transaction": "v"}},
+    ),
+    "bodies": (
+        [
+            send(1, "/queue/a", b"whole"),
+            send(2, "/queue/a", b""),
+            {**send(3, "/queue/a", b"none"), "body": None},
+            {**send(4, "/queue/a", b"cut off"), "body": b"cut"},
+        ],
+        {},
+    ),
+    "kept": (
+        [
+            send(1, "/queue/a", b"x", headers={"token": "***", "n": "1"}),
+            {**send(2, "/queue/a", b"y"), "headers": [("destination", "/queue/a"), ("n", "2")]},
+        ],
+        {},
+    ),
+}
+"""Frames, and rows of `messages` by the numbers of their SENDs; each case has a segment and sessions of its own."""
+
+
+@pytest.fixture(scope="module")
+def everything(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    """By case the rows that are selected where no condition is given, in order of the turns."""
+    many = [
+        {**one, "segment": name, "session": f"{name} {one['session']}"}
+        for name, (frames, _) in CASES.items()
+        for one in frames
+    ]
+    tables = archive.write(tmp_path_factory.mktemp("selection") / "tables", many)
+    ((name, known),) = [(name, known) for name, (_, known) in CASES.items() if known]
+    archive.messages(tables, {number: {**one, "segment": name} for number, one in known.items()})
+    rows = selected(Store(spark, str(tables)), Selection()).orderBy(*ORDER).collect()
+    return {name: [row for row in rows if row.segment == name] for name in CASES}
+
+
 @pytest.mark.spark
-def test_a_client_s_sends_are_selected(frames: Frames) -> None:
+def test_a_client_s_sends_are_selected(everything: Rows) -> None:
     """Nothing that a broker said, no other command, no event."""
-    store = frames(
-        send(1, "/queue/a", b"x"),
-        {**send(2, "/queue/a", b"x"), "command": "MESSAGE", "side": "broker"},
-        {**send(3, "/queue/a", b""), "command": "SUBSCRIBE"},
-        {**send(4, "/queue/b", b""), "session": "s2"},
-    )
-    assert found(store, Selection(), "number", "destination", "fate") == [
+    assert [(row.number, row.destination, row.reason) for row in everything["sends"]] == [
         (1, "/queue/a", None),
         (4, "/queue/b", None),
     ]
@@ -84,62 +179,38 @@ def test_by_time(frames: Frames) -> None:
     """Since includes, until does not; both are exact where the column `at` is not."""
     store = frames(*(send(number, "/queue/a", b"x") for number in range(5)))
     at = START_NS // 1000
-    assert found(store, Selection(since=at + 1000, until=at + 3000)) == [1, 2]
-    assert found(store, Selection(until=at)) == []
-    assert found(store, Selection(since=at + 3600 * 1_000_000)) == []
-
-
-CONDITIONS = {
-    "destination = '/queue/b' OR headers['kind'] = 'new'": [1, 2],
-    "at >= '2026-11-21' AND hour = '2026-11-21-08' AND client = 'alice'": [1, 2, 3],
-    "outcome IS NULL": [3],
-    "outcome != 'undelivered' AND size = 100 AND redelivered = 2": [1],
-}
+    times = [
+        Selection(since=at + 1000, until=at + 3000),
+        Selection(until=at),
+        Selection(since=at + 3600 * 1_000_000),
+    ]
+    assert found(store, times) == [[1, 2], [], []]
 
 
 @pytest.mark.spark
 def test_by_condition(frames: Frames) -> None:
-    """Over columns of `frames` and of `messages`, where the frame's are meant by names that both have."""
+    """Over columns of `frames` and of `messages`, where the frame's are meant by names that both have. While a batch is
+    at work a row that may change is still there beside the final one, which alone counts.
+    """
     store = frames(
         send(1, "/queue/a", b"x", headers={"kind": "new"}),
         send(2, "/queue/b", b"x"),
         send(3, "/queue/c", b"x"),
-        messages={1: {"outcome": "acked", "redelivered": 2}, 2: {"outcome": "undelivered"}},
+        send(4, "/queue/d", b"x"),
+        messages={
+            1: {"outcome": "acked", "redelivered": 2},
+            2: {"outcome": "undelivered"},
+            4: {"outcome": "nacked"},
+        },
+        still={4: {"outcome": "delivered"}},
     )
-    assert {where: found(store, Selection(where=where)) for where in CONDITIONS} == CONDITIONS
+    assert found(store, [Selection(where=where) for where in CONDITIONS]) == [*CONDITIONS.values()]
 
 
 @pytest.mark.spark
-def test_a_message_in_two_states_is_one(frames: Frames) -> None:
-    """While a batch is at work the row that may change is still there beside the final one, which counts."""
-    store = frames(
-        send(1, "/queue/a", b"x"), messages={1: {"outcome": "acked"}}, still={1: {"outcome": "delivered"}}
-    )
-    assert store.read("messages").count() == 2
-    assert found(store, Selection(where="outcome = 'acked'")) == [1]
-    assert found(store, Selection(where="outcome = 'delivered'")) == []
-
-
-@pytest.mark.spark
-def test_transactions(frames: Frames) -> None:
+def test_transactions(everything: Rows) -> None:
     """Only what was committed is sent, in the turn of the COMMIT. A name may be used again."""
-    store = frames(
-        said(1, "BEGIN", "t"),
-        inside(2, "t"),
-        said(3, "ABORT", "t"),
-        said(4, "BEGIN", "t"),
-        inside(5, "t"),
-        inside(6, "t"),
-        send(7, "/queue/a", b"x"),
-        said(8, "COMMIT", "t"),
-        inside(9, "t"),
-        inside(10, "u"),
-        said(11, "COMMIT", "u", session="another"),
-        inside(12, "v"),
-        said(13, "COMMIT", "v"),
-        messages={12: {"outcome": "aborted", "transaction": "v"}},
-    )
-    assert found(store, Selection(), "number", "fate", "turn_ns") == [
+    assert [(row.number, row.reason, row.turn_ns) for row in everything["transactions"]] == [
         (2, "aborted", START_NS + 3_000_000),
         (7, None, START_NS + 7_000_000),
         (5, None, START_NS + 8_000_000),
@@ -155,19 +226,13 @@ def test_a_commit_may_come_after_the_time_that_was_asked_for(frames: Frames) -> 
     """The SEND is what was asked for."""
     store = frames(inside(1, "t"), {**said(2, "COMMIT", "t"), "ns": START_NS + 100 * SECOND})
     at = START_NS // 1000
-    assert found(store, Selection(since=at, until=at + 2000), "number", "fate") == [(1, None)]
+    assert found(store, [Selection(since=at, until=at + 2000)], "number", "reason") == [[(1, None)]]
 
 
 @pytest.mark.spark
-def test_bodies_that_are_not_whole(frames: Frames) -> None:
+def test_bodies_that_are_not_whole(everything: Rows) -> None:
     """Of none the journal has nothing to keep; of the others all is needed."""
-    store = frames(
-        send(1, "/queue/a", b"whole"),
-        send(2, "/queue/a", b""),
-        {**send(3, "/queue/a", b"none"), "body": None},
-        {**send(4, "/queue/a", b"cut off"), "body": b"cut"},
-    )
-    assert found(store, Selection(), "number", "fate") == [
+    assert [(row.number, row.reason) for row in everything["bodies"]] == [
         (1, None),
         (2, None),
         (3, "incomplete"),
@@ -176,24 +241,14 @@ def test_bodies_that_are_not_whole(frames: Frames) -> None:
 
 
 @pytest.mark.spark
-def test_what_is_kept_of_a_message(frames: Frames) -> None:
+def test_what_is_kept_of_a_message(everything: Rows) -> None:
     """All headers but those that the journal has no values of; whether there was a content-length."""
-    store = frames(
-        send(1, "/queue/a", b"x", headers={"token": "***", "n": "1"}),
-        {**send(2, "/queue/a", b"y"), "headers": [("destination", "/queue/a"), ("n", "2")]},
-    )
-    assert found(store, Selection(), "headers", "content_length", "body", "blanked") == [
+    assert [
+        (row.headers, row.content_length, bytes(row.body), row.blanked) for row in everything["kept"]
+    ] == [
         ({"destination": "/queue/a", "content-length": "1", "n": "1"}, True, b"x", ["token"]),
         ({"destination": "/queue/a", "n": "2"}, False, b"y", []),
     ]
-
-
-PLACES: list[tuple[Selection, list[str | None]]] = [
-    (Selection(destination="/queue/x"), ["/queue/x"] * 4),
-    (Selection(renames=(("/queue/ab", "/b"), ("/queue/", "/q/"))), ["/q/a", "/b", "/topic/a", None]),
-    (Selection(renames=(("", "/all"),)), ["/all/queue/a", "/all/queue/ab", "/all/topic/a", None]),
-    (Selection(renames=(("/queue/a", ""),)), ["", "b", "/topic/a", None]),
-]
 
 
 @pytest.mark.spark
@@ -202,17 +257,10 @@ def test_where_messages_go(frames: Frames) -> None:
     store = frames(
         *(send(at, to, b"x") for at, to in enumerate(["/queue/a", "/queue/ab", "/topic/a", "***"]))
     )
-    for selection, places in PLACES:
-        fates = ["nowhere" if to in ("", None) else None for to in places]
-        wanted = list(zip(places, fates, strict=True))
-        assert found(store, selection, "destination", "fate") == wanted
-
-
-NONSENSE = {
-    "nonsense = 1": "A column, variable, or function parameter with name `nonsense` cannot be resolved",
-    "size >": "Syntax error",
-    "size": 'Filter expression "size" of type "BIGINT" is not a boolean',
-}
+    rows = found(store, [selection for selection, _ in PLACES], "destination", "reason")
+    for (_, places), found_here in zip(PLACES, rows, strict=True):
+        reasons = ["nowhere" if to in ("", None) else None for to in places]
+        assert found_here == list(zip(places, reasons, strict=True))
 
 
 @pytest.mark.spark
@@ -224,7 +272,7 @@ def test_a_condition_that_means_nothing(frames: Frames) -> None:
             selected(store, Selection(where=where))
         assert "\n" not in str(raised.value)
     chosen = selected(store, Selection(where="headers['n'] > 1"))
-    with pytest.raises(ValueError, match=r"The value 'one' .* cannot be cast") as raised, failing():
+    with pytest.raises(ValueError, match=r"The value 'one' .* cannot be cast") as raised, as_value_error():
         told(chosen)
     assert "\n" not in str(raised.value)
 
@@ -238,3 +286,41 @@ def test_no_tables(spark: "SparkSession", tmp_path: Path) -> None:
         selected(Store(spark, str(tmp_path / "nowhere")), Selection())
     with pytest.raises(StoreError, match="there is no table `frames`"):
         selected(Store(spark, str(tmp_path)), Selection())
+
+
+@pytest.mark.spark
+def test_by_destination(spark: "SparkSession", tmp_path: Path) -> None:
+    """Where messages would go, how many, and from when to when."""
+    rows = [
+        send(0, "/queue/a", b"12"),
+        send(1000, "/queue/a", b""),
+        send(2000, "/queue/b", b"123", headers={"token": "***"}),
+        {**send(3000, "/queue/b", b"cut"), "body": None, "headers": [("other", "***")]},
+        {**send(4000, "/queue/c", b"cut"), "body": None},
+    ]
+    store = Store(spark, str(archive.write(tmp_path / "tables", rows)))
+    found = preview(selected(store, Selection(renames=(("/queue/b", "/queue/x"),))))
+    assert found.lines == [
+        DestinationTotal("/queue/a", 2, 2, "2026-11-21 08:00:00", "2026-11-21 08:00:01"),
+        DestinationTotal("/queue/x", 1, 3, "2026-11-21 08:00:02", "2026-11-21 08:00:02"),
+    ]
+    assert (found.messages, found.left_out, found.blanked) == (3, {"incomplete": 2}, ["other", "token"])
+
+
+def test_as_a_table() -> None:
+    """Numbers stand right, names left."""
+    out = io.StringIO()
+    Preview(
+        [
+            DestinationTotal("/queue/orders", 2000, 7, "then", "now"),
+            DestinationTotal("/b", 1, 12345, "a", "b"),
+        ],
+        {},
+        [],
+    ).show(out)
+    assert out.getvalue() == (
+        "destination    messages  octets  first  last\n"
+        "-------------  --------  ------  -----  ----\n"
+        "/queue/orders     2,000       7  then   now\n"
+        "/b                    1  12,345  a      b\n"
+    )

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from stomprelay.pipeline.launch import LEVELS
 from stomprelay.pipeline.replay.state import BATCH, Share
 from stomprelay.pipeline.replay.task import DDL, LOGGER, SCHEMA, alone, logged, run, sender
-from stomprelay.pipeline.stomp.pace import Pace
-from stomprelay.pipeline.stomp.progress import Progress, ProgressError
-from stomprelay.pipeline.stomp.sends import Sends
+from stomprelay.pipeline.spark.launch import LEVELS
+from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
+from stomprelay.pipeline.stomp.sending import SharedRate
+from stomprelay.pipeline.stomp.sends import SendFrames
 from tests.e2e.raw import Connection, ScriptedBroker, close_all, headers
-from tests.pipeline.stomp import scene
+from tests.pipeline.stomp import rig
 
 FIELDS = pa.schema(
     [
@@ -68,9 +68,9 @@ class Running:
     """A task in a thread."""
 
     def __init__(self, broker: ScriptedBroker, folder: Path, what: Share, **options: Any) -> None:
-        sink = scene.sink(f"tcp://127.0.0.1:{broker.port}", progress=folder / "progress", **options)
-        Progress(folder / "progress").identity("job")
-        self.progress = Progress(folder / "progress")
+        sink = rig.sink(f"tcp://127.0.0.1:{broker.port}", progress=folder / "progress", **options)
+        JobProgress(folder / "progress").identity("job")
+        self.progress = JobProgress(folder / "progress")
         self.answer: tuple[int, str | None] | None = None
         self._thread = threading.Thread(target=self._run, args=(sink, what))
         self._thread.start()
@@ -103,7 +103,7 @@ def serve(peer: Connection) -> list[bytes]:
 
 def test_content_length_stands_where_it_stood() -> None:
     """ActiveMQ takes a message with it for octets, without it for text."""
-    sends = Sends(scene.sink(persistent="false"), "job/0/0")
+    sends = SendFrames(rig.sink(persistent="false"), "job/0/0")
     rows = batch(
         ("/queue/a", {"content-length": "2", "kind": "x"}, b"ab", True),
         ("/queue/a", {"kind": "content-length:2\n", "xcontent-length": "2"}, b"ab", False),
@@ -127,7 +127,7 @@ def test_headers_that_must_not_be() -> None:
         ["receipt", "transaction", "relay-trace", "relay-resent", "relay-copy", "relay-key", "destination"],
         "old",
     )
-    ((head, _),) = Sends(scene.sink(persistent="false"), "p").of(
+    ((head, _),) = SendFrames(rig.sink(persistent="false"), "p").of(
         batch(("/queue/a", {**said, "n": "1"}, b"", True)), 0
     )
     assert head == b"destination:/queue/a\nn:1\ncontent-length:0\nrelay-key:p/0\n"
@@ -137,7 +137,7 @@ def test_a_share_is_sent_and_noted(broker: ScriptedBroker, tmp_path: Path) -> No
     """In its order, each message with its key and confirmed; and not again."""
     what = share(tmp_path, 5)
     running = Running(broker, tmp_path, what)
-    found = serve(scene.accept(broker))
+    found = serve(rig.accept(broker))
     assert running.ended() == (5, None)
     assert [frame.partition(b"\n\n")[2] for frame in found] == [b"%d\0" % number for number in range(5)]
     assert [headers(frame)[b"relay-key"] for frame in found] == [
@@ -151,10 +151,10 @@ def test_a_share_is_sent_and_noted(broker: ScriptedBroker, tmp_path: Path) -> No
 def test_what_is_confirmed_is_not_said_again(broker: ScriptedBroker, tmp_path: Path) -> None:
     """A run that was cut short goes on behind it, with the keys that it would have had."""
     what = share(tmp_path, 6)
-    Progress(tmp_path / "progress").identity("job")
-    Progress(tmp_path / "progress").advance(BATCH, 0, 4)
+    JobProgress(tmp_path / "progress").identity("job")
+    JobProgress(tmp_path / "progress").advance(BATCH, 0, 4)
     running = Running(broker, tmp_path, what)
-    found = serve(scene.accept(broker))
+    found = serve(rig.accept(broker))
     assert running.ended() == (2, None)
     assert [headers(frame)[b"relay-key"] for frame in found] == [b"job/0/0/4", b"job/0/0/5"]
 
@@ -167,7 +167,7 @@ def test_no_more_than_a_window_is_in_doubt(
     window, count = 8, 60
     what = share(tmp_path, count)
     running = Running(broker, tmp_path, what, window=window)
-    peer = scene.accept(broker)
+    peer = rig.accept(broker)
     for number in range(count):
         frame = peer.frame()
         assert headers(frame)[b"relay-key"] == b"job/0/0/%d" % number
@@ -180,9 +180,9 @@ def test_no_more_than_a_window_is_in_doubt(
 def test_a_broker_that_goes(broker: ScriptedBroker, tmp_path: Path) -> None:
     """The reason is answered, in a line; what it confirmed is noted."""
     running = Running(broker, tmp_path, share(tmp_path, 5), window=2)
-    peer = scene.accept(broker)
+    peer = rig.accept(broker)
     peer.write(receipt(peer.frame()))
-    scene.until(lambda: running.progress.position(BATCH, 0) == 1)
+    rig.until(lambda: running.progress.position(BATCH, 0) == 1)
     peer.close()
     answer = running.ended()
     assert answer is not None
@@ -194,8 +194,8 @@ def test_a_broker_that_goes(broker: ScriptedBroker, tmp_path: Path) -> None:
 def test_the_answer_to_spark(broker: ScriptedBroker, tmp_path: Path) -> None:
     """A row for each share, of which it is told by number."""
     what = share(tmp_path, 1)
-    sink = scene.sink("tcp://127.0.0.1:1", progress=tmp_path / "progress")
-    Progress(tmp_path / "progress").identity("job")
+    sink = rig.sink("tcp://127.0.0.1:1", progress=tmp_path / "progress")
+    JobProgress(tmp_path / "progress").identity("job")
     numbers = pa.RecordBatch.from_pydict({"id": [0]})
     (answer,) = sender(sink, [what], "job", "off")(iter([numbers]))
     assert answer.schema == SCHEMA
@@ -210,17 +210,17 @@ def test_all_tasks_keep_one_pace(
 ) -> None:
     """The turns are taken from one file, and between two of them is what the rate asks for."""
     turns: list[tuple[Path, int, float]] = []
-    take = Pace.take
+    take = SharedRate.take
 
-    def noted(pace: Pace, count: int) -> float:
+    def noted(pace: SharedRate, count: int) -> float:
         turn = take(pace, count)
         turns.append((pace._path, count, turn))
         return turn
 
-    monkeypatch.setattr(Pace, "take", noted)
+    monkeypatch.setattr(SharedRate, "take", noted)
     rate = 400.0
     running = Running(broker, tmp_path, share(tmp_path, 60), rate=rate)
-    serve(scene.accept(broker))
+    serve(rig.accept(broker))
     assert running.ended() == (60, None)
     assert {path for path, *_ in turns} == {tmp_path / "progress" / ".pace"}
     for (_, count, turn), (_, _, following) in pairwise(turns):
@@ -266,15 +266,15 @@ def test_what_the_sink_logs_is_written_if_that_is_asked_for(
 ) -> None:
     """In a process of its own, as Spark's are. The reason is in the answer, and the terminal is for that."""
     path = share(tmp_path, 1).path
-    Progress(tmp_path / "progress").identity("job")
+    JobProgress(tmp_path / "progress").identity("job")
     program = f"""
 import pyarrow as pa
 from pathlib import Path
-from stomprelay.pipeline.launch import LEVELS
+from stomprelay.pipeline.spark.launch import LEVELS
 from stomprelay.pipeline.replay.state import Share
 from stomprelay.pipeline.replay.task import sender
-from tests.pipeline.stomp import scene
-sink = scene.sink("tcp://127.0.0.1:1", progress={str(tmp_path / "progress")!r})
+from tests.pipeline.stomp import rig
+sink = rig.sink("tcp://127.0.0.1:1", progress={str(tmp_path / "progress")!r})
 send = sender(sink, [Share(0, Path({str(path)!r}), 1)], "job", {level!r})
 (answer,) = send(iter([pa.RecordBatch.from_pydict({{"id": [0]}})]))
 print(answer.to_pylist()[0]["error"])

@@ -17,11 +17,11 @@ from stomprelay.pipeline.report.findings import (
     Percentiles,
     Rest,
     Series,
+    Span,
     Stuck,
     Trouble,
     Way,
 )
-from stomprelay.pipeline.report.span import Span
 from stomprelay.pipeline.report.text import HOUR, SECOND, Micros
 
 BEGIN: Micros = 1_795_248_000 * SECOND  # 21 November 2026, 08:00 UTC

@@ -4,19 +4,21 @@ import argparse
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from stomprelay.pipeline import launch
 from stomprelay.pipeline import options as shared
+from stomprelay.pipeline.report import gather
 from stomprelay.pipeline.report.command import add_options, check, instant, main, wanted, write
-from stomprelay.pipeline.report.extract import Range
+from stomprelay.pipeline.report.findings import Findings
+from stomprelay.pipeline.report.queries import Range
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
-from stomprelay.pipeline.store import StoreError
-from tests.pipeline.report.house import build
+from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.store.store import Store, StoreError
 from tests.pipeline.report.outline import outline
-from tests.pipeline.report.sample import BEGIN
+from tests.pipeline.report.sample import BEGIN, sample
+from tests.pipeline.report.tables import build
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,15 +148,25 @@ def ours(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> "SparkSessio
 
 
 @pytest.mark.spark
-def test_the_page_is_made(ours: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """From tables on disk to the file; what is said goes to standard error."""
-    build(ours, tmp_path / "tables", traffic=[{}], messages=[{}])
+def test_the_page_is_made(
+    ours: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From what is gathered to the file; what is said goes to standard error."""
+    asked: list[Any] = []
+
+    def gathered(store: Store, *rest: object) -> Findings:
+        asked.append((store.root, *rest[:-1]))
+        return sample()
+
+    monkeypatch.setattr(gather, "gather", gathered)
+    build(ours, tmp_path / "tables", traffic=[{}])
     output = tmp_path / "report.html"
     since = ("--title", "Monday", "--since", "2026-11-21T08:00")
     assert main(parsed("--output", str(output), *since, tables=f"{tmp_path}/tables")) == 0
+    assert asked == [(f"{tmp_path}/tables", Range(BEGIN, None), 10)]
     root = outline(output.read_text(encoding="utf-8"))
     assert root.one("h1").text == "Monday"
-    assert "/queue/a" in root.one("main").text
+    assert "/queue/payments" in root.one("main").text
     said = capsys.readouterr()
     assert said.out == ""
     assert str(output) in said.err

@@ -1,12 +1,15 @@
-"""What the report is made from."""
+"""What the report is made from, and its axis of time."""
 
 from dataclasses import replace
 
-from stomprelay.pipeline.report.findings import DELIVERED, OUTCOMES, Findings
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.pipeline.report.findings import BINS, GOT, Findings, Span
 from stomprelay.pipeline.report.outcomes import MEANING
-from stomprelay.pipeline.report.span import Span
-from stomprelay.pipeline.report.text import HOUR
-from stomprelay.pipeline.tables import MESSAGES
+from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros
+from stomprelay.pipeline.schema import MESSAGES, OUTCOMES
 from tests.pipeline.report.sample import BEGIN, sample
 
 NOTHING = Findings(Span.over(BEGIN, BEGIN + HOUR - 1), recorded=[False] * 60)
@@ -17,7 +20,7 @@ def test_the_outcomes_are_those_of_the_table() -> None:
     (about,) = (column.about for column in MESSAGES.columns if column.name == "outcome")
     assert all(f"`{outcome}`" in about for outcome in OUTCOMES)
     assert set(MEANING) == set(OUTCOMES)
-    assert set(OUTCOMES) >= DELIVERED
+    assert set(OUTCOMES) >= GOT
 
 
 def test_sums() -> None:
@@ -33,3 +36,77 @@ def test_emptiness() -> None:
     assert not replace(NOTHING, failovers=sample().failovers).empty
     assert not replace(NOTHING, recorded=[True]).empty
     assert not sample().empty
+
+
+@pytest.mark.parametrize(
+    ("length", "step", "bins"),
+    [
+        (1, SECOND, 1),
+        (MINUTE, SECOND, 60),
+        (3 * MINUTE, SECOND, 180),
+        (10 * MINUTE, 5 * SECOND, 120),
+        (30 * MINUTE, 10 * SECOND, 180),
+        (31 * MINUTE, MINUTE, 31),
+        (3 * HOUR, MINUTE, 180),
+        (6 * HOUR, 2 * MINUTE, 180),
+        (DAY, 10 * MINUTE, 144),
+        (7 * DAY, HOUR, 168),
+        (365 * DAY, 2 * DAY, 183),
+    ],
+)
+def test_the_width_of_a_bin(length: Micros, step: Micros, bins: int) -> None:
+    """Is round and gives a sensible number of them; seconds only for short ranges."""
+    span = Span.over(BEGIN, BEGIN + length - 1)
+    assert span.step == step
+    assert abs(span.bins - bins) <= 1
+
+
+def test_a_short_range_in_minutes() -> None:
+    """Where there is nothing finer."""
+    assert Span.over(BEGIN, BEGIN + 1, fine=False) == Span(BEGIN, BEGIN + MINUTE, MINUTE)
+
+
+@given(st.integers(0, 4 * 10**15), st.integers(0, 10**15))
+def test_any_range(first: Micros, length: Micros) -> None:
+    """It holds both ends, on round times, in few bins."""
+    span = Span.over(first, first + length)
+    assert span.since <= first
+    assert first + length < span.until
+    assert span.since % span.step == span.until % span.step == 0
+    assert 1 <= span.bins <= BINS
+    assert len(span.starts) == span.bins
+    assert (span.index(first), span.index(first + length)) == (0, span.bins - 1)
+
+
+@given(st.integers(0, 4 * 10**15), st.integers(0, 10**14))
+def test_ticks(first: Micros, length: Micros) -> None:
+    """At most ten, some of them main ones, at most five, each where it belongs."""
+    span = Span.over(first, first + length)
+    ticks = span.ticks()
+    assert len(ticks) <= 11
+    assert sum(tick.main for tick in ticks) <= 5
+    assert all(tick.place == span.place(tick.at) for tick in ticks)
+    assert all(0 <= tick.place < 1 for tick in ticks)
+
+
+def test_ticks_of_a_day() -> None:
+    """Midnight is told as the day that begins."""
+    ticks = Span.over(BEGIN, BEGIN + DAY - 1).ticks()
+    assert [tick.form for tick in ticks] == ["hour"] * 5 + ["day"] + ["hour"] * 2
+    assert [tick.main for tick in ticks].count(True) == 4
+
+
+def test_places_are_clipped() -> None:
+    """What began before the range is drawn from its left edge."""
+    span = Span.over(BEGIN, BEGIN + HOUR - 1)
+    assert [span.place(BEGIN + offset) for offset in (-HOUR, 0, HOUR // 2, HOUR, DAY)] == [0, 0, 0.5, 1, 1]
+    assert [span.index(BEGIN + offset) for offset in (-HOUR, 0, HOUR // 2, DAY)] == [0, 0, 30, 59]
+
+
+@pytest.mark.parametrize(
+    ("length", "form"),
+    [(MINUTE, "second"), (HOUR, "hour"), (DAY, "hour"), (7 * DAY, "both"), (300 * DAY, "day")],
+)
+def test_how_bins_are_told(length: Micros, form: str) -> None:
+    """No two in the same way."""
+    assert Span.over(BEGIN, BEGIN + length - 1).form == form

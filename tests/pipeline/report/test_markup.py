@@ -5,8 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from stomprelay.pipeline.report.markup import join, name, number, place, tag, when
-from tests.pipeline.report.outline import outline
+from stomprelay.pipeline.report.markup import (
+    Column,
+    Sheet,
+    figures,
+    join,
+    name,
+    number,
+    place,
+    tag,
+    when,
+    words,
+)
+from tests.pipeline.report.outline import cells, outline
 from tests.pipeline.report.sample import BEGIN, HOSTILE
 
 
@@ -66,3 +77,24 @@ def test_a_place(share: float, said: str) -> None:
 def test_a_coordinate() -> None:
     """To a tenth."""
     assert [number(value) for value in (0, 1.04, 333.333, 999.99)] == ["0", "1", "333.3", "1000"]
+
+
+def test_a_table() -> None:
+    """Has a caption, headings for columns and rows, and can be scrolled with the keyboard."""
+    rows = [["<a>", "1"], [tag("b", "b"), "2"]]
+    made = outline(Sheet("Things & more", [*words("Thing"), *figures("Number")], rows).__html__())
+    box = made.one("div", "scroll")
+    assert (box.attributes["tabindex"], box.attributes["role"]) == ("0", "region")
+    assert box.attributes["aria-label"] == made.one("caption").text == "Things & more"
+    assert [(head.text, head.attributes.get("class")) for head in made.one("thead").all("th")] == [
+        ("Thing", None),
+        ("Number", "figures"),
+    ]
+    assert cells(made) == [["<a>", "1"], ["b", "2"]]
+    assert [head.attributes["scope"] for head in made.all("th")] == ["col", "col", "row", "row"]
+
+
+def test_a_row_of_another_length() -> None:
+    """Is a mistake of ours."""
+    with pytest.raises(ValueError, match="shorter"):
+        Sheet("x", [Column("a"), Column("b")], [["only one"]]).__html__()

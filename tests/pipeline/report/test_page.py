@@ -10,15 +10,14 @@ from functools import cache
 
 import pytest
 
-from stomprelay.pipeline.report.findings import Client, Findings, Trouble
-from stomprelay.pipeline.report.page import Wishes, extent, figures, page
-from stomprelay.pipeline.report.span import Span
+from stomprelay.pipeline.report.findings import Client, Findings, Latency, Percentiles, Span, Trouble
+from stomprelay.pipeline.report.page import PageOptions, extent, figures, headline, page
 from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND
 from tests.pipeline.report.outline import Element, outline
 from tests.pipeline.report.sample import BEGIN, BROKERS, HOSTILE, damaged, sample
 from tests.pipeline.report.test_findings import NOTHING
 
-WISHES = Wishes(made=BEGIN + DAY)
+WISHES = PageOptions(made=BEGIN + DAY)
 
 
 def hostile() -> Findings:
@@ -165,7 +164,7 @@ def test_names_that_mean_harm() -> None:
 @pytest.mark.parametrize("title", HOSTILE)
 def test_a_title_that_means_harm(title: str) -> None:
     """Is text in both of its places."""
-    root = outline(page(NOTHING, Wishes(made=BEGIN, title=title)))
+    root = outline(page(NOTHING, PageOptions(made=BEGIN, title=title)))
     assert root.one("head").one("title").text == root.one("h1").text
 
 
@@ -229,7 +228,7 @@ def test_times_are_utc_unless_asked() -> None:
     root = made("usual")
     assert " ".join(root.one("p", "range").text.split()) == "21 Nov 2026, 08:00 \u2013 14:00 UTC 6 h"
     assert root.one("body").attributes["data-zone"] == "utc"
-    local = outline(page(sample(), Wishes(made=BEGIN, local=True)))
+    local = outline(page(sample(), PageOptions(made=BEGIN, local=True)))
     assert local.one("body").attributes["data-zone"] == "local"
     assert len(root.all("time")) > 20
     for time in root.all("time"):
@@ -256,3 +255,53 @@ def test_the_sample_is_the_same_every_time() -> None:
     assert page(sample(), WISHES) == page(sample(), WISHES)
     assert page(sample(seed=2), WISHES) != page(sample(), WISHES)
     assert sample().failovers[0].broker == BROKERS[0]
+
+
+def test_each_number() -> None:
+    """Value, unit, and what it means."""
+    whole = Percentiles(9, 2_400, 9_000, 34_000, 40_000)
+    findings = replace(
+        sample(),
+        outcomes={"acked": 99_900, "undelivered": 1_100, "unconfirmed": 3},
+        redelivered=412,
+        octets=5 * 1024 * 1024,
+        latencies={"delivery": Latency([], whole)},
+        errors=[0, 3, 4],
+    )
+    told = [
+        (one.label, one.value, one.unit, one.detail.replace("\u202f", " "), one.tone)
+        for one in headline(findings)
+    ]
+    assert told == [
+        ("Messages", "101", "k", "4.7/s on average, 5 MiB on the wire", ""),
+        ("Delivered", "98.9", "%", "99,900 reached a consumer, 412 times again", ""),
+        (
+            "Lost or unconfirmed",
+            "3",
+            "",
+            "neither delivered nor confirmed; 1.1 k more not delivered yet",
+            "bad",
+        ),
+        ("Latency, p99", "34", "ms", "SEND to MESSAGE; the median is 2.4 ms", ""),
+        ("Failovers", "3", "", "longest silence 4.2 s, 137 frames sent again", "bad"),
+        ("Stuck consumers", "3", "", "longest wait 4 h; 1 waits still", "bad"),
+        ("Errors", "7", "", "of 2 kinds", "bad"),
+    ]
+
+
+def test_nothing() -> None:
+    """Is neither good nor bad."""
+    told = [(one.value, one.unit, one.tone) for one in headline(NOTHING)]
+    assert told == [
+        ("0", "", ""),
+        ("\u2013", "", ""),
+        ("0", "", ""),
+        ("\u2013", "", ""),
+        *[("0", "", "")] * 3,
+    ]
+
+
+def test_a_good_day() -> None:
+    """Nothing lost is worth a colour."""
+    assert headline(replace(NOTHING, outcomes={"acked": 5}))[2].tone == "good"
+    assert headline(replace(NOTHING, failovers=sample().failovers[1:2]))[4].tone == ""

@@ -1,15 +1,39 @@
-"""The frame of a chart over time."""
+"""Charts over time."""
 
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from markupsafe import Markup
 
-from stomprelay.pipeline.report.plot import Band, frame, gaps, keys_of, times, x, y
-from stomprelay.pipeline.report.scale import linear, logarithmic
-from stomprelay.pipeline.report.span import Span
+from stomprelay.pipeline.report.findings import Span
+from stomprelay.pipeline.report.plot import (
+    Band,
+    between,
+    fitting,
+    frame,
+    gaps,
+    keys_of,
+    line,
+    linear,
+    lines,
+    logarithmic,
+    runs,
+    stack,
+    times,
+    totals,
+    x,
+    y,
+)
 from stomprelay.pipeline.report.text import HOUR, MINUTE, SECOND
 from tests.pipeline.report.outline import outline
 from tests.pipeline.report.sample import BEGIN
 
 SPAN = Span.over(BEGIN, BEGIN + HOUR - 1)
+
+
+LINES_SPAN = Span(0, 4 * SECOND, SECOND)
+SCALE = linear([4])
+STACK_SPAN = Span(0, 4 * SECOND, SECOND)
 
 
 def test_coordinates() -> None:
@@ -86,3 +110,121 @@ def test_the_legend_of_bands() -> None:
     """One entry for each kind."""
     bands = [Band(0, 1, "outage", "a broker was out", str(n)) for n in range(3)]
     assert [(key.kind, key.label) for key in keys_of(bands)] == [("band outage", "a broker was out")]
+
+
+@pytest.mark.parametrize(
+    ("top", "ticks"),
+    [
+        (0, (0,)),
+        (1, (0, 0.25, 0.5, 0.75, 1)),
+        (4, (0, 1, 2, 3, 4)),
+        (7, (0, 2, 4, 6, 8)),
+        (93, (0, 25, 50, 75, 100)),
+        (170, (0, 50, 100, 150, 200)),
+    ],
+)
+def test_a_linear_axis(top: float, ticks: tuple[float, ...]) -> None:
+    """Begins at zero and ends at a round number."""
+    scale = linear([0, top])
+    assert scale.ticks == pytest.approx(ticks)
+    assert scale.place(0) == 0
+
+
+def test_what_is_counted_has_no_halves() -> None:
+    """Nine errors are marked by whole numbers."""
+    assert linear([9], whole=True).ticks == (0, 5, 10)
+    assert linear([1], whole=True).ticks == (0, 1)
+    assert linear([100], whole=True).ticks == (0, 25, 50, 75, 100)
+
+
+def test_a_logarithmic_axis() -> None:
+    """Runs over whole decades; each has the same height."""
+    scale = logarithmic([340, 2_000, 4_200_000])
+    assert scale.ticks == tuple(10.0**power for power in range(2, 8))
+    assert [scale.place(tick) for tick in scale.ticks] == pytest.approx([n / 5 for n in range(6)])
+    assert scale.place(0) == scale.place(-5) == 0
+
+
+def test_equal_values_have_a_decade() -> None:
+    """An axis has a height."""
+    assert logarithmic([1000]).ticks == (1000, 10_000)
+    assert logarithmic([]).ticks == (1, 10)
+
+
+def test_the_axis_that_fits() -> None:
+    """Is logarithmic only where values span decades."""
+    assert not fitting([100, 4_000]).logarithmic
+    assert fitting([100, 6_000]).logarithmic
+    assert not fitting([]).logarithmic
+    assert not fitting([0, 0]).logarithmic
+    assert fitting([0, 1, 1000]).logarithmic
+
+
+@given(st.lists(st.floats(0, 1e15), min_size=1))
+@example([5e-324])
+@example([1e-12])
+def test_every_value_has_a_place(values: list[float]) -> None:
+    """On the axis made for it, inside its ends."""
+    for scale in (linear(values), logarithmic(values), fitting(values)):
+        assert scale.low < scale.high
+        assert all(0 <= scale.place(value) <= 1 for value in values)
+        assert max(values) <= scale.high * (1 + 1e-9)
+        assert len(scale.ticks) <= 18
+
+
+def test_runs() -> None:
+    """A zero is a value."""
+    assert list(runs([None, 0, 1, None, None, 2])) == [[(1, 0), (2, 1)], [(5, 2)]]
+    assert list(runs([None])) == list(runs([])) == []
+
+
+def test_a_line() -> None:
+    """Goes through the middle of its bins."""
+    assert line(LINES_SPAN, SCALE, [1, 2, 3, 4]) == "M125 750L375 500L625 250L875 0"
+
+
+def test_a_gap() -> None:
+    """Breaks it; what stands alone is a dash."""
+    assert line(LINES_SPAN, SCALE, [1, 2, None, 4]) == "M125 750L375 500M750 0H1000"
+
+
+def test_the_area_between_two_lines() -> None:
+    """Is where both are known."""
+    made = outline(between(LINES_SPAN, SCALE, [1, 1, None, 1], [2, 3, 4, 2], "spread")).one("path")
+    assert made.attributes == {
+        "class": "between spread",
+        "d": "M125 500L375 250L375 750L125 750ZM750 500L1000 500L1000 750L750 750Z",
+    }
+
+
+def test_several_lines() -> None:
+    """Each with its class."""
+    made = outline(lines(LINES_SPAN, SCALE, [("a", [1] * 4), ("b", [None] * 4)]))
+    assert [path.attributes["class"] for path in made.all("path")] == ["line a", "line b"]
+    assert made.all("path")[1].attributes["d"] == ""
+
+
+def test_layers() -> None:
+    """The second begins where the first ends; equal neighbours are one step."""
+    made = outline(stack(STACK_SPAN, linear([4]), [("c1", [1, 1, 2, 0]), ("c2", [1, 1, 2, 0])]))
+    first, second = made.all("path")
+    assert first.attributes == {
+        "class": "area c1",
+        "d": "M0 1000V750H500V500H750V1000H1000V1000H0Z",
+    }
+    assert second.attributes == {
+        "class": "area c2",
+        "d": "M0 750V500H500V0H750V1000H1000V1000H750V500H500V750H0Z",
+    }
+
+
+def test_a_layer_without_anything() -> None:
+    """Is not drawn, and lifts nothing."""
+    made = outline(stack(STACK_SPAN, linear([4]), [("c1", [0, 0, 0, 0]), ("c2", [4, 4, 4, 4])]))
+    assert [path.attributes["d"] for path in made.all("path")] == ["M0 1000V0H1000V1000H0Z"]
+
+
+def test_totals() -> None:
+    """By bin."""
+    assert totals([[1, 2], [3, 4]]) == [4, 6]
+    assert totals([]) == []

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from stomprelay.pipeline.report.figure import Palette
 from stomprelay.pipeline.report.findings import Client, Destination, Percentiles
-from stomprelay.pipeline.report.palette import Palette
 from stomprelay.pipeline.report.rankings import clients, destinations, quarantine, spark
 from tests.pipeline.report.outline import cells, outline
 from tests.pipeline.report.sample import BEGIN, damaged

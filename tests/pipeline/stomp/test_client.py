@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from stomprelay.pipeline.stomp.client import Client, Lost
-from stomprelay.pipeline.stomp.connection import Connection
-from stomprelay.pipeline.stomp.words import Words
+from stomprelay.pipeline.stomp.options import Connection
+from stomprelay.pipeline.stomp.values import GivenOptions
 from tests.e2e.raw import Connection as Peer
 from tests.e2e.raw import ScriptedBroker, close_all
-from tests.pipeline.stomp.scene import accept, message, told, until
+from tests.pipeline.stomp.rig import accept, message, told, until
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def broker() -> Iterator[ScriptedBroker]:
 
 def client(uri: str, **options: str) -> Client:
     """Make a client that was told this."""
-    return Connection.read(Words({"uri": uri, **options}), {}).client("test")
+    return Connection.read(GivenOptions({"uri": uri, **options}), {}).client("test")
 
 
 def connected(
@@ -57,7 +57,7 @@ def test_it_says_who_it_is(broker: ScriptedBroker) -> None:
         lines = peer.connected().split(b"\n")
         for line in (b"login:guest", b"passcode:s3cret", b"host:/v", b"client-id:me"):
             assert line in lines
-        until(lambda: made.there)
+        until(lambda: made.has_brokers)
     assert "s3cret" not in repr(made)
 
 
@@ -98,7 +98,7 @@ def test_a_goodbye_is_confirmed(broker: ScriptedBroker) -> None:
     """With the receipts that came on the way to it."""
     made, peer = connected(broker)
     with made:
-        made.say(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
+        made.send(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
 
         def answer() -> None:
             for receipt in (b"1", b"bye"):
@@ -112,10 +112,10 @@ def test_a_goodbye_is_confirmed(broker: ScriptedBroker) -> None:
 
 
 def test_an_error_of_the_broker_is_the_end(broker: ScriptedBroker) -> None:
-    """In the broker's words."""
+    """In the broker's given."""
     made, peer = connected(broker)
     with made:
-        made.say(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
+        made.send(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
         peer.frame()
         peer.write(b"ERROR\nmessage:not allowed\nreceipt-id:1\n\nno access to /queue/a\0")
         with pytest.raises(Lost, match="not allowed: no access to /queue/a, about receipt 1"):

@@ -5,7 +5,7 @@ import datetime
 import pyarrow as pa
 
 from stomprelay.pipeline.stomp.columns import STORED, Columns, rows
-from tests.pipeline.stomp.scene import batch, frames, message
+from tests.pipeline.stomp.rig import batch, frames, message
 
 NOW = 1_700_000_000_123_456
 

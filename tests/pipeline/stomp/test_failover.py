@@ -7,13 +7,13 @@ import pytest
 
 from tests.e2e.brokers import Broker
 from tests.e2e.fleet import KILL, failover, fleet, nodes
-from tests.pipeline.stomp.scene import until
+from tests.pipeline.stomp.rig import until
 from tests.pipeline.stomp.test_datasource import fill, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.broker]
+pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.broker, pytest.mark.deep]
 
 LOGIN = 'login = "guest"\npasscode = "guest"'
 HALF = 400

@@ -1,4 +1,4 @@
-"""One connection, a thread that reads it, and its spool."""
+"""One connection to a broker, and the spool that it fills."""
 
 import threading
 from collections.abc import Iterator
@@ -6,10 +6,49 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.pipeline.stomp.receiver import Receiver
-from stomprelay.pipeline.stomp.spool import Spool, read
+from stomprelay.pipeline.stomp.receiver import PendingAck, PendingAcks, Receiver
+from stomprelay.pipeline.stomp.spool import MessageSpool, read
 from tests.e2e.raw import Connection, ScriptedBroker, close_all
-from tests.pipeline.stomp.scene import accept, batch, message, source, until
+from tests.pipeline.stomp.rig import accept, batch, message, source, until
+
+
+def test_what_is_committed_is_due_once() -> None:
+    """The last delivery below the committed sequence, by subscription; it stands for those before it."""
+    pending = PendingAcks(10)
+    for number in range(4):
+        pending.owe(b"0" if number % 2 else b"1", PendingAck(number, b"a%d" % number))
+    assert len(pending) == 4
+    assert pending.due(0) == {}
+    assert pending.due(3) == {b"1": b"a2", b"0": b"a1"}
+    assert pending.due(3) == {}
+    assert len(pending) == 1
+
+
+def test_nothing_is_due_behind_what_is_not_committed() -> None:
+    """An ACK is cumulative: a message that came again must not take along one that Spark does not have."""
+    pending = PendingAcks(10)
+    for sequence, ack in ((7, b"x"), (2, b"again")):
+        pending.owe(b"0", PendingAck(sequence, ack))
+    assert pending.due(5) == {}
+    assert pending.due(8) == {b"0": b"again"}
+
+
+def test_a_message_is_known_by_its_id_and_its_body() -> None:
+    """A broker that gives an id twice does not cost a message."""
+    pending = PendingAcks(10)
+    pending.remember(3, b"m", b"body")
+    assert pending.known(b"m", b"body") == 3
+    assert pending.known(b"m", b"other") is None
+    assert pending.known(b"n", b"body") is None
+
+
+def test_what_cannot_come_again_is_forgotten() -> None:
+    """As many messages as may be under way are remembered below the committed one."""
+    pending = PendingAcks(2)
+    for sequence in range(6):
+        pending.remember(sequence, b"m%d" % sequence, b"")
+    pending.due(5)
+    assert [pending.known(b"m%d" % sequence, b"") for sequence in range(6)] == [None, None, None, 3, 4, 5]
 
 
 @pytest.fixture(autouse=True)
@@ -178,7 +217,7 @@ def test_what_is_not_on_disk_yet_holds_nothing_back(broker: ScriptedBroker, tmp_
 
 def test_what_comes_again_is_not_spooled_again(broker: ScriptedBroker, tmp_path: Path) -> None:
     """A message that the spool has already, from this life or an earlier one, is only acknowledged in its time."""
-    spool = Spool(tmp_path / "r0")
+    spool = MessageSpool(tmp_path / "r0")
     spool.append(batch(0, 3))
     spool.close()
     receiver, peer = receiving(broker, tmp_path, ack="commit", groupSize=1)
@@ -194,7 +233,7 @@ def test_a_goodbye_that_is_not_confirmed_is_no_failure(
     broker: ScriptedBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything is on disk; what the broker did not hear of it delivers again."""
-    monkeypatch.setattr("stomprelay.pipeline.stomp.receiver.GOODBYE", 0.3)
+    monkeypatch.setattr("stomprelay.pipeline.stomp.receiver.DISCONNECT_WITHIN", 0.3)
     receiver, peer = receiving(broker, tmp_path, groupMs=60000)
     peer.write(message(0))
     until(lambda: not receiver.quiet(0.0))
@@ -206,7 +245,7 @@ def test_a_goodbye_that_is_not_confirmed_is_no_failure(
 
 def test_one_that_is_not_started_has_its_spool(tmp_path: Path) -> None:
     """Of a receiver that a query once had."""
-    spool = Spool(tmp_path / "r1")
+    spool = MessageSpool(tmp_path / "r1")
     spool.append(batch(0, 3))
     spool.close()
     receiver = Receiver(source(tmp_path), 1, tmp_path / "r1")

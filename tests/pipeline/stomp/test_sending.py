@@ -1,18 +1,141 @@
-"""The rows of one task on their way to the broker."""
+"""The rows of a task on their way to the broker."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stomprelay.pipeline.stomp.client import Client, Lost
-from stomprelay.pipeline.stomp.pace import Pace
-from stomprelay.pipeline.stomp.progress import Progress
-from stomprelay.pipeline.stomp.sending import Job, Sending
+from stomprelay.pipeline.stomp.progress import JobProgress
+from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender, Window
 from tests.e2e.raw import body, headers
-from tests.pipeline.stomp.scene import Confirming, sink
+from tests.pipeline.stomp.rig import Confirming, sink
+
+
+def test_each_row_asks_for_a_receipt_of_its_own() -> None:
+    """Where receipts vouch for one row each; out of order they mean nothing until the gap closes."""
+    window = Window(3, 1)
+    assert [window.sent() for _ in range(3)] == [b"0", b"1", b"2"]
+    assert window.room == 0
+    window.received(b"2", cumulative=False)
+    window.received(b"1", cumulative=False)
+    assert (window.room, window.confirmed, window.stuck) == (0, 0, False)
+    window.received(b"0", cumulative=False)
+    assert (window.room, window.confirmed) == (3, 3)
+
+
+def test_one_receipt_may_vouch_for_several() -> None:
+    """Where brokers confirm all before it."""
+    window = Window(8, 3, first=10)
+    assert [window.sent() for _ in range(4)] == [None, None, b"12", None]
+    window.received(b"12", cumulative=True)
+    assert (window.room, window.confirmed, window.next) == (7, 13, 14)
+    window.settled()
+    assert (window.room, window.confirmed) == (8, 14)
+
+
+def test_a_receipt_of_another_broker_vouches_for_one_alone() -> None:
+    """After a failover to a broker that confirms rows one by one nothing is safe until it has confirmed all."""
+    window = Window(8, 2)
+    for _ in range(6):
+        window.sent()
+    window.received(b"3", cumulative=False)
+    assert not window.stuck
+    window.received(b"1", cumulative=True)
+    assert (window.room, window.confirmed, window.stuck) == (4, 2, True)
+    window.received(b"5", cumulative=True)
+    assert (window.room, window.confirmed, window.stuck) == (4, 2, True)
+    window.settled()
+    assert (window.room, window.confirmed, window.stuck) == (8, 6, False)
+
+
+def test_what_was_not_asked_for_means_nothing() -> None:
+    """Strange receipts, and those that come twice."""
+    window = Window(4, 1)
+    window.sent()
+    for receipt in (b"bye", b"7", b"0", b"0"):
+        window.received(receipt, cumulative=True)
+    assert (window.room, window.confirmed) == (4, 1)
+
+
+@given(st.integers(1, 5), st.permutations(range(20)))
+def test_the_position_is_the_first_row_without_a_receipt(every: int, order: list[int]) -> None:
+    """In whatever order receipts come."""
+    window = Window(100, every)
+    asked = {number: receipt for number in range(20) if (receipt := window.sent()) is not None}
+    got: set[int] = set()
+    for number in order:
+        if number in asked:
+            got.add(number)
+            window.received(asked[number], cumulative=True)
+            ends = sorted(asked)
+            first = next((end for end in ends if end not in got), None)
+            expected = (ends[-1] + 1) if first is None else first - every + 1
+            assert window.confirmed == expected
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Give a clock that stands still until it is set."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    return now
+
+
+def test_turns_are_given_one_after_the_other(tmp_path: Path, clock: list[float]) -> None:
+    """Whoever asks, by whatever object: a second has as many messages as the rate says."""
+    one, other = SharedRate(tmp_path / "pace", 10), SharedRate(tmp_path / "pace", 10)
+    assert one.take(5) == 1000.0
+    assert other.take(10) == 1000.5
+    assert one.take(1) == 1001.5
+
+
+def test_time_that_nobody_used_is_not_made_up_for(tmp_path: Path, clock: list[float]) -> None:
+    """After a pause there is no burst."""
+    pace = SharedRate(tmp_path / "pace", 10)
+    pace.take(1)
+    clock[0] = 2000.0
+    assert (pace.take(1), pace.take(1)) == (2000.0, 2000.1)
+
+
+def test_a_clock_that_was_set_back_does_not_stop_all(tmp_path: Path, clock: list[float]) -> None:
+    """The old time is not waited for."""
+    pace = SharedRate(tmp_path / "pace", 10)
+    pace.take(1)
+    clock[0] = 10.0
+    assert pace.take(1) <= 70.0
+
+
+def test_messages_are_asked_for_together_where_there_are_many(tmp_path: Path) -> None:
+    """One at a time when there are few."""
+    assert SharedRate(tmp_path / "pace", 0.5).some == 1
+    assert SharedRate(tmp_path / "pace", 10_000).some == 500
+
+
+def test_tasks_of_a_job_share_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its folder, or in the machine's under its name; there is none without a rate."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "machine"))
+    (tmp_path / "machine").mkdir()
+    assert SharedRate.shared(None, tmp_path, "job") is None
+    for folder, file in ((tmp_path, ".pace"), (None, "machine/stomprelay-job.pace")):
+        pace = SharedRate.shared(5.0, folder, "job")
+        assert pace is not None
+        pace.take(1)
+        assert (tmp_path / file).is_file()
+
+
+def test_its_file_goes_with_it(tmp_path: Path) -> None:
+    """Even if nobody ever asked for a turn."""
+    pace = SharedRate(tmp_path / "pace", 10)
+    pace.forget()
+    pace.take(1)
+    pace.forget()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
@@ -28,11 +151,13 @@ def rows(first: int, end: int) -> Any:
     return pa.RecordBatch.from_pydict({"body": [str(number) for number in range(first, end)]})
 
 
-def sending(broker: Confirming, partition: int = 1, pace: Pace | None = None, **options: object) -> Sending:
+def sending(
+    broker: Confirming, partition: int = 1, pace: SharedRate | None = None, **options: object
+) -> TaskSender:
     """Make the sending of a task."""
     uri = f"failover:(tcp://127.0.0.1:{broker.port})"
     made = sink(uri, destination="/queue/a", timeoutMs=5000, **options)
-    return Sending(made, Job("job", "0", partition), pace)
+    return TaskSender(made, Job("job", "0", partition), pace)
 
 
 def test_all_rows_are_sent_in_order_and_confirmed(broker: Confirming) -> None:
@@ -65,7 +190,7 @@ def test_without_rows_there_is_no_connection(broker: Confirming) -> None:
 def test_a_broker_that_confirms_nothing_fails_the_task(broker: Confirming) -> None:
     """After its time; what is confirmed is said."""
     broker.silent = True
-    made = Sending(
+    made = TaskSender(
         sink(f"tcp://127.0.0.1:{broker.port}", destination="/queue/a", timeoutMs=300, window=5),
         Job("job", "0", 0),
         None,
@@ -76,14 +201,14 @@ def test_a_broker_that_confirms_nothing_fails_the_task(broker: Confirming) -> No
 
 def test_nobody_there_fails_the_task() -> None:
     """With what was tried."""
-    made = Sending(sink("tcp://127.0.0.1:1", destination="/queue/a"), Job("job", "0", 0), None)
+    made = TaskSender(sink("tcp://127.0.0.1:1", destination="/queue/a"), Job("job", "0", 0), None)
     with pytest.raises(Lost, match="refused"):
         made.run(iter([rows(0, 1)]))
 
 
 def test_a_job_goes_on_where_it_was(broker: Confirming, tmp_path: Path) -> None:
     """Rows that are confirmed are not said again, the others have the keys that they had."""
-    progress = Progress(tmp_path)
+    progress = JobProgress(tmp_path)
     progress.advance("0", 1, 45)
     made = sending(broker, progress=tmp_path)
     assert made.skipped == 45
@@ -104,7 +229,7 @@ def test_progress_is_noted_on_the_way(
 
     def batches() -> Iterator[Any]:
         for first in range(0, 1000, 250):
-            noted.append(Progress(tmp_path).position("0", 1))
+            noted.append(JobProgress(tmp_path).position("0", 1))
             yield rows(first, first + 250)
 
     sending(broker, window=100, progress=tmp_path).run(batches())
@@ -117,13 +242,13 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Give what is noted of progress, where time alone never asks for it."""
     monkeypatch.setattr("stomprelay.pipeline.stomp.sending.OFTEN", 1e9)
     found: list[int] = []
-    advance = Progress.advance
+    advance = JobProgress.advance
 
-    def advanced(progress: Progress, batch: str, partition: int, position: int) -> None:
+    def advanced(progress: JobProgress, batch: str, partition: int, position: int) -> None:
         advance(progress, batch, partition, position)
         found.append(position)
 
-    monkeypatch.setattr(Progress, "advance", advanced)
+    monkeypatch.setattr(JobProgress, "advance", advanced)
     return found
 
 
@@ -138,7 +263,7 @@ def test_no_more_than_a_window_is_in_doubt(
 
     def seen(frame: bytes) -> None:
         if frame.startswith(b"SEND\n"):
-            doubts.append(int(body(frame)) + 1 - Progress(tmp_path).position("0", 1))
+            doubts.append(int(body(frame)) + 1 - JobProgress(tmp_path).position("0", 1))
 
     broker = Confirming(server, seen)
     assert sending(broker, window=window, progress=tmp_path).run(iter([rows(0, count)])) == count
@@ -153,13 +278,13 @@ def test_no_more_than_a_window_is_in_doubt(
 
 def test_a_task_that_fails_knows_what_was_confirmed(tmp_path: Path, notes: list[int]) -> None:
     """It is noted, though no window asked for it."""
-    progress = Progress(tmp_path)
+    progress = JobProgress(tmp_path)
 
     def seen(frame: bytes) -> None:
         falling.silent = frame.startswith(b"SEND\n") and int(body(frame)) >= 7
 
     falling = Confirming(seen=seen)
-    made = Sending(
+    made = TaskSender(
         sink(
             f"tcp://127.0.0.1:{falling.port}",
             destination="/queue/a",
@@ -186,12 +311,12 @@ def test_receipts_that_vouch_for_less_than_was_thought(
     assert sending(broker, window=8, progress=tmp_path).run(iter([rows(0, 50)])) == 50
     assert [body(frame) for frame in broker.sends] == [b"%d" % number for number in range(50)]
     assert [frame.partition(b"\n")[0] for frame in broker.frames].count(b"DISCONNECT") == 2
-    assert Progress(tmp_path).position("0", 1) == 50
+    assert JobProgress(tmp_path).position("0", 1) == 50
 
 
 def test_a_rate_is_asked_for_turns(broker: Confirming, tmp_path: Path) -> None:
     """As many as are sent."""
-    pace = Pace(tmp_path / "pace", 1e6)
+    pace = SharedRate(tmp_path / "pace", 1e6)
     asked: list[int] = []
     take = pace.take
 

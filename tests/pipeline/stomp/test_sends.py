@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from stomprelay.pipeline.stomp.columns import DDL
-from stomprelay.pipeline.stomp.sends import SchemaError, Sends, check
-from tests.pipeline.stomp.scene import schema, sink
+from stomprelay.pipeline.stomp.sends import SchemaError, SendFrames, check
+from tests.pipeline.stomp.rig import schema, sink
 
 MAP = pa.map_(pa.string(), pa.string())
 
@@ -24,7 +24,7 @@ def rows(**columns: Any) -> Any:
 
 def spelled(batch: Any, first: int = 0, **options: object) -> list[tuple[list[bytes], bytes]]:
     """Return header lines and body of each SEND."""
-    made = Sends(sink(**options), "job/0/3").of(batch, first)
+    made = SendFrames(sink(**options), "job/0/3").of(batch, first)
     return [(head.split(b"\n")[:-1], body) for head, body in made]
 
 
@@ -125,7 +125,7 @@ def test_a_row_may_go_without_content_length(
 
 
 def test_rows_differ_in_content_length() -> None:
-    """Each says it for itself, whatever else holds these words; the header of that name is not what counts."""
+    """Each says it for itself, whatever else holds these given; the header of that name is not what counts."""
     found = spelled(
         rows(
             destination=["/queue/content-length:2", "/queue/b", "/queue/c"],

@@ -12,8 +12,22 @@ import pyarrow as pa
 import pytest
 
 from stomprelay.pipeline.stomp import spool as module
-from stomprelay.pipeline.stomp.spool import Spool, SpoolError, covered, read, segments
-from tests.pipeline.stomp.scene import batch
+from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError, covered, read, segments
+from tests.pipeline.stomp.rig import batch
+
+WRITER = """
+import sys
+from pathlib import Path
+from stomprelay.pipeline.stomp.spool import MessageSpool
+from tests.pipeline.stomp.rig import batch
+spool = MessageSpool(Path(sys.argv[1]), segment=4000)
+made = {size: batch(0, size) for size in (1, 7, 40)}
+print(spool.end, flush=True)
+while True:
+    for size in made:
+        sys.stdout.write(f"{spool.append(batch(spool.end, spool.end + size))}\\n")
+        sys.stdout.flush()
+"""
 
 
 def bodies(folder: Path, first: int, end: int, *, strict: bool = True) -> list[int]:
@@ -26,9 +40,9 @@ def bodies(folder: Path, first: int, end: int, *, strict: bool = True) -> list[i
     return found
 
 
-def filled(folder: Path, groups: int, size: int = 3, segment: int = 1) -> Spool:
+def filled(folder: Path, groups: int, size: int = 3, segment: int = 1) -> MessageSpool:
     """Make a spool of so many groups, with a segment for each unless it is said."""
-    made = Spool(folder, segment=segment)
+    made = MessageSpool(folder, segment=segment)
     for number in range(groups):
         assert made.append(batch(number * size, (number + 1) * size)) == (number + 1) * size
     return made
@@ -55,7 +69,7 @@ def test_a_segment_is_an_arrow_stream(tmp_path: Path) -> None:
 def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     """The sequence is in the names and the groups, nowhere else."""
     filled(tmp_path, 3).close()
-    again = Spool(tmp_path)
+    again = MessageSpool(tmp_path)
     assert (again.begin, again.end) == (0, 9)
     again.append(batch(9, 11))
     again.close()
@@ -64,12 +78,12 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_a_new_one_begins_where_it_is_told(tmp_path: Path) -> None:
     """A query that lost its spool does not count from the beginning again."""
-    spool = Spool(tmp_path, first=70)
+    spool = MessageSpool(tmp_path, first=70)
     assert (spool.begin, spool.end) == (70, 70)
     spool.append(batch(70, 72))
     spool.close()
     assert bodies(tmp_path, 70, 72) == [70, 71]
-    again = Spool(tmp_path, first=3)
+    again = MessageSpool(tmp_path, first=3)
     assert (again.begin, again.end) == (70, 72)
     again.close()
 
@@ -82,7 +96,7 @@ def test_segments_that_are_done_go(tmp_path: Path) -> None:
     spool.drop_below(12)
     assert (spool.begin, spool.end) == (9, 12)
     spool.close()
-    again = Spool(tmp_path)
+    again = MessageSpool(tmp_path)
     assert (again.begin, again.end) == (9, 12)
     again.close()
 
@@ -146,7 +160,7 @@ def test_cut_at_any_octet_it_holds_what_is_whole(tmp_path: Path, monkeypatch: py
     path = folder / f"{0:020d}.arrows"
     for size in range(len(data)):
         path.write_bytes(data[:size])
-        spool = Spool(folder)
+        spool = MessageSpool(folder)
         assert spool.end == (1 if size >= first else 0), size
         end = spool.append(batch(spool.end, spool.end + 2))
         spool.close()
@@ -164,7 +178,7 @@ def test_octets_that_changed_are_not_read(tmp_path: Path) -> None:
     path = folder / f"{0:020d}.arrows"
     for at in range(first, len(data), 7):
         path.write_bytes(data[:at] + b"\0" * (len(data) - at))
-        spool = Spool(folder)
+        spool = MessageSpool(folder)
         held = bodies(folder, 0, spool.end)
         spool.close()
         assert held in ([0, 1, 2, 3], list(range(8))), at
@@ -175,7 +189,7 @@ def test_octets_that_changed_are_not_read(tmp_path: Path) -> None:
 def test_a_segment_without_anything_whole_gives_its_name(tmp_path: Path) -> None:
     """Its first octets were lost, and with them no message that was ever kept."""
     (tmp_path / f"{41:020d}.arrows").write_bytes(b"")
-    spool = Spool(tmp_path)
+    spool = MessageSpool(tmp_path)
     assert (spool.begin, spool.end) == (41, 41)
     spool.append(batch(41, 43))
     spool.close()
@@ -186,7 +200,7 @@ def test_a_torn_new_segment_leaves_the_older_ones(tmp_path: Path) -> None:
     """Killed while a segment was begun."""
     filled(tmp_path, 2).close()
     (tmp_path / f"{6:020d}.arrows").write_bytes(b"\xff\xff")
-    spool = Spool(tmp_path)
+    spool = MessageSpool(tmp_path)
     assert (spool.begin, spool.end) == (0, 6)
     spool.append(batch(6, 8))
     spool.close()
@@ -195,11 +209,11 @@ def test_a_torn_new_segment_leaves_the_older_ones(tmp_path: Path) -> None:
 
 def test_a_folder_has_one_writer(tmp_path: Path) -> None:
     """Two sources that share a spool would mix their messages: the second one is told who has it."""
-    first = Spool(tmp_path)
+    first = MessageSpool(tmp_path)
     with pytest.raises(SpoolError, match=f"is in use by process {os.getpid()}: each source needs a spool of"):
-        Spool(tmp_path, patience=0)
+        MessageSpool(tmp_path, patience=0)
     first.close()
-    Spool(tmp_path, patience=0).close()
+    MessageSpool(tmp_path, patience=0).close()
 
 
 def test_a_closed_one_takes_nothing(tmp_path: Path) -> None:
@@ -212,9 +226,9 @@ def test_a_closed_one_takes_nothing(tmp_path: Path) -> None:
 
 def test_a_writer_that_goes_is_waited_for(tmp_path: Path) -> None:
     """A reader that was killed may take a moment to end."""
-    first = Spool(tmp_path)
+    first = MessageSpool(tmp_path)
     threading.Timer(0.2, first.close).start()
-    Spool(tmp_path, patience=30).close()
+    MessageSpool(tmp_path, patience=30).close()
 
 
 def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,27 +243,12 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         spool.append(batch(3, 6))
     spool.close()
     monkeypatch.undo()
-    again = Spool(tmp_path)
+    again = MessageSpool(tmp_path)
     assert again.end == 3
     again.close()
     (tmp_path / "file").touch()
     with pytest.raises(SpoolError, match=r"File exists|Not a directory"):
-        Spool(tmp_path / "file")
-
-
-WRITER = """
-import sys
-from pathlib import Path
-from stomprelay.pipeline.stomp.spool import Spool
-from tests.pipeline.stomp.scene import batch
-spool = Spool(Path(sys.argv[1]), segment=4000)
-made = {size: batch(0, size) for size in (1, 7, 40)}
-print(spool.end, flush=True)
-while True:
-    for size in made:
-        sys.stdout.write(f"{spool.append(batch(spool.end, spool.end + size))}\\n")
-        sys.stdout.flush()
-"""
+        MessageSpool(tmp_path / "file")
 
 
 def test_killed_at_any_moment_it_has_all_that_it_kept(tmp_path: Path) -> None:
@@ -269,7 +268,7 @@ def test_killed_at_any_moment_it_has_all_that_it_kept(tmp_path: Path) -> None:
             child.send_signal(signal.SIGKILL)
             kept = max([kept, *(int(line) for line in told.read().split("\n")[:-1])])
         assert bodies(tmp_path, 0, kept) == list(range(kept))
-    spool = Spool(tmp_path, patience=30)
+    spool = MessageSpool(tmp_path, patience=30)
     assert spool.end >= kept
     assert bodies(tmp_path, 0, spool.end) == list(range(spool.end))
     spool.close()

@@ -1,0 +1,83 @@
+"""`stomprelay-pipeline run` and `once`: from the journal to the tables."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from stomprelay.pipeline import options
+from stomprelay.pipeline.follow.progress import ProgressLine
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.store.volume import absolute, local
+
+if TYPE_CHECKING:
+    from stomprelay.pipeline.follow.stream import Stream
+
+_SMALL: Final = 64 << 20
+"""Bytes of a journal, some hundred thousand frames."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Of both commands; `run` has one more."""
+    options.add_settings(parser)
+    if parser.get_default("command") == "run":
+        parser.add_argument(
+            "--interval",
+            metavar="TIME",
+            type=options.duration,
+            default=Settings.interval,
+            help=f"between two looks for new segments (default: {Settings.interval:g}s)",
+        )
+
+
+def main(given: argparse.Namespace) -> int:
+    """Do it; returns the exit status. Raises `ValueError` for settings that cannot be, and what `Stream` raises."""
+    from stomprelay.pipeline.follow.stream import Stream
+
+    settings = options.settings(given)
+    progress = ProgressLine(sys.stderr)
+    brief = given.command == "once" and is_small(settings.journal)
+    spark = options.session(given, given.command, brief=brief, say=progress.say)
+    try:
+        stream = Stream(spark, settings, progress)
+        with _signals(stream, progress):
+            if given.command == "run":
+                stream.endless()
+            else:
+                stream.once()
+        progress.say(progress.summary())
+    finally:
+        launch.stop(spark)
+    return 0
+
+
+def is_small(journal: str) -> bool:
+    """Whether a journal on this machine is so small that Java would take longer to compile for it than it gains."""
+    place = local(absolute(journal))
+    try:
+        return place is not None and sum(one.stat().st_size for one in place.iterdir()) < _SMALL
+    except OSError:
+        return False
+
+
+@contextmanager
+def _signals(stream: "Stream", progress: ProgressLine) -> Iterator[None]:
+    """The first SIGINT or SIGTERM ends the run after the batch at work, the second at once."""
+    before: dict[int, Any] = {}
+
+    def asked(number: int, _: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        progress.say("ending after this batch; once more to end at once")
+        stream.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, asked)
+    try:
+        yield
+    finally:
+        for each, kept in before.items():
+            signal.signal(each, kept)

@@ -1,0 +1,122 @@
+"""Which segments have come: what Spark's file source found, in the order of the journal.
+
+The source takes files as they were last touched, which means nothing where they were copied. So Spark's batch is all
+that has come, and what is read at a time is a part of it by the order of the segments' names. The parts are written
+down beside Spark's checkpoint before the first is read: a run that was cut short goes on with the same parts.
+"""
+
+import json
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from stomprelay.journal.segment import parse_name
+from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.store.volume import Volume
+
+_HEAD: Final = "v1"
+_DONE: Final = "done-"
+
+
+class Part(NamedTuple):
+    """What is read at a time. `number` counts the parts of all runs, from 0; `last`: whether it ends what has come."""
+
+    number: int
+    paths: tuple[str, ...]
+    last: bool
+
+
+class Arrivals:
+    """What came, by the log in the checkpoint of a query with one file source. `most`: segments in a part."""
+
+    def __init__(self, volume: Volume, checkpoint: str, most: int) -> None:
+        self._volume = volume
+        self._checkpoint = checkpoint
+        self._parts = posixpath.join(checkpoint, "parts")
+        self._most = most
+
+    def parts(self, batch: int) -> Iterator[Part]:
+        """The parts of Spark's batch that are not done. Call `done` for each when it is."""
+        first, groups = self._planned(batch)
+        done = self.finished
+        for number, paths in enumerate(groups, first):
+            if number > done:
+                yield Part(number, tuple(paths), number == first + len(groups) - 1)
+
+    def arrivals(self, part: Part) -> list[SegmentFile]:
+        """The segments of a part, with their sizes."""
+        return [SegmentFile(path, self._volume.size(path)) for path in part.paths]
+
+    def done(self, part: Part) -> None:
+        """All rows of a part are in the tables: it will not come again."""
+        before = self._marks()
+        self._volume.put(posixpath.join(self._parts, f"{_DONE}{part.number}"), "")
+        for mark in before:
+            self._volume.remove(mark)
+
+    @property
+    def finished(self) -> int:
+        """The number of the last part that is done; -1 before the first."""
+        return max((int(mark.rpartition(_DONE)[2]) for mark in self._marks()), default=-1)
+
+    def _marks(self) -> list[str]:
+        return self._volume.find(self._parts, f"{_DONE}*")
+
+    def _planned(self, batch: int) -> tuple[int, list[list[str]]]:
+        plan = posixpath.join(self._parts, str(batch))
+        known = self._volume.text(plan)
+        if known is None:
+            paths = ordered(self._logged(batch))
+            groups = [paths[at : at + self._most] for at in range(0, len(paths), self._most)]
+            known = json.dumps({"first": self.finished + 1, "parts": groups})
+            self._volume.put(plan, known)
+            if batch > 0:
+                self._volume.remove(posixpath.join(self._parts, str(batch - 1)))
+        told = json.loads(known)
+        return int(told["first"]), list(told["parts"])
+
+    def _logged(self, batch: int) -> list[str]:
+        """The files of a batch, as the source logged them; those that have vanished, too."""
+        end = self._offset(batch)
+        begin = self._offset(batch - 1) if batch > 0 else -1
+        log = posixpath.join(self._checkpoint, "sources", "0")
+        found: list[str] = []
+        for entry in range(begin + 1, end + 1):
+            path = posixpath.join(log, str(entry))
+            whole = self._volume.text(path)
+            found += logged(whole if whole is not None else self._volume.text(f"{path}.compact") or "", entry)
+        return found
+
+    def _offset(self, batch: int) -> int:
+        told = self._volume.text(posixpath.join(self._checkpoint, "offsets", str(batch)))
+        if told is None:
+            raise FileNotFoundError(f"{self._checkpoint}/offsets/{batch} is missing")
+        return int(json.loads(told.splitlines()[-1])["logOffset"])
+
+
+def logged(text: str, entry: int) -> list[str]:
+    """The paths that one entry of the source's log names; a compacted one holds all entries before it, too."""
+    head, *lines = text.splitlines() or [""]
+    if head != _HEAD:
+        raise ValueError(f"the log of Spark's file source is of a version that is not known here: {head!r}")
+    found = [json.loads(line) for line in lines]
+    return [_plain(each["path"]) for each in found if each["batchId"] == entry]
+
+
+def _plain(uri: str) -> str:
+    """A path for a file of this machine; other URIs as Hadoop's Path takes them."""
+    scheme, _, rest = unquote(uri).partition(":")
+    return "/" + rest.lstrip("/") if scheme == "file" else unquote(uri)
+
+
+def ordered(paths: Sequence[str]) -> list[str]:
+    """Segments by when they were begun, those of one run by their number; other files last."""
+
+    def place(path: str) -> tuple[bool, int, str, str, int, str]:
+        read = parse_name(posixpath.basename(path))
+        if read is None:
+            return True, 0, "", "", 0, path
+        return False, read[0].created, read[0].relay, read[0].run, read[0].number, path
+
+    return sorted(set(paths), key=place)

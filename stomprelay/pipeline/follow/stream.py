@@ -1,0 +1,182 @@
+"""The streaming query: Spark lists the segments that come and remembers which it had; each part is a batch of ours."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from stomprelay.journal.folder import Folder
+from stomprelay.journal.segment import CLOSED
+from stomprelay.pipeline.follow.arrivals import Arrivals, Part
+from stomprelay.pipeline.follow.progress import ProgressLine
+from stomprelay.pipeline.match import messages
+from stomprelay.pipeline.read import frames
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store import upkeep
+from stomprelay.pipeline.store.store import Batch, Lock, Store, StoreError
+from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
+from stomprelay.pipeline.tables import failovers, flow, latency, stuck, traffic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Step = tuple[str, Callable[[Batch], None]]
+
+STEPS: Final[tuple[Step, ...]] = (
+    ("messages", messages.advance),
+    ("traffic", traffic.advance),
+    ("latency", latency.advance),
+    ("flow", flow.advance),
+    ("stuck", stuck.advance),
+    ("failovers", failovers.advance),
+)
+"""What each batch does once its frames are written, in this order."""
+
+_FOR_EVER: Final = "36500d"
+_LOOK: Final = 0.5
+"""Seconds between two looks at how Spark is getting on."""
+_RECOVER: Final = 60.0
+"""Seconds between two looks for segments that a dead relay left open."""
+
+
+class _Stopped(Exception):
+    """The user has had enough; the batch that was at work is done."""
+
+
+class Stream:
+    """One run over a journal. Use it once: `once` or `endless`. `steps` are what a batch does besides its frames."""
+
+    def __init__(
+        self,
+        spark: "SparkSession",
+        settings: Settings,
+        progress: ProgressLine,
+        steps: tuple[Step, ...] = STEPS,
+    ) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._progress = progress
+        self._steps = steps
+        self._volume = Volume(spark)
+        self._store = Store(spark, settings.tables, settings.format)
+        self._arrivals = Arrivals(self._volume, absolute(settings.checkpoint), settings.files_per_batch)
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None
+
+    def stop(self) -> None:
+        """End after the batch that is at work. May be called from a signal's handler."""
+        self._stopping.set()
+
+    def once(self) -> None:
+        """Do all that is there. Raises `StoreError`, what the tables raise, and Spark's exceptions."""
+        with self._prepared():
+            self._recover()
+            self._follow(self._begun(availableNow=True))
+            if not self._stopping.is_set():
+                told = upkeep.thorough(self._store, datetime.now(UTC), self._settings.retain)
+                for sentence in told:
+                    self._progress.say(sentence)
+
+    def endless(self) -> None:
+        """Do what is there and what comes, until `stop`. Raises as `once` does."""
+        with self._prepared():
+            self._recover()
+            self._follow(self._begun(processingTime=f"{self._settings.interval} seconds"))
+
+    @contextmanager
+    def _prepared(self) -> Iterator[None]:
+        if not self._volume.exists(absolute(self._settings.journal)):
+            raise StoreError(f"there is no journal in {self._settings.journal}: the folder does not exist")
+        self._store.check()
+        with Lock(local(self._store.root)):
+            self._store.remove_leftovers()
+            upkeep.begin(self._store)
+            yield
+
+    def _recover(self) -> None:
+        """Close what dead relays left open, where the journal is on this machine."""
+        place = local(absolute(self._settings.journal))
+        if place is None:
+            return
+        try:
+            for done in Folder(place).recover(time.time_ns()):
+                if done.path is not None and not done.failure:
+                    cut = f", {done.cut} octets of a torn end cut off" if done.cut else ""
+                    self._progress.say(f"{done.path.name} was left open by a relay that is gone: closed{cut}")
+        except OSError as error:
+            self._progress.say(f"segments left open by dead relays are not read: {error.strerror}")
+
+    def _begun(self, **trigger: Any) -> "StreamingQuery":
+        """The query. Its own rows are not looked at: of what came `Arrivals` knows more."""
+        files = (
+            self._spark.readStream.format("binaryFile")
+            .schema(frames.FILES)
+            .option("pathGlobFilter", f"*{CLOSED}")
+            .option("maxFileAge", _FOR_EVER)
+            .load(literal(absolute(self._settings.journal)))
+            .select("path", "length")
+        )
+        return (
+            files.writeStream.foreachBatch(self._batch)
+            .option("checkpointLocation", absolute(self._settings.checkpoint))
+            .trigger(**trigger)
+            .start()
+        )
+
+    def _follow(self, query: "StreamingQuery") -> None:
+        """Show how it gets on until it ends."""
+        from pyspark.errors import StreamingQueryException
+
+        recovered = time.monotonic()
+        ended = False
+        tracker = self._spark.sparkContext.statusTracker()
+        while query.isActive:
+            if not self._stopping.wait(_LOOK):
+                pass
+            elif query.status["isTriggerActive"]:
+                time.sleep(_LOOK)
+            else:
+                ended = True
+                query.stop()
+            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+            at = next((stage for stage in stages if stage is not None), None)
+            self._progress.tick(at.numCompletedTasks if at else 0, at.numTasks if at else 0)
+            if time.monotonic() - recovered > _RECOVER:
+                self._recover()
+                recovered = time.monotonic()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException:
+            if self._failure is None and not ended:
+                raise
+        if self._failure is not None and not ended and not isinstance(self._failure, _Stopped):
+            raise self._failure
+
+    def _batch(self, _: "DataFrame", number: int) -> None:
+        """What Spark calls, in a thread of its own."""
+        try:
+            for part in self._arrivals.parts(number):
+                if self._stopping.is_set():
+                    raise _Stopped
+                self._part(part)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _part(self, part: Part) -> None:
+        progress = self._progress
+        arrivals = self._arrivals.arrivals(part)
+        batch = Batch(self._spark, self._store, part.number, self._settings)
+        progress.begin(part.number, len(arrivals), sum(each.size for each in arrivals))
+        taken = frames.advance(batch, arrivals)
+        for name, advance in self._steps:
+            progress.step(name)
+            advance(batch)
+        self._arrivals.done(part)
+        progress.end(len(arrivals), taken.frames, taken.damages)
+        progress.step("upkeep")
+        for sentence in upkeep.after(batch, datetime.now(UTC)):
+            progress.say(sentence)

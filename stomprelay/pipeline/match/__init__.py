@@ -1,0 +1,14 @@
+"""The table `messages`: what is known of each message from the frames of all sessions.
+
+First session by session, then message by message:
+
+- `messages`: the step of a batch, as Spark does it
+- `record`: what is read of each frame and event
+- `conversation`: one session's records in order
+- `subscriptions`, `deliveries`, `publishing`, `outages`: what a session has: SUBSCRIBEs; MESSAGEs that wait for their
+  ACK; receipts and transactions; brokers and their losses
+- `transfer`: a row between both halves: one SEND or MESSAGE, and what came of it
+- `matching`: the transfers of one key in the order of time
+- `message`: one message, and its row of the table
+- `order`: which message a MESSAGE is where no key tells
+"""

@@ -1,0 +1,428 @@
+"""One session's frames and events in order, and what follows for messages, outages and deliveries that wait.
+
+What the journal does not have stays open: a delivery whose SUBSCRIBE was not seen has no mode, and an ACK that names
+nothing known has no effect.
+
+`Conversations` is what runs in Spark's Python processes: one session after another, on records sorted by session.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from stomprelay.journal.schema import JournalEvent
+from stomprelay.pipeline.match import record as r
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.deliveries import WAIT, Consumption
+from stomprelay.pipeline.match.outages import OUTAGE, Brokers
+from stomprelay.pipeline.match.publishing import REFUSED, PendingReceipts, Transactions
+from stomprelay.pipeline.read.runs import run_of
+from stomprelay.pipeline.settings import TimeLimits
+from stomprelay.pipeline.spark import arrow
+from stomprelay.session.effects import Event
+
+_SENT: Final = int(s.Kind.SENT)
+_DELIVERED: Final = int(s.Kind.DELIVERED)
+_NOTHING: Final = (None,) * len(s.FIELDS)
+_AFTER_SENT: Final = _NOTHING[s.RECEIPT_NS :]
+_BEFORE_DELIVERED: Final = _NOTHING[s.RECEIPT : s.SUBSCRIPTION]
+_AFTER_DELIVERED: Final = _NOTHING[s.SETTLED_NS :]
+
+
+_SCHEMA: Final = arrow.schema(s.FIELDS)
+
+
+class Conversation:
+    """Call `take` with each record in order. `out` are the transfers so far: copy them, `flush`, and go on. At the
+    end of a batch it is put into a text with `dump`, from which the next batch goes on.
+
+    A clock that is set back stands still here, so that nothing ends before it began.
+    """
+
+    __slots__ = (
+        "_brokers",
+        "_client",
+        "_clock",
+        "_consumption",
+        "_ended",
+        "_gone",
+        "_legs",
+        "_limits",
+        "_receipts",
+        "_transactions",
+        "_whole",
+        "name",
+        "out",
+        "relay",
+    )
+
+    def __init__(self, relay: str, name: str, limits: TimeLimits) -> None:
+        self.relay = relay
+        self.name = name
+        self.out: list[s.Transfer] = []
+        self._limits = limits
+        self._client: str | None = None
+        self._clock = 0
+        self._ended: int | None = None
+        self._gone = False
+        self._whole = False
+        self._legs: dict[str, int] = {}
+        self._brokers = Brokers()
+        self._consumption = Consumption(self._tell, limits.stuck_after)
+        self._receipts = PendingReceipts(limits.give_up, limits.linger)
+        self._transactions = Transactions(self._tell)
+
+    # What comes
+
+    def take(self, record: r.Record) -> None:
+        """A frame or an event, the next one."""
+        ns = record[r.NS]
+        if ns < self._clock:
+            ns = self._clock
+        else:
+            self._clock = ns
+        if record[r.CLIENT]:
+            self._client = record[r.CLIENT]
+        said = _FRAMES.get(record[r.COMMAND])
+        if said is not None:
+            leg, number = record[r.BROKER] or "", record[r.NUMBER]
+            if number and self._legs.get(leg) != number:
+                self._whole = False
+            self._legs[leg] = number + 1
+            said(self, record, ns)
+        elif record[r.EVENT] in _EVENTS:
+            facts: dict[str, str] = json.loads(record[r.FACTS]) if record[r.FACTS] else {}
+            _EVENTS[record[r.EVENT]](self, facts, ns)
+
+    def _tell(self, transfer: s.Transfer) -> None:
+        """Write a transfer of which more is known now: in a continuation of its own where it was written already."""
+        if transfer[s.KIND] >= s.LATER:
+            transfer[s.KIND] -= s.LATER
+            self.out.append(transfer)
+
+    # Frames of brokers
+
+    def _message(self, record: r.Record, ns: int) -> None:
+        if self._gone:
+            return
+        destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
+        transfer: s.Transfer = [
+            s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST]),
+            ns,
+            *record[r.SEGMENT : r.NUMBER + 1],
+            _DELIVERED,
+            self.relay,
+            self.name,
+            self._client,
+            destination,
+            size,
+            *_BEFORE_DELIVERED,
+            record[r.SUBSCRIPTION],
+            None,
+            record[r.UPSTREAM],
+            record[r.BROKER],
+            record[r.MESSAGE_ID],
+            None,
+            record[r.COPY],
+            record[r.REDELIVERED] == "true",
+            *_AFTER_DELIVERED,
+        ]
+        self.out.append(transfer)
+        self._consumption.delivered(record, transfer, self._brokers, whole=self._whole)
+
+    def _receipt(self, record: r.Record, ns: int) -> None:
+        self._given(record[r.RECEIPT], record[r.BROKER], ns, len(self._brokers.live))
+
+    def _given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> None:
+        given = self._receipts.given(receipt, broker, ns, brokers)
+        if given is not None:
+            self._tell(given)
+
+    def _error(self, record: r.Record, ns: int) -> None:
+        if record[r.RECEIPT] is not None:
+            self._receipts.refused(record[r.RECEIPT])
+
+    def _connected(self, record: r.Record, ns: int) -> None:
+        self._brokers.connected(record[r.BROKER] or "")
+
+    # Frames of clients
+
+    def _send(self, record: r.Record, ns: int) -> None:
+        receipt, transaction = record[r.RECEIPT], record[r.TRANSACTION]
+        destination, size = record[r.DESTINATION], record[r.BODY_SIZE]
+        transfer: s.Transfer = [
+            s.key_of(record[r.TRACE], record[r.OWN], destination, size, record[r.DIGEST]),
+            ns,
+            *record[r.SEGMENT : r.NUMBER + 1],
+            _SENT,
+            self.relay,
+            self.name,
+            self._client,
+            destination,
+            size,
+            receipt,
+            transaction,
+            *_AFTER_SENT,
+        ]
+        self.out.append(transfer)
+        if transaction is not None:
+            self._transactions.sent(transaction, transfer)
+        if receipt is not None:
+            self._receipts.ask(receipt, ns, transfer)
+
+    def _asks(self, record: r.Record, ns: int) -> None:
+        """Whether it asks for a receipt."""
+        if record[r.RECEIPT] is not None:
+            self._receipts.ask(record[r.RECEIPT], ns, None)
+
+    def _connect(self, record: r.Record, ns: int) -> None:
+        self._whole = True
+
+    def _subscribe(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        self._consumption.subscribe(record, ns)
+
+    def _unsubscribe(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        self._consumption.unsubscribe(record)
+
+    def _answer(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        self._consumption.answered(record, ns, self._brokers, self._transactions, whole=self._whole)
+
+    def _begin(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        self._transactions.begin(record[r.TRANSACTION] or "")
+
+    def _commit(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        name = record[r.TRANSACTION] or ""
+        if self._transactions.commit(name, ns):
+            self._consumption.committed(name, ns)
+        else:
+            self._consumption.aborted(name)
+
+    def _abort(self, record: r.Record, ns: int) -> None:
+        self._asks(record, ns)
+        self._transactions.abort(record[r.TRANSACTION] or "", ns)
+        self._consumption.aborted(record[r.TRANSACTION] or "")
+
+    # What happens
+
+    def _lost(self, facts: dict[str, str], ns: int, *, planned: bool = False) -> None:
+        if "broker" in facts:
+            loss = self._brokers.left(facts["broker"], facts, self._client, ns, planned=planned)
+            self._consumption.lost(loss, ns, self._transactions)
+
+    def _recovered(self, facts: dict[str, str], ns: int) -> None:
+        if "lost" in facts:
+            # What still came while it was left is lost, too.
+            loss = self._brokers.recovered(facts["lost"], facts, self._client, ns)
+            self._consumption.lost(loss, ns, self._transactions)
+
+    def _gave(self, facts: dict[str, str], ns: int) -> None:
+        """The relay gave a receipt in a broker's place."""
+        self._given(facts.get("receipt", ""), None, ns, 1)
+
+    def _erred(self, facts: dict[str, str], ns: int) -> None:
+        if facts.get("message", "").startswith(REFUSED):
+            self._transactions.refused(ns)
+
+    def _vanished(self, facts: dict[str, str], ns: int) -> None:
+        """The client is gone; perhaps the relay still delivers what it sent."""
+        self._gone = True
+        self._consumption.ended(ns)
+        if "delivering" not in facts:
+            self._brokers.ended()
+            self._transactions.ended(ns)
+            self._ended = ns
+
+    def _dropped(self, _facts: dict[str, str], _ns: int) -> None:
+        self._whole = False
+
+    # What is written, and what is kept
+
+    def flush(self) -> None:
+        """`out` was copied: begin an empty one. What is still to come of its transfers is written as continuations."""
+        self.out = []
+        for transfers in (self._receipts, self._transactions, self._consumption):
+            for transfer in transfers:
+                if transfer[s.KIND] < s.LATER:
+                    transfer[s.KIND] = (transfer[s.KIND] | 1) + s.LATER
+
+    def outages(self) -> Iterator[list[Any]]:
+        """Rows of `OUTAGE` that are new or changed since the last time."""
+        return self._brokers.told(self.relay, self.name)
+
+    def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[list[Any]]:
+        """Rows of `WAIT`, once, at the end of a batch. `now`: up to when its relay's run has been read, `present`:
+        whether that run still writes; `over`: nothing more is to come of the session.
+        """
+        for row in self._consumption.waits(now).rows(present=present, over=over):
+            yield [self.relay, self.name, self._client, *row]
+
+    def over(self, now: int) -> bool:
+        """Whether nothing can come any more that matters; `now` is the newest time of its relay."""
+        if self._ended is None:
+            return False
+        return now > self._ended + self._limits.patience or not self._receipts
+
+    def dump(self, now: int) -> str:
+        """As the next batch needs it."""
+        self._receipts.forget(now)
+        consumption = self._consumption.dump(self._brokers, now - self._limits.give_up)
+        values = [
+            *(self.relay, self._client, self._clock, self._ended, self._gone, self._whole, self._legs),
+            *(self._brokers.dump(), consumption, self._receipts.dump()),
+            self._transactions.dump(now - self._limits.linger),
+        ]
+        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def load(cls, name: str, text: str, limits: TimeLimits) -> "Conversation":
+        """Of what `dump` made."""
+        values = json.loads(text)
+        self = cls(values[0], name, limits)
+        _, self._client, self._clock, self._ended, self._gone, self._whole, self._legs, *rest = values
+        brokers, consumption, awaited, transactions = rest
+        self._brokers = Brokers.load(brokers)
+        self._consumption.load(consumption, self._brokers)
+        self._receipts.load(awaited)
+        self._transactions.load(transactions, {tuple(each[: s.KIND]): each for each in self._receipts})
+        return self
+
+
+_FRAMES: Final[dict[str | None, Callable[[Conversation, r.Record, int], None]]] = {
+    "MESSAGE": Conversation._message,
+    "RECEIPT": Conversation._receipt,
+    "ERROR": Conversation._error,
+    "CONNECTED": Conversation._connected,
+    "SEND": Conversation._send,
+    "ACK": Conversation._answer,
+    "NACK": Conversation._answer,
+    "CONNECT": Conversation._connect,
+    "STOMP": Conversation._connect,
+    "SUBSCRIBE": Conversation._subscribe,
+    "UNSUBSCRIBE": Conversation._unsubscribe,
+    "BEGIN": Conversation._begin,
+    "COMMIT": Conversation._commit,
+    "ABORT": Conversation._abort,
+    "DISCONNECT": Conversation._asks,
+}
+_EVENTS: Final[dict[str | None, Callable[[Conversation, dict[str, str], int], None]]] = {
+    Event.LOST.value: Conversation._lost,
+    Event.MOVED.value: partial(Conversation._lost, planned=True),
+    Event.RECOVERED.value: Conversation._recovered,
+    Event.ANSWERED.value: Conversation._gave,
+    Event.ERROR.value: Conversation._erred,
+    Event.VANISHED.value: Conversation._vanished,
+    Event.DISCONNECTED.value: Conversation._vanished,
+    JournalEvent.DROPPED.value: Conversation._dropped,
+}
+EVENTS: Final = frozenset(event for event in _EVENTS if event is not None)
+"""What matters here of what may happen."""
+
+
+class SessionRow(IntEnum):
+    """What a row is that is no transfer; its `text` has it, as JSON, and its `key` is the session."""
+
+    STATE = 20
+    """The conversation, for the next batch."""
+    OUTAGE = 21
+    WAIT = 22
+
+
+@dataclass(frozen=True)
+class Conversations:
+    """Call it with the records of some sessions, each with the state that the last batch left of it in front. It yields
+    rows of `transfer.FIELDS`: transfers, and what `SessionRow` names.
+
+    `newest`: up to when each run has been read; sessions of others are forgotten, those of runs that are `gone` since
+    this batch for the last time. `present`: the runs that still write; in sessions of others nobody waits.
+    """
+
+    limits: TimeLimits
+    newest: dict[str, int]
+    present: frozenset[str]
+    gone: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Arrow in, Arrow out."""
+        with arrow.uncollected():
+            yield from self._followed(arrow.rows(batches))
+
+    def _followed(self, records: Iterator[r.Record]) -> Iterator[pa.RecordBatch]:
+        rows: list[Any] = []
+        current: _Current | None = None
+        for record in records:
+            if current is None or current.name != record[r.SESSION]:
+                if current is not None:
+                    rows += self._ended(current)
+                    if len(rows) >= arrow.ROWS:
+                        yield arrow.batch(rows, _SCHEMA)
+                        rows = []
+                current = _Current(record, self.limits)
+                if current.text is not None:
+                    continue
+            current.take(record)
+            conversation = current.conversation
+            if len(conversation.out) >= arrow.ROWS:
+                yield arrow.batch([*rows, *conversation.out], _SCHEMA)
+                rows = []
+                conversation.flush()
+        if current is not None:
+            rows += self._ended(current)
+        if rows:
+            yield arrow.batch(rows, _SCHEMA)
+
+    def _ended(self, current: "_Current") -> Iterator[s.Transfer]:
+        """There are no more records of a session in this batch."""
+        conversation, run = current.conversation, current.run
+        yield from conversation.out
+        for row in conversation.outages():
+            yield _said(
+                SessionRow.OUTAGE, current.name, json.dumps(dict(zip(OUTAGE.names, row, strict=True)))
+            )
+        now = self.newest.get(run)
+        over = now is None or conversation.over(now)
+        until = self.gone.get(run, 0) if now is None else now
+        for row in conversation.waits(until, present=run in self.present, over=over):
+            yield _said(SessionRow.WAIT, current.name, json.dumps(dict(zip(WAIT.names, row, strict=True))))
+        if now is None or over:
+            return
+        same = None if current.taken else current.text
+        yield _said(SessionRow.STATE, current.name, same or f"{run}\n{conversation.dump(now)}")
+
+
+class _Current:
+    """A conversation in this batch: `text` is what the last one left of it; `taken`: there were records since."""
+
+    __slots__ = ("conversation", "name", "run", "taken", "text")
+
+    def __init__(self, first: r.Record, limits: TimeLimits) -> None:
+        self.name: str = first[r.SESSION]
+        self.taken = False
+        self.text: str | None = None
+        if first[r.TURN] != r.SAID:
+            self.run = run_of(first[r.SEGMENT])
+            self.conversation = Conversation(first[r.RELAY], self.name, limits)
+        else:
+            self.text = str(first[r.TEXT])
+            self.run, state = self.text.split("\n", 1)
+            self.conversation = Conversation.load(self.name, state, limits)
+
+    def take(self, record: r.Record) -> None:
+        """The next record."""
+        self.taken = True
+        self.conversation.take(record)
+
+
+def _said(what: SessionRow, session: str, text: str) -> s.Transfer:
+    row: s.Transfer = [None] * len(s.FIELDS)
+    row[s.KEY], row[s.KIND], row[s.TEXT] = session, int(what), text
+    return row

@@ -1,0 +1,480 @@
+"""What a session is delivered, and what it answers: which delivery an ACK or NACK is about, as the relay itself tells
+(see `session.ledger`), and which deliveries wait too long.
+
+The journal has MESSAGEs as brokers sent them and ACKs as clients sent them. Where the versions differ, or two brokers
+gave the same id, the client knows a delivery by the relay's token, which holds its number in the session.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import Any, Final
+
+from stomprelay.pipeline.match import record as r
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.outages import BrokerLoss, Brokers
+from stomprelay.pipeline.match.publishing import Transactions
+from stomprelay.pipeline.match.subscriptions import AUTO, Subscribed, Subscription
+from stomprelay.pipeline.match.transfer import KIND, NS, Transfer, continuation
+from stomprelay.pipeline.schema import ACKED, NACKED, RETURNED, Column, Table
+from stomprelay.session.ledger import TOKEN as _TOKEN
+from stomprelay.session.subscriptions import CUMULATIVE as _CUMULATIVE
+from stomprelay.wire.dialect import DIALECTS, DeliveryNaming
+
+TOKEN: Final = _TOKEN.decode()
+CUMULATIVE: Final = _CUMULATIVE.decode()
+
+
+WAIT: Final = Table(
+    "waits",
+    "deliveries of a subscription that were, or are, overdue up to the same time",
+    (
+        Column("relay", "string", "the relay that saw it, from the segment's header", nullable=False),
+        Column("session", "string", "the session's name, unique among all relays", nullable=False),
+        Column("client", "string", "the consumer"),
+        Column("subscription", "string", "its id, or its destination where it has none"),
+        Column("destination", "string", "what it is subscribed to"),
+        Column("upstream", "string", "the broker's upstream, as the configuration calls it"),
+        Column("broker", "string", "whose deliveries they are, its address"),
+        Column("since_ns", "bigint", "the oldest of these MESSAGEs", "ns since 1970", nullable=False),
+        Column(
+            "until_ns",
+            "bigint",
+            "the answer or return, else the newest record that was read of the relay's run",
+            "ns since 1970",
+            nullable=False,
+        ),
+        Column("deliveries", "bigint", "how many", nullable=False),
+        Column("outcome", "string", "`acked`, `nacked` or `returned`; null without an answer"),
+        Column("going", "boolean", "they wait still, and their relay is heard of", nullable=False),
+        Column("final", "boolean", "nothing of it can change any more", nullable=False),
+    ),
+)
+_BY_ACK: Final = frozenset(
+    dialect.version.decode() for dialect in DIALECTS.values() if dialect.delivery is DeliveryNaming.ACK
+)
+"""The versions in which an ACK's `id` is the MESSAGE's `ack`."""
+
+
+class PendingDelivery:
+    """One MESSAGE that waits for its answer. `order` is its number (below 0 where the relay gave none), `loss` what
+    became of its broker, if it is gone. `answered`: when, and how, in a transaction that is still open.
+    """
+
+    __slots__ = (
+        "ack",
+        "answered",
+        "broker",
+        "loss",
+        "message_id",
+        "order",
+        "subscription",
+        "transfer",
+        "upstream",
+    )
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        message_id: str | None,
+        ack: str | None,
+        broker: str | None,
+        transfer: Transfer,
+        upstream: str | None = None,
+    ) -> None:
+        self.order = 0
+        self.subscription = subscription
+        self.message_id = message_id
+        self.ack = ack
+        self.broker = broker
+        self.upstream = upstream
+        self.transfer = transfer
+        self.loss: BrokerLoss | None = None
+        self.answered: tuple[int, str] | None = None
+
+    def number(self, order: int, *, hidden: bool) -> None:
+        """Its place among all. `hidden`: the client does not know its `ack`, but the relay's token in place of it."""
+        self.order = order
+        if hidden:
+            self.ack = None
+
+    def answer(self, ns: int, outcome: str) -> None:
+        """It was answered in a transaction, which is still open."""
+        self.answered = (ns, outcome)
+
+    def reopen(self) -> None:
+        """That transaction was aborted."""
+        self.answered = None
+
+    def lose(self, loss: BrokerLoss) -> None:
+        """Its broker is gone."""
+        self.loss = loss
+
+
+class PendingDeliveries:
+    """The deliveries of one session that have no answer yet."""
+
+    __slots__ = ("_bereft", "_by_ack", "_by_message", "_held", "_orders", "_others", "_pending")
+
+    def __init__(self) -> None:
+        self._orders = 0
+        self._pending: dict[int, PendingDelivery] = {}
+        self._held: dict[str, list[PendingDelivery]] = {}
+        self._others = 0
+        self._bereft = False
+        self._by_ack: dict[str, PendingDelivery] = {}
+        self._by_message: dict[str, list[PendingDelivery]] = {}
+
+    def __iter__(self) -> Iterator[PendingDelivery]:
+        yield from self._pending.values()
+        for held in self._held.values():
+            yield from held
+
+    def noted(self, delivery: PendingDelivery, *, alike: bool, counted: bool) -> None:
+        """A MESSAGE passed. `alike`: both sides have one version; `counted`: the relay gave it a number."""
+        if counted:
+            self._orders += 1
+        else:
+            self._others -= 1
+        ack = delivery.ack
+        hidden = ack is not None and (ack in self._by_ack or (alike and self._tokened(ack)))
+        delivery.number(self._orders if counted else self._others, hidden=hidden)
+        self._enter(delivery)
+
+    def _tokened(self, ack: str) -> bool:
+        """Whether the client is given a token in place of this `ack`."""
+        if ack.startswith(TOKEN):
+            return True
+        return self._bereft and any(each.ack == ack for held in self._held.values() for each in held)
+
+    def _enter(self, delivery: PendingDelivery) -> None:
+        self._pending[delivery.order] = delivery
+        delivery.subscription.unsettled[delivery.order] = None
+        if delivery.message_id is not None:
+            same = self._by_message.get(delivery.message_id)
+            if same is None:
+                self._by_message[delivery.message_id] = [delivery]
+            else:
+                same.append(delivery)
+        if delivery.ack is not None:
+            self._by_ack.setdefault(delivery.ack, delivery)
+
+    def _remove(self, delivery: PendingDelivery) -> None:
+        del self._pending[delivery.order]
+        del delivery.subscription.unsettled[delivery.order]
+        if delivery.message_id is not None:
+            same = self._by_message[delivery.message_id]
+            if len(same) == 1:
+                del self._by_message[delivery.message_id]
+            else:
+                same.remove(delivery)
+        if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
+            del self._by_ack[delivery.ack]
+
+    def named(
+        self, name: str | None, message_id: str | None, subscription: str | None
+    ) -> PendingDelivery | None:
+        """The delivery that an ACK or NACK is about. `name`: its `id`."""
+        if name is not None:
+            return self._given(name) or self._by_ack.get(name)
+        if message_id is None:
+            return None
+        delivery = self._given(message_id)
+        if delivery is not None:
+            return delivery
+        for delivery in self._by_message.get(message_id, ()):
+            if subscription is None or delivery.subscription.id == subscription:
+                return delivery
+        return None
+
+    def _given(self, token: str) -> PendingDelivery | None:
+        if not token.startswith(TOKEN):
+            return None
+        digits = token[len(TOKEN) :]
+        return self._pending.get(int(digits)) if digits.isdecimal() and len(digits) < 20 else None
+
+    def answered(
+        self, delivery: PendingDelivery, transaction: str | None, ns: int, outcome: str
+    ) -> list[PendingDelivery]:
+        """An ACK or NACK, with which the earlier ones of its subscription go where the mode is cumulative. Returns all
+        of them; in a transaction they are held, to be `committed` or to come back when it is `aborted`.
+        """
+        gone = [delivery]
+        if delivery.subscription.mode == CUMULATIVE:
+            earlier = takewhile(lambda order: order < delivery.order, delivery.subscription.unsettled)
+            gone = [*map(self._pending.__getitem__, earlier), delivery]
+        for each in gone:
+            self._remove(each)
+        if transaction is not None:
+            for each in gone:
+                each.answer(ns, outcome)
+            self._held.setdefault(transaction, []).extend(gone)
+        return gone
+
+    def committed(self, transaction: str) -> list[PendingDelivery]:
+        """What was answered in a transaction is answered for good."""
+        return self._held.pop(transaction, [])
+
+    def aborted(self, transaction: str) -> None:
+        """What was answered in a transaction waits for its answer again, in the old order."""
+        back = self._held.pop(transaction, [])
+        for delivery in back:
+            delivery.reopen()
+            self._enter(delivery)
+            if delivery.message_id is not None:
+                self._by_message[delivery.message_id].sort(key=lambda each: each.order)
+        for subscription in {delivery.subscription for delivery in back}:
+            subscription.sort()
+
+    def of(self, broker: str) -> list[PendingDelivery]:
+        """The deliveries of a broker that is gone now. They are still known by their names."""
+        self._bereft = True
+        return [each for each in self if each.loss is None and each.broker == broker]
+
+    def answering(self, broker: str) -> list[str]:
+        """The open transactions in which deliveries of this broker were answered."""
+        return [
+            name
+            for name, held in self._held.items()
+            if any(each.broker == broker and not each.loss for each in held)
+        ]
+
+    def forget(self, until: int) -> None:
+        """Deliveries whose broker was lost and replaced before `until` are not asked after any more."""
+        for each in [each for each in self._pending.values() if each.loss is not None]:
+            if each.loss is not None and each.loss.over and each.loss.ended_ns < until:
+                self._remove(each)
+
+    # From batch to batch
+
+    def dump(self, numbers: dict[Subscription, int], losses: list[BrokerLoss]) -> list[Any]:
+        """As JSON has it; `numbers` of subscriptions are added to."""
+        which = {id(loss): at for at, loss in enumerate(losses)}
+
+        def told(delivery: PendingDelivery, transaction: str | None) -> list[Any]:
+            return [
+                delivery.order,
+                numbers.setdefault(delivery.subscription, len(numbers)),
+                delivery.message_id,
+                delivery.ack,
+                delivery.broker,
+                delivery.upstream,
+                which.get(id(delivery.loss)),
+                transaction,
+                delivery.answered,
+                delivery.transfer[: KIND + 1],
+            ]
+
+        rows = [told(each, None) for each in self._pending.values()]
+        rows += [told(each, name) for name, held in self._held.items() for each in held]
+        return [self._orders, self._others, self._bereft, rows]
+
+    @classmethod
+    def load(
+        cls, values: list[Any], numbered: list[Subscription], losses: list[BrokerLoss]
+    ) -> "PendingDeliveries":
+        """Of what `dump` made."""
+        unsettled = cls()
+        unsettled._orders, unsettled._others, unsettled._bereft, rows = values
+        for order, number, message_id, ack, broker, upstream, loss, transaction, answered, place in rows:
+            delivery = PendingDelivery(
+                numbered[number], message_id, ack, broker, continuation(place), upstream
+            )
+            delivery.order = order
+            if loss is not None:
+                delivery.loss = losses[loss]
+            if transaction is None:
+                unsettled._enter(delivery)
+            else:
+                delivery.answered = tuple(answered)
+                unsettled._held.setdefault(transaction, []).append(delivery)
+        return unsettled
+
+
+class Waits:
+    """The deliveries of a session that wait, those of one batch; those that take no longer than `bound` ns do not
+    count. Deliveries of one subscription that wait up to the same time, as with a cumulative ACK, are one row.
+    """
+
+    __slots__ = ("_bound", "_found")
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._found: dict[tuple[Any, ...], list[int]] = {}
+
+    def ended(self, delivery: PendingDelivery, ns: int, outcome: str) -> None:
+        """It was answered, or returned."""
+        if ns - delivery.transfer[NS] > self._bound:
+            self._add(delivery, ns, outcome, final=True)
+
+    def goes_on(self, delivery: PendingDelivery, now: int) -> None:
+        """It has no answer at the end of the batch, or one in a transaction that is open."""
+        ns, outcome = delivery.answered or (now, None)
+        if ns - delivery.transfer[NS] > self._bound:
+            self._add(delivery, ns, outcome, final=False)
+
+    def _add(self, delivery: PendingDelivery, ns: int, outcome: str | None, *, final: bool) -> None:
+        ordered = delivery.subscription
+        key = (ordered.shown, ordered.destination, delivery.upstream, delivery.broker, ns, outcome, final)
+        since = delivery.transfer[NS]
+        found = self._found.get(key)
+        if found is None:
+            self._found[key] = [since, 1]
+        else:
+            found[0] = min(found[0], since)
+            found[1] += 1
+
+    def rows(self, *, present: bool, over: bool) -> Iterator[list[Any]]:
+        """Rows of `WAIT`, without the session's columns. `present`: its relay's run still writes; `over`: no more is to
+        come of the session.
+        """
+        for (*where, until, outcome, final), (since, deliveries) in self._found.items():
+            going = present and not over and outcome is None
+            yield [*where, since, until, deliveries, outcome, going, final or over]
+
+
+class Consumption:
+    """The subscriptions of one session and its deliveries without an answer. `tell` is called with each once settled.
+    `stuck_after` (ns): deliveries that wait longer for their answer are among `waits`.
+    """
+
+    __slots__ = ("_pending_deliveries", "_subscribed", "_tell", "_version", "_waits")
+
+    def __init__(self, tell: Callable[[s.Transfer], None], stuck_after: int) -> None:
+        self._tell = tell
+        self._waits = Waits(stuck_after)
+        self._subscribed = Subscribed()
+        self._pending_deliveries = PendingDeliveries()
+        self._version: str | None = None
+
+    def __iter__(self) -> Iterator[s.Transfer]:
+        for delivery in self._pending_deliveries:
+            yield delivery.transfer
+
+    def subscribe(self, record: r.Record, ns: int) -> None:
+        """SUBSCRIBE."""
+        self._version = record[r.VERSION]
+        self._subscribed.subscribe(record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.ACK] or AUTO, ns)
+
+    def unsubscribe(self, record: r.Record) -> None:
+        """UNSUBSCRIBE. What it was delivered may still be answered."""
+        self._subscribed.unsubscribe(record[r.SUBSCRIPTION], record[r.DESTINATION])
+
+    def delivered(self, record: r.Record, transfer: s.Transfer, brokers: Brokers, *, whole: bool) -> None:
+        """A MESSAGE. `whole`: all frames of the session before it are known."""
+        name, destination, version = record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.VERSION]
+        ack = record[r.ACK] if version in _BY_ACK else None
+        found = self._subscribed.delivered(name, destination)
+        subscription = found or self._subscribed.meant(destination)
+        if subscription is not None:
+            transfer[s.SUBSCRIPTION] = subscription.shown
+            transfer[s.SINCE_NS] = subscription.since
+            transfer[s.MODE] = subscription.mode
+            auto = subscription.mode == AUTO
+        else:
+            # Nobody asked for it, as with reply queues; or it is not known who did.
+            auto = whole
+            if not auto and ack is None:
+                return
+            subscription = Subscription(name or "", destination, None, None, named=name is not None)
+        if auto:
+            transfer[s.SETTLED_NS] = transfer[s.KNOWN_NS] = transfer[s.NS]
+            transfer[s.OUTCOME] = ACKED
+            return
+        alike = version == self._version
+        message_id = record[r.MESSAGE_ID]
+        counted = found is not None and message_id is not None
+        delivery = PendingDelivery(
+            subscription, message_id, ack, record[r.BROKER], transfer, record[r.UPSTREAM]
+        )
+        self._pending_deliveries.noted(
+            delivery, alike=alike, counted=counted and (not alike or self._subscribed.acknowledging > 0)
+        )
+        if delivery.broker not in brokers.live:
+            loss = brokers.going(delivery.broker)
+            if loss is not None:  # the session is leaving it: no answer will reach it
+                self._settle(delivery, transfer[s.NS], transfer[s.NS], RETURNED)
+                delivery.lose(loss)
+
+    def answered(
+        self, record: r.Record, ns: int, brokers: Brokers, transactions: Transactions, *, whole: bool
+    ) -> None:
+        """ACK or NACK."""
+        name = record[r.ACK] if record[r.VERSION] in _BY_ACK else None
+        delivery = self._pending_deliveries.named(name, record[r.MESSAGE_ID], record[r.SUBSCRIPTION])
+        loss = brokers.missing if delivery is None else delivery.loss
+        if loss is not None:
+            loss.stale()
+        transaction = record[r.TRANSACTION]
+        if transaction is not None and transaction not in transactions:
+            if whole:
+                transaction = None
+            else:
+                transactions.begin(transaction)
+        if transaction is not None and loss is not None:
+            transactions.doom(transaction)
+        if delivery is None or (loss is not None and not loss.over and brokers.several):
+            return  # where there are several brokers, the relay does not look which one it is while its own is gone
+        outcome = ACKED if record[r.COMMAND] == "ACK" else NACKED
+        for each in self._pending_deliveries.answered(delivery, transaction, ns, outcome):
+            if transaction is None:
+                self._settle(each, ns, ns, outcome)
+            elif each.loss is not None:
+                transactions.doom(transaction)
+
+    def committed(self, transaction: str, ns: int) -> None:
+        """What was answered in a transaction took effect now."""
+        for delivery in self._pending_deliveries.committed(transaction):
+            if delivery.answered is not None:
+                self._settle(delivery, delivery.answered[0], ns, delivery.answered[1])
+
+    def aborted(self, transaction: str) -> None:
+        """What was answered in a transaction was not."""
+        self._pending_deliveries.aborted(transaction)
+
+    def lost(self, loss: BrokerLoss, ns: int, transactions: Transactions) -> None:
+        """A broker is gone, and its deliveries with it. They are still known by their names."""
+        for transaction in self._pending_deliveries.answering(loss.broker):
+            transactions.doom(transaction)
+        for delivery in self._pending_deliveries.of(loss.broker):
+            self._settle(delivery, ns, ns, RETURNED)
+            delivery.lose(loss)
+
+    def ended(self, ns: int) -> None:
+        """The client is gone."""
+        for delivery in self._pending_deliveries:
+            self._settle(delivery, ns, ns, RETURNED)
+        self._pending_deliveries = PendingDeliveries()
+
+    def _settle(self, delivery: PendingDelivery, settled: int, known: int, outcome: str) -> None:
+        if delivery.loss is None:
+            transfer = delivery.transfer
+            transfer[s.SETTLED_NS], transfer[s.KNOWN_NS], transfer[s.OUTCOME] = settled, known, outcome
+            self._waits.ended(delivery, settled, outcome)
+            self._tell(transfer)
+
+    def waits(self, now: int) -> Waits:
+        """The deliveries that were overdue when they were settled, and those that have no answer at `now` and are. Ask
+        once, at the end of a batch.
+        """
+        for delivery in self._pending_deliveries:
+            if delivery.loss is None:
+                self._waits.goes_on(delivery, now)
+        return self._waits
+
+    # From batch to batch
+
+    def dump(self, brokers: Brokers, before: int) -> list[Any]:
+        """As JSON has it. Deliveries of brokers whose loss was over `before` are forgotten, and such losses."""
+        self._pending_deliveries.forget(before)
+        brokers.forget(before, {id(each.loss) for each in self._pending_deliveries})
+        numbers: dict[Subscription, int] = {}
+        subscribed = self._subscribed.dump(numbers)
+        unsettled = self._pending_deliveries.dump(numbers, brokers.losses)
+        return [self._version, [each.dump() for each in numbers], subscribed, unsettled]
+
+    def load(self, values: list[Any], brokers: Brokers) -> None:
+        """Of what `dump` made, and the brokers of that time."""
+        self._version, subscriptions, subscribed, unsettled = values
+        numbered = [Subscription.load(each) for each in subscriptions]
+        self._subscribed = Subscribed.load(subscribed, numbered)
+        self._pending_deliveries = PendingDeliveries.load(unsettled, numbered, brokers.losses)

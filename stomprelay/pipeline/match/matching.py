@@ -1,0 +1,408 @@
+"""Transfers of one key, and the messages that they are of.
+
+Time is the journal's. A message counts as long as signs of it come in time (`Message.until`), whenever they are read:
+so it does not matter how the journal was cut into batches. What was seen after `until`, up to which all relays have
+been read, is only a foretaste and done again in the next batch.
+
+`Matchings` is what runs in Spark's Python processes: one key after another, on rows sorted by key.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import pyarrow as pa
+
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.conversation import SessionRow
+from stomprelay.pipeline.match.message import TOPICS, Message
+from stomprelay.pipeline.match.order import SendOrder
+from stomprelay.pipeline.match.transfer import (
+    ABORTED,
+    BROKER,
+    BY_ID,
+    BY_TRACE,
+    DESTINATION,
+    ENDED_NS,
+    KIND,
+    KNOWN_NS,
+    NS,
+    OFFSET,
+    OUTCOME,
+    RECEIPT_NS,
+    SESSION,
+    SETTLED_NS,
+    TEXT,
+    TRANSACTION,
+    Kind,
+    Transfer,
+)
+from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.settings import TimeLimits
+from stomprelay.pipeline.spark import arrow
+
+METHODS: Final = {BY_TRACE: "trace", BY_ID: "id"}
+
+_SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
+"""What can happen, in the order of things that happen at the same time."""
+
+_Happening = tuple[int, int, str, int, int, Any]
+"""When, what, the place of the SEND or MESSAGE, and what belongs to it."""
+
+
+_DELIVERY: Final = (
+    ("at", "timestamp"),
+    ("client", "string"),
+    ("session", "string"),
+    ("subscription", "string"),
+    ("upstream", "string"),
+    ("broker", "string"),
+    ("message_id", "string"),
+    ("mode", "string"),
+    ("settled_at", "timestamp"),
+    ("outcome", "string"),
+)
+_OF_DELIVERY: Final = arrow.schema(_DELIVERY)
+_DELIVERIES: Final = pa.list_(pa.struct(list(_OF_DELIVERY)))
+_FURTHER: Final = (("what", "int"), ("hour", "string"), ("text", "string"))
+DDL: Final = ", ".join(
+    f"`{name}` {kind}"
+    for name, kind in [*((column.name, column.kind) for column in MESSAGES.columns), *_FURTHER]
+)
+"""The rows: those of `messages`, with `hour`, `what` they are, and `text` where they are something else."""
+
+
+class Matching:
+    """Call `saw` with all rows of its key, those that it kept first; then `go`. Then read its `finals`, for what
+    it has `kept` and at last for those that are still `open`. `repeats`: for each delivery that was repeated its
+    session, broker and time, and the time of the repetition.
+    """
+
+    __slots__ = (
+        "_deliveries",
+        "_happenings",
+        "_kept",
+        "_key",
+        "_limits",
+        "_messages",
+        "_method",
+        "_reached",
+        "_send_order",
+        "_sent",
+        "finals",
+        "repeats",
+    )
+
+    def __init__(self, key: str, limits: TimeLimits) -> None:
+        self._key = key
+        self._limits = limits
+        self._method = METHODS.get(key[0], "order")
+        self._send_order = None if key[0] == BY_TRACE else SendOrder(limits, by_id=key[0] == BY_ID)
+        self._messages: list[Message] = []
+        self._sent: dict[tuple[str, int, int], Message] = {}
+        self._deliveries: dict[tuple[str, int, int], tuple[Message, Transfer]] = {}
+        self._happenings: list[_Happening] = []
+        self._reached: list[Any] = []
+        self._kept: list[str] = []
+        self.finals: list[list[Any]] = []
+        self.repeats: list[tuple[str, str | None, int, int]] = []
+
+    # What is seen
+
+    def saw(self, row: Transfer) -> None:
+        """A row; it is this object's from now on."""
+        kind = row[KIND]
+        if kind == Kind.KEPT:
+            self._keep(row[TEXT])
+            return
+        _, ns, *place = row[:KIND]
+        happenings = self._happenings
+        if kind <= Kind.SENT_MORE:
+            receipt, ended = row[RECEIPT_NS], row[ENDED_NS]
+            if kind == Kind.SENT:
+                row[RECEIPT_NS] = row[ENDED_NS] = None
+                happenings.append((ns, _SENT, *place, row))
+            if ended is not None:
+                happenings.append((ended, _ENDED, *place, bool(row[ABORTED])))
+            if receipt is not None:
+                happenings.append((receipt, _CONFIRMED, *place, None))
+            return
+        known, settled, outcome = row[KNOWN_NS], row[SETTLED_NS], row[OUTCOME]
+        if kind == Kind.DELIVERED:
+            if known == ns:
+                happenings.append((ns, _DELIVERED, *place, row))
+                return
+            row[KNOWN_NS] = row[SETTLED_NS] = row[OUTCOME] = None
+            happenings.append((ns, _DELIVERED, *place, row))
+        if known is not None:
+            happenings.append((known, _SETTLED, *place, (settled, outcome)))
+
+    def _keep(self, text: str) -> None:
+        what, value = json.loads(text)
+        if what == "message":
+            self._known(Message.load(self._key, value))
+        elif what == "reached":
+            self._reached = value
+        else:
+            ns, happened, segment, offset, number, rest = value
+            self._happenings.append((ns, happened, segment, offset, number, rest))
+
+    def _known(self, message: Message) -> None:
+        self._messages.append(message)
+        if message.sent is not None:
+            self._sent[_place(message.sent)] = message
+        for delivery in message.deliveries:
+            self._deliveries[_place(delivery)] = message, delivery
+
+    # What follows
+
+    def go(self, until: int) -> None:
+        """All rows were seen. What happened up to `until` is for good."""
+        if self._send_order is not None and (self._messages or self._reached):
+            self._send_order.load(self._reached, self._messages)
+        happenings = self._happenings
+        if len(happenings) > 1:
+            happenings.sort(key=_order)
+        at = 0
+        for happening in happenings:
+            if happening[0] > until:
+                break
+            self._happened(happening)
+            at += 1
+        ahead = happenings[at:]
+        self._sweep(until)
+        self._dump(ahead)
+        repeats, self.repeats = self.repeats, []
+        for happening in ahead:
+            self._happened(happening)
+        self.repeats = repeats
+
+    def _sweep(self, until: int) -> None:
+        """Messages of which no sign can come in time any more are final."""
+        left = []
+        for message in self._messages:
+            if until > message.until(self._limits):
+                self.finals.append(message.row(self._key, self._method, final=True))
+                if message.sent is not None:
+                    del self._sent[_place(message.sent)]
+                for delivery in message.deliveries:
+                    del self._deliveries[_place(delivery)]
+            else:
+                left.append(message)
+        if self._send_order is not None and len(left) < len(self._messages):
+            self._send_order.swept(left)
+        self._messages = left
+
+    def _dump(self, ahead: list[_Happening]) -> None:
+        kept = [["message", each.dump()] for each in self._messages]
+        if self._send_order is not None:
+            reached = self._send_order.dump()
+            if reached:
+                kept.append(["reached", reached])
+        kept += [["ahead", happening] for happening in ahead]
+        self._kept = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in kept]
+
+    def kept(self) -> list[str]:
+        """What the next batch needs, in order."""
+        return self._kept
+
+    def open(self) -> Iterator[list[Any]]:
+        """Rows of messages that are not final."""
+        for message in self._messages:
+            yield message.row(self._key, self._method, final=False)
+
+    # What happened
+
+    def _happened(self, happening: _Happening) -> None:
+        ns, what, segment, offset, number, rest = happening
+        place = (segment, offset, number)
+        if what == _SENT:
+            self._was_sent(ns, place, rest)
+        elif what == _DELIVERED:
+            self._was_delivered(ns, place, rest)
+        elif what == _SETTLED:
+            found = self._deliveries.get(place)
+            if found is not None and ns <= found[0].until(self._limits):
+                found[0].was_settled(found[1], ns, *rest)
+                if self._send_order is not None:
+                    self._send_order.settled(found[0])
+        else:
+            message = self._sent.get(place)
+            if message is None or ns > message.until(self._limits):
+                return
+            if what == _CONFIRMED:
+                message.was_confirmed(ns)
+            elif rest:
+                message.was_aborted(ns)
+            else:
+                self._is_available(message, ns)
+
+    def _was_sent(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
+        message = self._adopted(ns, transfer)
+        if message is None:
+            message = Message(ns, topic=_topic(transfer))
+            self._messages.append(message)
+        message.was_sent(transfer, ns)
+        self._sent[place] = message
+        if transfer[TRANSACTION] is None:
+            self._is_available(message, ns)
+
+    def _adopted(self, ns: int, transfer: Transfer) -> Message | None:
+        if self._send_order is not None:
+            return self._send_order.adopted(transfer, ns)
+        for message in self._messages:
+            if message.sent is None and ns <= message.until(self._limits):
+                return message
+        return None
+
+    def _is_available(self, message: Message, ns: int) -> None:
+        message.became_available(ns)
+        if self._send_order is not None:
+            self._send_order.available(message)
+
+    def _was_delivered(self, ns: int, place: tuple[str, int, int], transfer: Transfer) -> None:
+        topic = _topic(transfer)
+        message = self._next(ns, transfer, topic=topic)
+        if message is None:
+            message = Message(ns, topic=topic)
+            self._messages.append(message)
+        before = message.was_delivered(transfer, ns)
+        self._deliveries[place] = message, transfer
+        if self._send_order is not None:
+            self._send_order.delivered(message, transfer)
+        if before is not None:
+            self.repeats.append((before[SESSION], before[BROKER], before[NS], ns))
+
+    def _next(self, ns: int, transfer: Transfer, *, topic: bool) -> Message | None:
+        if self._send_order is not None:
+            return self._send_order.next(transfer, ns, topic=topic)
+        for message in reversed(self._messages):
+            if ns <= message.until(self._limits):
+                return message
+        return None
+
+
+def _topic(transfer: Transfer) -> bool:
+    return (transfer[DESTINATION] or "").startswith(TOPICS)
+
+
+def _place(transfer: Transfer) -> tuple[str, int, int]:
+    segment, offset, number = transfer[OFFSET - 1 : KIND]
+    return segment, offset, number
+
+
+def _order(happening: _Happening) -> tuple[int, int, str, int, int]:
+    return happening[:5]
+
+
+class MatchRow(IntEnum):
+    """What a row is."""
+
+    FINAL = 0
+    OPEN = 1
+    KEPT = 2
+    """For the next batch: `key`, `text`, and in `number` its place among those of its key."""
+    REPEAT = 3
+    """A delivery that was repeated: `text` is a JSON list, see `Matching`."""
+
+
+def _types() -> Iterator[tuple[str, Any]]:
+    for column in MESSAGES.columns:
+        yield (
+            column.name,
+            _DELIVERIES if column.name == "deliveries" else arrow.schema([("", column.kind)]).field(0).type,
+        )
+    for name, kind in _FURTHER:
+        yield name, arrow.schema([("", kind)]).field(0).type
+
+
+_SCHEMA: Final = pa.schema(list(_types()))
+_NAMES: Final = _SCHEMA.names
+_WIDTH: Final = len(_NAMES)
+_DELIVERIES_AT: Final = _NAMES.index("deliveries")
+_TIMES: Final = frozenset(at for at, field in enumerate(_SCHEMA) if field.type == arrow.MICROSECONDS)
+_KEY, _NUMBER = _NAMES.index("key"), _NAMES.index("number")
+
+
+@dataclass(frozen=True)
+class Matchings:
+    """Call it with the transfers of some keys, and with what the last batch kept of them. It yields rows of `DDL`; what
+    `SessionRow` names is passed on. `until`: up to when all relays have been read.
+    """
+
+    limits: TimeLimits
+    until: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Arrow in, Arrow out."""
+        with arrow.uncollected():
+            yield from self._matched(arrow.rows(batches))
+
+    def _matched(self, transfers: Iterator[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
+        rows: list[list[Any]] = []
+        matching: Matching | None = None
+        key = None
+        for transfer in transfers:
+            if transfer[s.KIND] >= SessionRow.STATE:
+                rows.append(_other(transfer[s.KIND], transfer[s.TEXT], transfer[s.KEY]))
+                continue
+            if matching is None or transfer[s.KEY] != key:
+                if matching is not None:
+                    rows += self._found(key or "", matching)
+                    while len(rows) >= arrow.ROWS:
+                        yield batch(rows[: arrow.ROWS])
+                        del rows[: arrow.ROWS]
+                key = transfer[s.KEY]
+                matching = Matching(key, self.limits)
+            matching.saw([*transfer])
+        if matching is not None:
+            rows += self._found(key or "", matching)
+        for at in range(0, len(rows), arrow.ROWS):
+            yield batch(rows[at : at + arrow.ROWS])
+
+    def _found(self, key: str, matching: Matching) -> Iterator[list[Any]]:
+        matching.go(self.until)
+        for row in matching.finals:
+            yield [*row, int(MatchRow.FINAL), arrow.hour(row[0]), None]
+        for number, text in enumerate(matching.kept()):
+            yield _other(MatchRow.KEPT, text, key, number)
+        for repeat in matching.repeats:
+            yield _other(MatchRow.REPEAT, json.dumps(repeat))
+        for row in matching.open():
+            yield [*row, int(MatchRow.OPEN), arrow.hour(row[0]), None]
+
+
+def _other(what: int, text: str, key: str | None = None, number: int | None = None) -> list[Any]:
+    row: list[Any] = [None] * _WIDTH
+    row[-3], row[-1], row[_KEY], row[_NUMBER] = int(what), text, key, number
+    return row
+
+
+def batch(rows: list[list[Any]]) -> pa.RecordBatch:
+    """Rows of `DDL`, with times in ns and deliveries as tuples, as a batch."""
+    arrays = []
+    for at, values in enumerate(zip(*rows, strict=True)):
+        if at == _DELIVERIES_AT:
+            arrays.append(_deliveries(values))
+        elif at in _TIMES:
+            arrays.append(arrow.times(values))
+        else:
+            arrays.append(pa.array(values, _SCHEMA.field(at).type))
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def _deliveries(lists: Any) -> pa.Array:
+    ends = [0]
+    every: list[tuple[Any, ...]] = []
+    for each in lists:
+        every += each or ()
+        ends.append(len(every))
+    columns = zip(*every, strict=True) if every else ((),) * len(_DELIVERY)
+    arrays = [
+        arrow.times(values) if field.type == arrow.MICROSECONDS else pa.array(values, field.type)
+        for values, field in zip(columns, _OF_DELIVERY, strict=True)
+    ]
+    structs = pa.StructArray.from_arrays(arrays, fields=list(_OF_DELIVERY))
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), structs, type=_DELIVERIES)

@@ -1,0 +1,247 @@
+"""A message as it becomes known, its SEND and its deliveries, and its row of the table."""
+
+from typing import Any, Final
+
+from stomprelay.pipeline.match.subscriptions import AUTO
+from stomprelay.pipeline.match.transfer import (
+    BROKER,
+    CLIENT,
+    DESTINATION,
+    KNOWN_NS,
+    MESSAGE_ID,
+    MODE,
+    NS,
+    NUMBER,
+    OFFSET,
+    OUTCOME,
+    RECEIPT,
+    RECEIPT_NS,
+    RELAY,
+    SEGMENT,
+    SESSION,
+    SETTLED_NS,
+    SIZE,
+    SUBSCRIPTION,
+    TRANSACTION,
+    UPSTREAM,
+    Transfer,
+    carried,
+)
+from stomprelay.pipeline.schema import (
+    ABORTED,
+    ACKED,
+    DELIVERED,
+    NACKED,
+    RETURNED,
+    UNCONFIRMED,
+    UNDELIVERED,
+)
+from stomprelay.pipeline.settings import TimeLimits
+
+TOPICS: Final = ("/topic/", "/exchange/", "/temp-topic/", "topic://", "jms.topic.", "topic.")
+"""How the names of destinations begin whose messages all subscribers get. That of any other is taken for a queue's."""
+
+
+class Message:
+    """One message. `sent` is its SEND; `deliveries` its MESSAGEs in order. `available`: since when a broker can have
+    delivered it, None while its transaction is open. `last` is the time of the last sign of it.
+
+    `ends` is the last delivery to each of those who shall get it: for a queue's message that is anybody, for a topic's
+    each subscriber. `_open` counts deliveries without an answer, `_bad` those of `ends` that were returned.
+    """
+
+    __slots__ = (
+        "_bad",
+        "_open",
+        "aborted",
+        "available",
+        "deliveries",
+        "ends",
+        "first",
+        "last",
+        "sent",
+        "topic",
+    )
+
+    def __init__(self, ns: int, *, topic: bool) -> None:
+        self.sent: Transfer | None = None
+        self.deliveries: list[Transfer] = []
+        self.available: int | None = None
+        self.aborted = False
+        self.topic = topic
+        self.first = self.last = ns
+        self.ends: dict[tuple[Any, ...], Transfer] = {}
+        self._open = 0
+        self._bad = 0
+
+    # What happens
+
+    def was_sent(self, transfer: Transfer, ns: int) -> None:
+        """Its SEND."""
+        self.sent = transfer
+        self.last = max(self.last, ns)
+
+    def became_available(self, ns: int) -> None:
+        """From now on a broker can deliver it: it was sent, or its transaction was committed."""
+        self.available = ns
+        self.last = max(self.last, ns)
+
+    def was_confirmed(self, ns: int) -> None:
+        """The RECEIPT."""
+        assert self.sent is not None
+        self.sent[RECEIPT_NS] = ns
+        self.last = max(self.last, ns)
+
+    def was_aborted(self, ns: int) -> None:
+        """Its transaction was."""
+        self.aborted = True
+        self.last = max(self.last, ns)
+
+    def was_delivered(self, transfer: Transfer, ns: int) -> Transfer | None:
+        """A MESSAGE, perhaps settled at once. Returns the delivery that it repeats, if any."""
+        self.deliveries.append(transfer)
+        self.last = max(self.last, ns)
+        to = self.recipient(transfer)
+        before = self.ends.get(to)
+        if before is not None and before[OUTCOME] == RETURNED:
+            self._bad -= 1
+        self.ends[to] = transfer
+        if transfer[OUTCOME] is None:
+            self._open += 1
+        return before
+
+    def was_settled(self, delivery: Transfer, ns: int, settled: int | None, outcome: str) -> None:
+        """A delivery was answered, or returned."""
+        self.last = max(self.last, ns)
+        if delivery[OUTCOME] is not None:
+            return
+        delivery[SETTLED_NS], delivery[KNOWN_NS], delivery[OUTCOME] = settled, ns, outcome
+        self._open -= 1
+        if outcome == RETURNED and self.ends[self.recipient(delivery)] is delivery:
+            self._bad += 1
+
+    def recipient(self, delivery: Transfer) -> tuple[Any, ...]:
+        """For whom a delivery is."""
+        return (delivery[CLIENT], delivery[SUBSCRIPTION]) if self.topic else ()
+
+    # What is known
+
+    @property
+    def back(self) -> bool:
+        """Whether a broker has it again: its last delivery was refused or returned."""
+        return bool(self.deliveries) and self.deliveries[-1][OUTCOME] in (NACKED, RETURNED)
+
+    @property
+    def flying(self) -> bool:
+        """Whether a delivery has no answer."""
+        return self._open > 0
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more is to be expected."""
+        sent = self.sent
+        if sent is not None and sent[RECEIPT] is not None and sent[RECEIPT_NS] is None and not self.aborted:
+            return False
+        return not self._open and not self._bad if self.deliveries else self.aborted
+
+    def until(self, limits: TimeLimits) -> int:
+        """Up to when a sign of it still counts."""
+        if not self.settled:
+            return self.last + limits.give_up
+        if self.sent is None:
+            return max(self.last + limits.linger, self.first + limits.patience)
+        return self.last + limits.linger
+
+    @property
+    def outcome(self) -> str:
+        """In a word."""
+        if not self.deliveries:
+            if self.aborted:
+                return ABORTED
+            sent = self.sent
+            unconfirmed = sent is not None and sent[RECEIPT] is not None and sent[RECEIPT_NS] is None
+            return UNCONFIRMED if unconfirmed else UNDELIVERED
+        outcomes = {each[OUTCOME] for each in self.ends.values()}
+        if None in outcomes:
+            return DELIVERED
+        return next(each for each in (RETURNED, NACKED, ACKED) if each in outcomes)
+
+    @property
+    def redelivered(self) -> int:
+        """Deliveries that repeat others."""
+        seen: set[tuple[Any, ...]] = set()
+        returned: set[tuple[Any, ...]] = set()
+        count = 0
+        for each in self.deliveries:
+            subscription, to = (each[SESSION], each[SUBSCRIPTION]), self.recipient(each)
+            count += subscription in seen or to in returned
+            seen.add(subscription)
+            if each[OUTCOME] in (NACKED, RETURNED):
+                returned.add(to)
+        return count
+
+    def row(self, key: str, method: str, *, final: bool) -> list[Any]:
+        """The values of `MESSAGES`, with times in ns, and a list of `deliveries` of which each is a tuple."""
+        sent, deliveries = self.sent, self.deliveries
+        begun = deliveries[0] if sent is None else sent
+        ns = begun[NS]
+        relay, destination, size = begun[RELAY], begun[DESTINATION], begun[SIZE]
+        producer = session = sent_ns = receipt = transaction = receipt_us = delivery_us = ack_us = None
+        if sent is not None:
+            producer, session, sent_ns = sent[CLIENT], sent[SESSION], ns
+            receipt, transaction = sent[RECEIPT], sent[TRANSACTION]
+            if sent[RECEIPT_NS] is not None:
+                receipt_us = max(sent[RECEIPT_NS] - ns, 0) // 1000
+            if deliveries:
+                delivery_us = max(min(each[NS] for each in deliveries) - ns, 0) // 1000
+        for each in deliveries:
+            if each[OUTCOME] == ACKED and each[MODE] is not None and each[MODE] != AUTO:
+                ack_us = (each[SETTLED_NS] - each[NS]) // 1000
+                break
+        found = len(deliveries) > (sent is None)
+        return [
+            *(ns, relay, destination, producer, session, sent_ns, size, receipt, transaction, carried(key)),
+            *(method if found else None, self.outcome, [_told(each) for each in deliveries]),
+            *(self.redelivered if len(deliveries) > 1 else 0, receipt_us, delivery_us, ack_us, final),
+            *(begun[SEGMENT], begun[OFFSET], begun[NUMBER]),
+        ]
+
+    # From batch to batch
+
+    def dump(self) -> list[Any]:
+        """As JSON has it."""
+        return [
+            None if self.sent is None else self.sent[1:],
+            [each[1:] for each in self.deliveries],
+            *(self.available, self.aborted, self.topic, self.first, self.last),
+        ]
+
+    @classmethod
+    def load(cls, key: str, values: list[Any]) -> "Message":
+        """Of what `dump` made."""
+        sent, deliveries, available, aborted, topic, first, last = values
+        message = cls(first, topic=topic)
+        message.available, message.aborted = available, aborted
+        if sent is not None:
+            message.sent = [key, *sent]
+        for each in deliveries:
+            message.was_delivered([key, *each], last)
+        message._bad = sum(each[OUTCOME] == RETURNED for each in message.ends.values())
+        message.last = last
+        return message
+
+
+def _told(delivery: Transfer) -> tuple[Any, ...]:
+    """The values of one of `deliveries`."""
+    return (
+        delivery[NS],
+        delivery[CLIENT],
+        delivery[SESSION],
+        delivery[SUBSCRIPTION],
+        delivery[UPSTREAM],
+        delivery[BROKER],
+        delivery[MESSAGE_ID],
+        delivery[MODE],
+        delivery[SETTLED_NS],
+        delivery[OUTCOME] or DELIVERED,
+    )

@@ -1,0 +1,138 @@
+"""What one session shows of a message: that it was sent, or that it was delivered, and what came of that.
+
+A transfer is a row of `FIELDS`, made by a `Conversation` and matched with others of its `key` by a `Matching`. It is
+written in parts: when a batch ends before the RECEIPT, COMMIT, ACK or whatever else it waits for, that comes as another
+row with the same key and place.
+"""
+
+from enum import IntEnum
+from typing import Any, Final
+
+Transfer = list[Any]
+"""A row: the values of `FIELDS`, at the places that the constants below name. It is a list because it is filled in as
+the session goes on, and because there are as many of them as messages.
+"""
+
+
+class Kind(IntEnum):
+    """What a row is."""
+
+    SENT = 0
+    SENT_MORE = 1
+    """What was still to come of one that was `SENT`, in an earlier batch."""
+    DELIVERED = 2
+    DELIVERED_MORE = 3
+    KEPT = 9
+    """What a `Matching` keeps from batch to batch, in `TEXT`."""
+
+
+LATER: Final = 4
+"""Added to the kind of a row that was written already, until more of it is known."""
+
+FIELDS: Final = (
+    ("key", "string"),
+    ("ns", "bigint"),
+    ("segment", "string"),
+    ("offset", "bigint"),
+    ("number", "bigint"),
+    ("kind", "int"),
+    ("relay", "string"),
+    ("session", "string"),
+    ("client", "string"),
+    ("destination", "string"),
+    ("size", "bigint"),
+    ("receipt", "string"),
+    ("transaction", "string"),
+    ("receipt_ns", "bigint"),
+    ("ended_ns", "bigint"),
+    ("aborted", "boolean"),
+    ("subscription", "string"),
+    ("since_ns", "bigint"),
+    ("upstream", "string"),
+    ("broker", "string"),
+    ("message_id", "string"),
+    ("mode", "string"),
+    ("copy", "string"),
+    ("again", "boolean"),
+    ("settled_ns", "bigint"),
+    ("known_ns", "bigint"),
+    ("outcome", "string"),
+    ("text", "string"),
+)
+"""Name and type of each value.
+
+`key` is what transfers of one message have in common, `ns` the time of the SEND or MESSAGE, and `segment`, `offset` and
+`number` its place in the journal. SENT: the `receipt` that was asked for and when it came; `ended_ns`, when the
+`transaction` was, and whether it was `aborted`. DELIVERED: `since_ns`, when it was subscribed; `copy` and `again` are
+headers of the MESSAGE, `relay-copy` and `redelivered`; `settled_ns` the time of its ACK, NACK or return, `known_ns`
+when that took effect, which in a transaction is COMMIT.
+"""
+
+SORTED: Final = ("key", "ns", "segment", "offset", "number", "kind")
+"""In this order a `Matching` takes them. The place tells apart what came in one nanosecond, however it was read."""
+
+DDL: Final = ", ".join(f"`{name}` {kind}" for name, kind in FIELDS)
+
+(
+    KEY,
+    NS,
+    SEGMENT,
+    OFFSET,
+    NUMBER,
+    KIND,
+    RELAY,
+    SESSION,
+    CLIENT,
+    DESTINATION,
+    SIZE,
+    RECEIPT,
+    TRANSACTION,
+    RECEIPT_NS,
+    ENDED_NS,
+    ABORTED,
+    SUBSCRIPTION,
+    SINCE_NS,
+    UPSTREAM,
+    BROKER,
+    MESSAGE_ID,
+    MODE,
+    COPY,
+    AGAIN,
+    SETTLED_NS,
+    KNOWN_NS,
+    OUTCOME,
+    TEXT,
+) = range(len(FIELDS))
+
+BY_TRACE: Final = "t"
+BY_ID: Final = "i"
+BY_ORDER: Final = "o"
+_APART: Final = "\x1f"
+
+
+def key_of(
+    trace: str | None, own: str | None, destination: str | None, size: int | None, digest: int | None
+) -> str:
+    """What all transfers of a message have in common: the relay's trace, else the publisher's own id and the
+    destination (a reply may have the same id), else the destination and what is known of the body.
+    """
+    if trace is not None:
+        return BY_TRACE + trace
+    if own is not None:
+        return f"{BY_ID}{own}{_APART}{destination}"
+    return f"{BY_ORDER}{destination}{_APART}{size}{_APART}{digest}"
+
+
+def carried(key: str) -> str | None:
+    """What carries through the broker, of a key."""
+    if key[0] == BY_TRACE:
+        return key[1:]
+    return key[1:].rpartition(_APART)[0] if key[0] == BY_ID else None
+
+
+def continuation(transfer: Transfer) -> Transfer:
+    """The row in which more is written of a transfer that was written already; of that it has only the place."""
+    row: Transfer = [None] * len(FIELDS)
+    row[:KIND] = transfer[:KIND]
+    row[KIND] = (transfer[KIND] & ~LATER | 1) + LATER
+    return row

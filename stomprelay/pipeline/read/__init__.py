@@ -1,0 +1,7 @@
+"""Segments of the journal to rows of the table `frames`, in the order of each relay's run.
+
+- `frames`: the step of a batch, as Spark does it: segments shared among tasks
+- `segments`: one segment to Arrow batches
+- `heads`: the command and the headers of one frame
+- `runs`: which segments of a run can be read on, and up to when all runs have been read
+"""

@@ -1,0 +1,293 @@
+"""Segments to rows: the journal's blocks, taken apart with the relay's own code.
+
+The speed of all tables hangs on this. Whatever holds for a whole block is looked up once, and spread over its frames
+by Arrow.
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import repeat
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stomprelay.journal import segment
+from stomprelay.journal.block import SIZES, Block, BlockKind, Damage
+from stomprelay.journal.schema import Context, Header, JournalSide
+from stomprelay.journal.segment import CLOSED
+from stomprelay.pipeline.read import heads
+from stomprelay.pipeline.schema import FRAMES
+from stomprelay.pipeline.spark import arrow
+from stomprelay.wire.dialect import Dialect
+
+_KINDS: Final = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "timestamp": arrow.MICROSECONDS,
+    "binary": pa.binary(),
+    "map<string,string>": arrow.MAP,
+}
+FURTHER: Final = (("hour", "string"), ("length", "bigint"), ("reason", "string"))
+"""What a row has besides: where it belongs, and, where it is a damage in place of a frame, how long and of what kind
+that is. `segment` is the file's path then.
+"""
+DDL: Final = ", ".join(
+    f"`{name}` {kind}"
+    for name, kind in [*((column.name, column.kind) for column in FRAMES.columns), *FURTHER]
+)
+"""The rows' schema in Spark's words."""
+SCHEMA: Final = pa.schema(
+    [
+        *((column.name, _KINDS[column.kind]) for column in FRAMES.columns),
+        *((name, _KINDS[kind]) for name, kind in FURTHER),
+    ]
+)
+"""The same in Arrow's."""
+ROWS: Final = 16384
+"""Rows in an Arrow batch, about."""
+OCTETS: Final = 32 << 20
+"""And bytes of heads and bodies, about."""
+_NAMES: Final = ("destination", "subscription", "message_id", "ack", "receipt", "transaction")
+_DIRECTION: Final = {JournalSide.CLIENT.value: "to_broker", JournalSide.BROKER.value: "to_client"}
+_OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream", "broker", "version")
+
+
+def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
+    """All that is in a segment, in its order, damage last. Never raises for what a file can hold. `origin`: where it
+    really is, if this is a copy of the same name.
+    """
+    reading = _Reading(path)
+    for found in segment.read(path):
+        if isinstance(found, Block):
+            reading.block(found)
+            if reading.is_full:
+                yield reading.flushed()
+        elif isinstance(found, Header):
+            if reading.count:
+                yield reading.flushed()
+            reading.begin(found)
+        else:
+            reading.reject(found)
+    if reading.count:
+        yield reading.flushed()
+    if reading.damages:
+        yield damaged(origin or path, reading.damages)
+
+
+def damaged(path: str, damages: list[Damage]) -> pa.RecordBatch:
+    """What could not be read of a file, as rows for the quarantine."""
+    return _batch_of(
+        len(damages),
+        {
+            "segment": pa.array([path] * len(damages), pa.string()),
+            "offset": pa.array([each.offset for each in damages], pa.int64()),
+            "length": pa.array([each.length for each in damages], pa.int64()),
+            "reason": pa.array([each.reason for each in damages], pa.string()),
+        },
+    )
+
+
+class _Reading:
+    """One segment on its way to rows."""
+
+    def __init__(self, path: str) -> None:
+        self.name = Path(path).name.removesuffix(CLOSED)
+        self.header: Header | None = None
+        self.damages: list[Damage] = []
+        self.contexts: dict[bytes, tuple[int, Dialect] | None] = {}
+        self.known: list[Context] = []
+        self._clear()
+
+    def begin(self, header: Header) -> None:
+        """What follows is of a file with this header: contexts are read anew."""
+        self.header = header
+        self.contexts.clear()
+
+    def _clear(self) -> None:
+        self.count = 0
+        self._octets = 0
+        # For each block: its rows, context, time, offset, first number.
+        self._blocks: list[tuple[int, int, int, int, int]] = []
+        self._fields: list[tuple[bytes | None, ...]] = []
+        self._ends = [0]
+        self._header_names: list[bytes] = []
+        self._header_values: list[bytes] = []
+        self._sizes: list[int] = []
+        self._body_sizes: list[int] = []
+        self._bodies: list[tuple[int, bytes]] = []
+        self._events: list[tuple[int, str, str, dict[str, Any]]] = []
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= ROWS or self._octets >= OCTETS
+
+    def block(self, block: Block) -> None:
+        """Take the rows of a block; one whose contents make no sense, checksum or not, is a damage."""
+        try:
+            known = self.contexts[block.context]
+        except KeyError:
+            known = self.contexts[block.context] = self._context(block.context)
+        if known is None:
+            self._reject(block, "its context cannot be understood")
+        elif block.kind is BlockKind.FRAMES:
+            self._frames(block, *known)
+        else:
+            self._event(block, known[0])
+
+    def _context(self, octets: bytes) -> tuple[int, Dialect] | None:
+        assert self.header is not None
+        try:
+            context = self.header.contexts(octets)
+            if not all(isinstance(value, str) for value in context):
+                return None
+        except ValueError:
+            return None
+        self.known.append(context)
+        return len(self.known) - 1, heads.dialect(context.version)
+
+    def _reject(self, block: Block, reason: str) -> None:
+        self.reject(Damage(block.offset, block.length, reason))
+
+    def reject(self, damage: Damage) -> None:
+        """Something that cannot be read."""
+        self.damages.append(damage)
+
+    def _frames(self, block: Block, context: int, dialect: Dialect) -> None:
+        payload, sizes = block.payload, block.sizes
+        names, values, ends = self._header_names, self._header_values, self._ends
+        fields, read, named, usual = self._fields, heads.read, heads.NAMED, heads.USUAL
+        row = self.count
+        at = 0
+        last = b""
+        headers: dict[bytes, bytes] = {}
+        field: tuple[bytes | None, ...] = ()
+        total = ends[-1]
+        for index in range(0, len(sizes), SIZES):
+            body = at + sizes[index]
+            head = payload[at:body]
+            if head != last:
+                last = head
+                command, headers = read(head, dialect)
+                get = headers.get
+                of = named.get(command, usual)
+                field = (command, *map(get, of))
+            fields.append(field)
+            total += len(headers)
+            ends.append(total)
+            names += headers
+            values += headers.values()
+            at = body + sizes[index + 1]
+            if at != body:
+                self._bodies.append((row, payload[body:at]))
+            row += 1
+        count = len(sizes) // SIZES
+        body_sizes = sizes[2::SIZES]
+        self._body_sizes += body_sizes
+        self._sizes += [head + body + 1 for head, body in zip(sizes[0::SIZES], body_sizes, strict=True)]
+        self._blocks.append((count, context, block.time, block.offset, block.number))
+        self.count = row
+        self._octets += len(payload)
+
+    def _event(self, block: Block, context: int) -> None:
+        try:
+            told = json.loads(block.payload)
+            event, said, facts = told["event"], told["text"], dict(told["facts"])
+        except (ValueError, KeyError, TypeError):
+            self._reject(block, "its event cannot be understood")
+            return
+        self._events.append((self.count, str(event), str(said), facts))
+        self._fields.append((None,) * (1 + len(_NAMES)))
+        self._ends.append(self._ends[-1])
+        self._sizes.append(0)
+        self._body_sizes.append(0)
+        self._blocks.append((1, context, block.time, block.offset, 0))
+        self.count += 1
+        self._octets += len(block.payload)
+
+    def flushed(self) -> pa.RecordBatch:
+        """The rows so far."""
+        made = self._batch()
+        self._clear()
+        return made
+
+    def _batch(self) -> pa.RecordBatch:
+        count = self.count
+        made = self._of_blocks()
+        commands, *named = zip(*self._fields, strict=True)
+        made["command"] = arrow.text(commands)
+        for name, values in zip(_NAMES, named, strict=True):
+            made[name] = arrow.text(values)
+        made["size"] = pa.array(self._sizes, pa.int64())
+        made["body_size"] = pa.array(self._body_sizes, pa.int64())
+        if self._bodies:
+            bodies: list[bytes | None] = [None] * count
+            for row, body in self._bodies:
+                bodies[row] = body
+            made["body"] = pa.array(bodies, pa.binary())
+        nulls = self._of_events(made) if self._events else None
+        made["headers"] = arrow.mapping(self._ends, self._header_names, self._header_values, nulls)
+        return _batch_of(count, made)
+
+    def _of_blocks(self) -> dict[str, Any]:
+        """The columns whose values hold for whole blocks."""
+        assert self.header is not None
+        indices: list[int] = []
+        contexts: list[int] = []
+        numbers: list[int] = []
+        for index, (count, context, _, _, number) in enumerate(self._blocks):
+            indices.extend(repeat(index, count))
+            contexts.append(context)
+            numbers += range(number, number + count)
+        of_row = pa.array(indices, pa.int32())
+        context_of_row = pa.array(contexts, pa.int32()).take(of_row)
+        made: dict[str, Any] = {}
+        for name in _OF_CONTEXT:
+            made[name] = _taken([getattr(each, name) or None for each in self.known], context_of_row)
+        made["direction"] = _taken([_DIRECTION.get(each.side) for each in self.known], context_of_row)
+        moments = [block[2] for block in self._blocks]
+        made["ns"] = pa.array(moments, pa.int64()).take(of_row)
+        made["at"] = arrow.times(made["ns"])
+        made["hour"] = _taken([arrow.hour(each) for each in moments], of_row)
+        made["offset"] = pa.array([block[3] for block in self._blocks], pa.int64()).take(of_row)
+        made["number"] = pa.array(numbers, pa.int64())
+        made["relay"] = pa.repeat(pa.scalar(self.header.relay, pa.string()), self.count)
+        made["segment"] = pa.repeat(pa.scalar(self.name, pa.string()), self.count)
+        made["kind"] = pa.repeat(pa.scalar("frame", pa.string()), self.count)
+        return made
+
+    def _of_events(self, made: dict[str, Any]) -> pa.Array:
+        """Where rows are events: what only they have, and nothing that only frames have."""
+        is_event = [False] * self.count
+        names: list[str | None] = [None] * self.count
+        texts: list[str | None] = [None] * self.count
+        facts: list[list[tuple[str, str]] | None] = [None] * self.count
+        for row, event, said, known in self._events:
+            is_event[row] = True
+            names[row] = event
+            texts[row] = said
+            facts[row] = [(str(name), _said(value)) for name, value in known.items()]
+        mask = pa.array(is_event, pa.bool_())
+        made["event"] = pa.array(names, pa.string())
+        made["text"] = pa.array(texts, pa.string())
+        made["facts"] = pa.array(facts, arrow.MAP)
+        made["kind"] = pc.if_else(mask, "event", "frame")
+        for name in ("size", "body_size"):
+            made[name] = pc.if_else(mask, pa.scalar(None, pa.int64()), made[name])
+        return mask
+
+
+def _said(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _taken(distinct: list[str | None], indices: pa.Array) -> pa.Array:
+    """A column of which there are few distinct values."""
+    return pc.take(pa.array(distinct, pa.string()), indices)
+
+
+def _batch_of(count: int, made: dict[str, Any]) -> pa.RecordBatch:
+    """The rows; a column that is not named is null in all of them."""
+    arrays = [made[field.name] if field.name in made else pa.nulls(count, field.type) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -1,0 +1,171 @@
+"""What all of `gather` needs of Spark: the rows of one range of time, the most frequent names, percentiles.
+
+The buckets of a percentile are those of the table `latency`: it is the largest value of the bucket that its rank falls
+in, at most 2.2 % above the exact one.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from stomprelay.pipeline.report.findings import MEASURES, NOTHING, Latency, Name, Percentiles, Rest, Span
+from stomprelay.pipeline.report.text import HOUR, Micros, moment
+from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.tables.latency import WIDTH
+
+NULL: Final = -1
+OTHER: Final = -2
+
+
+@dataclass(frozen=True)
+class Range:
+    """From `since`, included, to `until`, not included; None: as far as the tables go."""
+
+    since: Micros | None = None
+    until: Micros | None = None
+
+    def within(self, rows: DataFrame, column: str, *, hours: bool = True) -> DataFrame:
+        """Those of a table whose time is in the range. `hours`: the table's `hour` is that of `column`."""
+        at = F.unix_micros(F.col(column))
+        if self.since is not None:
+            rows = rows.where(at >= self.since)
+            if hours:
+                rows = rows.where(F.col("hour") >= hour(self.since))
+        if self.until is not None:
+            rows = rows.where(at < self.until)
+            if hours:
+                rows = rows.where(F.col("hour") <= hour(self.until))
+        return rows
+
+
+def hour(at: Micros) -> str:
+    """The partition that an instant is in."""
+    return f"{moment(at):%Y-%m-%d-%H}"
+
+
+def whole_hours(span: Span) -> bool:
+    """Whether a table that knows only hours can show a span exactly."""
+    return span.since % HOUR == 0 and span.until % HOUR == 0
+
+
+def bin_of(span: Span, micros: Column) -> Column:
+    """The number of the bin that an instant of the span is in."""
+    return F.floor((micros - F.lit(span.since)) / F.lit(span.step)).cast("int")
+
+
+def top(rows: DataFrame, column: str, weights: Sequence[Column], limit: int) -> list[str]:
+    """The names in a column with the greatest sums, first by the first weight, then by the next, then by name."""
+    sums = rows.where(F.col(column).isNotNull()).groupBy(column)
+    named = [f"weight{n}" for n in range(len(weights))]
+    summed = sums.agg(*(F.sum(weight).alias(name) for weight, name in zip(weights, named, strict=True)))
+    ordered = summed.orderBy(*(F.col(name).desc_nulls_last() for name in named), column)
+    return [row[0] for row in ordered.select(column).limit(limit).collect()]
+
+
+def coded(column: str, names: Sequence[str]) -> Column:
+    """A name's place among `names`, else `NULL` or `OTHER`."""
+    code = F.lit(OTHER)
+    for place, name in reversed(list(enumerate(names))):
+        code = F.when(F.col(column) == F.lit(name), F.lit(place)).otherwise(code)
+    return F.when(F.col(column).isNull(), F.lit(NULL)).otherwise(code)
+
+
+def decoded(code: int, names: Sequence[str]) -> Name:
+    """What `coded` stood for."""
+    if code == NULL:
+        return None
+    return Rest.OTHERS if code == OTHER else names[code]
+
+
+def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
+    """The only row of an aggregate over all rows."""
+    (row,) = rows.agg(*wanted).collect()
+    return list(row)
+
+
+def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
+    """The first instant and the last, both included, from the range, or else from `traffic`; None for nothing."""
+    minutes = range_.within(store.read("traffic"), "minute")
+    at = F.unix_micros("minute")
+    first, last = row_of(minutes, F.min(at), F.max(at))
+    if range_.since is not None:
+        first = range_.since
+    if range_.until is not None:
+        last = range_.until - 1
+    elif last is not None:
+        last += 60_000_000 - 1
+    if first is None or last is None:
+        return None
+    return first, max(first, last)
+
+
+@dataclass
+class Spread:
+    """How many durations there are by bucket, and the longest of each."""
+
+    buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, bucket: int, count: int, longest: int) -> None:
+        """Count so many more."""
+        before, least = self.buckets.get(bucket, (0, longest))
+        self.buckets[bucket] = (before + count, max(least, longest))
+
+    def percentiles(self) -> Percentiles:
+        """What they come to."""
+        total = sum(count for count, _ in self.buckets.values())
+        if not total:
+            return NOTHING
+        p50, p95, p99 = (self._at(percent, total) for percent in (50, 95, 99))
+        return Percentiles(total, p50, p95, p99, max(longest for _, longest in self.buckets.values()))
+
+    def _at(self, percent: int, total: int) -> int:
+        reached = 0
+        for _, (count, longest) in sorted(self.buckets.items()):
+            reached += count
+            if reached * 100 >= total * percent:
+                return longest
+        raise AssertionError("unreachable")  # pragma: no cover
+
+
+def bucketed(messages: DataFrame, *keys: Column) -> DataFrame:
+    """Of rows of `messages` those of the buckets, by the keys: theirs, `measure`, `bucket`, `number`, `longest`."""
+    stack = ", ".join(f"'{name}', {name}_us" for name in MEASURES)
+    measured = messages.select(
+        *keys, F.expr(f"stack({len(MEASURES)}, {stack})").alias("measure", "us")
+    ).where("us IS NOT NULL")
+    us = F.col("us").cast("double")
+    number = F.when(us == 0, 0).otherwise(1 + F.floor(F.log(F.abs(us)) / F.log(F.lit(WIDTH))))
+    bucket = (F.signum(us) * number).cast("int").alias("bucket")
+    named = [name for name in measured.columns if name != "us"]
+    return measured.groupBy(*named, bucket).agg(F.count("us").alias("number"), F.max("us").alias("longest"))
+
+
+def latencies(span: Span, buckets: DataFrame) -> dict[str, Latency]:
+    """By measure. `buckets` are by `bin`, others in them are summed up."""
+    summed = buckets.groupBy("bin", "measure", "bucket").agg(
+        F.sum("number").alias("number"), F.max("longest").alias("longest")
+    )
+    rows = [tuple(row) for row in summed.collect()]
+    return {measure: _latency(span, [row for row in rows if row[1] == measure]) for measure in MEASURES}
+
+
+def _latency(span: Span, rows: Iterable[tuple[int, str, int, int, int]]) -> Latency:
+    whole = Spread()
+    bins = [Spread() for _ in range(span.bins)]
+    for bin_, _, bucket, number, longest in rows:
+        whole.add(bucket, number, longest)
+        bins[bin_].add(bucket, number, longest)
+    return Latency([spread.percentiles() for spread in bins], whole.percentiles())
+
+
+def deliveries(buckets: DataFrame) -> dict[int, Percentiles]:
+    """SEND to MESSAGE by `place`, the code of the destination."""
+    mine = buckets.where(F.col("measure") == "delivery").groupBy("place", "bucket")
+    spreads: defaultdict[int, Spread] = defaultdict(Spread)
+    for place, bucket, number, longest in mine.agg(F.sum("number"), F.max("longest")).collect():
+        spreads[place].add(bucket, number, longest)
+    return {place: spread.percentiles() for place, spread in spreads.items()}

@@ -1,0 +1,8 @@
+"""Spark itself: a session of it, and what it needs.
+
+- `launch`: a session with our settings, started and stopped
+- `java`: which Java it runs on, and the cache folder for what is made once
+- `class_archive`, `training`: Java's class archive, by which a session starts faster, and the run that makes it
+- `errors`: Spark's errors as sentences
+- `arrow`: rows and columns to and from Arrow
+"""

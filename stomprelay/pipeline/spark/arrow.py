@@ -1,0 +1,91 @@
+"""Rows and columns to and from Arrow, in which Spark hands them to its Python processes."""
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from time import gmtime, strftime
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_KINDS: Final = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "int": pa.int32(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+MICROSECONDS: Final = _KINDS["timestamp"]
+"""Timestamps as Spark has them, in UTC."""
+MAP: Final = pa.map_(pa.string(), pa.string())
+_HOUR: Final = 3600 * 10**9
+ROWS: Final = 8192
+"""Rows in an Arrow batch, about."""
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Python looks for no rings meanwhile: there are none among rows, and looking through so many takes long."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def schema(fields: Sequence[tuple[str, str]]) -> pa.Schema:
+    """Of names and types as Spark spells them."""
+    return pa.schema([(name, _KINDS[kind]) for name, kind in fields])
+
+
+def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    """The rows of all batches, as tuples."""
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows, at least one, as a batch."""
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def text(values: Sequence[bytes | None]) -> pa.Array:
+    """A column of texts from bytes in UTF-8. Bytes that are no UTF-8 become `\\xNN`."""
+    try:
+        return pa.array(values, pa.string())
+    except pa.ArrowInvalid:
+        decoded = [None if each is None else each.decode("utf-8", "backslashreplace") for each in values]
+        return pa.array(decoded, pa.string())
+
+
+def mapping(
+    ends: Sequence[int], names: Sequence[bytes], values: Sequence[bytes], nulls: Any = None
+) -> pa.Array:
+    """A column of maps, whose names and values are given one map behind the other; `ends` holds 0 and where each map
+    ends. `nulls`: which of them are null.
+    """
+    offsets = pa.array(ends, pa.int32())
+    return pa.MapArray.from_arrays(offsets, text(names), text(values), type=MAP, mask=nulls)
+
+
+def times(nanoseconds: Any) -> pa.Array:
+    """A column of timestamps from nanoseconds since 1970, an Arrow array or a sequence."""
+    whole = nanoseconds if isinstance(nanoseconds, pa.Array) else pa.array(nanoseconds, pa.int64())
+    return pc.divide(whole, pa.scalar(1000, pa.int64())).cast(MICROSECONDS)
+
+
+_hours: dict[int, str] = {}
+
+
+def hour(nanoseconds: int) -> str:
+    """The folder `hour` that a time in nanoseconds since 1970 belongs to, such as `2026-11-21-08`."""
+    number = nanoseconds // _HOUR
+    found = _hours.get(number)
+    if found is None:
+        found = _hours[number] = strftime("%Y-%m-%d-%H", gmtime(number * 3600))
+    return found

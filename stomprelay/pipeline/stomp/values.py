@@ -1,0 +1,160 @@
+"""Options as Spark hands them over: strings by name, without regard to case."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar, overload
+
+from stomprelay.config.table import nearest
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+HEADER: Final = "header."
+"""Before the name of a header that is given as an option."""
+
+_SPELLED: Final = {
+    name.lower(): name
+    for name in (
+        "activemq.dispatchAsync",
+        "activemq.maximumPendingMessageLimit",
+        "activemq.noLocal",
+        "activemq.prefetchSize",
+        "activemq.subcriptionName",
+        "activemq.subscriptionName",
+        "AMQ_SCHEDULED_CRON",
+        "AMQ_SCHEDULED_DELAY",
+        "AMQ_SCHEDULED_PERIOD",
+        "AMQ_SCHEDULED_REPEAT",
+        "JMSXGroupID",
+        "JMSXGroupSeq",
+        "JMSType",
+    )
+}
+"""Headers of brokers in which case counts: Spark makes names of options small."""
+
+
+class OptionError(ValueError):
+    """An option that is missing or wrong; the text names it."""
+
+
+class GivenOptions:
+    """The options of one use. Ask for each by the name that the documentation has; an option that nobody asked for is
+    refused by `rest`.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._said = {name.lower(): value for name, value in options.items()}
+        self._known: dict[str, str] = {}
+
+    def __contains__(self, name: str) -> bool:
+        self._known[name.lower()] = name
+        return name.lower() in self._said
+
+    @overload
+    def get(self, name: str, read: Callable[[str], T]) -> T | None: ...
+    @overload
+    def get(self, name: str, read: Callable[[str], T], default: D) -> T | D: ...
+    def get(self, name: str, read: Callable[[str], T], default: D | None = None) -> T | D | None:
+        """An option as `read` understands it, which raises `ValueError` for what it does not take."""
+        if name not in self:
+            return default
+        try:
+            return read(self._said[name.lower()].strip())
+        except ValueError as error:
+            raise wrong(name, str(error)) from None
+
+    def headers(self) -> dict[bytes, bytes]:
+        """Those of `header.NAME`, and those of `headers`, a JSON object in which case counts."""
+        found = {
+            _SPELLED.get(name := key.removeprefix(HEADER), name): value
+            for key, value in self._said.items()
+            if key.startswith(HEADER)
+        }
+        found |= self.get("headers", _object, {})
+        return {name.encode(): value.encode() for name, value in found.items()}
+
+    def rest(self, passing: Iterable[str] = ()) -> None:
+        """Refuse what nobody asked for; `passing` are Spark's own."""
+        known = {*self._known, *(name.lower() for name in passing)}
+        for name in self._said:
+            if name not in known and not name.startswith(HEADER):
+                raise wrong(name, f"unknown option; {nearest(name, self._known.values())}")
+
+
+def wrong(name: str, text: str) -> OptionError:
+    """What to raise about an option."""
+    return OptionError(f'format "stomp", option {name}: {text}')
+
+
+def text(value: str) -> str:
+    """Something."""
+    if not value:
+        raise ValueError("must not be empty")
+    return value
+
+
+def flag(value: str) -> bool:
+    """True or false."""
+    if value.lower() not in ("true", "false"):
+        raise ValueError(f'must be true or false, not "{value}"')
+    return value.lower() == "true"
+
+
+def number(lowest: int) -> Callable[[str], int]:
+    """A reader of whole numbers from `lowest` on."""
+
+    def read(value: str) -> int:
+        if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) >= lowest):
+            raise ValueError(f'must be a whole number, {lowest} or more, not "{value}"')
+        return int(value)
+
+    return read
+
+
+def positive(value: str) -> float:
+    """A number above 0."""
+    try:
+        found = float(value)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise ValueError(f'must be a number above 0, not "{value}"')
+    return found
+
+
+def choice(*known: str) -> Callable[[str], str]:
+    """A reader of one of these given."""
+
+    def read(value: str) -> str:
+        if value.lower() not in known:
+            raise ValueError(f'must be one of {", ".join(known)}, not "{value}"')
+        return value.lower()
+
+    return read
+
+
+def listed(value: str) -> tuple[str, ...]:
+    """Texts between commas, or in a JSON array."""
+    if value.startswith("["):
+        try:
+            found = json.loads(value)
+        except ValueError:
+            raise ValueError("must be a JSON array of texts, or texts between commas") from None
+        if not all(isinstance(each, str) for each in found):
+            raise ValueError("must be a JSON array of texts")
+        parts = [str(each) for each in found]
+    else:
+        parts = [part.strip() for part in value.split(",")]
+    if not parts or "" in parts:
+        raise ValueError("must name at least one, and none of them may be empty")
+    return tuple(dict.fromkeys(parts))
+
+
+def _object(value: str) -> dict[str, str]:
+    try:
+        found = json.loads(value)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        raise ValueError('must be a JSON object of texts, as in {"persistent": "true"}')
+    return {str(name): str(each) for name, each in found.items()}

@@ -1,0 +1,357 @@
+"""The tables on disk: what a batch adds, what it writes anew, and what it leaves for the next.
+
+    <root>/<table>/hour=H/batch=N/     rows that stay, one folder for each batch
+    <root>/<table>/hour=H/             tables that are written anew, hour by hour
+    <root>/_deltas/<name>/hour=H/batch=N/   what a batch adds to an hour that is folded from such
+    <root>/_state/<name>/batch=N       what a batch leaves for the next: a folder of rows, or a file of text
+
+Whatever is written for a batch takes the place of what was written for the same batch before, so a batch that was cut
+short is simply done again. Readers skip names that begin with an underscore.
+
+`Batch` is what a step is given to write with; `Lock` keeps two runs apart.
+"""
+
+import fcntl
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from stomprelay.pipeline.schema import TABLES, Table
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store.volume import Volume, absolute, literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+OPEN: Final = "open"
+"""In place of a batch's number: rows that the next batch replaces."""
+FILES: Final = frozenset({"parquet", "orc", "json", "avro"})
+"""Formats that are nothing but files in folders; others keep a log of their own."""
+_STATE: Final = "parquet"
+_DROPPED: Final = "_dropped"
+
+
+_NAME: Final = "_lock"
+
+
+class StoreError(Exception):
+    """The tables cannot be used as they are. The text is for the user."""
+
+
+def batch_name(batch: int | str) -> str:
+    """As it stands in the name of a folder, so that folders sort."""
+    return batch if isinstance(batch, str) else f"{batch:09d}"
+
+
+class Store:
+    """The tables under one root, a path or a URI that Spark understands."""
+
+    def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
+        self.spark = spark
+        self.volume = Volume(spark)
+        self.root = absolute(root).rstrip("/") or "/"
+        self.format = format
+
+    # ------------------------------------------------------------------ tables
+
+    def append(self, table: str, batch: int, rows: "DataFrame", **options: str) -> None:
+        """Write the rows of a batch. They have the table's columns and, unless it has no hours, `hour`. `options`:
+        the format's.
+        """
+        self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)), **options)
+
+    def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
+        """Write anew the hours that there are rows for, and remove those of `hours` that there are none for. Other
+        hours stay.
+        """
+        wanted = sorted(set(hours))
+        named = self._named(TABLES[table], rows, None)
+        if self.format not in FILES and wanted:
+            among = ", ".join(f"'{hour}'" for hour in wanted)
+            self._write(TABLES[table], named, replaceWhere=f"hour IN ({among})")
+            return
+        places = [f"{self.root}/{table}/hour={hour}" for hour in wanted]
+        before = self._files(places)
+        self._write(TABLES[table], named)
+        for folder in self._untouched(before):
+            self._remove_at_once(folder)
+
+    def replace_open(self, batch: int, rows: "DataFrame", table: str = "messages") -> None:
+        """Write the rows of a batch; those that are not `final` take the place of all such rows before, whatever
+        their hour.
+        """
+        from pyspark.sql import functions as f
+
+        which = f.when(f.col("final"), f.lit(batch_name(batch))).otherwise(f.lit(OPEN))
+        named = self._named(TABLES[table], rows, which)
+        if self.format not in FILES:
+            self._write(TABLES[table], named, replaceWhere=f"batch IN ('{OPEN}', '{batch_name(batch)}')")
+            return
+        before = self._files(self._find(f"{table}/hour=*/batch={OPEN}"))
+        self._write(TABLES[table], named)
+        for folder in self._untouched(before):
+            self.volume.remove(folder)
+
+    def read(
+        self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
+    ) -> "DataFrame":
+        """The rows of a table, of these hours and this batch (or those that are `OPEN`): its columns, `hour`, and
+        `batch` where it has batches. None where there are none yet.
+        """
+        known = TABLES[table]
+        partitions = self._partitions(known)
+        return self._read(self.format, f"{self.root}/{table}", known.ddl, partitions, hours, batch)
+
+    def drop(self, table: str, hours: Iterable[str]) -> None:
+        """Remove these hours, those of them that are there; each is gone at once for who lists the table."""
+        for hour in hours:
+            if self.format in FILES:
+                self._remove_at_once(f"{self.root}/{table}/hour={hour}")
+            else:
+                nothing = self._named(TABLES[table], self.read(table).limit(0), None)
+                self._write(TABLES[table], nothing, replaceWhere=f"hour = '{hour}'")
+
+    def hours(self, table: str) -> list[str]:
+        """The hours that a table has, in order."""
+        return sorted(path.rpartition("hour=")[2] for path in self._find(f"{table}/hour=*"))
+
+    def hours_of(self, table: str, batch: int | str) -> set[str]:
+        """The hours in which this batch wrote rows to a table, or in which there are rows that are `OPEN`."""
+        if self.format not in FILES:
+            return {row.hour for row in self.read(table, batch=batch).select("hour").distinct().collect()}
+        found = self._find(f"{table}/hour=*/batch={batch_name(batch)}")
+        return {path.rpartition("hour=")[2].partition("/")[0] for path in found}
+
+    def wrote(self, table: str, batch: int) -> bool:
+        """Whether a batch may have written rows to a table without hours."""
+        return self.format not in FILES or bool(self._find(f"{table}/batch={batch_name(batch)}"))
+
+    def expire(self, table: str, before: str) -> list[str]:
+        """Remove the hours before this one; returns which."""
+        old = [hour for hour in self.hours(table) if hour < before]
+        self.drop(table, old)
+        return old
+
+    def expire_deltas(self, before: str) -> None:
+        """Remove what batches added to the hours before this one."""
+        for path in self._find("_deltas/*/hour=*"):
+            if path.rpartition("hour=")[2] < before:
+                self._remove_at_once(path)
+
+    # ------------------------------------------------------------------ deltas and state
+
+    def delta(self, name: str, batch: int, rows: "DataFrame") -> None:
+        """Write what a batch adds to the hours of a folded table. The rows have `hour`."""
+        from pyspark.sql import functions
+
+        named = rows.withColumn("batch", functions.lit(batch_name(batch)))
+        self._save(named, _STATE, f"{self.root}/_deltas/{name}", ("hour", "batch"))
+
+    def deltas(self, name: str, schema: str, hours: Iterable[str] | None = None) -> "DataFrame":
+        """All that batches added to these hours; `schema` is that of the rows without `hour`. The answer has `hour`
+        and `batch`, too.
+        """
+        return self._read(_STATE, f"{self.root}/_deltas/{name}", schema, ("hour", "batch"), hours, batch=None)
+
+    def save(self, name: str, batch: int, rows: "DataFrame", *partitions: str) -> None:
+        """Leave rows for the next batch, or for other tables in this one; in folders by the `partitions`."""
+        rows.write.format(_STATE).mode("overwrite").partitionBy(*partitions).save(self._state(name, batch))
+
+    def saved(self, name: str, batch: int, schema: str, partition: str = "") -> "DataFrame":
+        """What a batch left, all of it or one partition, such as `what=3`; nothing before the first. Raises
+        `StoreError` where it is gone.
+        """
+        path = self._state(name, batch)
+        if not self._is_there(name, batch, path):
+            return self._nothing(schema)
+        place = f"{path}/{partition}" if partition else path
+        if partition and not self.volume.exists(place):
+            return self._nothing(schema)
+        return self.spark.read.schema(schema).format(_STATE).load(literal(place))
+
+    def save_text(self, name: str, batch: int, text: str) -> None:
+        """Leave a text, as `save` leaves rows."""
+        path = self._state(name, batch)
+        self.volume.remove(path)
+        self.volume.put(path, text)
+
+    def saved_text(self, name: str, batch: int) -> str | None:
+        """The text that a batch left; None before the first. Raises `StoreError` where it is gone."""
+        path = self._state(name, batch)
+        return self.volume.text(path) if self._is_there(name, batch, path) else None
+
+    def _is_there(self, name: str, batch: int, path: str) -> bool:
+        there = self.volume.exists(path)
+        if not there and batch >= 0 and self._find(f"_state/{name}/batch=*"):
+            raise StoreError(
+                f"{path} is missing, so this run cannot go on from the one before: the tables in {self.root} and "
+                "their checkpoint do not belong together. Remove both to begin again"
+            )
+        return there
+
+    def forget(self, below: int) -> None:
+        """Remove what batches before this one left."""
+        for path in self._find("_state/*/batch=*"):
+            number = path.rpartition("batch=")[2]
+            if number.isdigit() and int(number) < below:
+                self.volume.remove(path)
+
+    # ------------------------------------------------------------------ before a run
+
+    def check(self) -> None:
+        """Raise `StoreError` where Spark has not the format."""
+        from py4j.protocol import Py4JError
+
+        jvm: Any = self.spark._jvm
+        found = jvm.org.apache.spark.sql.execution.datasources.DataSource
+        try:
+            found.lookupDataSource(self.format, self.spark._jsparkSession.sessionState().conf())
+        except Py4JError:
+            raise StoreError(
+                f"this Spark has no format {self.format!r}: name its package, as in "
+                f"--conf spark.jars.packages=GROUP:ARTIFACT:VERSION, or use --format parquet"
+            ) from None
+
+    def remove_leftovers(self) -> None:
+        """Remove what runs that were cut short left half-written. No other run may be at work."""
+        self.volume.remove(f"{self.root}/{_DROPPED}")
+        for place in ("*", "_deltas/*"):
+            for path in self._find(f"{place}/.spark-staging-*"):
+                self.volume.remove(path)
+            for path in self._find(f"{place}/_temporary"):
+                self.volume.remove(path)
+
+    # ------------------------------------------------------------------ how
+
+    @staticmethod
+    def _partitions(table: Table) -> tuple[str, ...]:
+        return (*table.partitions, "batch") if table.incremental else table.partitions
+
+    def _nothing(self, schema: str) -> "DataFrame":
+        # With the limit, Spark knows that it need not look.
+        return self.spark.createDataFrame([], schema).limit(0)
+
+    def _named(self, table: Table, rows: "DataFrame", batch: "str | Column | None") -> "DataFrame":
+        from pyspark.sql import functions
+
+        named = rows.select(*table.names, *table.partitions)
+        if batch is None:
+            return named
+        return named.withColumn("batch", functions.lit(batch) if isinstance(batch, str) else batch)
+
+    def _write(self, table: Table, rows: "DataFrame", **options: str) -> None:
+        self._save(rows, self.format, f"{self.root}/{table.name}", self._partitions(table), **options)
+
+    @staticmethod
+    def _save(rows: "DataFrame", form: str, path: str, partitions: Sequence[str], **options: str) -> None:
+        how = options if "replaceWhere" in options else {"partitionOverwriteMode": "dynamic", **options}
+        rows.write.format(form).mode("overwrite").options(**how).partitionBy(*partitions).save(path)
+
+    def _read(
+        self,
+        form: str,
+        path: str,
+        schema: str,
+        partitions: Sequence[str],
+        hours: Iterable[str] | None,
+        batch: int | str | None,
+    ) -> "DataFrame":
+        whole = ", ".join([schema, *(f"{name} string" for name in partitions)])
+        wanted = None if hours is None else sorted(set(hours))
+        which = "*" if batch is None else batch_name(batch)
+        if form in FILES:
+            folders = [path] if self.volume.exists(path) else []
+            if "hour" in partitions and (wanted is not None or batch is not None):
+                ending = f"/batch={which}" if batch is not None else ""
+                folders = [
+                    found
+                    for hour in (["*"] if wanted is None else wanted)
+                    for found in self.volume.find(path, f"hour={hour}{ending}")
+                ]
+            elif batch is not None:
+                folders = self.volume.find(path, f"batch={which}")
+            if not folders:
+                return self._nothing(whole)
+            reader = self.spark.read.format(form).schema(whole).option("basePath", path)
+            return reader.load([literal(folder) for folder in folders])
+        if not self.volume.exists(path):
+            return self._nothing(whole)
+        rows = self.spark.read.format(form).load(path)
+        if wanted is not None:
+            rows = rows.where(rows["hour"].isin(wanted))
+        return rows if batch is None else rows.where(rows["batch"] == which)
+
+    def _remove_at_once(self, path: str) -> None:
+        """Remove a folder that others may be listing: it is gone in one step, and then its files are removed."""
+        aside = f"{self.root}/{_DROPPED}/{uuid4().hex}"
+        self.volume.rename(path, aside)
+        self.volume.remove(aside)
+
+    def _find(self, pattern: str) -> list[str]:
+        return self.volume.find(self.root, pattern)
+
+    def _state(self, name: str, batch: int) -> str:
+        return f"{self.root}/_state/{name}/batch={batch_name(batch)}"
+
+    def _files(self, folders: Iterable[str]) -> dict[str, list[str]]:
+        """The files of those of these folders that have any; their names are never used again."""
+        found = {folder: self.volume.find(folder, "part-*") for folder in folders}
+        return {folder: files for folder, files in found.items() if files}
+
+    def _untouched(self, before: dict[str, list[str]]) -> list[str]:
+        """The folders that still have the files that they had."""
+        now = self._files(before)
+        return [folder for folder, files in before.items() if now.get(folder) == files]
+
+
+class Lock(AbstractContextManager["Lock"]):
+    """Held as long as the context is entered; gone with the process in any case. A folder of another machine's
+    (None) is not locked. Raises `StoreError` where another process has it.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> "Lock":
+        if self._folder is not None:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._file = (self._folder / _NAME).open("ab")
+            except OSError as error:
+                raise StoreError(
+                    f"the tables in {self._folder} cannot be written: {error.strerror}"
+                ) from None
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._file.close()
+                raise StoreError(f"another run is at work on the tables in {self._folder}") from None
+            except OSError:
+                pass  # a file system without locks
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Number `number`, from 0. A batch that was cut short comes again with the same number and the same segments;
+    whatever it writes goes to the `store` under its number.
+    """
+
+    spark: "SparkSession"
+    store: Store
+    number: int
+    settings: Settings
+
+    def frames(self) -> "DataFrame":
+        """Its frames and events, read back from the table, so that they are parsed but once."""
+        return self.store.read("frames", batch=self.number)

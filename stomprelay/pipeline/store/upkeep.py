@@ -1,0 +1,76 @@
+"""What keeps the tables small while batches go on: old hours removed, small files joined."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from stomprelay.pipeline.schema import TABLES
+from stomprelay.pipeline.store.compaction import Compacted, compact, recover
+from stomprelay.pipeline.store.store import FILES, Batch, Store
+from stomprelay.pipeline.store.volume import local
+
+EVERY: Final = 16
+"""Batches from one look for small files to the next."""
+AGE: Final = timedelta(hours=2)
+"""Hours that ended so long ago are not expected to get more rows."""
+
+
+def hour_name(time: datetime) -> str:
+    """The `hour` that a time in UTC is in."""
+    return f"{time:%Y-%m-%d-%H}"
+
+
+def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
+    """Drop the hours of all tables, and the deltas of them, that ended more than `keep` seconds before `now` (UTC, of
+    the clock: a journal that is not written any more grows old, too). Returns which, by table.
+
+    What the pipeline needs to go on with messages that are open is never dropped. Records of such an hour that come
+    after that, as from a relay that was cut off for days, make it again until the next time. A format that keeps a
+    log of its own (Delta, Iceberg) keeps its rows; it has its own means.
+    """
+    before = hour_name(now - timedelta(seconds=keep))
+    gone = {}
+    if store.format in FILES:
+        for table in TABLES.values():
+            if "hour" in table.partitions:
+                gone[table.name] = store.expire(table.name, before)
+    store.expire_deltas(before)
+    return {name: hours for name, hours in gone.items() if hours}
+
+
+def begin(store: Store) -> None:
+    """Before the first batch of a run: mend what the run before left when it was killed."""
+    root = local(store.root)
+    if root is not None:
+        recover(root)
+
+
+def after(batch: Batch, now: datetime) -> list[str]:
+    """At the end of a batch, when all tables have it; `now` is in UTC. Returns what was done, in sentences."""
+    told: list[str] = []
+    batch.store.forget(batch.number)
+    if batch.settings.retain is not None:
+        told += _expired(batch.store, now, batch.settings.retain)
+    if batch.number % EVERY == EVERY - 1:
+        newest = max(batch.store.hours("frames"), default=None)
+        if newest is not None:
+            # The batch itself is not touched: Spark has not recorded it as done.
+            before = hour_name(datetime.strptime(newest, "%Y-%m-%d-%H") - AGE)
+            told += _compacted(compact(batch.store, before, batch.number))
+    return told
+
+
+def thorough(store: Store, now: datetime, retain: float | None = None) -> list[str]:
+    """After the last batch of a run, when Spark has recorded it as done: all that can be done, in sentences."""
+    told = [] if retain is None else [*_expired(store, now, retain)]
+    return [*told, *_compacted(compact(store, hour_name(now - AGE)))]
+
+
+def _expired(store: Store, now: datetime, retain: float) -> Iterator[str]:
+    for name, hours in expire(store, now, retain).items():
+        yield f"{name}: {len(hours)} hours up to {hours[-1]} dropped"
+
+
+def _compacted(done: list[Compacted]) -> Iterator[str]:
+    for one in done:
+        yield f"{one.place}: {one.before} files made {one.after}"

@@ -1,0 +1,97 @@
+"""Files wherever Spark can reach them, in Hadoop's words."""
+
+import posixpath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def local(path: str) -> Path | None:
+    """The path in this machine's file system; None for a URI of another one.
+
+    As Hadoop has it, nothing is unquoted: `file:/a%20b` has a percent sign in its name.
+    """
+    scheme = urlsplit(path).scheme if ":" in path.split("/", 1)[0] else ""
+    if not scheme:
+        return Path(path)
+    if scheme != "file":
+        return None
+    rest = path.partition(":")[2]
+    if rest.startswith("//"):
+        rest = "/" + rest[2:].partition("/")[2]
+    return Path(rest)
+
+
+def absolute(path: str) -> str:
+    """The same place, whatever folder Spark runs in."""
+    place = local(path)
+    return path if place is None or ":" in path.split("/", 1)[0] else str(place.absolute())
+
+
+def literal(path: str) -> str:
+    """A path whose letters mean themselves where Hadoop would take it for a pattern."""
+    return "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in path)
+
+
+class Volume:
+    """The files that a session reaches. Paths are paths, or URIs that Spark understands."""
+
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
+
+    def _at(self, path: str) -> tuple[Any, Any]:
+        jvm: Any = self._spark._jvm
+        place = jvm.org.apache.hadoop.fs.Path(path)
+        return place.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf()), place
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or a folder."""
+        system, place = self._at(path)
+        return bool(system.exists(place))
+
+    def size(self, path: str) -> int:
+        """Bytes of a file, 0 where there is none."""
+        system, place = self._at(path)
+        return int(system.getFileStatus(place).getLen()) if system.exists(place) else 0
+
+    def find(self, root: str, pattern: str) -> list[str]:
+        """What is under a folder by a pattern such as `hour=*/batch=3`, sorted."""
+        system, place = self._at(posixpath.join(literal(root), pattern))
+        return sorted(str(status.getPath().toString()) for status in system.globStatus(place) or [])
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or a folder with all that is in it."""
+        system, place = self._at(path)
+        system.delete(place, True)
+
+    def rename(self, path: str, target: str) -> None:
+        """Give a file or a folder another name; folders above it are made. Raises `OSError`."""
+        system, place = self._at(path)
+        aim = self._at(target)[1]
+        system.mkdirs(aim.getParent())
+        if not (system.exists(place) and system.rename(place, aim)):
+            raise OSError(f"{path} cannot be renamed to {target}")
+
+    def text(self, path: str) -> str | None:
+        """What stands in a small file; None where there is none."""
+        system, place = self._at(path)
+        if not system.exists(place):
+            return None
+        source = system.open(place)
+        try:
+            return bytes(source.readAllBytes()).decode()
+        finally:
+            source.close()
+
+    def put(self, path: str, text: str) -> None:
+        """Write a small file, all of it or nothing; there should be none of this name yet. Raises `OSError`."""
+        system, place = self._at(path)
+        partial = self._at(posixpath.join(posixpath.dirname(path), f"_{posixpath.basename(path)}"))[1]
+        out = system.create(partial, True)
+        out.write(bytearray(text.encode()))
+        out.close()
+        if not system.rename(partial, place):
+            raise OSError(f"{path} cannot be written")

@@ -1,0 +1,127 @@
+"""What happened to brokers: the table `failovers`, from the outages of sessions."""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from stomprelay.pipeline.match import messages
+from stomprelay.pipeline.match.outages import OUTAGE
+from stomprelay.pipeline.schema import FAILOVERS
+from stomprelay.pipeline.store.store import Batch
+from stomprelay.pipeline.tables.rollup import hour_of, hours_of
+
+SPACING: Final = 10
+"""Seconds after a session's loss in which the next one counts to the same outage of the broker."""
+
+KNOWN: Final = f"{OUTAGE.ddl}, known bigint NOT NULL"
+"""What is kept of each batch; `known`: the batch."""
+
+_SECOND: Final = 1_000_000_000
+_KEY: Final = ("session", "broker", "lost_ns")
+_BROKER: Final = ("upstream", "broker", "planned")
+_GROUP: Final = (*_BROKER, "began_ns")
+
+
+def latest(outages: DataFrame) -> DataFrame:
+    """Of rows with the same key the one that was `known` last."""
+    rest = [name for name in OUTAGE.names if name not in _KEY]
+    newest = F.max_by(F.struct(*rest, "known"), "known").alias("newest")
+    return outages.groupBy(*_KEY).agg(newest).select(*_KEY, "newest.*").select(*OUTAGE.names, "known")
+
+
+def grouped(outages: DataFrame, give_up: float) -> DataFrame:
+    """`OUTAGE` rows with `began_ns`, the first loss of the broker's outage that they belong to.
+
+    It goes on as long as the next session loses the broker within `SPACING` seconds of the last loss, or before all
+    that lost it have found another one or gave up. For a session of which nothing more comes (its relay was
+    killed) that is `give_up` seconds. What was asked for and what was not are never one outage.
+    """
+    lost = F.col("lost_ns")
+    silent = F.when(F.col("given_up"), lost).otherwise(lost + round(give_up * _SECOND))
+    until = F.greatest(lost + SPACING * _SECOND, F.coalesce("recovered_ns", silent))
+    ordered = Window.partitionBy(*_BROKER).orderBy("lost_ns", "session")
+    before = F.max("until").over(ordered.rowsBetween(Window.unboundedPreceding, -1))
+    begins = F.when(F.col("before").isNull() | (lost > F.col("before")), lost)
+    began = F.last("begins", ignorenulls=True).over(
+        ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    return (
+        outages.withColumn("until", until)
+        .withColumn("before", before)
+        .withColumn("begins", begins)
+        .withColumn("began_ns", began)
+        .drop("until", "before", "begins")
+    )
+
+
+def failovers(groups: DataFrame) -> DataFrame:
+    """Of what `grouped` returns the rows of `failovers`, with their `hour`. A session that lost the broker more than
+    once in the same outage counts once, as its last loss ended; its silences count each.
+    """
+    session = Window.partitionBy(*_GROUP, "session").orderBy("lost_ns")
+    last = F.lead("lost_ns").over(session).isNull()
+    found, gave_up = F.col("recovered_ns").isNotNull(), F.col("given_up")
+    silence = F.when(found, F.greatest(F.expr("(recovered_ns - lost_ns) DIV 1000"), F.lit(0)))
+    rows = groups.withColumns({"last": last, "silence": silence}).groupBy(*_GROUP)
+    waiting = _count(F.col("last") & ~found & ~gave_up)
+    told = rows.agg(
+        F.collect_list("moved_to").alias("moves"),
+        F.sort_array(F.collect_list("silence")).alias("silences"),
+        F.when(waiting == 0, F.max("recovered_ns")).alias("ended_ns"),
+        _count(F.col("last")).alias("sessions"),
+        _count(F.col("last") & found).alias("recovered"),
+        _count(F.col("last") & gave_up & ~found).alias("given_up"),
+        *(F.sum(name).alias(name) for name in ("resent", "stale_acks", "duplicates")),
+    )
+    began = _time("began_ns")
+    return told.withColumns(
+        {
+            "hour": hour_of(began),
+            "moved_to": _by_frequency("moves"),
+            "began_at": began,
+            "ended_at": _time("ended_ns"),
+            "silence_p50_us": F.expr("get(silences, (size(silences) - 1) DIV 2)"),
+            "silence_max_us": F.array_max("silences"),
+        }
+    ).select("hour", *FAILOVERS.names)
+
+
+def _time(name: str) -> Column:
+    return F.timestamp_micros(F.expr(f"{name} DIV 1000"))
+
+
+def _count(condition: Column) -> Column:
+    return F.count(F.when(condition, 1))
+
+
+def _by_frequency(name: str) -> Column:
+    """The different texts of a list, the most frequent first, then by the alphabet."""
+    counts = f"transform(array_distinct({name}), b -> struct(-size(filter({name}, x -> x = b)) AS n, b AS b))"
+    return F.expr(f"transform(array_sort({counts}), one -> one.b)")
+
+
+def advance(batch: Batch) -> None:
+    """Add the outages of this batch; safe to do again.
+
+    A loss changes only the outage that it belongs to and what came after it, so hours before that stay as they are.
+    """
+    store, name = batch.store, FAILOVERS.name
+    outages = messages.outages(batch)
+    if not outages:
+        return
+    news = batch.spark.createDataFrame(outages, OUTAGE.ddl).withColumns(
+        {
+            "hour": hour_of(_time("lost_ns")),
+            "known": F.lit(batch.number).cast("bigint"),
+        }
+    )
+    store.delta(name, batch.number, news)
+    groups = grouped(latest(store.deltas(name, KNOWN)), batch.settings.give_up).persist()
+    try:
+        new = groups.where(F.col("known") == batch.number).select(hour_of(_time("began_ns")).alias("hour"))
+        first = min(hours_of(new))
+        rows = failovers(groups).where(F.col("hour") >= first)
+        store.replace(name, rows, {hour for hour in store.hours(name) if hour >= first})
+    finally:
+        groups.unpersist()

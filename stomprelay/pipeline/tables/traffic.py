@@ -1,0 +1,53 @@
+"""The table `traffic`: frames, messages and bytes by minute, from `frames`."""
+
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from stomprelay.pipeline.schema import TRAFFIC
+from stomprelay.pipeline.store.store import Batch
+from stomprelay.pipeline.tables.rollup import Rollup, hour_of
+
+_KEYS: Final = ("hour", "minute", "destination", "client", "upstream", "direction")
+_SUMS: Final = ("frames", "messages", "octets", "body_octets", "errors")
+
+
+def counted(frames: DataFrame) -> DataFrame:
+    """Of rows of `frames` those of `traffic`, with their `hour`. An event `error` counts as one that went to the
+    client, and as no frame; other events do not count.
+    """
+    frame, command, direction = F.col("kind") == "frame", F.col("command"), F.col("direction")
+    error = (frame & (command == "ERROR") & (F.col("side") == "broker")) | (F.col("event") == "error")
+    message = ((command == "SEND") & (direction == "to_broker")) | (
+        (command == "MESSAGE") & (direction == "to_client")
+    )
+    rows = frames.where(frame | (F.col("event") == "error")).select(
+        hour_of(F.col("at")).alias("hour"),
+        F.date_trunc("minute", F.col("at")).alias("minute"),
+        "destination",
+        "client",
+        "upstream",
+        F.coalesce(direction, F.lit("to_client")).alias("direction"),
+        frame.cast("bigint").alias("frames"),
+        F.coalesce(message, F.lit(False)).cast("bigint").alias("messages"),
+        F.when(frame, F.col("size")).alias("octets"),
+        F.when(frame, F.col("body_size")).alias("body_octets"),
+        F.coalesce(error, F.lit(False)).cast("bigint").alias("errors"),
+    )
+    return folded(rows)
+
+
+def folded(counts: DataFrame) -> DataFrame:
+    """One row where there are several of the same minute, destination, client, upstream and direction."""
+    return counts.groupBy(*_KEYS).agg(
+        *(F.coalesce(F.sum(name), F.lit(0)).cast("bigint").alias(name) for name in _SUMS)
+    )
+
+
+ROLLUP: Final = Rollup(TRAFFIC, TRAFFIC.ddl, counted, folded)
+
+
+def advance(batch: Batch) -> None:
+    """Add this batch's frames; safe to do again."""
+    ROLLUP.advance(batch, batch.frames(), batch.store.hours_of("frames", batch.number))

@@ -1,0 +1,117 @@
+"""Options that the commands share, and the settings that they make."""
+
+import argparse
+from typing import Any
+
+import pytest
+
+from stomprelay.pipeline import options
+from stomprelay.pipeline.settings import Settings, TimeLimits
+from stomprelay.pipeline.spark import launch
+
+
+def parsed(*given: str) -> argparse.Namespace:
+    """All options, with what must be given."""
+    parser = argparse.ArgumentParser()
+    options.add_settings(parser)
+    options.add_format(parser)
+    options.add_spark(parser)
+    return parser.parse_args(["--journal", "j", "--tables", "t", *given])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200), ("30d", 2592000), ("4w", 2419200), ("0", 0)],
+)
+def test_durations_have_units(text: str, seconds: float) -> None:
+    """Seconds without one."""
+    assert options.duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "-1", "1y", "1h30m", "nan"])
+def test_what_is_no_duration_is_told(text: str) -> None:
+    """With an example."""
+    with pytest.raises(argparse.ArgumentTypeError, match="12h"):
+        options.duration(text)
+
+
+def test_a_setting_of_sparks_may_hold_equal_signs() -> None:
+    """As options to Java do."""
+    assert options.setting("a.b=-Dx=y") == ("a.b", "-Dx=y")
+    for text in ("a", "=b"):
+        with pytest.raises(argparse.ArgumentTypeError, match="K=V"):
+            options.setting(text)
+
+
+def test_what_is_not_said_is_as_in_the_settings() -> None:
+    """One place for defaults."""
+    assert options.settings(parsed()) == Settings("j", "t")
+
+
+def test_each_setting_has_its_option() -> None:
+    """All but the interval, which only `run` has."""
+    given = (
+        "--checkpoint c --format orc --files-per-batch 3 --patience 5m --linger 1s --give-up 2h "
+        "--stuck-after 3m --id-header correlation-id --id-header x --retain 7d"
+    )
+    assert options.settings(parsed(*given.split())) == Settings(
+        "j", "t", "c", "orc", 3, 300, 1, 7200, 180, ("correlation-id", "x"), 10, 604800
+    )
+
+
+def test_spark_is_started_as_the_user_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's settings go before those of a command."""
+    seen: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr(launch, "session", lambda name, **how: seen.append((name, how)))
+    given = parsed("--master", "local[3]", "--conf", "a=1", "--conf", "b=2", "--spark-log", "warn")
+    options.session(given, "once", brief=True, conf={"a": "0", "c": "3"})
+    assert seen == [
+        (
+            "stomprelay-pipeline once",
+            {
+                "master": "local[3]",
+                "conf": {"a": "1", "b": "2", "c": "3"},
+                "brief": True,
+                "log": "warn",
+                "say": None,
+            },
+        )
+    ]
+
+
+def test_the_checkpoint_lies_beside_the_tables() -> None:
+    """Unless it is named."""
+    assert Settings("j", "t/").checkpoint == "t/_checkpoint"
+    assert Settings("j", "s3a://b/t").checkpoint == "s3a://b/t/_checkpoint"
+    assert Settings("j", "t", checkpoint="c").checkpoint == "c"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"journal": ""},
+        {"tables": ""},
+        {"format": ""},
+        {"files_per_batch": 0},
+        {"patience": -1},
+        {"linger": float("nan")},
+        {"give_up": -0.1},
+        {"stuck_after": -1},
+        {"interval": -1},
+        {"retain": 0},
+    ],
+)
+def test_what_cannot_be_is_named(changes: dict[str, Any]) -> None:
+    """In a sentence for the user."""
+    with pytest.raises(ValueError, match=next(iter(changes))):
+        Settings(**{"journal": "j", "tables": "t", **changes})
+
+
+def test_of_the_settings() -> None:
+    """The defaults are the same."""
+    settings = Settings(journal="j", tables="t")
+    assert (
+        TimeLimits.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
+        == TimeLimits()
+    )
+    assert TimeLimits.of(0.5, 1e-9, 0, 2) == TimeLimits(500_000_000, 1, 0, 2_000_000_000)

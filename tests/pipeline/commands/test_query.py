@@ -1,0 +1,165 @@
+"""SQL over the tables."""
+
+import argparse
+import io
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stomprelay.pipeline import options
+from stomprelay.pipeline.commands import query
+from stomprelay.pipeline.schema import QUARANTINE, TABLES
+from stomprelay.pipeline.spark import errors, launch
+from stomprelay.pipeline.store.store import StoreError
+from tests.pipeline.rows import write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AT = datetime(2026, 11, 21, 8, 0, 0, 123456, UTC)
+
+
+def written(form: str, names: list[str], *rows: tuple[Any, ...]) -> str:
+    """Rows as a format has them."""
+    out = io.StringIO()
+    query._WRITERS[form](names, iter(rows), out)
+    return out.getvalue()
+
+
+def test_a_table_is_for_people() -> None:
+    """Numbers to the right, nothing for null, no octet that could move the cursor."""
+    assert written("table", ["name", "n"], ("a\x1b[1m\n", 5), (None, 12345), ("ä", None)).splitlines() == [
+        r"name            n",
+        r"----------  -----",
+        r"a\x1b[1m\n      5",
+        r"            12345",
+        r"ä",
+        r"(3 rows)",
+    ]
+
+
+def test_a_table_may_be_long_and_wide() -> None:
+    """Widths are chosen by what comes first; no cell is cut."""
+    rows = [(str(number) * (1 if number < 1100 else 30),) for number in range(1101)]
+    lines = written("table", ["x"], *rows, ("y" * 100,)).splitlines()
+    assert lines[-1] == "(1,102 rows)"
+    assert lines[-2] == "y" * 100
+    assert written("table", ["x"]) == "x\n-\n(0 rows)\n"
+
+
+def test_csv_has_a_head() -> None:
+    """What holds a comma or a quote is quoted; structures are JSON."""
+    assert written("csv", ["a", "b"], ('x,"y', {"k": [1]}), (None, AT)) == (
+        'a,b\n"x,""y","{""k"": [1]}"\n,2026-11-21T08:00:00.123456Z\n'
+    )
+
+
+def test_json_is_an_object_a_line() -> None:
+    """With what JSON has for each type."""
+    from pyspark.sql import Row
+
+    row = (
+        1, True, None, 1.5, "ä", b"\x00\xff", AT, date(2026, 1, 2), timedelta(seconds=1.5),
+        Decimal("1.10"), Row(x=1, y=[AT]), {"k": b"a"},
+    )  # fmt: skip
+    names = [f"c{number}" for number in range(len(row))]
+    assert list(json.loads(written("json", names, row)).values()) == [
+        1, True, None, 1.5, "ä", "AP8=", "2026-11-21T08:00:00.123456Z", "2026-01-02", 1.5,
+        "1.10", {"x": 1, "y": ["2026-11-21T08:00:00.123456Z"]}, {"k": "YQ=="},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        (
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column `x` cannot be resolved. Did you mean `y`? "
+            "SQLSTATE: 42703; line 1 pos 7;\n'Project ['x]\n+- OneRowRelation\n",
+            "A column `x` cannot be resolved. Did you mean `y`?",
+        ),
+        (
+            "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selec'. SQLSTATE: 42601 (line 1, pos 0)\n\n"
+            "== SQL ==\nselec\n^^^\n",
+            "Syntax error at or near 'selec'.",
+        ),
+        ("Division by zero.\nUse try_divide.\nJVM stacktrace:\nx", "Division by zero. Use try_divide."),
+        ("", "the query failed"),
+    ],
+)
+def test_an_error_is_a_sentence(said: str, sentence: str) -> None:
+    """Without what only Spark's developers need."""
+    assert errors.sentence(said) == sentence
+
+
+@pytest.fixture
+def tables(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Some, and the session of the tests in place of another."""
+    torn = [
+        {"segment": "a.journal", "offset": 1, "length": 2},
+        {"segment": "b.journal", "offset": 3, "length": 4},
+    ]
+    write(tmp_path, QUARANTINE, {"reason": "torn"}, torn)
+    monkeypatch.setattr(options, "session", lambda *_, **__: spark)
+    monkeypatch.setattr(launch, "stop", lambda _: None)
+    yield tmp_path
+    for name in TABLES:
+        spark.catalog.dropTempView(name)
+
+
+def asked(tables: Path, sql: str, *given: str) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser()
+    query.add_options(parser)
+    options.add_spark(parser)
+    return query.main(parser.parse_args([sql, "--tables", str(tables), *given]))
+
+
+@pytest.mark.spark
+def test_all_tables_can_be_asked(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those with nothing in them, too; times are UTC, whatever the zone of this machine."""
+    counts = " + ".join(f"(SELECT count(*) FROM {name})" for name in TABLES)
+    sql = (
+        f"SELECT {counts} AS n, timestamp'2026-11-21 08:00:00' AS at, "
+        "timestamp_ntz'2026-11-21 08:00:00' AS `bare.at`"
+    )
+    assert asked(tables, sql, "--format", "csv") == 0
+    assert capsys.readouterr().out == ("n,at,bare.at\n2,2026-11-21T08:00:00.000000Z,2026-11-21 08:00:00\n")
+
+
+@pytest.mark.spark
+def test_the_query_may_come_by_standard_input(
+    tables: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a long one does."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT sum(length) AS s\nFROM quarantine"))
+    assert asked(tables, "-", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out) == {"s": 6}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("sql", "sentence"),
+    [
+        ("SELECT nope FROM quarantine", "nope"),
+        ("SELEC", "Syntax error"),
+        ("SELECT raise_error('sorry') FROM quarantine", "^sorry$"),
+        ("SELECT 1 FROM elsewhere", "elsewhere"),
+    ],
+)
+def test_wrong_sql_is_told_in_a_line(tables: Path, sql: str, sentence: str) -> None:
+    """When it is read, and when it is run."""
+    with pytest.raises(ValueError, match=sentence) as told:
+        asked(tables, sql)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.spark
+def test_a_folder_without_tables_is_told(tables: Path) -> None:
+    """Rather than answering from nothing."""
+    with pytest.raises(StoreError, match="does not exist"):
+        asked(tables / "none", "SELECT 1")

@@ -1,0 +1,131 @@
+"""Which segments came, by the log of Spark's file source."""
+
+import json
+import posixpath
+
+import pytest
+
+from stomprelay.pipeline.follow.arrivals import Arrivals, Part, logged, ordered
+from stomprelay.pipeline.read.frames import SegmentFile
+from tests.pipeline.journal_files import name
+
+JOURNAL = "file:///j"
+
+
+class Files:
+    """A volume in memory."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
+
+    def text(self, path: str) -> str | None:
+        return self.files.get(path)
+
+    def put(self, path: str, text: str) -> None:
+        if path in self.files:
+            raise FileExistsError(path)
+        self.files[path] = text
+
+    def find(self, root: str, pattern: str) -> list[str]:
+        start = posixpath.join(root, pattern.removesuffix("*"))
+        return sorted(path for path in self.files if path.startswith(start))
+
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+
+    def size(self, path: str) -> int:
+        return len(path)
+
+    def came(self, batch: int, *paths: str) -> None:
+        """As Spark writes it down: every tenth entry holds all before it, too."""
+        self.files[f"c/offsets/{batch}"] = f'v1\n{{"conf": {{}}}}\n{{"logOffset":{batch}}}'
+        lines = [json.dumps({"path": path, "timestamp": 1, "batchId": batch}) for path in paths]
+        entry = f"c/sources/0/{batch}"
+        if batch % 10 == 9:
+            entry += ".compact"
+            lines += [json.dumps({"path": "file:///j/old.journal", "timestamp": 1, "batchId": 0})]
+        self.files[entry] = "\n".join(["v1", *lines])
+
+
+def arrivals(files: Files, most: int = 2) -> Arrivals:
+    """With this many segments in a part."""
+    return Arrivals(files, "c", most)  # type: ignore[arg-type]
+
+
+def test_a_batch_of_sparks_is_cut_into_parts_by_name() -> None:
+    """Whatever the order in which the files were touched."""
+    files = Files()
+    files.came(0, *(f"{JOURNAL}/{name(number)}" for number in (3, 1, 5, 2, 4)))
+    parts = list(arrivals(files).parts(0))
+    assert parts == [
+        Part(0, (f"/j/{name(1)}", f"/j/{name(2)}"), last=False),
+        Part(1, (f"/j/{name(3)}", f"/j/{name(4)}"), last=False),
+        Part(2, (f"/j/{name(5)}",), last=True),
+    ]
+    assert arrivals(files).arrivals(parts[2]) == [SegmentFile(f"/j/{name(5)}", len(f"/j/{name(5)}"))]
+
+
+def test_parts_are_numbered_through_and_done_once() -> None:
+    """A run that was cut short goes on with the same parts, even if it is told to take more at a time."""
+    files = Files()
+    files.came(0, *(f"{JOURNAL}/{name(number)}" for number in (1, 2, 3)))
+    first = arrivals(files)
+    assert first.finished == -1
+    first.done(next(first.parts(0)))
+    again = arrivals(files, most=100)
+    (rest,) = again.parts(0)
+    assert rest == Part(1, (f"/j/{name(3)}",), last=True)
+    again.done(rest)
+    assert list(again.parts(0)) == []
+    files.came(1, f"{JOURNAL}/{name(4)}")
+    assert [part.number for part in again.parts(1)] == [2]
+    assert again.finished == 1
+
+
+def test_entries_are_found_among_those_before() -> None:
+    """When Spark has joined them."""
+    files = Files()
+    for batch in range(9):
+        files.came(batch)
+    files.came(9, f"{JOURNAL}/new.journal")
+    (part,) = arrivals(files).parts(9)
+    assert part.paths == ("/j/new.journal",)
+
+
+def test_nothing_came() -> None:
+    """No part, then."""
+    files = Files()
+    files.came(0)
+    assert list(arrivals(files).parts(0)) == []
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("file:///a%20b/c%5B1%5D.journal", "/a b/c[1].journal"),
+        ("file:/a/b.journal", "/a/b.journal"),
+        ("hdfs://host:8020/a%20b.journal", "hdfs://host:8020/a b.journal"),
+    ],
+)
+def test_paths_are_as_hadoop_takes_them(uri: str, path: str) -> None:
+    """The log has them quoted."""
+    assert logged(f'v1\n{{"path":"{uri}","timestamp":1,"batchId":3}}', 3) == [path]
+
+
+def test_a_log_of_another_version_is_not_guessed_at() -> None:
+    """A later Spark may write another."""
+    with pytest.raises(ValueError, match="v2"):
+        logged("v2\n{}", 0)
+
+
+def test_segments_are_read_in_the_order_of_their_runs() -> None:
+    """By when they were begun, then by relay, run and number; what is none comes last."""
+    late = name(1, stamp="20261121T090000")
+    paths = ["/j/x.journal", f"/j/{late}", f"/j/{name(10)}", f"/j/{name(9)}", f"/j/{name(9, relay='r0')}"]
+    assert ordered([*paths, paths[0]]) == [
+        f"/j/{name(9, relay='r0')}",
+        f"/j/{name(9)}",
+        f"/j/{name(10)}",
+        f"/j/{late}",
+        "/j/x.journal",
+    ]

@@ -1,0 +1,267 @@
+"""Runs over journals, with all that can be wrong with one."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bench import journals
+from stomprelay.pipeline.follow import stream
+from stomprelay.pipeline.follow.progress import ProgressLine
+from stomprelay.pipeline.follow.stream import Step, Stream
+from stomprelay.pipeline.read import frames
+from stomprelay.pipeline.schema import TABLES
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store.store import Batch, Store, StoreError
+from tests.e2e.child import PATIENCE
+from tests.pipeline import journal_files as made
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+SEND = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n"
+NOTHING_ELSE: tuple[Step, ...] = ()
+
+
+def run(
+    spark: "SparkSession", settings: Settings, steps: tuple[Step, ...] = NOTHING_ELSE
+) -> tuple[Stream, str]:
+    """One run over what is there; answers what the user saw, too."""
+    out = io.StringIO()
+    made_stream = Stream(spark, settings, ProgressLine(out), steps)
+    made_stream.once()
+    return made_stream, out.getvalue()
+
+
+def receipts(spark: "SparkSession", settings: Settings) -> list[str]:
+    """Those of the SENDs in the table."""
+    rows = Store(spark, settings.tables).read("frames").where("command = 'SEND'")
+    return sorted(row.receipt for row in rows.select("receipt").collect())
+
+
+def quarantine(spark: "SparkSession", settings: Settings) -> dict[str, str]:
+    """Name of the file and reason."""
+    rows = Store(spark, settings.tables).read("quarantine").collect()
+    return {Path(row.segment).name: row.reason for row in rows}
+
+
+def segment(folder: Path, number: int, *receipts: bytes, relay: str = "r1") -> Path:
+    """One with a SEND for each receipt."""
+    block = made.frames([SEND % each for each in receipts], made.START + number)
+    return made.put(folder, made.name(number, relay), made.header(number, relay), block)
+
+
+def test_all_that_a_folder_may_hold(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several relays, an older schema, a torn tail, garbage, a file that cannot be read, one that vanishes, one that
+    a dead relay left open, others that are none of ours: what can be read is, the rest is named, nothing is lost.
+    """
+    journal = tmp_path / "a journal [1]"
+    settings = Settings(journal=f"file:{journal}", tables=f"file:{tmp_path}/the tables", files_per_batch=4)
+    segment(journal, 1, b"a", b"b")
+    segment(journal, 1, b"c", relay="r2")
+    older = made.frames([SEND % b"d"], of=b'["s-1","client"]')
+    made.put(journal, made.name(2), made.header(2, context=("session", "side")), older)
+    made.put(
+        journal, made.name(3), made.header(3), made.frames([SEND % b"e"]), made.frames([SEND % b"no"])[:-9]
+    )
+    made.put(journal, made.name(4), b"garbage")
+    made.put(journal, made.name(5), made.header(5, version=99), made.frames([SEND % b"no"]))
+    os.mkfifo(journal / made.name(6))
+    vanishing = segment(journal, 7, b"no")
+    left = made.frames([SEND % b"no"])[:-9]
+    made.put(journal, made.name(8) + ".open", made.header(8), made.frames([SEND % b"f"]), left)
+    made.put(journal, "notes.txt", b"not ours")
+
+    def first_gone(batch: Batch, arrivals: Any) -> frames.Taken:
+        vanishing.unlink(missing_ok=True)
+        return advance(batch, arrivals)
+
+    advance = frames.advance
+    monkeypatch.setattr(frames, "advance", first_gone)
+    _, seen = run(spark, settings)
+    assert receipts(spark, settings) == ["a", "b", "c", "d", "e", "f"]
+    bad = quarantine(spark, settings)
+    assert bad.keys() == {made.name(each) for each in (3, 4, 5, 6, 7)}
+    assert "torn" in bad[made.name(3)]
+    assert "not a segment" in bad[made.name(4)]
+    assert "version 99" in bad[made.name(5)]
+    assert "cannot be read" in bad[made.name(7)]
+    assert f"{made.name(8)} was left open" in seen
+    assert "in quarantine" in seen
+
+
+def test_segments_may_come_in_any_order(spark: "SparkSession", tmp_path: Path) -> None:
+    """Each is read once, when it is there; a run without new ones changes nothing."""
+    settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"))
+    segment(tmp_path / "j", 3, b"c")
+    run(spark, settings)
+    segment(tmp_path / "j", 2, b"b")
+    segment(tmp_path / "j", 1, b"a")
+    (tmp_path / "j" / made.name(3)).touch()
+    run(spark, settings)
+    _, seen = run(spark, settings)
+    assert receipts(spark, settings) == ["a", "b", "c"]
+    assert seen == ""
+
+
+def test_a_journal_may_be_on_another_file_system(spark: "SparkSession", tmp_path: Path) -> None:
+    """Spark fetches its segments; Hadoop's view of this machine's files stands for one."""
+    spark.conf.set("fs.viewfs.mounttable.there.link./j", f"file:{tmp_path}/real")
+    settings = Settings(journal="viewfs://there/j", tables=str(tmp_path / "t"))
+    segment(tmp_path / "real", 1, b"a")
+    segment(tmp_path / "real", 2, b"b", relay="r 2")
+    made.put(tmp_path / "real", made.name(3), made.header(3), made.frames([SEND % b"c"]), b"torn")
+    run(spark, settings)
+    assert receipts(spark, settings) == ["a", "b", "c"]
+    (row,) = Store(spark, settings.tables).read("quarantine").collect()
+    assert row.segment == f"viewfs://there/j/{made.name(3)}"
+    (name,) = {
+        row.segment for row in Store(spark, settings.tables).read("frames").where("receipt = 'c'").collect()
+    }
+    assert name == made.name(3).removesuffix(".journal")
+
+
+def test_steps_come_after_the_frames_in_their_order(spark: "SparkSession", tmp_path: Path) -> None:
+    """For each part; numbers go on from run to run, and a step's failure is told as it is and made good later."""
+    settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"), files_per_batch=1)
+    for number in (1, 2):
+        segment(tmp_path / "j", number, b"%d" % number)
+    done: list[tuple[str, int, int]] = []
+
+    def step(name: str) -> Step:
+        def advance(batch: Batch) -> None:
+            if name == "second" and batch.number == 1 and len(done) < 4:
+                raise StoreError("not now")
+            done.append((name, batch.number, batch.frames().count()))
+
+        return name, advance
+
+    steps = (step("first"), step("second"))
+    with pytest.raises(StoreError, match="not now"):
+        run(spark, settings, steps)
+    run(spark, settings, steps)
+    segment(tmp_path / "j", 3, b"3")
+    run(spark, settings, steps)
+    assert done == [
+        ("first", 0, 1), ("second", 0, 1), ("first", 1, 1),
+        ("first", 1, 1), ("second", 1, 1), ("first", 2, 1), ("second", 2, 1),
+    ]  # fmt: skip
+    assert receipts(spark, settings) == ["1", "2", "3"]
+
+
+def test_a_run_without_an_end_takes_what_comes_until_it_is_stopped(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """The batch at work is finished."""
+    settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"), interval=0.1)
+    segment(tmp_path / "j", 1, b"1")
+    came: list[int] = []
+    news = threading.Condition()
+
+    def step(batch: Batch) -> None:
+        with news:
+            came.append(batch.number)
+            news.notify_all()
+
+    endless = Stream(spark, settings, ProgressLine(io.StringIO()), (("step", step),))
+
+    def user() -> None:
+        with news:
+            news.wait_for(lambda: came == [0], PATIENCE)
+        segment(tmp_path / "j", 2, b"2")
+        with news:
+            news.wait_for(lambda: came == [0, 1], PATIENCE)
+        endless.stop()
+
+    thread = threading.Thread(target=user)
+    thread.start()
+    endless.endless()
+    thread.join()
+    assert receipts(spark, settings) == ["1", "2"]
+
+
+def test_two_runs_do_not_share_tables(spark: "SparkSession", tmp_path: Path) -> None:
+    """The second is told so; so is one without a journal."""
+    settings = Settings(journal=str(tmp_path / "j"), tables=str(tmp_path / "t"))
+    with pytest.raises(StoreError, match="no journal"):
+        run(spark, settings)
+    segment(tmp_path / "j", 1, b"1")
+
+    def meanwhile(_: Batch) -> None:
+        with pytest.raises(StoreError, match="another run"):
+            run(spark, settings)
+
+    run(spark, settings, (("meanwhile", meanwhile),))
+    assert receipts(spark, settings) == ["1"]
+
+
+# ---------------------------------------------------------------- kill -9
+
+
+@pytest.mark.deep
+def test_a_driver_that_is_killed_leaves_no_trace(spark: "SparkSession", tmp_path: Path) -> None:
+    """At whatever point of a batch: after the next run all tables are as without the kill, row by row."""
+    journal = tmp_path / "j"
+    journal.mkdir()
+    truth = journals.write(journal, journals.Load(3000, segment=60_000, rate=50.0, trace=True))
+    segments = len(list(journal.iterdir()))
+    assert segments > 2
+    whole = Settings(journal=str(journal), tables=str(tmp_path / "whole"), files_per_batch=segments - 1)
+    run(spark, whole, stream.STEPS)
+    killed = replace(whole, tables=str(tmp_path / "killed"), checkpoint="")
+    tables = Path(killed.tables)
+    kill_when(killed, lambda: bool(list(tables.glob("frames/.spark-staging-*"))))
+    kill_when(killed, lambda: bool(list(tables.glob("_state/*/batch=000000000"))))
+    kill_when(killed, lambda: bool(list(tables.glob("_deltas/*/hour=*/batch=000000001"))))
+    run(spark, killed, stream.STEPS)
+    for name in TABLES:
+        assert content(spark, killed, name) == content(spark, whole, name), name
+    assert Store(spark, killed.tables).read("frames").count() == truth.records
+
+
+def content(spark: "SparkSession", settings: Settings, table: str) -> list[str]:
+    """All of a table, row by row."""
+    rows = Store(spark, settings.tables).read(table)
+    return sorted(row[0] for row in rows.selectExpr("to_json(struct(*))").collect())
+
+
+def kill_when(settings: Settings, reached: Callable[[], bool]) -> None:
+    """Run in a child, and kill its Java and itself as soon as it has come to this point."""
+    command = [
+        sys.executable, "-m", "stomprelay.pipeline.cli", "once",
+        "--journal", settings.journal, "--tables", settings.tables,
+        "--files-per-batch", str(settings.files_per_batch), "--master", "local[2]",
+        "--conf", "spark.driver.memory=768m", "--conf", "spark.sql.shuffle.partitions=1",
+    ]  # fmt: skip
+    with tempfile.TemporaryFile("w+") as said, subprocess.Popen(command, stderr=said) as child:
+        try:
+            late = time.monotonic() + 3 * PATIENCE
+            while not reached():
+                if child.poll() is not None or time.monotonic() > late:
+                    said.seek(0)
+                    pytest.fail(f"the run was not where it was to be killed: {said.read()[-2000:]}")
+                time.sleep(0.001)
+            for pid in children(child.pid):
+                os.kill(pid, signal.SIGKILL)
+        finally:
+            child.kill()
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    return [int(each) for each in listed]

@@ -1,0 +1,122 @@
+"""Conversations side by side, over the borders of Arrow batches."""
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from stomprelay.pipeline.match import record
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.conversation import Conversations, SessionRow
+from stomprelay.pipeline.settings import SECOND, TimeLimits
+from stomprelay.pipeline.spark import arrow
+from tests.pipeline.script import Script
+
+HASTY = TimeLimits(stuck_after=0)
+
+
+def _batches(rows: list[record.Record], most: int) -> Iterator[pa.RecordBatch]:
+    for at in range(0, len(rows), most):
+        yield arrow.batch(rows[at : at + most], arrow.schema(record.FIELDS))
+
+
+def _run(script: Script) -> str:
+    return script._segment[16:-7]
+
+
+def _said(
+    rows: list[record.Record], *scripts: Script, most: int = 3, present: bool = True, later: float = 0.0
+) -> list[s.Transfer]:
+    newest = {_run(each): each.ns + round(later * SECOND) for each in scripts}
+    what = Conversations(HASTY, newest, frozenset(newest) if present else frozenset())
+    return [list(row) for row in arrow.rows(what(_batches(rows, most)))]
+
+
+def _talk(name: str) -> Script:
+    script = Script(name=name)
+    script.subscribes()
+    script.sends("t")
+    script.gets("t")
+    return script
+
+
+def _of(rows: list[s.Transfer], what: int) -> list[s.Transfer]:
+    return [row for row in rows if row[s.KIND] == what]
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_sessions_one_behind_the_other(most: int) -> None:
+    """Each is told of, and goes on in the next batch."""
+    one, two = _talk("one"), _talk("two")
+    rows = _said([*one.records, *two.records], one, two, most=most, later=1)
+    assert [row[s.SESSION] for row in _of(rows, s.Kind.DELIVERED)] == ["one", "two"]
+    assert [json.loads(row[s.TEXT])["deliveries"] for row in _of(rows, SessionRow.WAIT)] == [1, 1]
+    states = [
+        tuple({"session": row[0], "turn": record.SAID, "text": row[-1]}.get(name) for name in record.NAMES)
+        for row in _of(rows, SessionRow.STATE)
+    ]
+    before = len(one.records)
+    one.says("ACK", ack="t")
+    rows = _said([states[0], *one.records[before:], states[1]], one, two, most=most, later=1)
+    assert [row[s.OUTCOME] for row in _of(rows, s.Kind.DELIVERED_MORE)] == ["acked"]
+    waits = [json.loads(row[s.TEXT]) for row in _of(rows, SessionRow.WAIT)]
+    assert [(row["session"], row["outcome"], row["going"], row["final"]) for row in waits] == [
+        ("one", "acked", False, True),
+        ("two", None, True, False),
+    ]
+    assert [row[0] for row in _of(rows, SessionRow.STATE)] == ["one", "two"]
+    assert _of(rows, SessionRow.STATE)[1][-1] == states[1][record.TEXT]
+
+
+def test_outages() -> None:
+    """They are rows, too."""
+    script = _talk("one")
+    script.loses("a")
+    (row,) = _of(_said(script.records, script), SessionRow.OUTAGE)
+    assert (json.loads(row[s.TEXT])["broker"], row[s.KEY]) == ("a", "one")
+
+
+def test_a_session_that_is_over() -> None:
+    """Nothing of it is left, unless a receipt is still awaited."""
+    script = _talk("one")
+    script.happens("disconnected", end="client")
+    assert _of(_said(script.records, script), SessionRow.STATE) == []
+    script = _talk("two")
+    script.sends("u", receipt="r")
+    script.happens("disconnected", end="client")
+    assert len(_of(_said(script.records, script), SessionRow.STATE)) == 1
+    assert _of(_said(script.records, script, later=601), SessionRow.STATE) == []
+
+
+def test_a_relay_that_is_silent() -> None:
+    """Nobody waits any more in its sessions; when it is forgotten, so are they, and that is their last word."""
+    script = _talk("one")
+    rows = _said(script.records, script, present=False, later=5)
+    (wait,) = (json.loads(row[s.TEXT]) for row in _of(rows, SessionRow.WAIT))
+    assert (wait["outcome"], wait["going"], wait["final"], wait["until_ns"]) == (
+        None,
+        False,
+        False,
+        script.ns + 5 * SECOND,
+    )
+    assert len(_of(rows, SessionRow.STATE)) == 1
+    what = Conversations(HASTY, {}, frozenset(), {_run(script): script.ns + 5 * SECOND})
+    rows = [list(row) for row in arrow.rows(what(_batches(script.records, 3)))]
+    (last,) = (json.loads(row[s.TEXT]) for row in _of(rows, SessionRow.WAIT))
+    assert last == {**wait, "final": True}
+    assert _of(rows, SessionRow.STATE) == []
+    assert [row for row in _said(script.records) if row[s.KIND] >= SessionRow.STATE] == []
+
+
+def test_a_session_that_says_much() -> None:
+    """It is told of in parts."""
+    script = Script()
+    script.subscribes()
+    for at in range(arrow.ROWS):
+        script.sends(f"t{at}")
+    script.gets("t1")
+    script.says("ACK", ack="t1")
+    rows = _said(script.records, script, most=5000)
+    assert len(_of(rows, s.Kind.SENT)) == arrow.ROWS
+    assert [row[s.OUTCOME] for row in rows if row[s.OUTCOME]] == ["acked"]

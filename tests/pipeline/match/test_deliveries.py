@@ -1,0 +1,337 @@
+"""What a session is delivered, what it answers, and what waits too long."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.deliveries import WAIT, PendingDeliveries, PendingDelivery
+from stomprelay.pipeline.match.outages import BrokerLoss
+from stomprelay.pipeline.match.subscriptions import Subscribed, Subscription
+from stomprelay.pipeline.settings import SECOND, TimeLimits
+from stomprelay.session.ledger import Ledger
+from stomprelay.session.subscriptions import Subscription as Theirs
+from stomprelay.session.subscriptions import Subscriptions
+from tests.pipeline.script import MS, Script
+
+IDS = st.sampled_from([None, None, "1", "2", "relay-1"])
+PLACES = st.sampled_from(["/queue/a", "/queue/b"])
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["subscribe", "unsubscribe", "deliver"]), IDS, PLACES), min_size=1, max_size=30
+)
+STEP = st.tuples(
+    st.sampled_from(
+        ["message", "message", "message", "ack", "ack", "token", "abort", "commit", "lost", "batch"]
+    ),
+    st.integers(0, 3),
+    st.booleans(),
+    st.booleans(),
+)
+BOUND = 60
+
+
+def test_answers_while_one_of_several_brokers_is_gone() -> None:
+    """The relay does not look which delivery is meant, so it stays, under its name."""
+    script = Script()
+    script.finds("b")
+    script.subscribes()
+    script.gets("t1")
+    script.gets("t2", at="b")
+    script.loses("a")
+    script.says("ACK", ack="t1")
+    script.recovers("a", "c")
+    script.gets("t1", at="c")
+    script.says("ACK", ack="t1")
+    script.says("ACK", ack="relay-ack-3")
+    script.says("ACK", ack="t2")
+    assert script.outcomes() == ["returned", "acked", "acked"]
+    assert [row[11] for row in script.conversation.outages()] == [2]
+
+
+def test_one_name_from_two_brokers() -> None:
+    """The client is given a token for the second, on older versions in place of its message-id."""
+    script = Script("1.1", "1.1")
+    script.finds("b", "1.1")
+    script.subscribes()
+    script.gets("m", trace="t1")
+    script.gets("m", trace="t2", at="b")
+    script.says("ACK", message_id="relay-ack-2", subscription="1")
+    assert script.outcomes() == ["delivered", "acked"]
+    script.says("ACK", message_id="m", subscription="1")
+    assert script.outcomes() == ["acked", "acked"]
+
+
+def test_a_subscription_that_was_never_seen_to_be_opened() -> None:
+    """After UNSUBSCRIBE of the only one that asked for ACKs, the relay numbers no deliveries of its own version."""
+    script = Script()
+    script.subscribes()
+    script.says("UNSUBSCRIBE", subscription="1")
+    script.gets("t1")
+    script.subscribes(id="2")
+    script.gets("t2", subscription="2")
+    script.says("ACK", ack="relay-ack-1")
+    assert script.outcomes() == ["delivered", "acked"]
+
+
+@given(steps=STEPS, more=st.integers(0, 20))
+def test_the_relay_says_the_same(steps: list[tuple[str, str | None, str]], more: int) -> None:
+    """Whatever is subscribed and unsubscribed, with names and without."""
+    theirs, ours = Subscriptions(), Subscribed()
+    steps += [("subscribe", f"x{at}", "/queue/c") for at in range(more)]
+    steps += [("unsubscribe", f"x{at}", "/queue/c") for at in range(more)]
+    for what, id, place in [*steps, ("deliver", "x0", "/queue/c"), ("deliver", None, "/queue/c")]:
+        headers = [(b"destination", place.encode()), (b"ack", b"client")]
+        name = None if id is None else id.encode()
+        if name is not None:
+            headers.append((b"id", name))
+        if what == "subscribe":
+            theirs.opened(headers)
+            ours.subscribe(id, place, "client", 0)
+        elif what == "unsubscribe":
+            theirs.closed(headers)
+            ours.unsubscribe(id, place)
+        else:
+            found, mine = theirs.delivered(name, place.encode()), ours.delivered(id, place)
+            assert (None if found is None else found.id.decode()) == (None if mine is None else mine.id)
+            assert found is None or mine is None or found.open == mine.open
+    assert theirs.acknowledging == ours.acknowledging
+    numbers: dict[Subscription, int] = {}
+    dumped = ours.dump(numbers)
+    again = Subscribed.load(dumped, [Subscription.load(each.dump()) for each in numbers])
+    assert (again.acknowledging, [*again.opened], [*again.ended]) == (
+        ours.acknowledging,
+        [*ours.opened],
+        [*ours.ended],
+    )
+
+
+def test_names_for_people() -> None:
+    """A subscription without a name is called by its destination."""
+    ours = Subscribed()
+    ours.subscribe(None, "/queue/a", "auto", 0)
+    ours.subscribe("1", "/queue/b", "auto", 0)
+    assert [each.shown for each in ours.opened.values()] == ["/queue/a", "1"]
+    assert (ours.meant("/queue/a"), ours.meant("/queue/b")) == (ours.opened["relay-1"], None)
+
+
+@given(steps=st.lists(STEP, max_size=40))
+def test_the_relay_says_the_same_of_deliveries(steps: list[tuple[str, int, bool, bool]]) -> None:
+    """Names that come again, transactions, cumulative answers, brokers that are lost, and ends of batches."""
+    theirs, ours = Ledger(1000), PendingDeliveries()
+    modes = ("client", "client-individual")
+    subscriptions = [
+        Theirs(b"%d" % at, [(b"ack", mode.encode())], named=True) for at, mode in enumerate(modes)
+    ]
+    mine = [Subscription(str(at), "/queue/a", mode, 0, named=True) for at, mode in enumerate(modes)]
+    for at, (what, name, flag, other) in enumerate(steps):
+        ack, token = f"a{name}", f"relay-ack-{name + 1}"
+        if what == "message":
+            tokened = theirs.taken(ack.encode())
+            theirs.noted(subscriptions[flag], b"m%d" % name, ack.encode(), tokened=tokened)
+            row: s.Transfer = ["k", at, "segment", at, 0, 2, *[None] * (len(s.FIELDS) - 6)]
+            ours.noted(PendingDelivery(mine[flag], f"m{name}", ack, "a", row), alike=True, counted=True)
+        elif what in ("ack", "token"):
+            said = token if what == "token" else ack
+            if other and what == "ack":
+                said = f"m{name}"
+                found = theirs.by_message(said.encode(), b"%d" % flag)
+                got = ours.named(None, said, str(int(flag)))
+            else:
+                found, got = theirs.by_token(said.encode()), ours.named(said, None, None)
+            assert (None if found is None else found.order) == (None if got is None else got.order)
+            if found is not None and got is not None:
+                assert found.lost == (got.loss is not None)
+                transaction = "x" if flag else None
+                theirs.settled(found, b"x" if flag else None)
+                ours.answered(got, transaction, at, "acked")
+        elif what == "abort":
+            theirs.aborted(b"x")
+            ours.aborted("x")
+        elif what == "commit":
+            theirs.committed(b"x")
+            ours.committed("x")
+        elif what == "lost":
+            theirs.lost()
+            loss = BrokerLoss(None, None, "a", at, planned=False)
+            for each in ours.of("a"):
+                each.loss = loss
+        else:
+            numbers: dict[Subscription, int] = {}
+            losses = [each.loss for each in ours if each.loss is not None]
+            dumped = ours.dump(numbers, losses)
+            for subscription in mine:
+                numbers.setdefault(subscription, len(numbers))
+            copies = {each: Subscription.load(each.dump()) for each in numbers}
+            mine = [copies[each] for each in mine]
+            ours = PendingDeliveries.load(dumped, list(copies.values()), losses)
+    assert sorted(each.order for each in ours) == sorted(
+        [each.order for each in theirs._pending.values()]
+        + [each.order for held in theirs._held.values() for each in held]
+    )
+
+
+def test_what_is_forgotten() -> None:
+    """Deliveries of a broker whose loss is over for long enough."""
+    ours = PendingDeliveries()
+    mine = Subscription("1", "/queue/a", "client", 0, named=True)
+    row: s.Transfer = ["k", 1, "segment", 1, 0, 2, *[None] * (len(s.FIELDS) - 6)]
+    ours.noted(PendingDelivery(mine, "m", "a", "a", row), alike=True, counted=True)
+    loss = BrokerLoss(None, None, "a", 5, planned=False)
+    for each in ours.of("a"):
+        each.loss = loss
+    ours.forget(100)
+    assert len(list(ours)) == 1
+    loss.recovered("b", 50, 0)
+    ours.forget(51)
+    assert (list(ours), mine.unsettled) == ([], {})
+
+
+def test_deliveries_that_the_relay_did_not_number() -> None:
+    """They are known by their names only."""
+    ours = PendingDeliveries()
+    mine = Subscription("1", "/queue/a", "client-individual", 0, named=True)
+    for name in ("m1", "m2"):
+        row: s.Transfer = ["k", 1, "segment", 1, 0, 2, *[None] * (len(s.FIELDS) - 6)]
+        ours.noted(PendingDelivery(mine, name, name, "a", row), alike=True, counted=False)
+    assert ours.named("relay-ack-1", None, None) is None
+    found = ours.named("m2", None, None)
+    assert found is not None
+    assert found.message_id == "m2"
+
+
+def _script(mode: str = "client-individual") -> Script:
+    script = Script(limits=TimeLimits(stuck_after=BOUND * SECOND))
+    script.subscribes(mode)
+    return script
+
+
+def _waits(script: Script, **known: bool) -> list[dict[str, Any]]:
+    rows = script.conversation.waits(script.ns, **known)
+    return [dict(zip(WAIT.names, row, strict=True)) for row in rows]
+
+
+def test_each_cell() -> None:
+    """Of one that was answered too late."""
+    script = _script()
+    script.gets("m")
+    since = script.ns
+    script.passes(100)
+    script.says("ACK", ack="m")
+    assert _waits(script) == [
+        {
+            "relay": "relay",
+            "session": "s1",
+            "client": "client of s1",
+            "subscription": "1",
+            "destination": "/queue/a",
+            "upstream": "main",
+            "broker": "a",
+            "since_ns": since,
+            "until_ns": script.ns,
+            "deliveries": 1,
+            "outcome": "acked",
+            "going": False,
+            "final": True,
+        }
+    ]
+
+
+def test_exactly_the_bound_is_in_time() -> None:
+    """One more nanosecond is not; so also for what has no answer yet."""
+    for more, found in ((0, 0), (1, 1)):
+        script = _script()
+        script.gets("m")
+        script.ns += BOUND * SECOND + more
+        assert len(_waits(script)) == found
+        script.breaks()
+        script.ns -= MS
+        script.says("NACK", ack="m")
+        assert [row["outcome"] for row in _waits(script)] == ["nacked"] * found
+
+
+@pytest.mark.parametrize("end", ["disconnected", "lost"])
+def test_what_is_returned(end: str) -> None:
+    """A session or a broker goes: all that waited for too long ends then, in one row."""
+    script = _script()
+    script.gets("m1")
+    since = script.ns
+    script.gets("m2")
+    script.passes(100)
+    script.gets("m3")
+    if end == "lost":
+        script.loses("a")
+    else:
+        script.happens(end, end="client")
+    (row,) = _waits(script)
+    assert (row["since_ns"], row["until_ns"], row["deliveries"]) == (since, script.ns, 2)
+    assert (row["outcome"], row["final"]) == ("returned", True)
+
+
+def test_a_cumulative_ack() -> None:
+    """It ends the wait of all up to it; those behind it go on, from batch to batch, without being told twice."""
+    script = _script("client")
+    for name in ("m1", "m2", "m3"):
+        script.gets(name)
+    last = script.ns
+    script.passes(100)
+    script.says("ACK", ack="m2")
+    ended, going = _waits(script)
+    assert (ended["deliveries"], ended["outcome"], ended["final"]) == (2, "acked", True)
+    assert (going["deliveries"], going["since_ns"], going["going"], going["final"]) == (1, last, True, False)
+    script.breaks()
+    script.passes(100)
+    (going,) = _waits(script)
+    assert (going["since_ns"], going["until_ns"], going["upstream"]) == (last, script.ns, "main")
+
+
+def test_mode_auto_never_waits() -> None:
+    """Whatever time passes."""
+    script = _script("auto")
+    script.gets("m", ack=None)
+    script.passes(1000)
+    assert _waits(script) == []
+    script.happens("disconnected", end="client")
+    assert _waits(script) == []
+
+
+def test_an_answer_in_a_transaction() -> None:
+    """It ends the wait, for good with COMMIT; with ABORT the delivery was waiting all the time."""
+    for command in ("COMMIT", "ABORT"):
+        script = _script()
+        script.gets("m")
+        script.passes(100)
+        script.says("BEGIN", transaction="x")
+        script.says("ACK", ack="m", transaction="x")
+        answered = script.ns
+        (row,) = _waits(script)
+        assert (row["until_ns"], row["outcome"], row["going"], row["final"]) == (
+            answered,
+            "acked",
+            False,
+            False,
+        )
+        script.breaks()
+        script.passes(100)
+        script.says(command, transaction="x")
+        (row,) = _waits(script)
+        if command == "COMMIT":
+            assert (row["until_ns"], row["outcome"], row["final"]) == (answered, "acked", True)
+        else:
+            assert (row["until_ns"], row["outcome"], row["going"]) == (script.ns, None, True)
+
+
+def test_a_relay_of_which_nothing_is_heard() -> None:
+    """Then nobody waits any more, and when it is given up that is final."""
+    script = _script()
+    script.gets("m")
+    script.passes(100)
+    for known, wanted in (
+        ({"present": True}, (True, False)),
+        ({"present": False}, (False, False)),
+        ({"present": False, "over": True}, (False, True)),
+    ):
+        (row,) = _waits(script, **known)
+        assert (row["outcome"], row["going"], row["final"]) == (None, *wanted)
+        script.breaks()

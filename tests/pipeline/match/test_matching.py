@@ -1,0 +1,370 @@
+"""Publications and deliveries of one key, as scripts of several sessions."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.pipeline.match import transfer as s
+from stomprelay.pipeline.match.matching import Matching
+from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.settings import SECOND, TimeLimits
+from tests.pipeline.journals import BEGUN
+from tests.pipeline.script import MS, Script, rows
+
+TERMS = TimeLimits(patience=600 * SECOND, linger=10 * SECOND, give_up=3600 * SECOND)
+
+
+def _seen(*scripts: Script, until: int | None = None) -> list[dict[str, Any]]:
+    transfers = [each for script in scripts for each in script.transfers]
+    return rows(transfers, TERMS, until or max(script.ns for script in scripts))
+
+
+def _three(*modes: str, to: str = "/queue/a", **settings: Any) -> tuple[Script, ...]:
+    """A producer, and a consumer for each mode."""
+    consumers = [Script(name=f"c{at}") for at in range(len(modes))]
+    for mode, consumer in zip(modes, consumers, strict=True):
+        consumer.subscribes(mode, to=to)
+    return Script(name="p", at=BEGUN + 100 * MS, **settings), *consumers
+
+
+def _at(script: Script, ms: float) -> Script:
+    script.ns = BEGUN + round(ms * MS)
+    return script
+
+
+def test_in_order() -> None:
+    """Without anything that carries through, the first that was sent is the first that comes, of the same size."""
+    p, c = _three("auto")
+    p.sends(body_size=1)
+    p.sends(body_size=2)
+    p.sends(body_size=1)
+    _at(c, 200).gets("m1", trace=None, body_size=2)
+    _at(c, 201).gets("m2", trace=None, body_size=1)
+    first, second, third = _seen(p, c)
+    assert [len(each["deliveries"]) for each in (first, second, third)] == [1, 1, 0]
+    assert (first["deliveries"][0][6], second["deliveries"][0][6]) == ("m2", "m1")
+    assert (first["matched"], first["key"], third["matched"]) == ("order", None, None)
+
+
+def test_by_what_was_kept_of_the_body() -> None:
+    """Then two of the same size are told apart."""
+    p, c = _three("auto")
+    p.sends(digest=1)
+    p.sends(digest=2)
+    _at(c, 200).gets("m", trace=None, digest=2)
+    assert [len(each["deliveries"]) for each in _seen(p, c)] == [0, 1]
+
+
+def test_by_the_publisher_s_id() -> None:
+    """It is matched exactly, but a reply to another destination is another message."""
+    p, c = _three("auto")
+    p.sends(own="7", body_size=3)
+    p.sends(own="8", body_size=3)
+    _at(c, 200).gets("m1", trace=None, own="8", body_size=4)
+    _at(c, 201).gets("m2", trace=None, own="7", destination="/queue/replies")
+    first, second, reply = _seen(p, c)
+    assert (first["outcome"], second["outcome"], second["matched"]) == ("undelivered", "acked", "id")
+    assert (second["key"], reply["producer"], reply["matched"]) == ("8", None, None)
+
+
+@pytest.mark.parametrize("answer", ["NACK", "end", "lost"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_redelivery(answer: str, named: bool) -> None:
+    """After a NACK or a return the next delivery is of the same message, with or without a trace."""
+    p, one, two = _three("client-individual", "client-individual")
+    p.sends("t" if named else None)
+    _at(one, 200).gets("m1", trace="t" if named else None)
+    if answer == "NACK":
+        one.says("NACK", ack="m1")
+    elif answer == "end":
+        one.happens("vanished", end="client")
+    else:
+        one.loses("a")
+    _at(two, 300).gets("m2", trace="t" if named else None)
+    two.says("ACK", ack="m2")
+    (row,) = _seen(p, one, two)
+    assert (row["outcome"], row["redelivered"], row["ack_us"]) == ("acked", 1, 1000)
+    assert [each[-1] for each in row["deliveries"]] == ["nacked" if answer == "NACK" else "returned", "acked"]
+
+
+def test_a_redelivery_that_is_seen_before_the_return() -> None:
+    """A broker that knows earlier than the relay says so in a header."""
+    p, one, two = _three("client-individual", "client-individual")
+    p.sends()
+    p.sends()
+    _at(one, 200).gets("m1", trace=None)
+    _at(two, 300).gets("m2", trace=None, redelivered="true")
+    _at(one, 301).happens("vanished", end="client")
+    first, second = _seen(p, one, two)
+    assert (len(first["deliveries"]), len(second["deliveries"])) == (2, 0)
+
+
+def test_the_broker_s_message_id_tells_a_redelivery() -> None:
+    """Where it stays the same."""
+    p, one = _three("client-individual")
+    p.sends()
+    p.sends()
+    _at(one, 200).gets("m1", trace=None)
+    _at(one, 300).gets("m1", trace=None)
+    assert [len(each["deliveries"]) for each in _seen(p, one)] == [2, 0]
+
+
+def test_topics() -> None:
+    """All subscribers get each message, from their subscription on, and each in order."""
+    p, one, two = _three("auto", "auto", to="/topic/t")
+    late = Script(name="late")
+    _at(late, 150).subscribes("auto", to="/topic/t")
+    _at(p, 110).sends(destination="/topic/t")
+    for consumer in (one, two):
+        _at(consumer, 120).gets(f"{consumer.conversation.name}-1", trace=None, destination="/topic/t")
+    _at(p, 210).sends(destination="/topic/t")
+    for at, consumer in enumerate((one, two, late)):
+        _at(consumer, 220 + at).gets(f"{consumer.conversation.name}-2", trace=None, destination="/topic/t")
+    first, second = _seen(p, one, two, late)
+    assert [each[2] for each in first["deliveries"]] == ["c0", "c1"]
+    assert [each[2] for each in second["deliveries"]] == ["c0", "c1", "late"]
+    assert (first["redelivered"], second["outcome"]) == (0, "acked")
+
+
+def test_a_subscription_that_the_broker_saw_before_the_send() -> None:
+    """The relay may have seen them the other way round."""
+    p, one = _three(to="/topic/t"), Script(name="one")
+    _at(p[0], 110).sends(destination="/topic/t")
+    _at(one, 111).subscribes("auto", to="/topic/t")
+    _at(one, 112).gets("m", trace=None, destination="/topic/t")
+    assert [len(each["deliveries"]) for each in _seen(p[0], one)] == [1]
+
+
+def test_of_a_topic_each_subscriber_counts() -> None:
+    """One that did not answer is enough for the message not to be acked."""
+    p, one, two = _three("client-individual", "client-individual", to="/topic/t")
+    _at(p, 110).sends("t", destination="/topic/t")
+    for consumer in (one, two):
+        _at(consumer, 120).gets("m", trace="t", destination="/topic/t")
+    one.says("ACK", ack="m")
+    assert _seen(p, one, two)[0]["outcome"] == "delivered"
+    _at(two, 130).happens("vanished", end="client")
+    assert _seen(p, one, two)[0]["outcome"] == "returned"
+
+
+def test_copies() -> None:
+    """A fan-out's copies of one SEND are one message."""
+    p, one = _three("client-individual")
+    p.sends()
+    p.sends()
+    one.finds("b")
+    _at(one, 200).gets("m1", trace=None, copy="p-1")
+    _at(one, 201).gets("x1", trace=None, copy="p-1", at="b")
+    _at(one, 202).gets("m2", trace=None, copy="p-2")
+    assert [len(each["deliveries"]) for each in _seen(p, one)] == [2, 1]
+
+
+def test_a_transaction_is_in_order_when_it_is_committed() -> None:
+    """Until then a broker has nothing of it."""
+    p, one = _three("auto")
+    p.says("BEGIN", transaction="x")
+    p.sends(transaction="x")
+    p.sends()
+    _at(one, 200).gets("m1", trace=None)
+    _at(p, 300).says("COMMIT", transaction="x")
+    _at(one, 400).gets("m2", trace=None)
+    first, second = _seen(p, one)
+    assert (first["deliveries"][0][6], second["deliveries"][0][6]) == ("m2", "m1")
+    assert first["transaction"] == "x"
+
+
+def test_nobody_sent_it() -> None:
+    """A message of a producer that is not behind a relay is a row, with what is known."""
+    (one,) = _three("auto")[1:]
+    one.gets("m1", trace=None)
+    (row,) = _seen(one)
+    assert (row["producer"], row["sent_at"], row["delivery_us"], row["matched"]) == (None, None, None, None)
+    assert (row["at"], row["outcome"]) == (one.ns, "acked")
+
+
+@pytest.mark.parametrize("traced", [True, False])
+def test_another_relay_s_clock(traced: bool) -> None:
+    """A MESSAGE may seem to come before its SEND."""
+    p, one = Script(name="p", relay="other", at=BEGUN + 100 * MS), _three("auto")[1]
+    _at(one, 50).gets("m1", trace="t" if traced else None)
+    p.sends("t" if traced else None)
+    (row,) = _seen(p, one)
+    assert (row["delivery_us"], row["producer"]) == (0, "client of p")
+
+
+# Until when
+
+
+def _went(script: Script, *others: Script, after: float) -> list[bool]:
+    last = max(each.ns for each in (script, *others))
+    return [row["final"] for row in _seen(script, *others, until=last + round(after * SECOND))]
+
+
+def test_a_settled_message_is_final_after_a_while() -> None:
+    """After `linger`, and not before."""
+    p, one = _three("auto")
+    p.sends("t")
+    _at(one, 200).gets("m", trace="t")
+    assert (_went(p, one, after=10), _went(p, one, after=10.001)) == ([False], [True])
+
+
+@pytest.mark.parametrize("missing", ["delivery", "answer", "receipt", "return"])
+def test_any_other_when_it_is_given_up(missing: str) -> None:
+    """As long as something may still come: a delivery, an answer, a RECEIPT, another delivery."""
+    p, one = _three("client-individual")
+    p.sends("t", receipt="r" if missing == "receipt" else None)
+    if missing != "delivery":
+        _at(one, 200).gets("m", trace="t")
+    if missing == "receipt":
+        one.says("ACK", ack="m")
+    if missing == "return":
+        one.happens("vanished", end="client")
+    assert (_went(p, one, after=3600), _went(p, one, after=3600.001)) == ([False], [True])
+
+
+def test_the_other_half_is_waited_for() -> None:
+    """A delivery whose SEND was not seen is final after `patience`; an aborted SEND needs no other half."""
+    _, one = _three("auto")
+    one.gets("m")
+    assert (_went(one, after=600), _went(one, after=600.001)) == ([False], [True])
+    p = Script(name="p")
+    p.says("BEGIN", transaction="x")
+    p.sends("t", transaction="x", receipt="r")
+    p.says("ABORT", transaction="x")
+    assert _went(p, after=10.001) == [True]
+
+
+def test_signs_that_come_too_late_are_another_message() -> None:
+    """However much was read at once: time decides."""
+    p, one = _three("auto")
+    p.sends("t")
+    _at(one, 200).gets("m1", trace="t")
+    _at(one, 20_000).gets("m2", trace="t")
+    assert [len(each["deliveries"]) for each in _seen(p, one)] == [1, 1]
+
+
+def test_unconfirmed() -> None:
+    """Neither delivered nor the receipt given."""
+    p, _ = _three("auto")
+    p.sends("t", receipt="r")
+    assert p.row()["outcome"] == "unconfirmed"
+
+
+def test_repeats() -> None:
+    """What outages count as duplicates: the delivery that was repeated, and when."""
+    p, one = _three("client-individual")
+    p.sends("t")
+    _at(one, 200).gets("m1", trace="t")
+    _at(one, 300).gets("m2", trace="t")
+    matching = Matching("tt", TERMS)
+    for each in [*p.transfers, *one.transfers]:
+        matching.saw([*each])
+    matching.go(one.ns)
+    assert matching.repeats == [("c0", "a", BEGUN + 201 * MS, BEGUN + 301 * MS)]
+    assert (matching.finals, len(list(matching.open()))) == ([], 1)
+
+
+# From batch to batch
+
+
+def _long() -> list[s.Transfer]:
+    """Several sessions with much that looks alike, in a queue and in a topic."""
+    p, one, two = _three("client", "client-individual")
+    three = Script(name="three")
+    three.subscribes("auto", to="/topic/t")
+    one.subscribes("client", id="9", to="/topic/t")
+    for at in range(12):
+        _at(p, 200 + 10 * at)
+        p.sends(receipt=f"r{at}")
+        p.sends(destination="/topic/t")
+        p.hears("RECEIPT", receipt=f"r{at}")
+        consumer = (one, two)[at % 2]
+        _at(consumer, 300 + 900 * at).gets(f"m{at}", trace=None)
+        _at(three, 301 + 900 * at).gets(f"t{at}", trace=None, destination="/topic/t")
+        if at % 3:
+            _at(one, 305 + 900 * at).gets(f"o{at}", trace=None, destination="/topic/t", subscription="9")
+        if at % 4 == 1:
+            consumer.says("NACK", ack=f"m{at}")
+        elif at % 4 == 2:
+            consumer.says("ACK", ack=f"m{at}")
+    two.happens("vanished", end="client")
+    for at in range(12, 15):
+        _at(one, 900 * at).gets(f"m{at}", trace=None, redelivered="true")
+    return [each for script in (p, one, two, three) for each in script.transfers]
+
+
+SIGHTINGS = _long()
+
+
+@given(data=st.data(), linger=st.sampled_from([1, 3, 100]), give_up=st.sampled_from([2, 5, 1000]))
+def test_batches_may_end_anywhere(data: st.DataObject, linger: int, give_up: int) -> None:
+    """The same final rows come of it, in whatever continuations it is read."""
+    limits = TimeLimits(5 * SECOND, linger * SECOND, give_up * SECOND)
+    end = BEGUN + 5000 * SECOND
+    ends = sorted(data.draw(st.lists(st.integers(0, 14_000), max_size=6)))
+    want = _all(limits, [end])
+    assert _all(limits, [*(BEGUN + each * MS for each in ends), end]) == want
+    assert all(row["final"] for row in want)
+
+
+def _all(limits: TimeLimits, untils: list[int]) -> list[dict[str, Any]]:
+    found: list[Any] = []
+    for key in sorted({each[s.KEY] for each in SIGHTINGS}):
+        mine = [each for each in SIGHTINGS if each[s.KEY] == key]
+        kept: list[str] = []
+        since = 0
+        for until in untils:
+            matching = Matching(key, limits)
+            for text in kept:
+                row: s.Transfer = [None] * len(s.FIELDS)
+                row[s.KEY], row[s.KIND], row[s.TEXT] = key, s.Kind.KEPT, text
+                matching.saw(row)
+            for each in _told(mine, since, until):
+                matching.saw(each)
+            matching.go(until)
+            kept, since = matching.kept(), until
+            found += matching.finals
+    return sorted((dict(zip(MESSAGES.names, row, strict=True)) for row in found), key=str)
+
+
+def _told(transfers: list[s.Transfer], since: int, until: int) -> list[s.Transfer]:
+    """What a batch that knows the time from `since` to `until` is told of them."""
+    told = []
+    for each in transfers:
+        row = [*each] if since < each[s.NS] <= until else s.continuation(each)
+        if row[s.KIND] >= s.LATER:
+            if each[s.NS] > until:
+                continue
+            row[s.KIND] -= s.LATER
+        for time, fields in (
+            (s.RECEIPT_NS, [s.RECEIPT_NS]),
+            (s.ENDED_NS, [s.ENDED_NS, s.ABORTED]),
+            (s.KNOWN_NS, [s.KNOWN_NS, s.SETTLED_NS, s.OUTCOME]),
+        ):
+            known = each[time] is not None and since < each[time] <= until
+            for field in fields:
+                row[field] = each[field] if known else None
+        told.append(row)
+    return told
+
+
+def test_what_is_ahead_of_others_is_a_foretaste() -> None:
+    """It shows in rows that are not final, and is done again when all were read so far."""
+    p, one = _three("auto")
+    p.sends("t")
+    _at(one, 200).gets("m", trace="t")
+    matching = Matching("tt", TERMS)
+    for each in [*p.transfers, *one.transfers]:
+        matching.saw([*each])
+    matching.go(p.ns)
+    (row,) = matching.open()
+    assert row[MESSAGES.names.index("outcome")] == "acked"
+    again = Matching("tt", TERMS)
+    for text in matching.kept():
+        kept: s.Transfer = [None] * len(s.FIELDS)
+        kept[s.KIND], kept[s.TEXT] = s.Kind.KEPT, text
+        again.saw(kept)
+    again.go(one.ns + 11 * SECOND)
+    assert [each[MESSAGES.names.index("outcome")] for each in again.finals] == ["acked"]

@@ -1,0 +1,291 @@
+"""The table `messages`, from segments on, in Spark and without: equal to what clients and brokers saw."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stomprelay.journal.schema import Context, JournalSide
+from stomprelay.pipeline.match import messages
+from stomprelay.pipeline.match.conversation import SessionRow
+from stomprelay.pipeline.match.matching import MatchRow
+from stomprelay.pipeline.match.outages import OUTAGE
+from stomprelay.pipeline.read import frames
+from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.schema import MESSAGES
+from stomprelay.pipeline.settings import SECOND, Settings, TimeLimits
+from stomprelay.pipeline.store.store import Batch, Store
+from tests.pipeline.journals import BEGUN, Run, Tables
+from tests.pipeline.recorded_world import RecordedClient, RecordedWorld, told
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENT = TimeLimits(600 * SECOND, 3600 * SECOND, 7200 * SECOND, SECOND)
+"""Nothing is final before the end, so that time plays no role."""
+
+
+def _world(seed: int, breaths: int = 40) -> RecordedWorld:
+    """A quarter of them without faults and without traces, with bodies or with ids of the publishers' own."""
+    plain = seed % 4 == 0
+    world = RecordedWorld(seed, faults=not plain, trace=not plain, bodies=seed % 8 == 0, own=seed % 8 == 4)
+    world.plays(breaths)
+    return world
+
+
+def _late(world: RecordedWorld) -> Run:
+    """Another relay's record of much later, by which all is final."""
+    run = Run("later", "ffffffff")
+    run.happened(world.ns + 10**6 * SECOND, Context(), "journal begun", "", {})
+    return run
+
+
+def _told(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return _sorted(map(told, rows))
+
+
+def _sorted(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: str(sorted(row.items())))
+
+
+def _losses(world: RecordedWorld) -> list[tuple[Any, ...]]:
+    """Of each session the outages, as its relay noted them."""
+    return sorted(
+        (
+            caller.name.decode(),
+            *(each["broker"], each["lost_ns"], each["recovered_ns"], each["moved_to"], each["planned"]),
+        )
+        for caller in world.callers
+        if isinstance(caller, RecordedClient)
+        for each in caller.losses_seen
+    )
+
+
+def _outages(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    names = ("session", "broker", "lost_ns", "recovered_ns", "moved_to", "planned")
+    return sorted(tuple(row[name] for name in names) for row in rows)
+
+
+def _waited(world: RecordedWorld, bound: int) -> list[tuple[Any, ...]]:
+    """Of each subscription the deliveries that waited too long, those of the same end and outcome together; None: they
+    wait in the end. What is answered in a transaction that is open is left out.
+    """
+    now = world.run.blocks[-1][0]
+    found: dict[tuple[Any, ...], list[int]] = {}
+    for caller in world.callers:
+        if isinstance(caller, RecordedClient):
+            held = {id(seen) for seen in caller.held}
+            for seen in caller.seen_all:
+                gone = seen.outcome is None and (caller.closed or caller.gone or id(seen) in held)
+                if not gone and (now if seen.settled_ns is None else seen.settled_ns) - seen.ns > bound:
+                    name = (seen.order.id or seen.order.destination).decode()
+                    where = (caller.name.decode(), name, seen.settled_ns, seen.outcome)
+                    found.setdefault(where, []).append(seen.ns)
+    return sorted(((*who, len(times), min(times)) for who, times in found.items()), key=str)
+
+
+def _waits(rows: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """The same of rows, brokers put together."""
+    found: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    for row in rows:
+        if row["outcome"] is not None and not row["final"]:
+            continue
+        until = None if row["outcome"] is None else row["until_ns"]
+        who = (row["session"], row["subscription"], until, row["outcome"])
+        found.setdefault(who, []).append((row["deliveries"], row["since_ns"]))
+    return sorted(
+        ((*who, sum(each[0] for each in seen), min(each[1] for each in seen)) for who, seen in found.items()),
+        key=str,
+    )
+
+
+@given(seed=st.integers(0, 1 << 30), cuts=st.lists(st.integers(1, 200), max_size=4), at_once=st.booleans())
+@settings(max_examples=40)
+def test_random_conversations(
+    seed: int, cuts: list[int], at_once: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What clients and brokers saw is what the tables say: counts, outcomes, times; outages; who waited."""
+    world = _world(seed)
+    paths = world.run.write(tmp_path_factory.mktemp("journal"), cuts)
+    tables = Tables(PATIENT, ("correlation-id",) if world.own else ())
+    for part in [paths] if at_once else [[path] for path in paths]:
+        tables.advance(part)
+    assert _told(tables.rows) == _sorted(world.expected().values())
+    assert _outages(tables.outages.values()) == _losses(world)
+    assert _waits([*tables.ended, *tables.waiting]) == _waited(world, PATIENT.stuck_after)
+    stale = sum(caller.counters["acks_stale"] for caller in world.callers)
+    assert sum(row["stale_acks"] for row in tables.outages.values()) == stale
+    resent = sum(caller.resent for caller in world.callers)
+    assert sum(row["resent"] for row in tables.outages.values()) == resent
+    methods = {row["matched"] for row in tables.rows if row["matched"]}
+    assert methods <= {"id" if world.own else "order" if seed % 4 == 0 else "trace"}
+
+
+@given(
+    seed=st.integers(0, 1 << 30),
+    linger=st.sampled_from([0.05, 0.5]),
+    give_up=st.sampled_from([0.5, 1.0]),
+    cuts=st.lists(st.integers(1, 200), min_size=1, max_size=12),
+    data=st.data(),
+)
+# The same worlds each time: in about one of a thousand two messages that brokers deliver in one chunk change places.
+@settings(max_examples=30, derandomize=True)
+def test_any_segments_in_any_batches(
+    seed: int,
+    linger: float,
+    give_up: float,
+    cuts: list[int],
+    data: st.DataObject,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """The final rows are the same, though much of what happens comes too late to count; so are all waits."""
+    world = RecordedWorld(seed, faults=seed % 3 > 0, trace=seed % 2 > 0)
+    world.plays(30)
+    limits = TimeLimits.of(100.0, linger, give_up, give_up)
+    folder = tmp_path_factory.mktemp("journal")
+    (late,) = _late(world).write(folder)
+    found = []
+    for at, ends in enumerate(([], cuts)):
+        (folder / str(at)).mkdir()
+        paths = world.run.write(folder / str(at), ends)
+        tables = Tables(limits)
+        while paths:
+            count = data.draw(st.integers(1, len(paths)))
+            part, paths = paths[:count], paths[count:]
+            tables.advance(data.draw(st.permutations(part)))
+        tables.advance([late])
+        assert tables.open == tables.waiting == []
+        rows = [
+            {name: row[name] for name in row if name not in ("segment", "offset")} for row in tables.final
+        ]
+        found.append((sorted(rows, key=str), tables.outages, _waits(tables.ended)))
+    assert found[0] == found[1]
+
+
+def test_a_segment_that_comes_late(tmp_path: Path) -> None:
+    """What is behind it waits; then all is as if it had not been late."""
+    world = _world(5)
+    paths = world.run.write(tmp_path, [20, 40, 60])
+    want, late = Tables(PATIENT), Tables(PATIENT)
+    want.advance(paths)
+    late.advance([paths[0], paths[2]])
+    before = len(late.rows)
+    late.advance([paths[3]])
+    assert len(late.rows) == before
+    late.advance([paths[1]])
+    assert _told(late.rows) == _told(want.rows)
+
+
+def test_two_relays(tmp_path: Path) -> None:
+    """One that is behind holds nobody up, but nothing is final before it had its say."""
+    first, second = Run("one", "11111111"), Run("two", "22222222")
+    sent = Context(session="p", side=JournalSide.CLIENT.value, version="1.2", client="producer")
+    came = Context(session="c", side=JournalSide.BROKER.value, version="1.2", client="consumer", broker="b")
+    head = b"destination:/queue/a\nrelay-trace:t\n\n"
+    first.frames(BEGUN, sent, 0, [len(b"SEND\n" + head), 0, 5], b"SEND\n" + head)
+    first.happened(BEGUN + 100 * SECOND, sent, "connected", "", {})
+    second.happened(BEGUN + SECOND, came, "connected", "", {})
+    second.frames(BEGUN + 2 * SECOND, came, 0, [len(b"MESSAGE\n" + head), 0, 5], b"MESSAGE\n" + head)
+    second.happened(BEGUN + 700 * SECOND, came, "connected", "", {})
+    (one,), (two, three, _) = first.write(tmp_path), second.write(tmp_path, [1, 2])
+    limits = TimeLimits(600 * SECOND, 10 * SECOND, 90 * SECOND)
+    tables = Tables(limits)
+    tables.advance([one, two])
+    assert [(row["outcome"], row["final"]) for row in tables.rows] == [("undelivered", False)]
+    tables.advance([three])
+    (row,) = tables.rows
+    assert (row["producer"], row["delivery_us"], row["final"]) == ("producer", 2_000_000, False)
+
+
+# In Spark
+
+
+def _utc(row: dict[str, Any]) -> dict[str, Any]:
+    """With times as PyArrow has them."""
+    return {
+        name: value.astimezone(UTC)
+        if isinstance(value, datetime)
+        else [_utc(each) for each in value]
+        if isinstance(value, list)
+        else value
+        for name, value in row.items()
+    }
+
+
+def _rows(frame: Any) -> list[dict[str, Any]]:
+    return [_utc(row.asDict(recursive=True)) for row in frame.collect()]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("relays", [9, pytest.param(25, marks=pytest.mark.deep)])
+def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path, relays: int) -> None:
+    """Many relays write to one folder, segments come in any order, and a batch is cut short and done again."""
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    random = Random(1)
+    worlds = [_world(seed) for seed in range(1, relays)]
+    paths = []
+    for world in worlds:
+        paths += world.run.write(journal, [random.randrange(1, 100) for _ in range(3)])
+    random.shuffle(paths)
+    parts = [paths[: len(paths) // 2], paths[len(paths) // 2 :]]
+    store = Store(spark, str(tmp_path / "tables"))
+    known = Settings(
+        journal=str(journal),
+        tables=store.root,
+        linger=3600.0,
+        give_up=7200.0,
+        stuck_after=1.0,
+        id_headers=("correlation-id",),
+    )
+    for number, part in enumerate([*parts[:1], *parts]):
+        batch = Batch(spark, store, max(number - 1, 0), known)
+        _advance(batch, part)
+
+    rows = _rows(store.read("messages"))
+    want = [each for world in worlds for each in world.expected().values()]
+    assert _told(rows) == _sorted(want)
+    assert {row["batch"] for row in rows} == {"open"}
+    assert {row["matched"] for row in rows} == {"trace", "order", "id", None}
+    batches = [Batch(spark, store, number, known) for number in range(3)]
+    still = _rows(messages.still_open(batches[1]))
+    assert _told([{name: row[name] for name in MESSAGES.names} for row in still]) == _told(rows)
+    assert messages.settled(batches[1]).count() == 0
+    outages = {
+        (row["session"], row["broker"], row["lost_ns"]): row
+        for batch in batches[:2]
+        for row in (dict(zip(OUTAGE.names, each, strict=True)) for each in messages.outages(batch))
+    }
+    assert _outages(outages.values()) == sorted(each for world in worlds for each in _losses(world))
+    ended = [row for row in _rows(messages.waits(batches[0])) if row["final"]]
+    waited = [each for world in worlds for each in _waited(world, SECOND)]
+    assert _waits([*ended, *_rows(messages.waits(batches[1]))]) == sorted(waited, key=str)
+
+    later = Run("later", "ffffffff")
+    later.happened(max(world.ns for world in worlds) + 10**6 * SECOND, Context(), "journal begun", "", {})
+    hours = set(store.hours("messages"))
+    _advance(batches[2], later.write(journal))
+    final = _rows(store.read("messages"))
+    assert _told(final) == _told(rows)
+    assert {(row["final"], row["batch"]) for row in final} == {(True, "000000002")}
+    assert {row["hour"] for row in final} == {f"{row['at']:%Y-%m-%d-%H}" for row in final}
+    assert _told(_rows(messages.settled(batches[2]))) == _told(rows)
+    assert messages.still_open(batches[2]).count() == 0
+    assert messages.touched(batches[2]) == hours
+    left = store.saved("said", 2, "key string, number bigint, text string, what int")
+    assert (
+        left.where(
+            ~left["what"].isin(int(MatchRow.REPEAT), int(SessionRow.OUTAGE), int(SessionRow.WAIT))
+        ).count()
+        == 0
+    )
+
+
+def _advance(batch: Batch, paths: Sequence[Path]) -> None:
+    frames.advance(batch, [SegmentFile(str(path), path.stat().st_size) for path in paths])
+    messages.advance(batch)

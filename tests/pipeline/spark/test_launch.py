@@ -1,0 +1,100 @@
+"""Spark sessions."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stomprelay.pipeline.spark import launch
+from stomprelay.pipeline.spark.java import Java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GIB = 1 << 30
+
+
+_CHILD = """
+import os, sys
+from pathlib import Path
+from stomprelay.pipeline.spark import launch
+spark = launch.session("child", master="local[1]", conf={"spark.sql.shuffle.partitions": "7"}, brief=True)
+assert spark.conf.get("spark.sql.shuffle.partitions") == "7"
+assert spark.range(3).count() == 3
+try:
+    spark.sql("SELECT nonsense")
+except Exception as error:
+    assert type(error).__name__ == "AnalysisException"
+launch.stop(spark)
+assert not Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+spark = launch.session("again", master="local[1]", brief=True)
+assert spark.range(4).count() == 4
+launch.stop(spark)
+"""
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [
+        ("local", True),
+        ("local[4]", True),
+        ("local[*,3]", True),
+        ("local-cluster[1,1,1024]", False),
+        ("spark://h", False),
+    ],
+)
+def test_settings_for_one_machine_do_not_go_to_a_cluster(master: str, local: bool) -> None:
+    """Addresses, file systems and memory are its own affair."""
+    chosen = launch.settings(master, cores=4, memory=8 * GIB)
+    assert launch.is_local(master) is local
+    assert chosen["spark.master"] == master
+    assert ("spark.driver.host" in chosen) is ("spark.driver.memory" in chosen) is local
+    assert chosen["spark.sql.session.timeZone"] == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("memory", "brief", "heap"),
+    [(GIB, False, "1024m"), (8 * GIB, False, "2048m"), (64 * GIB, False, "4096m"), (64 * GIB, True, "768m")],
+)
+def test_a_quarter_of_the_memory_is_sparks(memory: int, brief: bool, heap: str) -> None:
+    """Within bounds; short work needs little."""
+    assert launch.settings("local", cores=1, memory=memory, brief=brief)["spark.driver.memory"] == heap
+
+
+def test_java_is_told_how_much_to_log(tmp_path: Path) -> None:
+    """By the file that comes with the package; later Javas are told to be quiet of what Spark does."""
+    options = launch.java_options(Java(tmp_path, "17.0.1", True), log="warn")
+    assert "-Dstomprelay.spark.log=warn" in options
+    (file,) = [each.partition("=file://")[2] for each in options if "log4j2" in each]
+    assert Path(file).is_file()
+    assert not any("native-access" in each for each in options)
+    assert any("native-access" in each for each in launch.java_options(Java(tmp_path, "25", True)))
+    assert "-XX:+UseSerialGC" in launch.java_options(Java(tmp_path, "25", True), brief=True)
+
+
+@pytest.mark.spark
+def test_a_session_is_set_up(spark: "SparkSession") -> None:
+    """Its settings hold, its Python processes are this Python, and our own environment is as before."""
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
+    assert spark.sparkContext.pythonExec == os.environ.get("PYSPARK_PYTHON", sys.executable)
+    assert "SPARK_SUBMIT_OPTS" not in os.environ or "stomprelay" not in os.environ["SPARK_SUBMIT_OPTS"]
+
+
+@pytest.mark.deep
+@pytest.mark.spark
+def test_nothing_is_said_and_nothing_is_left(spark: "SparkSession", tmp_path: Path) -> None:
+    """A session of a process of its own, where no cache can be written: the terminal stays empty, Java ends with it,
+    and another can follow.
+    """
+    (tmp_path / "file").touch()
+    environ = {**os.environ, "STOMPRELAY_CACHE": str(tmp_path / "file"), "STOMPRELAY_CLASS_ARCHIVE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD], capture_output=True, text=True, env=environ, cwd=tmp_path, check=False
+    )
+    said = [line for line in done.stderr.splitlines() if "incubator" not in line]
+    assert (done.returncode, done.stdout, said) == (0, "", [])
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]

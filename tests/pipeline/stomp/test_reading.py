@@ -1,0 +1,221 @@
+"""Reading, as Spark calls it, without Spark."""
+
+import pickle
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from stomprelay.pipeline.stomp.columns import DDL, DDL_WITHOUT_HEADERS
+from stomprelay.pipeline.stomp.datasource import BatchReader, StreamReader
+from stomprelay.pipeline.stomp.receivers import SourceError
+from stomprelay.pipeline.stomp.spool import MessageSpool, SpoolError
+from tests.e2e.raw import ScriptedBroker, close_all
+from tests.pipeline.stomp.rig import accept, batch, message, schema, source, until
+
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close what a failed test has left open."""
+    yield
+    close_all()
+
+
+def filled(folder: Path, *sizes: int) -> None:
+    """Fill the spool of the first receiver."""
+    spool = MessageSpool(folder / "r0")
+    for size in sizes:
+        spool.append(batch(spool.end, spool.end + size))
+    spool.close()
+
+
+def gone(port: int) -> str:
+    """Name a broker that is not there."""
+    return f"failover:(tcp://127.0.0.1:{port})"
+
+
+def test_a_new_query_begins_with_what_the_spool_has(tmp_path: Path) -> None:
+    """Or behind it."""
+    filled(tmp_path, 3)
+    for start, expected in ((None, 0), ("earliest", 0), ("latest", 3)):
+        options = {} if start is None else {"startingOffsets": start}
+        reader = StreamReader(source(tmp_path, **options), schema(DDL))
+        assert reader.initialOffset() == {"r0": expected}
+        reader.stop()
+
+
+def test_a_limit_is_what_was_asked_for(tmp_path: Path) -> None:
+    """None is all."""
+    assert StreamReader(source(tmp_path), schema(DDL)).getDefaultReadLimit() == ALL
+    limited = StreamReader(source(tmp_path, maxMessagesPerTrigger=5), schema(DDL))
+    assert limited.getDefaultReadLimit() == ReadMaxRows(5)
+
+
+def test_a_copy_for_executors_has_options_alone(tmp_path: Path) -> None:
+    """Constructors connect to nothing; a reader that has connections can be pickled without them."""
+    reader = StreamReader(source(tmp_path), schema(DDL))
+    reader.initialOffset()
+    copy = pickle.loads(pickle.dumps(reader))
+    assert copy.reportLatestOffset() is None
+    assert reader.reportLatestOffset() == {"r0": 0}
+    reader.stop()
+
+
+def test_offsets_follow_the_spool(tmp_path: Path) -> None:
+    """What is on disk, up to the limit; what Spark has committed goes."""
+    with ScriptedBroker() as broker:
+        uri = f"failover:(tcp://127.0.0.1:{broker.port})"
+        reader = StreamReader(source(tmp_path, uri, groupMs=0, timeoutMs=500), schema(DDL))
+        assert reader.latestOffset({"r0": 0}, ALL) == {"r0": 0}
+        peer = accept(broker)
+        peer.frame()
+        peer.write(message(0) + message(1) + message(2))
+        until(lambda: reader.latestOffset({"r0": 0}, ALL) == {"r0": 3})
+        assert reader.latestOffset({"r0": 0}, ReadMaxRows(2)) == {"r0": 2}
+        (piece,) = reader.partitions({"r0": 0}, {"r0": 2})
+        (found,) = StreamReader(source(tmp_path, uri), schema(DDL)).read(piece)
+        assert found.schema.equals(to_arrow_schema(schema(DDL), timezone="UTC"))
+        assert found.column("sequence").to_pylist() == [0, 1]
+        assert found.column("message_id").to_pylist() == ["m0", "m1"]
+        peer.close()
+        reader.stop()
+
+
+def test_a_dead_receiver_fails_the_query(tmp_path: Path) -> None:
+    """In the given of what killed it."""
+    reader = StreamReader(source(tmp_path, "tcp://127.0.0.1:1"), schema(DDL))
+    said: list[str] = []
+
+    def failed() -> bool:
+        try:
+            reader.latestOffset({"r0": 0}, ALL)
+        except SourceError as error:
+            said.append(str(error))
+        return bool(said)
+
+    until(failed)
+    assert "receiver 0 has ended" in said[0]
+    assert "connection refused" in said[0]
+    reader.stop()
+
+
+def test_available_now_is_what_there_was_when_it_fell_silent(tmp_path: Path) -> None:
+    """What comes later is for the next run; the limit holds."""
+    with ScriptedBroker() as broker:
+        uri = f"failover:(tcp://127.0.0.1:{broker.port})"
+        reader = StreamReader(source(tmp_path, uri, groupMs=0, idleMs=200, timeoutMs=500), schema(DDL))
+        reader.prepareForTriggerAvailableNow()
+        found: list[dict[str, int]] = []
+        asking = threading.Thread(target=lambda: found.append(reader.latestOffset({"r0": 0}, ReadMaxRows(2))))
+        asking.start()
+        peer = accept(broker)
+        peer.frame()
+        peer.write(message(0) + message(1) + message(2))
+        asking.join(30)
+        assert found == [{"r0": 2}]
+        peer.write(message(3))
+        until(lambda: reader.reportLatestOffset() == {"r0": 4})
+        assert reader.latestOffset({"r0": 2}, ReadMaxRows(2)) == {"r0": 3}
+        assert reader.latestOffset({"r0": 3}, ReadMaxRows(2)) == {"r0": 3}
+        peer.close()
+        reader.stop()
+
+
+def test_available_now_goes_on_while_the_broker_holds_back(tmp_path: Path) -> None:
+    """With late ACKs a broker has more than it may send at once: all of it is there, and all of it is read."""
+    with ScriptedBroker() as broker:
+        uri = f"failover:(tcp://127.0.0.1:{broker.port})"
+        options: dict[str, object] = {"ack": "commit", "prefetch": 2, "groupSize": 2, "idleMs": 200}
+        reader = StreamReader(source(tmp_path, uri, timeoutMs=500, **options), schema(DDL))
+        reader.prepareForTriggerAvailableNow()
+
+        def serve() -> None:
+            peer = accept(broker)
+            peer.frame()
+            for number in range(0, 6, 2):
+                peer.write(message(number) + message(number + 1))
+                assert peer.frame() == b"ACK\nid:a%d\n\n\0" % (number + 1)
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        at = {"r0": 0}
+        seen = []
+        while (end := reader.latestOffset(at, ALL)) != at:
+            at = end
+            seen.append(end["r0"])
+        assert seen == [2, 4, 6]
+        serving.join(30)
+        reader.stop()
+
+
+def test_rows_that_are_gone_are_an_error(tmp_path: Path) -> None:
+    """Spark must not go on with fewer."""
+    filled(tmp_path, 3)
+    reader = StreamReader(source(tmp_path), schema(DDL))
+    with pytest.raises(SpoolError, match="messages 3 to 4"):
+        list(reader.read(InputPartition((0, 0, 5))))
+    lenient = StreamReader(source(tmp_path, failOnDataLoss="false"), schema(DDL))
+    assert sum(each.num_rows for each in lenient.read(InputPartition((0, 0, 5)))) == 3
+
+
+def test_small_groups_are_put_together(tmp_path: Path) -> None:
+    """A trickle of single messages makes no batch for each."""
+    filled(tmp_path, 1, 1, 1, 1)
+    reader = StreamReader(source(tmp_path), schema(DDL))
+    (found,) = reader.read(InputPartition((0, 1, 4)))
+    assert isinstance(found, pa.RecordBatch)
+    assert found.column("sequence").to_pylist() == [1, 2, 3]
+
+
+def test_headers_may_be_left_out(tmp_path: Path) -> None:
+    """Column and all."""
+    filled(tmp_path, 2)
+    reader = StreamReader(source(tmp_path, includeHeaders="false"), schema(DDL_WITHOUT_HEADERS))
+    (found,) = reader.read(InputPartition((0, 0, 2)))
+    assert "headers" not in found.schema.names
+
+
+def test_a_batch_drains_what_is_there(tmp_path: Path) -> None:
+    """It is on disk and acknowledged when the tasks are planned; the session ends with a confirmed goodbye."""
+    filled(tmp_path, 2)
+    said: list[bytes] = []
+    with ScriptedBroker() as broker:
+
+        def serve() -> None:
+            peer = accept(broker)
+            peer.frame()
+            peer.write(message(7) + message(8))
+            while not said or not said[-1].startswith(b"DISCONNECT\n"):
+                said.append(peer.frame())
+            peer.write(b"RECEIPT\nreceipt-id:bye\n\n\0")
+            peer.close()
+
+        serving = threading.Thread(target=serve)
+        serving.start()
+        reader = BatchReader(source(tmp_path, f"tcp://127.0.0.1:{broker.port}", idleMs=300), schema(DDL))
+        parts = reader.partitions()
+        serving.join(30)
+    assert said[0] == b"ACK\nid:a8\n\n\0"
+    assert [part.value for part in parts] == [(0, 2, 4)]
+    (found,) = reader.read(parts[0])
+    assert found.column("message_id").to_pylist() == ["m7", "m8"]
+
+
+def test_a_batch_of_nothing_has_one_empty_task(tmp_path: Path) -> None:
+    """Spark wants at least one."""
+    reader = BatchReader(source(tmp_path), schema(DDL))
+    assert list(reader.read(InputPartition(None))) == []
+
+
+def test_a_batch_that_cannot_be_drained_fails(tmp_path: Path) -> None:
+    """Before any task runs."""
+    reader = BatchReader(source(tmp_path, "tcp://127.0.0.1:1"), schema(DDL))
+    with pytest.raises(SourceError, match="connection refused"):
+        reader.partitions()

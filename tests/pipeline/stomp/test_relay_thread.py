@@ -1,0 +1,303 @@
+"""The relay's core in a thread, and what passes between it and its client."""
+
+import select
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from stomprelay.config.location import locate
+from stomprelay.pipeline.stomp.relay_thread import ROOM, ClientQueues, RelayThread, Wakeup
+from stomprelay.pipeline.stomp.sockets import endpoint
+from stomprelay.relay.model.group import Policy
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.profile import ACTIVEMQ
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.session.heartbeat import Terms
+from tests.e2e.raw import Closed, Connection, ScriptedBroker, close_all
+from tests.pipeline.stomp.rig import accept, message, until
+
+CONNECT = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
+
+
+def test_a_bell_wakes_a_selector_once() -> None:
+    """However often it is rung before somebody answers."""
+    wakeup = Wakeup()
+    wakeup.wake()
+    wakeup.wake()
+    assert select.select([wakeup.receiving], [], [], 0)[0]
+    wakeup.clear()
+    assert not select.select([wakeup.receiving], [], [], 0)[0]
+    wakeup.wake()
+    assert select.select([wakeup.receiving], [], [], 0)[0]
+    wakeup.close()
+
+
+def test_work_is_done_in_order_by_whoever_works() -> None:
+    """Work that asks for more work gets it done, too."""
+    wakeup, done = Wakeup(), list[str]()
+    wakeup.soon(lambda: done.append("a"))
+    wakeup.soon(lambda: wakeup.soon(lambda: done.append("c")))
+    wakeup.soon(lambda: done.append("b"))
+    assert wakeup.waiting
+    assert not done
+    wakeup.run()
+    assert done == ["a", "b", "c"]
+    wakeup.close()
+
+
+def test_a_closed_bell_has_work_done_at_once() -> None:
+    """The thread is no more; ringing is to no effect."""
+    wakeup, done = Wakeup(), list[int]()
+    wakeup.soon(lambda: done.append(1))
+    wakeup.close()
+    assert done == [1]
+    wakeup.soon(lambda: done.append(threading.get_ident()))
+    assert done == [1, threading.get_ident()]
+    wakeup.wake()
+
+
+def test_what_goes_in_comes_out_in_order() -> None:
+    """Each way has its own order."""
+    box = ClientQueues()
+    box.feed(b"a")
+    box.feed(b"")
+    box.feed(b"b")
+    assert (box.next_inward(), box.next_inward(), box.next_inward()) == (b"a", b"b", b"")
+    assert not box.put_outward(b"c")
+    box.put_outward(b"d")
+    assert box.take(0) == ([b"c", b"d"], False)
+    assert box.take(0) == ([], False)
+
+
+def test_a_full_box_says_so() -> None:
+    """Whoever tells learns that there is no room, and whoever takes that there was none."""
+    box = ClientQueues()
+    assert box.put_outward(b"x" * ROOM)
+    assert box.take(0) == ([b"x" * ROOM], True)
+    assert not box.put_outward(b"x")
+
+
+def test_feeding_waits_for_room() -> None:
+    """What cannot be held is not taken yet."""
+    box = ClientQueues()
+    box.feed(b"x" * ROOM)
+    feeding = threading.Thread(target=box.feed, args=(b"y",))
+    feeding.start()
+    feeding.join(0.05)
+    assert feeding.is_alive()
+    assert box.next_inward()
+    feeding.join(30)
+    assert box.next_inward() == b"y"
+
+
+def test_taking_waits_for_news() -> None:
+    """Whoever waits wakes up when something is told."""
+    box = ClientQueues()
+    found: list[tuple[list[bytes], bool]] = []
+    taking = threading.Thread(target=lambda: found.append(box.take(30)))
+    taking.start()
+    box.put_outward(b"a")
+    taking.join(30)
+    assert found == [([b"a"], False)]
+
+
+def test_a_closed_box_takes_nothing_and_gives_what_it_has() -> None:
+    """Nobody waits for it any more."""
+    box = ClientQueues()
+    box.put_outward(b"last")
+    box.feed(b"x" * ROOM)
+    box.close()
+    box.feed(b"y")
+    assert box.next_inward() == b""
+    assert box.take(30) == ([b"last"], False)
+    assert box.take(30) == ([], False)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close what a failed test has left open."""
+    yield
+    close_all()
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    """Give a broker that the test plays."""
+    with ScriptedBroker() as made:
+        yield made
+
+
+def relay_thread(uri: str, heart_beat: Terms = Terms(0, 0)) -> RelayThread:
+    """Make a relay_thread to this place."""
+    place = locate(uri)
+    upstream = Upstream(
+        "test",
+        place.groups("test", Policy.FAILOVER),
+        quorum=place.quorum,
+        heart_beat=heart_beat,
+        connect_timeout=5,
+    )
+    listener = Listener("test", "", upstream, heart_beat=Terms(0, 0))
+    return RelayThread(listener, "test", {each: endpoint(each, upstream.tls) for each in upstream.brokers})
+
+
+def heard(made: RelayThread, wanted: bytes) -> bytes:
+    """Take what the client is told until something is in it."""
+    found = b""
+    for _ in range(300):
+        found += b"".join(made.take(0.1))
+        if wanted in found:
+            return found
+    raise AssertionError(found)
+
+
+def ended(made: RelayThread) -> None:
+    """Abort it and see that its thread has ended."""
+    made.abort()
+    assert made.join(30)
+
+
+def connected(broker: ScriptedBroker, options: str = "") -> tuple[RelayThread, Connection]:
+    """Begin a session that survives its broker."""
+    made = relay_thread(f"failover:(tcp://127.0.0.1:{broker.port}){options}")
+    made.start()
+    made.feed(CONNECT)
+    peer = accept(broker)
+    heard(made, b"CONNECTED\n")
+    return made, peer
+
+
+def test_frames_pass_both_ways(broker: ScriptedBroker) -> None:
+    """From its user to the broker, and back."""
+    made, peer = connected(broker)
+    assert made.has_brokers
+    made.feed(b"SEND\ndestination:/queue/a\nreceipt:7\n\nhello\0")
+    assert peer.frame() == b"SEND\ndestination:/queue/a\nreceipt:7\n\nhello\0"
+    peer.write(b"RECEIPT\nreceipt-id:7\n\n\0")
+    assert b"receipt-id:7" in heard(made, b"RECEIPT")
+    ended(made)
+
+
+def test_another_broker_is_told_all_again(broker: ScriptedBroker) -> None:
+    """The core's failover, with nothing to be done by whoever uses it; meanwhile there is no broker."""
+    made, peer = connected(broker)
+    made.feed(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
+    assert peer.frame().startswith(b"SUBSCRIBE\n")
+    peer.reset()
+    until(lambda: not made.has_brokers)
+    again = accept(broker)
+    assert again.frame().startswith(b"SUBSCRIBE\n")
+    until(lambda: made.has_brokers)
+    ended(made)
+
+
+def test_beats_go_on_while_nobody_asks(broker: ScriptedBroker) -> None:
+    """The thread keeps the session alive, however long its user is busy."""
+    made = relay_thread(f"tcp://127.0.0.1:{broker.port}", Terms(20, 0))
+    made.start()
+    made.feed(CONNECT)
+    peer = accept(broker, b"CONNECTED\nversion:1.2\nheart-beat:0,20\n\n\0")
+    heard(made, b"CONNECTED\n")
+    assert [peer.socket.recv(1) for _ in range(3)] == [b"\n"] * 3
+    ended(made)
+
+
+def test_who_does_not_take_is_not_told_more(broker: ScriptedBroker) -> None:
+    """The broker is not read from when too much waits, and again when it was taken: nothing is lost."""
+    made, peer = connected(broker)
+    made.feed(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
+    peer.frame()
+    body = b"x" * 100_000
+    count = 4 * ROOM // len(body)
+    peer.socket.setblocking(False)
+    data = b"".join(message(number, body=body) for number in range(count))
+    sent = 0
+    stuck = 0
+    while stuck < 300:  # 3 seconds without progress
+        try:
+            sent += peer.socket.send(data[sent : sent + 1_000_000])
+            stuck = 0
+        except BlockingIOError:
+            stuck += 1
+            made._thread.join(0.01)
+    assert sent < len(data) - ROOM
+    got = 0
+    peer.socket.setblocking(True)
+    for _ in range(10_000):
+        got += sum(chunk.count(b"MESSAGE\n") for chunk in made.take(0.02))
+        if sent < len(data):
+            sent += peer.socket.send(data[sent : sent + 100_000])
+        if got == count:
+            break
+    assert got == count
+    ended(made)
+
+
+def test_where_there_is_nobody_it_says_why(broker: ScriptedBroker) -> None:
+    """The end comes with the reason."""
+    port = broker.port
+    broker.__exit__(None, None, None)
+    made = relay_thread(f"tcp://127.0.0.1:{port}")
+    made.start()
+    made.feed(CONNECT)
+    assert b"ERROR\n" in heard(made, b"broker not available")
+    assert made.join(30)
+    assert made.over
+    assert f"broker tcp://127.0.0.1:{port} did not connect: connection refused" in made.why
+    assert made.take(30) == []
+    made.feed(b"x")
+    made.disconnect()
+
+
+def test_what_was_said_before_hanging_up_is_delivered(broker: ScriptedBroker) -> None:
+    """As for any client of the relay."""
+    made, peer = connected(broker)
+    made.feed(b"SEND\ndestination:/queue/a\nreceipt:1\n\nhello\0")
+    made.disconnect()
+    assert peer.frame().startswith(b"SEND\n")
+    peer.write(b"RECEIPT\nreceipt-id:1\n\n\0")
+    with pytest.raises(Closed):
+        peer.frame()
+    peer.close()
+    assert made.join(30)
+
+
+def test_receipts_mean_what_the_broker_is(broker: ScriptedBroker) -> None:
+    """ActiveMQ vouches with one for all before it; of others it is not known."""
+    made = relay_thread(f"tcp://127.0.0.1:{broker.port}")
+    made.start()
+    made.feed(CONNECT)
+    accept(broker, b"CONNECTED\nversion:1.2\nserver:ActiveMQ/5.17.2\n\n\0")
+    heard(made, b"CONNECTED\n")
+    assert ACTIVEMQ.cumulative
+    assert made.cumulative
+    ended(made)
+    other, _ = connected(broker)
+    assert not other.cumulative
+    ended(other)
+
+
+def test_a_fan_out_goes_to_all(broker: ScriptedBroker) -> None:
+    """Several brokers at a time, as the core does it."""
+    with ScriptedBroker() as second:
+        made = relay_thread(
+            f"fanout:(tcp://127.0.0.1:{broker.port},tcp://127.0.0.1:{second.port})?minAckCount=2"
+        )
+        made.start()
+        made.feed(CONNECT)
+        peers = [accept(broker), accept(second)]
+        heard(made, b"CONNECTED\n")
+        made.feed(b"SEND\ndestination:/queue/a\n\nhello\0")
+        assert all(peer.frame().endswith(b"\n\nhello\0") for peer in peers)
+        until(lambda: made.has_brokers)
+        ended(made)
+
+
+def test_aborted_while_it_connects_it_ends(broker: ScriptedBroker) -> None:
+    """Nothing is waited for."""
+    made = relay_thread(f"tcp://127.0.0.1:{broker.port}")
+    made.start()
+    made.feed(CONNECT)
+    ended(made)
+    assert made.over

@@ -1,0 +1,105 @@
+"""Options as Spark hands them over."""
+
+import pytest
+
+from stomprelay.pipeline.stomp.values import (
+    GivenOptions,
+    OptionError,
+    choice,
+    flag,
+    listed,
+    number,
+    positive,
+    text,
+)
+
+
+def test_names_are_read_without_regard_to_case() -> None:
+    """Spark makes them small, and the documentation does not."""
+    assert GivenOptions({"groupsize": "3"}).get("groupSize", number(1)) == 3
+
+
+def test_what_is_absent_has_its_default() -> None:
+    """No option, no value; or the one that was given."""
+    assert GivenOptions({}).get("groupSize", number(1)) is None
+    assert GivenOptions({}).get("groupSize", number(1), 7) == 7
+
+
+def test_a_wrong_value_is_told_by_its_option() -> None:
+    """The error names the option as the documentation has it."""
+    with pytest.raises(OptionError, match='option groupSize: must be a whole number, 1 or more, not "0"'):
+        GivenOptions({"groupsize": "0"}).get("groupSize", number(1))
+
+
+def test_what_nobody_asked_for_is_refused() -> None:
+    """A misspelt option gets a hint; Spark's own, and headers, pass."""
+    given = GivenOptions({"groupsise": "3", "path": "x", "header.a": "b"})
+    given.get("groupSize", number(1))
+    with pytest.raises(OptionError, match='option groupsise: unknown option; did you mean "groupSize"'):
+        given.rest(("path",))
+
+
+def test_headers_come_one_by_one_or_as_json() -> None:
+    """Brokers' own names get their case back; any other needs JSON for it, which goes first."""
+    given = GivenOptions(
+        {
+            "header.activemq.prefetchsize": "7",
+            "header.jmsxgroupid": "g",
+            "header.x-other": "1",
+            "headers": '{"X-Other": "2", "x-other": "3"}',
+        }
+    )
+    assert given.headers() == {
+        b"activemq.prefetchSize": b"7",
+        b"JMSXGroupID": b"g",
+        b"x-other": b"3",
+        b"X-Other": b"2",
+    }
+
+
+@pytest.mark.parametrize("wrong", ["[]", "7", '{"a": 1}', "{"])
+def test_headers_are_a_json_object_of_texts(wrong: str) -> None:
+    """Anything else is told."""
+    with pytest.raises(OptionError, match="option headers: must be a JSON object"):
+        GivenOptions({"headers": wrong}).headers()
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("/queue/a", ("/queue/a",)),
+        ("/queue/a, /queue/b,/queue/a", ("/queue/a", "/queue/b")),
+        ('["/queue/a,b", "/queue/c"]', ("/queue/a,b", "/queue/c")),
+    ],
+)
+def test_lists_are_written_with_commas_or_as_json(value: str, found: tuple[str, ...]) -> None:
+    """JSON is for names with commas in them; each counts once."""
+    assert listed(value) == found
+
+
+@pytest.mark.parametrize("wrong", ["", "a,,b", "[", "[1]", "[]", '[""]'])
+def test_lists_have_something_in_each_place(wrong: str) -> None:
+    """Nothing is no destination."""
+    with pytest.raises(ValueError, match="must"):
+        listed(wrong)
+
+
+def test_numbers_flags_and_choices() -> None:
+    """What each reader takes, and what it does not."""
+    assert positive("0.5") == 0.5
+    assert flag("TRUE") is True
+    assert choice("spool", "commit")("Commit") == "commit"
+    assert text("a") == "a"
+    for reader, wrong in (
+        (positive, "0"),
+        (positive, "inf"),
+        (positive, "x"),
+        (flag, "yes"),
+        (choice("a"), "b"),
+        (text, ""),
+        (number(0), "-1"),
+        (number(0), "1.5"),
+        (number(0), "9" * 20),
+    ):
+        with pytest.raises(ValueError, match="must"):
+            reader(wrong)

@@ -1,0 +1,121 @@
+"""Writing, as Spark calls it, and how far a job has come."""
+
+import logging
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from stomprelay.pipeline.stomp.datasource import BatchWriter, Sent, StreamWriter
+from stomprelay.pipeline.stomp.progress import JobProgress, ProgressError
+from stomprelay.pipeline.stomp.sends import SchemaError
+from tests.e2e.raw import headers
+from tests.pipeline.stomp.rig import Confirming, schema, sink
+
+ROWS = "destination string, body string"
+
+
+@pytest.fixture
+def broker() -> Iterator[Confirming]:
+    """Give a broker that confirms."""
+    made = Confirming()
+    yield made
+    made.close()
+
+
+def rows(count: int) -> pa.RecordBatch:
+    """Make rows for a queue."""
+    return pa.RecordBatch.from_pydict({"destination": ["/queue/a"] * count, "body": ["x"] * count})
+
+
+def test_what_cannot_be_sent_is_refused_on_the_driver() -> None:
+    """Before there is any task."""
+    with pytest.raises(SchemaError, match="needs a column body"):
+        BatchWriter(sink(), schema("destination string"))
+
+
+def test_a_task_has_the_keys_of_its_job(broker: Confirming) -> None:
+    """Another attempt of it, by another copy of the writer, says the same; another job has others."""
+    uri = f"tcp://127.0.0.1:{broker.port}"
+    writer = BatchWriter(sink(uri), schema(ROWS))
+    for _ in range(2):
+        copy = pickle.loads(pickle.dumps(writer))
+        assert copy.write(iter([rows(2)])) == Sent(2, 0)
+    StreamWriter(sink(uri), schema(ROWS)).write(iter([rows(1)]))
+    keys = [headers(frame)[b"relay-key"] for frame in broker.sends]
+    assert keys[:2] == keys[2:4]
+    assert len(set(keys)) == 3
+    assert keys[0].endswith(b"/0/0/0")
+
+
+def test_a_job_may_have_a_name(broker: Confirming, tmp_path: Path) -> None:
+    """Said, or kept with its progress, so that the next run has it too."""
+    uri = f"tcp://127.0.0.1:{broker.port}"
+    BatchWriter(sink(uri, id="mine"), schema(ROWS)).write(iter([rows(1)]))
+    assert headers(broker.sends[0])[b"relay-key"] == b"mine/0/0/0"
+    BatchWriter(sink(uri, progress=tmp_path), schema(ROWS)).write(iter([rows(3)]))
+    again = BatchWriter(sink(uri, progress=tmp_path), schema(ROWS)).write(iter([rows(5)]))
+    assert again == Sent(2, 3)
+    assert len({headers(frame)[b"relay-key"].split(b"/")[0] for frame in broker.sends[1:]}) == 1
+    assert JobProgress(tmp_path).position("0", 0) == 5
+    with pytest.raises(ProgressError, match="is of the job"):
+        BatchWriter(sink(uri, progress=tmp_path, id="other"), schema(ROWS))
+
+
+def test_what_was_done_is_told(broker: Confirming, caplog: pytest.LogCaptureFixture) -> None:
+    """And what belongs to the rate alone goes."""
+    writer = BatchWriter(sink(f"tcp://127.0.0.1:{broker.port}", rate=1e6), schema(ROWS))
+    sent = writer.write(iter([rows(2)]))
+    pace = writer._pace()
+    assert pace is not None
+    assert pace._path.exists()
+    with caplog.at_level(logging.INFO, "stomprelay.stomp"):
+        writer.commit([sent, None])
+    assert "written: 2 rows sent, 0 had been sent before" in caplog.text
+    assert not pace._path.exists()
+    with caplog.at_level(logging.INFO, "stomprelay.stomp"):
+        StreamWriter(sink(), schema(ROWS)).abort([], 7)
+        StreamWriter(sink(), schema(ROWS)).commit([], 8)
+        BatchWriter(sink(), schema(ROWS)).abort([])
+    assert "batch 7 not written to the end: 0 rows sent" in caplog.text
+    assert "batch 8 written" in caplog.text
+
+
+def test_a_job_has_one_id_in_all_its_runs(tmp_path: Path) -> None:
+    """The one that was asked for, or one that nobody else has."""
+    first = JobProgress(tmp_path / "a").identity(None)
+    assert first
+    assert JobProgress(tmp_path / "a").identity(None) == first
+    assert JobProgress(tmp_path / "b").identity(None) != first
+    assert JobProgress(tmp_path / "c").identity("mine") == "mine"
+    assert JobProgress(tmp_path / "c").identity(None) == "mine"
+
+
+def test_a_folder_is_of_one_job(tmp_path: Path) -> None:
+    """Another job must not take what the first one sent for its own."""
+    JobProgress(tmp_path).identity("one")
+    with pytest.raises(ProgressError, match="is of the job one, not of two"):
+        JobProgress(tmp_path).identity("two")
+
+
+def test_positions_are_kept_by_batch_and_partition(tmp_path: Path) -> None:
+    """Where nothing is known it is the beginning."""
+    progress = JobProgress(tmp_path)
+    progress.advance("0", 1, 7)
+    progress.advance("0", 1, 9)
+    assert [progress.position("0", 1), progress.position("0", 0), progress.position("1", 1)] == [9, 0, 0]
+    assert [path.name for path in tmp_path.iterdir()] == ["0-1"]
+
+
+def test_what_cannot_be_read_or_written_is_told(tmp_path: Path) -> None:
+    """The error names the file."""
+    (tmp_path / "0-0").write_text("nonsense")
+    with pytest.raises(ProgressError, match="0-0: invalid literal"):
+        JobProgress(tmp_path).position("0", 0)
+    (tmp_path / "file").touch()
+    with pytest.raises(ProgressError, match="file/id: "):
+        JobProgress(tmp_path / "file").identity(None)
+    with pytest.raises(ProgressError, match="file/0-0: Not a directory"):
+        JobProgress(tmp_path / "file").advance("0", 0, 1)

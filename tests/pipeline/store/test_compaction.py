@@ -1,0 +1,275 @@
+"""Small files made few, with kills and readers in between."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from stomprelay.pipeline.schema import FRAMES, MESSAGES
+from stomprelay.pipeline.store import compaction
+from stomprelay.pipeline.store.compaction import Compacted, CompactionError, compact, exchange, recover, swap
+from stomprelay.pipeline.store.store import Store
+from stomprelay.pipeline.store.volume import literal
+from stomprelay.pipeline.tables.traffic import ROLLUP
+from tests.pipeline.rows import FRAME, MESSAGE, START, rows, told
+from tests.pipeline.rows import write as put
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR = "hour=2026-11-21-08"
+
+
+class Killed(BaseException):
+    """In place of SIGKILL: nothing is caught, nothing cleaned up."""
+
+
+def killed(*_: object, **__: object) -> None:
+    """What is called at the moment of the kill."""
+    raise Killed
+
+
+@pytest.fixture
+def store(spark: "SparkSession", tmp_path: Path) -> Store:
+    """Tables in a folder with letters that mean something to Hadoop."""
+    return Store(spark, str(tmp_path / "tables [1]"))
+
+
+def write(store: Store, batches: Iterable[int], hours: int = 1, **further: Any) -> None:
+    """Some frames and deltas of each batch, in one file for each hour."""
+    for number in batches:
+        many = [{"number": number, "at": START + timedelta(hours=n % hours), **further} for n in range(6)]
+        put(store.root, FRAMES, FRAME, many, number, "at")
+
+
+def content(store: Store) -> list[tuple[Any, ...]]:
+    """The rows of `frames` as readers see them now, read without Spark."""
+    found: list[tuple[Any, ...]] = []
+    for path in Path(store.root).glob("frames/hour=*/batch=*/*.parquet"):
+        table = pq.ParquetFile(path).read(["number", "text", "command", "at"])
+        times = table.column("at").cast(pa.timestamp("us")).cast(pa.int64())
+        found += zip(*(column.to_pylist() for column in table.columns[:-1]), times.to_pylist(), strict=True)
+    return sorted(found, key=repr)
+
+
+def files(store: Store, table: str = "frames") -> dict[str, int]:
+    """How many files each folder has."""
+    root = Path(store.root) / table
+    found = sorted(path.parent for path in root.rglob("*.parquet"))
+    return {str(path.relative_to(root)): found.count(path) for path in found}
+
+
+# ---------------------------------------------------------------- folders that change places
+
+
+def test_folders_change_places(tmp_path: Path) -> None:
+    """In one step where the system can."""
+    for name in ("one", "other"):
+        (tmp_path / name / f"of-{name}").mkdir(parents=True)
+    if not exchange(tmp_path / "one", tmp_path / "other"):
+        pytest.skip("this system cannot exchange folders")
+    assert os.listdir(tmp_path / "one") == ["of-other"]
+    assert os.listdir(tmp_path / "other") == ["of-one"]
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        exchange(tmp_path / "one", tmp_path / "nowhere")
+
+
+def test_without_exchange_in_two_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old folder is kept aside, from where `recover` puts it back when the second step did not happen."""
+    monkeypatch.setattr(compaction, "exchange", lambda *_: False)
+    hour, work = tmp_path / "frames" / HOUR, tmp_path / "_compact" / "frames" / HOUR
+    (hour / "batch=old").mkdir(parents=True)
+    (work / "new" / "batch=new").mkdir(parents=True)
+    with monkeypatch.context() as patch:
+        rename = Path.rename
+        patch.setattr(Path, "rename", lambda self, to: killed() if self.name == "new" else rename(self, to))
+        with pytest.raises(Killed):
+            swap(work / "new", hour, work / "old")
+    assert not hour.exists()
+    recover(tmp_path)
+    assert os.listdir(hour) == ["batch=old"]
+    assert not (tmp_path / "_compact").exists()
+    (work / "new" / "batch=new").mkdir(parents=True)
+    swap(work / "new", hour, work / "old")
+    assert os.listdir(hour) == ["batch=new"]
+    recover(tmp_path)
+    assert os.listdir(hour) == ["batch=new"]
+
+
+def test_who_lists_sees_one_or_the_other(tmp_path: Path) -> None:
+    """While an hour's folders are exchanged again and again: the files of one time, or an error."""
+    hour, new = tmp_path / HOUR, tmp_path / "new"
+    names: dict[Path, str] = {hour: "batch=0", new: "batch=0-1"}
+    for place, name in names.items():
+        (place / name).mkdir(parents=True)
+        for number in range(3):
+            (place / name / f"part-{number}").touch()
+    if not exchange(hour, new):
+        pytest.skip("this system cannot exchange folders")
+    stop = threading.Event()
+
+    def exchanging() -> None:
+        while not stop.is_set():
+            exchange(hour, new)
+
+    thread = threading.Thread(target=exchanging)
+    thread.start()
+    try:
+        for _ in range(2000):
+            with contextlib.suppress(FileNotFoundError):
+                (folder,) = os.listdir(hour)
+                assert len(os.listdir(hour / folder)) == 3
+    finally:
+        stop.set()
+        thread.join()
+
+
+# ---------------------------------------------------------------- tables
+
+
+@pytest.mark.spark
+def test_an_hour_becomes_one_file(store: Store) -> None:
+    """With the same rows, in order of time; other hours and young ones stay as they are."""
+    write(store, range(6), hours=2)
+    before = content(store)
+    assert compact(store, "2026-11-21-09") == [Compacted(f"frames/{HOUR}", 6, 1)]
+    assert files(store) == {
+        f"{HOUR}/batch=000000000-000000005": 1,
+        **{f"hour=2026-11-21-09/batch={number:09d}": 1 for number in range(6)},
+    }
+    assert content(store) == before
+    assert store.read("frames").count() == 36
+    assert compact(store, "2026-11-21-09") == []
+    assert sorted(os.listdir(store.root)) == ["frames"]
+
+
+@pytest.mark.spark
+def test_later_batches_join_later(store: Store) -> None:
+    """A few late files are left alone; when they are many, they are joined with what is small. The batch that Spark
+    may do again is not touched, nor is the hour while it has open rows.
+    """
+    write(store, range(5))
+    assert compact(store, "2026-11-21-09", below=5) == [Compacted(f"frames/{HOUR}", 5, 1)]
+    write(store, range(5, 8))
+    assert compact(store, "2026-11-21-09", below=8) == []
+    write(store, [8, 9])
+    (Path(store.root) / "frames" / HOUR / "batch=open").mkdir()
+    assert compact(store, "2026-11-21-09", below=9) == []
+    (Path(store.root) / "frames" / HOUR / "batch=open").rmdir()
+    assert compact(store, "2026-11-21-09", below=9) == [Compacted(f"frames/{HOUR}", 6, 2)]
+    assert files(store) == {f"{HOUR}/batch=000000000-000000008": 1, f"{HOUR}/batch=000000009": 1}
+    assert store.read("frames").count() == 60
+
+
+@pytest.mark.spark
+def test_large_files_stay(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are linked, not written again."""
+    write(store, [0], text="x" * 10_000)
+    size = next(Path(store.root).rglob("*.parquet")).stat()
+    monkeypatch.setattr(compaction, "SMALL", size.st_size)
+    write(store, range(1, 7))
+    monkeypatch.setattr(compaction, "SMALL", size.st_size - 1)
+    (large,) = (Path(store.root) / "frames" / HOUR / "batch=000000000").glob("*.parquet")
+    small = max(path.stat().st_size for path in Path(store.root).rglob("*.parquet") if path != large)
+    monkeypatch.setattr(compaction, "SMALL", small + 1)
+    assert compact(store, "2026-11-21-09") == [Compacted(f"frames/{HOUR}", 7, 2)]
+    assert large.stat().st_ino == size.st_ino
+    assert files(store) == {f"{HOUR}/batch=000000000": 1, f"{HOUR}/batch=000000001-000000006": 1}
+
+
+@pytest.mark.spark
+def test_deltas_join_in_any_hour(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When they are many, and what is folded from them stays the same."""
+    monkeypatch.setattr(compaction, "FEW_DELTAS", 2)
+    for number in range(3):
+        counts = ROLLUP.summed(rows(store.spark, FRAMES, FRAME, [{"size": number}])).coalesce(1)
+        store.delta("traffic", number, counts)
+    before = told(ROLLUP.folded(store.deltas("traffic", ROLLUP.kept)))
+    assert compact(store, "2026-11-21-01", below=2) == []
+    assert compact(store, "2026-11-21-01", below=3) == [Compacted(f"_deltas/traffic/{HOUR}", 3, 1)]
+    assert told(ROLLUP.folded(store.deltas("traffic", ROLLUP.kept))) == before
+
+
+@pytest.mark.spark
+def test_columns_that_came_later_are_kept(store: Store) -> None:
+    """Files of an older release lack some; joined, they have none there."""
+    older = replace(MESSAGES, columns=tuple(each for each in MESSAGES.columns if each.name != "key"))
+    for number in range(5):
+        put(store.root, older, MESSAGE, [{}], number, "at")
+    put(store.root, MESSAGES, MESSAGE, [{"key": "k"}], 5, "at")
+    assert compact(store, "2026-11-21-09") == [Compacted(f"messages/{HOUR}", 6, 1)]
+    assert told(store.read("messages"), ["key", "batch"]) == [
+        ("k", "000000000-000000005"),
+        *[(None, "000000000-000000005")] * 5,
+    ]
+
+
+# ---------------------------------------------------------------- kills and readers
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("moment", ["_write", "_link", "sync_path", "swap", "shutil.rmtree"])
+def test_killed(store: Store, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """Whenever it is, the table has all rows once, and the next time finishes what was begun."""
+    write(store, range(6))
+    if moment == "_link":
+        write(store, [6], text="x" * 100_000)
+    before = content(store)
+    with monkeypatch.context() as patch:
+        if moment == "_link":
+            sizes = sorted(path.stat().st_size for path in Path(store.root).rglob("*.parquet"))
+            patch.setattr(compaction, "SMALL", sizes[-1])
+        if moment == "shutil.rmtree":
+            patch.setattr(compaction, "recover", lambda _: None)
+            patch.setattr("stomprelay.pipeline.store.compaction.shutil.rmtree", killed)
+        else:
+            patch.setattr(compaction, moment, killed)
+        with pytest.raises(Killed):
+            compact(store, "2026-11-21-09")
+    assert content(store) == before
+    compact(store, "2026-11-21-09")
+    assert sum(files(store).values()) <= 2
+    assert content(store) == before
+    assert not (Path(store.root) / "_compact").exists()
+
+
+@pytest.mark.spark
+def test_what_is_not_the_same_is_not_put_in_place(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are counted before the old files go."""
+    write(store, range(6))
+    before = files(store)
+
+    other = Path(store.root) / "frames" / HOUR / "batch=000000000"
+    monkeypatch.setattr(
+        "stomprelay.pipeline.store.compaction.literal",
+        lambda path: literal(str(other) if "_compact" in path else path),
+    )
+    with pytest.raises(CompactionError, match="has 6 rows in place of 36"):
+        compact(store, "2026-11-21-09")
+    assert files(store) == before
+
+
+@pytest.mark.spark
+def test_a_reader_that_listed_before_is_told(store: Store) -> None:
+    """It reads a file that is gone, and fails; never a part. Who lists afterwards reads all."""
+    write(store, range(6))
+    listed = store.read("frames")
+    compact(store, "2026-11-21-09")
+    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|FileNotFound|does not exist"):
+        listed.collect()
+    assert store.read("frames").count() == 36
+
+
+@pytest.mark.spark
+def test_only_mere_files_of_this_machine(spark: "SparkSession", tmp_path: Path) -> None:
+    """Other formats and places have their own means."""
+    assert compact(Store(spark, str(tmp_path), "delta"), "2026-11-21-09") == []
+    assert compact(Store(spark, "s3a://bucket/tables"), "2026-11-21-09") == []

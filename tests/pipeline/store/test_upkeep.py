@@ -1,0 +1,149 @@
+"""What is done between batches: old hours removed, and when small files are joined."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stomprelay.pipeline.schema import FRAMES
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store import upkeep
+from stomprelay.pipeline.store.store import Batch, Store
+from stomprelay.pipeline.store.upkeep import expire, hour_name
+from tests.pipeline.rows import FRAME, START, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+pytestmark = pytest.mark.spark
+
+DAY = 24 * 3600
+
+
+NOW = datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
+
+
+@pytest.fixture
+def store(spark: "SparkSession", tmp_path: Path) -> Store:
+    """Five batches with rows of the hours 08, 10 and 11."""
+    store = Store(spark, str(tmp_path))
+    for number in range(5):
+        many = [{"number": number, "at": START + timedelta(hours=hour)} for hour in (0, 2, 3)]
+        write(tmp_path, FRAMES, FRAME, many, number, "at")
+    return store
+
+
+def batch(store: Store, number: int, retain: float | None = None) -> Batch:
+    """A batch that is at its end."""
+    return Batch(store.spark, store, number, Settings(journal="/nowhere", tables=store.root, retain=retain))
+
+
+def test_now_and_then(store: Store) -> None:
+    """Each so many batches the hours are joined that ended two hours before the newest record."""
+    every = upkeep.EVERY
+    for number in (0, every - 2, every):
+        assert upkeep.after(batch(store, number), START) == []
+    assert upkeep.after(batch(store, every - 1), START) == ["frames/hour=2026-11-21-08: 5 files made 1"]
+    assert store.read("frames").count() == 15
+
+
+def test_what_is_too_old_goes_with_every_batch(store: Store) -> None:
+    """By the clock, where it is asked for."""
+    later = datetime(2026, 11, 22, 11, 0, tzinfo=UTC)
+    assert upkeep.after(batch(store, 0, retain=DAY), later) == ["frames: 2 hours up to 2026-11-21-10 dropped"]
+    assert store.hours("frames") == ["2026-11-21-11"]
+
+
+def test_what_batches_left_for_the_next_goes(store: Store) -> None:
+    """When the next one is done, for good."""
+    for number in range(3):
+        store.save_text("watch", number, str(number))
+        upkeep.after(batch(store, number), START)
+    assert store.saved_text("watch", 2) == "2"
+    assert len(store.volume.find(store.root, "_state/watch/*")) == 1
+
+
+def test_thorough(store: Store) -> None:
+    """After a run all that is old by the clock, the last batch included."""
+    found = upkeep.thorough(store, START + timedelta(hours=5), retain=DAY)
+    assert found == [f"frames/hour=2026-11-21-{hour}: 5 files made 1" for hour in ("08", "10")]
+    assert upkeep.thorough(store, START + timedelta(hours=5)) == []
+
+
+def test_begin_mends(store: Store) -> None:
+    """An hour that a killed run had put aside is there again."""
+    root = Path(store.root)
+    aside = root / "_compact" / "frames" / "hour=2026-11-21-08"
+    aside.mkdir(parents=True)
+    (root / "frames" / "hour=2026-11-21-08").rename(aside / "old")
+    assert store.read("frames").count() == 10
+    upkeep.begin(store)
+    assert store.read("frames").count() == 15
+    upkeep.begin(Store(store.spark, "s3a://bucket/tables"))
+
+
+def test_the_name_of_an_hour() -> None:
+    """As folders are named."""
+    assert hour_name(datetime(2026, 1, 2, 3, 59, 59, tzinfo=UTC)) == "2026-01-02-03"
+
+
+def _file(root: Path, *folders: str) -> None:
+    for folder in folders:
+        (root / folder).mkdir(parents=True)
+        (root / folder / "part-0.parquet").write_bytes(b"")
+
+
+@pytest.mark.spark
+def test_hours_go_whole(spark: "SparkSession", tmp_path: Path) -> None:
+    """Of tables and deltas, when they ended for so long; state, quarantine and what is younger stay."""
+    keep = [
+        "frames/hour=2026-11-20-08/batch=000000001",
+        "traffic/hour=2026-11-21-08",
+        "_deltas/traffic/hour=2026-11-20-08/batch=000000001",
+        "_state/open/batch=000000001",
+        "quarantine/batch=000000000",
+    ]
+    go = [
+        "frames/hour=2026-11-20-07/batch=000000000",
+        "frames/hour=2026-11-20-07/batch=000000001",
+        "messages/hour=2026-10-01-23/batch=open",
+        "stuck/hour=2026-11-20-07",
+        "traffic/hour=2026-11-20-07",
+        "failovers/hour=2025-12-31-23",
+        "_deltas/traffic/hour=2026-11-20-07/batch=000000000",
+        "_deltas/failovers/hour=2026-11-20-06/batch=000000000",
+    ]
+    _file(tmp_path, *keep, *go)
+    store = Store(spark, str(tmp_path))
+    assert expire(store, NOW, DAY) == {
+        "frames": ["2026-11-20-07"],
+        "messages": ["2026-10-01-23"],
+        "stuck": ["2026-11-20-07"],
+        "traffic": ["2026-11-20-07"],
+        "failovers": ["2025-12-31-23"],
+    }
+    left = {str(file.parent.relative_to(tmp_path)) for file in tmp_path.rglob("*.parquet")}
+    assert left == set(keep)
+    assert expire(store, NOW, DAY) == {}
+    assert expire(store, NOW + timedelta(hours=1), DAY) == {"frames": ["2026-11-20-08"]}
+
+
+@pytest.mark.spark
+def test_a_folder_half_removed_is_not_read(spark: "SparkSession", tmp_path: Path) -> None:
+    """An hour is taken out of the table before any of its files is removed; what a kill leaves, the next run sweeps."""
+    _file(tmp_path, "_dropped/frames-hour=2026-11-20-07/batch=000000000", "frames/hour=2026-11-20-08/batch=0")
+    store = Store(spark, str(tmp_path))
+    assert store.hours("frames") == ["2026-11-20-08"]
+    store.remove_leftovers()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["frames"]
+
+
+@pytest.mark.spark
+def test_a_format_with_a_log_of_its_own_is_left_alone(spark: "SparkSession", tmp_path: Path) -> None:
+    """Its folders are not ours to remove; the deltas are."""
+    _file(tmp_path, "frames/hour=2026-11-20-07", "_deltas/traffic/hour=2026-11-20-07/batch=000000000")
+    assert expire(Store(spark, str(tmp_path), "delta"), NOW, DAY) == {}
+    assert [path.name for path in tmp_path.rglob("hour=*")] == ["hour=2026-11-20-07"]
+    assert (tmp_path / "frames/hour=2026-11-20-07").exists()

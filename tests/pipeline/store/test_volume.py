@@ -1,0 +1,62 @@
+"""Files as Hadoop names them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stomprelay.pipeline.store.volume import Volume, absolute, literal, local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("/a b/c", "/a b/c"),
+        ("file:/a%20b", "/a%20b"),
+        ("file:///a/b", "/a/b"),
+        ("file://localhost/a", "/a"),
+        ("a/b:c", "a/b:c"),
+        ("hdfs://h/a", None),
+        ("s3a://bucket/a", None),
+    ],
+)
+def test_local_paths_are_known(uri: str, path: str | None) -> None:
+    """With and without a scheme; nothing is unquoted, as Hadoop does not."""
+    assert local(uri) == (None if path is None else Path(path))
+
+
+def test_a_relative_path_is_made_absolute() -> None:
+    """A URI stays."""
+    assert absolute("a b") == str(Path("a b").absolute())
+    assert absolute("file:/a") == "file:/a"
+    assert absolute("s3a://b/c") == "s3a://b/c"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("scheme", ["", "file:"])
+def test_files_are_written_found_and_removed(spark: "SparkSession", tmp_path: Path, scheme: str) -> None:
+    """Whatever their folder is called."""
+    volume = Volume(spark)
+    root = f"{scheme}{tmp_path}/a b [1] {{x,y}} %20 *?"
+    assert not volume.exists(root)
+    assert volume.text(f"{root}/a") is None
+    assert volume.size(f"{root}/a") == 0
+    volume.put(f"{root}/hour=1/a", "ä")
+    assert volume.text(f"{root}/hour=1/a") == "ä"
+    assert volume.size(f"{root}/hour=1/a") == 2
+    assert [path.rpartition("/")[2] for path in volume.find(root, "hour=*/*")] == ["a"]
+    volume.rename(f"{root}/hour=1", f"{root}/new/hour=2")
+    (found,) = volume.find(root, "*/hour=*")
+    with pytest.raises(OSError, match="cannot be renamed"):
+        volume.rename(f"{root}/hour=1", f"{root}/hour=3")
+    volume.remove(found)
+    assert volume.find(root, "*/hour=*") == []
+    volume.remove(found)
+
+
+def test_a_literal_path_is_no_pattern() -> None:
+    """Each letter that would be one is escaped."""
+    assert literal("/a[1]*{b}?\\") == "/a\\[1\\]\\*\\{b\\}\\?\\\\"

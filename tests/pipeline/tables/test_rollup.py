@@ -1,0 +1,221 @@
+"""Batch after batch: what is kept, what is made anew, and that neither a repetition nor another cut matters."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stomprelay.pipeline.match.outages import OUTAGE
+from stomprelay.pipeline.schema import FRAMES, MESSAGES
+from stomprelay.pipeline.settings import Settings
+from stomprelay.pipeline.store.store import OPEN, Batch, Store
+from stomprelay.pipeline.tables import failovers, flow, latency, traffic
+from stomprelay.pipeline.tables.rollup import hour_of, hours_of
+from tests.pipeline.rows import (
+    FRAME,
+    MESSAGE,
+    OUTAGE_ROW,
+    SECOND,
+    START,
+    START_NS,
+    delivery,
+    rows,
+    told,
+    write,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+Rows = Sequence[dict[str, Any]]
+
+
+class Tables:
+    """Batches that are written by hand instead of read, in a folder of their own."""
+
+    def __init__(self, spark: "SparkSession", root: Path) -> None:
+        self.spark = spark
+        self.root = root
+        self.settings = Settings(journal="/nowhere", tables=str(root))
+        self.store = Store(spark, str(root))
+
+    def batch(self, number: int) -> Batch:
+        return Batch(self.spark, self.store, number, self.settings)
+
+    def messages(self, number: int, settled: Rows, passing: Rows = ()) -> Batch:
+        """As `messages` leaves them."""
+        for folder in [*self.root.glob(f"messages/hour=*/batch={OPEN}")]:
+            shutil.rmtree(folder)
+        write(self.root, MESSAGES, MESSAGE, settled, number, "at")
+        write(self.root, MESSAGES, MESSAGE, [{**each, "final": False} for each in passing], OPEN, "at")
+        self.store.save_text(
+            "watch", number, json.dumps({"hours": sorted(self.store.hours_of("messages", OPEN))})
+        )
+        return self.batch(number)
+
+    def frames(self, number: int, many: Rows) -> Batch:
+        """As `frames` writes them."""
+        write(self.root, FRAMES, FRAME, many, number, "at")
+        return self.batch(number)
+
+    def outages(self, number: int, many: Rows) -> Batch:
+        """As `messages` leaves them, too."""
+        known = [{**OUTAGE_ROW, **one} for one in many]
+        told = [[one.get(name) for name in OUTAGE.names] for one in known]
+        self.store.save_text("outages", number, json.dumps(told))
+        return self.batch(number)
+
+    def table(self, name: str) -> list[tuple[Any, ...]]:
+        return told(self.store.read(name))
+
+
+@pytest.fixture
+def tables_in(spark: "SparkSession", tmp_path: Path) -> Callable[[str], Tables]:
+    """One place for tables for each name."""
+    return lambda name: Tables(spark, tmp_path / name)
+
+
+def message(minute: int, us: int, client: str = "bob", **further: Any) -> dict[str, Any]:
+    """One that was sent in this minute and took so long."""
+    at = START + timedelta(minutes=minute)
+    took = timedelta(microseconds=us)
+    return {
+        "at": at,
+        "sent_at": at,
+        "delivery_us": us,
+        "deliveries": [delivery(client, at + took)],
+        **further,
+    }
+
+
+def test_hours(spark: "SparkSession") -> None:
+    """As the folders are named, in UTC, each once."""
+    frames = rows(spark, FRAMES, FRAME, [{}, {}, {"at": START + timedelta(hours=17)}])
+    assert hours_of(frames.withColumn("hour", hour_of(frames["at"]))) == {"2026-11-21-08", "2026-11-22-01"}
+
+
+def test_frames_add_up(tables_in: Callable[[str], Tables]) -> None:
+    """However the journal is cut into batches, `traffic` is the same; an empty batch changes nothing."""
+    many = [{"at": START + timedelta(minutes=n * 5), "size": n, "client": "ab"[n % 2]} for n in range(30)]
+    one, several = tables_in("one"), tables_in("several")
+    traffic.advance(one.frames(0, many))
+    for number, part in enumerate((many[::2], [], many[1::2])):
+        traffic.advance(several.frames(number, part))
+    assert several.table("traffic") == one.table("traffic")
+    assert sum(row[-5] for row in one.table("traffic")) == 30
+
+
+def test_a_batch_that_is_done_again_changes_nothing(
+    tables_in: Callable[[str], Tables], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it was cut short before its hours were made anew, or was complete."""
+    place = tables_in("one")
+    traffic.advance(place.frames(0, [{"size": 1}]))
+    latency.advance(place.messages(0, [message(0, 5)]))
+    before = place.table("traffic"), place.table("latency")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    place.frames(1, [{"size": 2}])
+    place.messages(1, [message(0, 7)], [message(1, 9)])
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "replace", killed)
+        for module in (traffic, latency):
+            with pytest.raises(KeyboardInterrupt):
+                module.advance(place.batch(1))
+    assert (place.table("traffic"), place.table("latency")) == before
+    found = []
+    for _ in range(2):
+        traffic.advance(place.batch(1))
+        latency.advance(place.batch(1))
+        found.append((place.table("traffic"), place.table("latency")))
+    assert found[0] == found[1] != before
+    assert told(place.store.read("traffic"), ["frames", "octets"]) == [(2, 3)]
+
+
+def test_messages_add_up(tables_in: Callable[[str], Tables]) -> None:
+    """Open rows count while they are open, once; in the end the cut does not matter."""
+    many = [message(n * 4, n * 100, "bcd"[n % 3]) for n in range(24)]
+    one, several = tables_in("one"), tables_in("several")
+    found = []
+    for place, number, settled, passing in (
+        (one, 0, many, []),
+        (several, 0, many[:5], many[5:]),
+        (several, 1, many[5:], []),
+    ):
+        batch = place.messages(number, settled, passing)
+        latency.advance(batch)
+        flow.advance(batch)
+        found.append((place.table("latency"), place.table("flow")))
+    assert found[0] == found[1] == found[2]
+
+
+def test_an_open_row_that_moves_to_another_hour(tables_in: Callable[[str], Tables]) -> None:
+    """Its SEND, in a segment that came late, lies an hour before: nothing of it is left where it was."""
+    place = tables_in("one")
+    late = message(65, 5, producer=None, sent_at=None, delivery_us=None, ack_us=70)
+    latency.advance(place.messages(0, [], [late]))
+    flow.advance(place.batch(0))
+    assert place.store.hours("latency") == place.store.hours("flow") == ["2026-11-21-09"]
+    latency.advance(place.messages(1, [], [message(5, 5, ack_us=70)]))
+    flow.advance(place.batch(1))
+    assert place.store.hours("latency") == place.store.hours("flow") == ["2026-11-21-08"]
+
+
+def lost(session: str, at: int, recovered: int | None = None, **further: Any) -> dict[str, Any]:
+    """A session's outage; times are seconds after the start."""
+    ended = None if recovered is None else START_NS + recovered * SECOND
+    return {"session": session, "lost_ns": START_NS + at * SECOND, "recovered_ns": ended, **further}
+
+
+def test_an_outage_grows(tables_in: Callable[[str], Tables]) -> None:
+    """One that is open comes again, and its sessions join it, in one row; repetitions add nothing."""
+    place = tables_in("one")
+    columns = ["began_at", "ended_at", "sessions", "recovered"]
+    steps: list[tuple[Rows, list[Any]]] = [
+        ([lost("s1", 0)], [("2026-11-21 08:00:00", None, 1, 0)]),
+        ([], [("2026-11-21 08:00:00", None, 1, 0)]),
+        ([lost("s1", 0), lost("s2", 40, 41)], [("2026-11-21 08:00:00", None, 2, 1)]),
+        ([lost("s1", 0, 60)], [("2026-11-21 08:00:00", "2026-11-21 08:01:00", 2, 2)]),
+    ]
+    for number, (many, wanted) in enumerate(steps):
+        for _ in range(2 if number == 2 else 1):
+            failovers.advance(place.outages(number, many))
+            assert told(place.store.read("failovers"), columns) == wanted
+
+
+def test_outages_come_apart_and_together_over_hours(tables_in: Callable[[str], Tables]) -> None:
+    """What was held open by a session whose recovery is told later comes apart; what a late segment tells joins two.
+    Hours that have nothing any more are empty, others are not touched.
+    """
+    place = tables_in("one")
+    columns = ["hour", "broker", "sessions"]
+    other = lost("t1", -3600, -3590, broker="b")
+    failovers.advance(
+        place.outages(0, [other, lost("s1", 3590), lost("s2", 3610, 3620), lost("s3", 7300, 7301)])
+    )
+    split = [
+        ("2026-11-21-07", "b", 1),
+        ("2026-11-21-08", "a:61613", 2),
+        ("2026-11-21-10", "a:61613", 1),
+    ]
+    assert told(place.store.read("failovers"), columns) == split
+    failovers.advance(place.outages(1, [lost("s1", 3590, 3591)]))
+    apart = [
+        ("2026-11-21-07", "b", 1),
+        ("2026-11-21-08", "a:61613", 1),
+        ("2026-11-21-09", "a:61613", 1),
+        ("2026-11-21-10", "a:61613", 1),
+    ]
+    assert told(place.store.read("failovers"), columns) == apart
+    failovers.advance(place.outages(2, [lost("s4", 3600, 7300)]))
+    joined = [("2026-11-21-07", "b", 1), ("2026-11-21-08", "a:61613", 4)]
+    assert told(place.store.read("failovers"), columns) == joined
+    assert place.store.hours("failovers") == ["2026-11-21-07", "2026-11-21-08"]

@@ -1,0 +1,147 @@
+"""Who says how much: counts by minute, destination, client, upstream and direction."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stomprelay.pipeline.schema import FRAMES, TRAFFIC
+from stomprelay.pipeline.tables.traffic import counted, folded
+from tests.pipeline.rows import FRAME, START, rows, told
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+MESSAGE: dict[str, Any] = {
+    "side": "broker",
+    "direction": "to_client",
+    "upstream": "main",
+    "command": "MESSAGE",
+}
+ERROR: dict[str, Any] = {**MESSAGE, "command": "ERROR", "destination": None, "body_size": 0}
+EVENT: dict[str, Any] = {
+    "kind": "event",
+    "event": "error",
+    "command": None,
+    "side": None,
+    "direction": None,
+    "destination": None,
+    "size": None,
+    "body_size": None,
+}
+
+
+def test_each_cell(spark: "SparkSession") -> None:
+    """Frames of all commands, messages, octets and errors, each beside a hand-made sum."""
+    frames = rows(
+        spark,
+        FRAMES,
+        FRAME,
+        [
+            {"size": 100, "body_size": 10},
+            {"size": 50, "body_size": 5, "at": START + timedelta(seconds=59)},
+            {"size": 30, "body_size": 3, "at": START + timedelta(seconds=60)},
+            {"command": "ACK", "destination": None, "size": 20, "body_size": 0},
+            {"client": "bob", "size": 70, "body_size": 7},
+            {**MESSAGE, "size": 200, "body_size": 10},
+            {**MESSAGE, "size": 300, "body_size": 20, "upstream": "other"},
+            {**MESSAGE, "command": "RECEIPT", "destination": None, "size": 40, "body_size": 0},
+            {**ERROR, "size": 60},
+        ],
+    )
+    assert told(counted(frames)) == sorted(
+        [
+            (
+                "2026-11-21-08",
+                "2026-11-21 08:00:00",
+                "/queue/a",
+                "alice",
+                None,
+                "to_broker",
+                2,
+                2,
+                150,
+                15,
+                0,
+            ),
+            ("2026-11-21-08", "2026-11-21 08:01:00", "/queue/a", "alice", None, "to_broker", 1, 1, 30, 3, 0),
+            ("2026-11-21-08", "2026-11-21 08:00:00", None, "alice", None, "to_broker", 1, 0, 20, 0, 0),
+            ("2026-11-21-08", "2026-11-21 08:00:00", "/queue/a", "bob", None, "to_broker", 1, 1, 70, 7, 0),
+            (
+                "2026-11-21-08",
+                "2026-11-21 08:00:00",
+                "/queue/a",
+                "alice",
+                "main",
+                "to_client",
+                1,
+                1,
+                200,
+                10,
+                0,
+            ),
+            (
+                "2026-11-21-08",
+                "2026-11-21 08:00:00",
+                "/queue/a",
+                "alice",
+                "other",
+                "to_client",
+                1,
+                1,
+                300,
+                20,
+                0,
+            ),
+            ("2026-11-21-08", "2026-11-21 08:00:00", None, "alice", "main", "to_client", 2, 0, 100, 0, 1),
+        ],
+        key=repr,
+    )
+
+
+def test_errors_of_brokers_and_of_the_relay(spark: "SparkSession") -> None:
+    """An event `error` is an error towards the client and no frame; an ERROR that a client says is a frame only."""
+    frames = rows(
+        spark,
+        FRAMES,
+        FRAME,
+        [
+            EVENT,
+            {**EVENT, "event": "recovered"},
+            {**EVENT, "event": "back-pressure on"},
+            {"command": "ERROR", "destination": None, "size": 9, "body_size": 0},
+        ],
+    )
+    assert told(counted(frames), ["direction", "frames", "messages", "octets", "body_octets", "errors"]) == [
+        ("to_broker", 1, 0, 9, 0, 0),
+        ("to_client", 0, 0, 0, 0, 1),
+    ]
+
+
+def test_a_message_counts_where_it_goes_only(spark: "SparkSession") -> None:
+    """SEND counts from a client and MESSAGE from a broker; the other way about they are frames."""
+    frames = rows(spark, FRAMES, FRAME, [{"command": "MESSAGE"}, {**MESSAGE, "command": "SEND"}])
+    assert told(counted(frames), ["direction", "frames", "messages"]) == [
+        ("to_broker", 1, 0),
+        ("to_client", 1, 0),
+    ]
+
+
+def test_parts_add_up(spark: "SparkSession") -> None:
+    """Counts of parts of the frames, folded, are the counts of all; the columns are the table's."""
+    whole = [{"at": START + timedelta(seconds=7 * n), "size": n, "client": "ab"[n % 2]} for n in range(40)]
+    counts = [counted(rows(spark, FRAMES, FRAME, part)) for part in (whole[:13], whole[13:14], whole[14:])]
+    parts = counts[0].unionByName(counts[1]).unionByName(counts[2])
+    assert told(folded(parts)) == told(counted(rows(spark, FRAMES, FRAME, whole)))
+    assert folded(parts).columns == ["hour", *TRAFFIC.names]
+
+
+def test_hours(spark: "SparkSession") -> None:
+    """The hour is that of the frame's own time, in UTC."""
+    frames = rows(spark, FRAMES, FRAME, [{"at": START - timedelta(microseconds=1)}, {}])
+    assert told(counted(frames), ["hour", "minute"]) == [
+        ("2026-11-21-07", "2026-11-21 07:59:00"),
+        ("2026-11-21-08", "2026-11-21 08:00:00"),
+    ]
