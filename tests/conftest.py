@@ -10,7 +10,9 @@ _CI = bool(os.environ.get("CI"))
 # No deadline: a busy machine is not a defect. No database in CI: nothing there outlives the run. A test that needs
 # another budget than these asks for a multiple: `@settings(max_examples=3 * settings().max_examples)`.
 settings.register_profile("default", deadline=None, max_examples=25)
-settings.register_profile("ci", deadline=None, max_examples=25, database=None, derandomize=True, print_blob=True)
+settings.register_profile(
+    "ci", deadline=None, max_examples=25, database=None, derandomize=True, print_blob=True
+)
 settings.register_profile(
     "deep",
     deadline=None,
@@ -26,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--deep",
         action="store_true",
-        help="only the tests that a larger budget serves: those marked deep, and Hypothesis with ten times its examples",
+        help="only what needs a large budget: the tests marked deep, and Hypothesis's with ten times the examples",
     )
 
 
