@@ -1,9 +1,14 @@
-"""What every test shares: which tests a run takes, how long Hypothesis may look, and which tests stay together."""
+"""What every test shares: which tests a run takes, how long Hypothesis may look, and which worker has which."""
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
 
 _CI = bool(os.environ.get("CI"))
 
@@ -37,48 +42,30 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("deep" if config.option.deep else "ci" if _CI else "default")
 
 
-@pytest.hookimpl(trylast=True)  # Hypothesis has marked its tests by then
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what the run is not for; group the rest for the workers, where there are any."""
+    """Leave out what the run is not for; order the rest for the workers, where there are any."""
     left_out = [item for item in items if not _taken(item, config.option.deep)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if _taken(item, config.option.deep)]
     if hasattr(config, "workerinput"):
-        items.sort(key=_rank)
-        for item in items:
-            item.add_marker(pytest.mark.xdist_group(_group(item)))
+        from tests.workers import rank
+
+        items.sort(key=lambda item: rank(item.nodeid.partition("::")[0]))
 
 
 def _taken(item: pytest.Item, deep: bool) -> bool:
     """Tell whether a run with or without `--deep` has this test."""
     if item.get_closest_marker("deep"):
         return deep
-    return not deep or item.get_closest_marker("hypothesis") is not None
+    hypothetical = item.get_closest_marker("hypothesis") or is_hypothesis_test(getattr(item, "obj", None))
+    return not deep or bool(hypothetical)
 
 
-def _group(item: pytest.Item) -> str:
-    """Name what one worker does alone: all tests with real brokers, so that each starts once; all that share the
-    Spark session (those end to end start another process); a module.
-    """
-    if item.get_closest_marker("broker"):
-        return "broker"
-    if item.get_closest_marker("spark") and not item.get_closest_marker("e2e"):
-        return "spark"
-    return item.nodeid.partition("::")[0]
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Scheduling":
+    """Share the tests out: `pytest -n 2`."""
+    from tests.workers import Shares
 
-
-def _rank(item: pytest.Item) -> int:
-    """Order the groups: the longest first, so that the workers end together."""
-    group = _group(item)
-    if group in ("broker", "spark"):
-        return 0
-    return 1 if item.get_closest_marker("e2e") else 2
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Give tests their own names back: pytest-xdist has the plan by now, and added the group's name for that."""
-    if hasattr(session.config, "workerinput"):
-        for item in session.items:
-            item._nodeid = item.nodeid.removesuffix(f"@{_group(item)}")
+    config.option.loadscopereorder = False
+    return Shares(config, log)
