@@ -1,6 +1,7 @@
 """What every test shares: which tests a run takes, how long Hypothesis may look, and which worker has which."""
 
 import os
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,7 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set Hypothesis's budget, before any test module asks for it."""
+    """Set Hypothesis's budget, before any test module asks for it, and let all workers name tests alike."""
+    # Names have sets in them. Another order in each run, as without workers.
+    os.environ.setdefault("PYTHONHASHSEED", str(random.randrange(2**32)))
     settings.load_profile("deep" if config.option.deep else "ci" if _CI else "default")
 
 
