@@ -29,12 +29,12 @@ CELLS: list[Cell] = [
 
 
 def aspects(cell: Cell) -> Iterator[tuple[str, ...]]:
-    """Every script on each pair of versions, at each broker and with each library; every library on each pair; every
-    broker on each pair.
+    """Name what a cell can show: a script on a pair of versions, at a broker, with a library; a library on a pair and at
+    a broker; a script whose outcome depends on both, on a pair at a broker.
     """
     broker, library, version, upstream, script = cell
     yield "script", version, upstream, script.name
-    yield "script", broker, script.name
+    yield "script", broker, upstream, script.name
     yield "script", library.name, version, script.name
     yield "pair", library.name, version, upstream
     yield "pair", broker, version, upstream

@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.cells import sampled
 from tests.e2e.facts import BROKERS, LIBRARIES, LibraryFacts
-from tests.e2e.scripts import FACTS, SCRIPTS, Script
+from tests.e2e.scripts import SCRIPTS, Script
 from tests.e2e.stage import Place
 
 pytestmark = [pytest.mark.e2e, pytest.mark.broker]
@@ -24,15 +24,13 @@ CELLS: list[Cell] = [
 
 
 def aspects(cell: Cell) -> Iterator[tuple[str, ...]]:
-    """Every script in each version, at each broker and with each library; every library at each broker."""
+    """Name what a cell can show: a script in a version at a broker, and with a library; a library in a version at a
+    broker.
+    """
     broker, library, version, script = cell
-    yield "script", version, script.name
-    yield "script", broker, script.name
-    yield "script", library.name, script.name
+    yield "script", broker, version, script.name
+    yield "script", library.name, version, script.name
     yield "library", broker, library.name, version
-    if script in FACTS:
-        yield "facts", broker, version, script.name
-        yield "facts", library.name, version, script.name
 
 
 def name(cell: Cell) -> str:

@@ -178,7 +178,7 @@ CELLS: list[Cell] = [
 
 
 def aspects(cell: Cell) -> Iterator[tuple[str, ...]]:
-    """Every conversation with each broker, and every one in each version."""
+    """Name what a cell can show: a conversation with a broker, and in a version."""
     broker, version, conversation = cell
     yield broker, conversation.name
     yield version, conversation.name
