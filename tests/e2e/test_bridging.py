@@ -29,8 +29,8 @@ CELLS: list[Cell] = [
 
 
 def aspects(cell: Cell) -> Iterator[tuple[str, ...]]:
-    """Name what a cell can show: a script on a pair of versions, at a broker, with a library; a library on a pair and at
-    a broker; a script whose outcome depends on both, on a pair at a broker.
+    """Name what a cell can show: a script on a pair of versions, at a broker, with a library; a library on a pair and
+    at a broker; a script whose outcome depends on both, on a pair at a broker.
     """
     broker, library, version, upstream, script = cell
     yield "script", version, upstream, script.name
