@@ -32,7 +32,7 @@ def rank(module: str) -> int:
     return 1 if "mark.e2e" in (ROOT / module).read_text(encoding="utf-8") else 2
 
 
-class Shares(LoadScopeScheduling):
+class Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Gives each worker one share after the other, in the order of the collection."""
 
     def _split_scope(self, nodeid: str) -> str:
