@@ -49,11 +49,8 @@ def test_a_short_module_has_a_reason() -> None:
 
 def entries(folder: Path) -> set[str]:
     """Name the modules and folders in a folder of the package."""
-    return {
-        path.stem
-        for path in folder.iterdir()
-        if (path.suffix == ".py" and path.name != "__init__.py") or (path / "__init__.py").is_file()
-    }
+    modules = {path.stem for path in folder.glob("*.py") if path.name not in ("__init__.py", "__main__.py")}
+    return modules | {path.parent.name for path in folder.glob("*/__init__.py")}
 
 
 def test_a_folder_can_be_taken_in_at_a_glance() -> None:
