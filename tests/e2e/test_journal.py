@@ -225,7 +225,9 @@ def numbers(journal: Journal, name: str) -> list[int]:
     ]
 
 
-@pytest.mark.parametrize("round_", range(6))
+@pytest.mark.parametrize(
+    "round_", [0, 1, *(pytest.param(each, marks=pytest.mark.deep) for each in range(2, 6))]
+)
 def test_a_relay_that_is_killed(tmp_path: Path, round_: int) -> None:
     """Frames flow, SIGKILL comes at any moment: nothing that was written before it is missing, nothing is damaged."""
     chance = random.Random(f"{SEED} {round_}")

@@ -408,7 +408,7 @@ def test_demanding_utf8_changes_nothing_else(dialect: Dialect) -> None:
 # ------------------------------------------------------------------ properties
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(dialect=dialects, data=st.data())
 def test_what_is_written_is_read_again(dialect: Dialect, data: st.DataObject) -> None:
     """Headers that a dialect can say come back unchanged, in order, from the octets that it wrote."""
@@ -419,7 +419,7 @@ def test_what_is_written_is_read_again(dialect: Dialect, data: st.DataObject) ->
         assert dialect.read(written) == headers
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(dialect=dialects, text=strategies.octets)
 def test_decoding_undoes_encoding(dialect: Dialect, text: bytes) -> None:
     """For any text that survives; blanks aside, which 1.0 takes for padding."""
@@ -444,7 +444,7 @@ def one_pass(dialect: Dialect, text: bytes) -> bytes | None:
     return octets
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(dialect=dialects, text=st.text("\\\\ncrt:\r\n", max_size=10).map(str.encode))
 def test_escapes_are_read_as_the_specification_puts_it(dialect: Dialect, text: bytes) -> None:
     """Whatever way is faster gives the same."""
@@ -473,7 +473,7 @@ def test_encoding_leaves_no_octet_that_delimits(text: bytes) -> None:
     assert not set(V1_2.encode(text)) & set(b"\r\n:")
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     dialect=dialects,
     lines=st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=4),

@@ -232,7 +232,7 @@ def test_the_body_does_not_make_a_frame_less_plain(dialect: Dialect) -> None:
     assert one(b"SEND\na:1\n\n\\: \r\n:\0", dialect).plain
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(dialect=st.sampled_from(list(DIALECTS.values())), data=st.data())
 def test_plain_means_the_same_everywhere(dialect: Dialect, data: st.DataObject) -> None:
     """A plain head read in its own dialect and written in any other is the same bytes; and where padding was
@@ -293,7 +293,7 @@ def parsed(wire: bytes, dialect: Dialect) -> tuple[bytes, Headers, bytes]:
     return frame.command, frame.headers(dialect), frame.payload
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     dialect=st.sampled_from(list(DIALECTS.values())),
     command=st.sampled_from([SEND, MESSAGE]),
