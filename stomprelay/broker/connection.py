@@ -17,13 +17,11 @@ from stomprelay.broker.bounds import Bounds
 from stomprelay.broker.commands import ClientCommands
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.output import Output, SendBuffer
-from stomprelay.session.complaint import complain
 from stomprelay.session.effects import Close, Effect, Event, How, Pause, Resume, Wake
-from stomprelay.session.foreign import recognise
 from stomprelay.session.handshake import Offer, spell_versions
 from stomprelay.session.heartbeat import BEAT, Terms
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.refusal import complain, recognise
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import LimitError, StompError
 from stomprelay.wire.frame import Frame, compose_raw

@@ -17,7 +17,7 @@ from stomprelay.relay.model.listener import Listener, Match, Route
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 
 _WIDTH: Final = 16
 _CLIENTS_OWN: Final = "the client's own"

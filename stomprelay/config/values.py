@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 from stomprelay.config.table import Table, nearest
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -14,8 +14,8 @@ from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy
 from stomprelay.relay.model.profile import AUTO, Profile
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.complaint import complain, not_stomp
 from stomprelay.session.handshake import Accord, Offer, spell_versions
+from stomprelay.session.refusal import complain, not_stomp
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_2
 from stomprelay.wire.errors import StompError

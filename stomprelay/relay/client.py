@@ -14,9 +14,8 @@ from stomprelay.relay.shutdown import Shutdown
 from stomprelay.session.effects import How, Pause, Resume, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import BEAT, Terms
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
-from stomprelay.session.states import Side, State
 from stomprelay.wire.dialect import demanding_utf8
 from stomprelay.wire.errors import StompError
 

@@ -9,8 +9,7 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.notes import lost
 from stomprelay.session.effects import Close, How
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import State
+from stomprelay.session.leg import Leg, State
 from stomprelay.wire.errors import StompError
 
 

@@ -11,8 +11,7 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.profile import leaves
 from stomprelay.relay.resend.resender import Resender, unknown_outcome
 from stomprelay.session.effects import Pause, Resume
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import State
+from stomprelay.session.leg import Leg, State
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import (

@@ -13,8 +13,7 @@ from typing import Final
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Head
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Head, Limits
 from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING, SEND
 
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")

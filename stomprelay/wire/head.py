@@ -1,14 +1,28 @@
-"""Whether a frame's head is right, and how long its body is.
+"""Whether a frame's head is right, and what it says of the body; and how large it may be.
 
-A plain head is recognised by what is left of it without its ordinary bytes: one colon and one LF for each line. Only
+A plain head is told by what is left of it without its ordinary bytes: one colon and one LF for each line. Only
 what is not plain is looked into.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError
-from stomprelay.wire.limits import Limits
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one leg takes: header lines a frame, bytes a header line, bytes a body.
+
+    An unfinished head or body over its limit is refused before it is kept. The defaults are those of
+    `config/stomprelay.toml`.
+    """
+
+    headers: int = 128
+    header_line: int = 10240
+    body: int = 16 * 1024 * 1024
+
 
 _ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r\0")
 _CONTENT_LENGTH: Final = b"\ncontent-length:"

@@ -7,11 +7,10 @@ from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import Message, MessageHead
 from stomprelay.broker.output import Output, SendBuffer
 from stomprelay.broker.queue import Consumer, Queue, Topic
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side
+from stomprelay.session.leg import Leg, Side
 from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.dialect import V1_2, Dialect
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 
 MEMORY: Final = 10_000
 

@@ -9,7 +9,7 @@ from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.frame import Frame, compose
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, DESTINATION, RECEIPT_HEADER, RESERVED, SEND, TRANSACTION
 from tests.strategies import headers
 

@@ -9,7 +9,7 @@ import pytest
 from stomprelay.config import values
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 
 
 @pytest.mark.parametrize(

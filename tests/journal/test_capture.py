@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from stomprelay.journal.block import Block, BlockKind, RecordedFrame, decode, sealed
 from stomprelay.journal.capture import MASK, Capture, LegRecorder, traced
 from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING
 
 

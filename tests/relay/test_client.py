@@ -15,10 +15,9 @@ from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.flow import InputBuffer
 from stomprelay.session.effects import Event, How, Pause, Resume, Send
 from stomprelay.session.heartbeat import Terms
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from tests.playbook import (
     SAY_HELLO,
     SAY_WELCOME,

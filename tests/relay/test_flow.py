@@ -18,9 +18,8 @@ from stomprelay.relay.relay import join
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import How, Send
 from stomprelay.session.handshake import Offer
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
-from stomprelay.session.states import Side, State
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import StompError
 from tests.playbook import SAY_WELCOME, Cut, in_all_cuts, listener

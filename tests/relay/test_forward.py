@@ -7,13 +7,12 @@ from hypothesis import strategies as st
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.forward import NO_MORE, NOTHING, Joiner, NewHead, give_receipts
 from stomprelay.session.effects import Event, Note, Send
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_2
 from stomprelay.wire.errors import ProtocolError, Refused
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE, SEND, SUBSCRIBE
 
 WIRES = [b"SEND\ndestination:/queue/%d\n\n%b\0" % (number, b"x" * number) for number in range(6)]

@@ -9,14 +9,13 @@ import pytest
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.relay import Relay, first_frame
 from stomprelay.session.effects import Close, Event, How
-from stomprelay.session.foreign import HTTP, TLS, Foreign
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import Terms
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.refusal import HTTP, TLS, Foreign
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from tests.playbook import (
     CUTS,
     PAIRS,

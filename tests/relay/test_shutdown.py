@@ -16,9 +16,8 @@ from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import Terms
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
-from stomprelay.session.states import Side, State
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import FrameError, Refused, StompError
 from tests.playbook import listener

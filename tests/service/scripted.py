@@ -13,9 +13,8 @@ from stomprelay.service.connection.driver import Driver
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.session.effects import Close, How, Note
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
-from stomprelay.wire.limits import Limits
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.wire.head import Limits
 from tests.service.harness import FakeTransport, broker, listener
 
 

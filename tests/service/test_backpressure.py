@@ -6,9 +6,8 @@ import pytest
 
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE, ReadControl
 from stomprelay.session.effects import Close, How, Wake
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
-from stomprelay.wire.limits import Limits
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.wire.head import Limits
 from tests.service.harness import FakeTransport
 from tests.service.scripted import ScriptedSession
 

@@ -23,9 +23,8 @@ from stomprelay.service.connection.backpressure import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.network import tls
 from stomprelay.session.effects import Close, How
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side
-from stomprelay.wire.limits import Limits
+from stomprelay.session.leg import Leg, Side
+from stomprelay.wire.head import Limits
 from tests.e2e.certificates import Authority
 from tests.service.harness import FakeTransport
 from tests.service.scripted import DriverHarness, SpyDriver

@@ -2,11 +2,10 @@
 
 import pytest
 
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_0, V1_1, V1_2
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 
 sides = pytest.mark.parametrize("side", Side, ids=lambda side: side.value)
 

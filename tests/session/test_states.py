@@ -2,10 +2,9 @@
 
 import pytest
 
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import EXPECTED, NEXT, Side, State
+from stomprelay.session.leg import EXPECTED, NEXT, Leg, Side, State
 from stomprelay.wire.errors import ProtocolError
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING
 
 COMMANDS = sorted(OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS)

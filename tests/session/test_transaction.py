@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.session.transaction import Transaction
+from stomprelay.session.session import Transaction
 
 BEGIN = b"BEGIN\ntransaction:t\n\n\0"
 SEND = b"SEND\ndestination:/queue/a\ntransaction:t\n\nhello\0"

@@ -9,7 +9,7 @@ from fnmatch import translate
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 
 
 class Match(Enum):

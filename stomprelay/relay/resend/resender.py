@@ -18,7 +18,7 @@ from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import (
     BEGIN,
     COMMIT,

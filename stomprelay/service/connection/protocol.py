@@ -30,9 +30,8 @@ from stomprelay.service.connection.backpressure import ReadControl
 from stomprelay.service.connection.timers import Timed, Timers
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.session.effects import How
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Side
 from stomprelay.session.reasons import CLOSED, REFUSED, RESET, TIMED_OUT, UNKNOWN_HOST, spell_tls
-from stomprelay.session.states import Side
 
 GRACE: Final = 1.0
 """Seconds beyond their linger that a stopping service waits for connections to end."""

@@ -15,8 +15,7 @@ from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
 from stomprelay.service.connection.timers import Timed, Timers
 from stomprelay.service.journal.journal import Journal
 from stomprelay.session.effects import Note
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import State
+from stomprelay.session.leg import Leg, State
 from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame

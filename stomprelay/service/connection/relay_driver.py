@@ -13,7 +13,7 @@ from stomprelay.service.connection.backpressure import PRESSURE
 from stomprelay.service.connection.driver import Driver, log_note, spell_address
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.session.effects import Note
-from stomprelay.session.states import State
+from stomprelay.session.leg import State
 
 Endpoints = Mapping[Broker, IStreamClientEndpoint]
 """How to connect to each broker."""

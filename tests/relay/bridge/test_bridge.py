@@ -4,12 +4,12 @@ import pytest
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.session.leg import EXPECTED, Side, State
 from stomprelay.session.session import Session
-from stomprelay.session.states import EXPECTED, Side, State
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import Refused
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from tests.playbook import PAIRS, VERSIONS, Cut, in_all_cuts, in_all_pairs, joined
 
 OTHERS = tuple((client, broker) for client, broker in PAIRS if client != broker)

@@ -3,7 +3,7 @@
 import pytest
 
 from stomprelay.relay.bridge.steps import steps_between
-from stomprelay.session.states import EXPECTED, Side, State
+from stomprelay.session.leg import EXPECTED, Side, State
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.names import RESERVED
 from tests.playbook import PAIRS, Cut, in_all_cuts, in_all_pairs, joined

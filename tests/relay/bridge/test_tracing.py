@@ -10,7 +10,7 @@ from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, SEND
 from tests.playbook import (
     SAY_HELLO,

@@ -3,7 +3,7 @@
 import pytest
 
 from stomprelay.relay.fanout.dispatch import Placement
-from stomprelay.session.transaction import Transaction
+from stomprelay.session.session import Transaction
 from tests.relay.fanout.parts import target
 from tests.relay.several import (
     ABORT,

@@ -16,13 +16,12 @@ from stomprelay.relay.search import Search
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import How
 from stomprelay.session.handshake import Offer
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
-from stomprelay.session.states import Side, State
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable, said_welcome

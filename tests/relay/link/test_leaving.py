@@ -11,7 +11,7 @@ from stomprelay.relay.effects import Open
 from stomprelay.relay.flow import DisconnectState
 from stomprelay.relay.link.link import Asking, Connected, Waiting
 from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
-from stomprelay.session.states import State
+from stomprelay.session.leg import State
 from stomprelay.wire.names import BEGIN, COMMIT, TRANSACTION
 from tests.playbook import upstream
 from tests.relay.link.scene import Scene, started

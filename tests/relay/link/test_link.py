@@ -13,8 +13,7 @@ from stomprelay.relay.link.link import Asking, Connected, Ended, Leaving, Waitin
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Send
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.errors import ProtocolError, StompError
 from tests.playbook import VERSIONS, Cut, in_all_cuts, upstream
 from tests.relay.failing import movable, said_welcome

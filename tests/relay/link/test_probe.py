@@ -14,9 +14,8 @@ from stomprelay.relay.model.profile import ACTIVEMQ, AUTO, GENERIC, RABBITMQ
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Credentials
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
-from stomprelay.wire.limits import Limits
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.wire.head import Limits
 
 NOW: Final = 1000.0
 HELLO: Final = b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:0,0\n\n\0"

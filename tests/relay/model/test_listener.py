@@ -8,7 +8,7 @@ from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route, ServerTLS
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from tests.playbook import SAY_HELLO, Playbook, joined, listener, upstream
 
 

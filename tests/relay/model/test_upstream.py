@@ -10,7 +10,7 @@ from stomprelay.relay.model.upstream import ClientTLS, Upstream
 from stomprelay.session.effects import Event
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from tests.playbook import SAY_HELLO, SAY_WELCOME, URI, Playbook, joined, listener, upstream
 
 

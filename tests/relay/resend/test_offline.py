@@ -10,7 +10,7 @@ from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import LimitError, Refused
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
 from tests.playbook import VERSIONS, Cut, in_all_cuts
 

@@ -14,13 +14,12 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Send
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Side
 from stomprelay.session.session import Session
-from stomprelay.session.states import Side
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import Refused
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
 from tests.playbook import PAIRS, in_all_pairs
 
