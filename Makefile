@@ -4,22 +4,27 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+WORKERS ?= 2
 
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test coverage lint format types check bench chaos crash demo news clean distclean
+.PHONY: help run test test-deep coverage lint format types check bench chaos crash demo news clean distclean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/.run ## the relay on 127.0.0.1:61613 with the embedded broker (ARGS="--upstream tcp://...")
 	$(BIN)/twistd --nodaemon --pidfile= stomprelay $(ARGS)
 
-test: $(VENV)/.test ## the tests (ARGS="-k decoder", ARGS="-m 'not broker'")
-	$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.test ## the tests (ARGS="-k decoder", ARGS="-m 'not broker'"; WORKERS=0 for one process)
+	$(PYTEST) $(ARGS)
+
+test-deep: $(VENV)/.test ## what needs a long budget: faults and kills in earnest, every combination, more examples
+	$(PYTEST) --deep $(ARGS)
 
 coverage: $(VENV)/.test ## the tests, and which lines and branches they reach
 	$(BIN)/coverage erase

@@ -21,7 +21,7 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS
 
 NAME: Final = "decoder"

@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from stomprelay.journal.block import Kind, encode
-from stomprelay.journal.schema import Context, Happening, Side
+from stomprelay.journal.block import BlockKind, encode
+from stomprelay.journal.schema import Context, EventRecord, JournalSide
 from stomprelay.journal.writer import Writer
 
 SECOND: Final = 1_000_000_000
@@ -143,15 +143,15 @@ class _Side:
             version="1.2",
         )
         self._event = whole._replace(side="").encode()
-        self._client = whole._replace(side=Side.CLIENT.value, upstream="", broker="").encode()
-        self._broker = whole._replace(side=Side.BROKER.value).encode()
+        self._client = whole._replace(side=JournalSide.CLIENT.value, upstream="", broker="").encode()
+        self._broker = whole._replace(side=JournalSide.BROKER.value).encode()
         self._said = self._told = 0
         self._broker_name = whole.broker
 
     def connected(self, now: int) -> list[bytes]:
         facts = {"broker": self._broker_name, "upstream": "main", "version": "1.2"}
-        told = Happening("connected", f"connected to {self._broker_name}", facts)
-        return encode(Kind.EVENT, now, 0, self._event, (), told.encode())
+        told = EventRecord("connected", f"connected to {self._broker_name}", facts)
+        return encode(BlockKind.EVENT, now, 0, self._event, (), told.encode())
 
     def said(self, now: int, heads: list[bytes], size: int = 0, body: bytes = b"") -> list[bytes]:
         before, self._said = self._said, self._said + len(heads)
@@ -167,4 +167,4 @@ def _frames(now: int, before: int, context: bytes, heads: list[bytes], size: int
     for head in heads:
         sizes += (len(head), len(body), size)
     payload = body.join(heads) + body
-    return encode(Kind.FRAMES, now, before, context, sizes, payload)
+    return encode(BlockKind.FRAMES, now, before, context, sizes, payload)

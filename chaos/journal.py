@@ -16,10 +16,10 @@ from typing import Final
 
 from chaos.verdict import Verdict
 from stomprelay.journal import segment
-from stomprelay.journal.block import SIZES, Block, Damage, Kind
+from stomprelay.journal.block import SIZES, Block, BlockKind, Damage
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Context, Header
-from stomprelay.journal.settings import Settings
+from stomprelay.journal.settings import JournalSettings
 from tests.e2e import brokers, relay
 from tests.e2e.child import PATIENCE
 from tests.e2e.clients.client import Client
@@ -31,7 +31,7 @@ from tests.e2e.ports import free_port
 SECOND: Final = 10**9
 BUSY: Final = 1.0
 """Seconds that a busy machine may let the journal's thread wait."""
-LONGEST: Final = Settings.flush_interval + BUSY
+LONGEST: Final = JournalSettings.flush_interval + BUSY
 """Seconds before its end of which a killed relay may have written nothing."""
 MOMENT: Final = 2.5
 """Seconds of load up to which a relay is killed, once all is flowing."""
@@ -94,7 +94,7 @@ def found(paths: Iterable[Path]) -> Found:
                     result.damaged.append(f"{path.name} at {item.offset}: {item.reason}")
             else:
                 result.blocks += 1
-                if item.kind is Kind.FRAMES and header is not None:
+                if item.kind is BlockKind.FRAMES and header is not None:
                     _frames(item, header.contexts(item.context), legs, result)
     return result
 

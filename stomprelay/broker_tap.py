@@ -5,9 +5,9 @@ from typing import Any
 from twisted.application.service import IService
 from twisted.python import usage
 
-from stomprelay.service.brokerservice import BrokerService
-from stomprelay.service.endpoints import BadEndpoint
-from stomprelay.service.heap import keep_freed
+from stomprelay.service.embedded import BrokerService
+from stomprelay.service.network.endpoints import BadEndpoint
+from stomprelay.service.process import keep_freed_memory
 
 DEFAULT = "tcp:61613:interface=127.0.0.1"
 
@@ -36,7 +36,7 @@ def makeService(options: Options, reactor: Any = None) -> IService:
     """The broker that the options describe."""
     if reactor is None:
         from twisted.internet import reactor
-    keep_freed()
+    keep_freed_memory()
     try:
         return BrokerService(reactor, listen=options["listen"] or [DEFAULT])
     except BadEndpoint as error:

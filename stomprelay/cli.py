@@ -54,7 +54,7 @@ _VERSIONS = [version.decode() for version in DIALECTS]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; answers the exit status. Wrong usage ends in `SystemExit`, as argparse does."""
+    """Run one command, and return the exit status. Wrong usage ends in `SystemExit`, as argparse does."""
     options = _parser().parse_args(arguments)
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of our output has closed it.
         sys.stdout = None
         return 0
     except OSError as error:
@@ -125,12 +125,12 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("file", nargs="?", default="-", metavar="FILE", help="default: standard input")
     explain.set_defaults(run=_explain)
 
-    _add_switchover(commands)
+    _add_relay_commands(commands)
     journal.add(commands).set_defaults(run=_journal)
     return parser
 
 
-def _add_switchover(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_relay_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """The commands that talk to a relay that runs."""
     relay = argparse.ArgumentParser(add_help=False)
     relay.add_argument(
@@ -172,20 +172,20 @@ def _check(options: argparse.Namespace) -> int:
         config = overridden(
             load(options.config), options.listen, options.upstream, options.admin, options.journal
         )
-        _usable(options.config, config)
+        _check_usable(options.config, config)
     except ConfigError as error:
         return _fail(str(error))
     print(summary(config))
     return 0
 
 
-def _usable(file: str, config: Config) -> None:
+def _check_usable(file: str, config: Config) -> None:
     """Make every endpoint and load every certificate, as the relay does when it starts. Raises `ConfigError`."""
     from twisted.internet import reactor
     from twisted.internet.protocol import Factory
 
-    from stomprelay.service import tls
-    from stomprelay.service.endpoints import BadEndpoint, entrance, way
+    from stomprelay.service.network import tls
+    from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
 
     places = [(f"listener.{each.name}.endpoint", each.endpoint) for each in config.listeners]
     if config.admin is not None:
@@ -195,18 +195,18 @@ def _usable(file: str, config: Config) -> None:
         for listener in config.listeners:
             key = f"listener.{listener.name}.tls"
             if listener.tls is not None:
-                tls.server(listener.tls)
+                tls.for_listener(listener.tls)
         for upstream, broker in [(each, broker) for each in config.upstreams for broker in each.brokers]:
             key = f"upstream.{upstream.name}.tls"
             if broker.tls:
-                tls.client(upstream.tls, broker.host)
+                tls.for_broker(upstream.tls, broker.host)
             key = f"upstream.{upstream.name}.uri"
             if broker.endpoint != MEMORY:
-                way(reactor, broker, upstream.tls)
+                client_endpoint(reactor, broker, upstream.tls)
         for key, place in places:
             # systemd's sockets are there only when it starts the relay itself.
             if server(place).kind != "systemd":
-                entrance(reactor, key, place, Factory())
+                listening_service(reactor, key, place, Factory())
     except tls.Unusable as error:
         raise ConfigError(f"{file}: {key}.{error}") from None
     except BadEndpoint as error:
@@ -225,7 +225,7 @@ def _explain(options: argparse.Namespace) -> int:
         LossPolicy(options.loss),
     )
     paragraphs = 0
-    for paragraph in explanation.told(text):
+    for paragraph in explanation.paragraphs(text):
         print(paragraph, end="\n\n")
         paragraphs += 1
     if not paragraphs:
@@ -244,14 +244,14 @@ def _journal(options: argparse.Namespace) -> int:
 
 def _ask(options: argparse.Namespace) -> int:
     try:
-        relay = remote.Admin(_admin(options))
+        relay = remote.AdminClient(_admin(options))
         match options.command:
             case "pause":
-                return remote.pause(relay, options.broker, options.within, _tell)
+                return remote.pause(relay, options.broker, options.within, _print_line)
             case "resume":
-                return remote.resume(relay, options.broker, _tell)
-        return remote.brokers(relay, _tell)
-    except (ConfigError, remote.Refusal) as error:
+                return remote.resume(relay, options.broker, _print_line)
+        return remote.brokers(relay, _print_line)
+    except (ConfigError, remote.AdminError) as error:
         return _fail(str(error))
 
 
@@ -267,8 +267,8 @@ def _admin(options: argparse.Namespace) -> str:
     return place
 
 
-def _tell(line: str) -> None:
-    # At once: whoever waits for a broker to be empty wants to see it.
+def _print_line(line: str) -> None:
+    # At once, for it takes a while until a broker is empty.
     print(line, flush=True)
 
 

@@ -11,32 +11,33 @@ from urllib.parse import urlsplit
 
 from stomprelay.config import endpoint
 from stomprelay.config.address import broker as read_broker
+from stomprelay.config.address import host_and_port
 from stomprelay.config.table import nearest
 
 DEFAULT: Final = "http://127.0.0.1:61680"
-"""Where a relay is asked when nothing says where."""
+"""The admin endpoint, where none is given."""
 
 ALL: Final = "*"
 """In place of a broker: all of them."""
 
 _REQUEST: Final = 10.0
-"""Seconds that one answer may take."""
+"""Seconds that one response may take."""
 _POLL: Final = 0.25
 _GRACE: Final = 5.0
 """Seconds beyond the relay's own bound, for sessions that are leaving."""
 _WAIT: Final = 60.0
-"""Seconds to wait where the bound is the relay's own, which we are not told."""
+"""Seconds to wait where the bound is the relay's own, which is not known here."""
 _EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 
-class Refusal(Exception):
+class AdminError(Exception):
     """The relay cannot be asked, or did not do what it was asked for. Show the text and stop."""
 
 
 @dataclass(frozen=True)
-class Standing:
+class BrokerStatus:
     """One broker, as a relay describes it. `moving` of its `sessions` are about to leave it."""
 
     uri: str
@@ -47,69 +48,71 @@ class Standing:
     moving: int
 
 
-class Admin:
+class AdminClient:
     """The admin endpoint of a running relay: a URL, or the server endpoint string that the relay was given.
 
-    Raises `Refusal`, as all its methods do.
+    Raises `AdminError`, as all its methods do.
     """
 
     def __init__(self, place: str) -> None:
         self._place = place
-        self._connect, self._prefix = _way(place)
+        self._connect, self._prefix = _connector(place)
 
-    def brokers(self) -> list[Standing]:
-        """All brokers."""
-        return self._asked("GET", "/brokers")
+    def brokers(self) -> list[BrokerStatus]:
+        """All brokers, with their states."""
+        return self._request("GET", "/brokers")
 
-    def pause(self, broker: str, within: float | None = None) -> list[Standing]:
+    def pause(self, broker: str, within: float | None = None) -> list[BrokerStatus]:
         """Take a broker (by its URI) out of service; its sessions leave it `within` so many seconds, or by the
         relay's own bound.
         """
-        said = {"broker": broker} if within is None else {"broker": broker, "within": within}
-        return self._asked("POST", "/brokers/pause", said)
+        values = {"broker": broker} if within is None else {"broker": broker, "within": within}
+        return self._request("POST", "/brokers/pause", values)
 
-    def resume(self, broker: str) -> list[Standing]:
+    def resume(self, broker: str) -> list[BrokerStatus]:
         """Let a broker serve again."""
-        return self._asked("POST", "/brokers/resume", {"broker": broker})
+        return self._request("POST", "/brokers/resume", {"broker": broker})
 
-    def _asked(self, method: str, path: str, said: object = None) -> list[Standing]:
-        body = None if said is None else json.dumps(said).encode()
+    def _request(self, method: str, path: str, values: object = None) -> list[BrokerStatus]:
+        body = None if values is None else json.dumps(values).encode()
         headers = {} if body is None else {"content-type": "application/json"}
         connection = self._connect()
         try:
             connection.request(method, self._prefix + path, body, headers)
-            answer = connection.getresponse()
-            status, text = answer.status, answer.read()
+            response = connection.getresponse()
+            status, text = response.status, response.read()
         except OSError as error:
-            raise Refusal(f"cannot ask the relay at {self._place}: {error.strerror or error}") from None
+            raise AdminError(f"cannot ask the relay at {self._place}: {error.strerror or error}") from None
         except HTTPException as error:
-            raise Refusal(f"what is at {self._place} does not speak HTTP: {type(error).__name__}") from None
+            raise AdminError(
+                f"what is at {self._place} does not speak HTTP: {type(error).__name__}"
+            ) from None
         finally:
             connection.close()
         try:
-            told = json.loads(text)
+            answer = json.loads(text)
             if status == 200:
-                return [_standing(each) for each in told["brokers"]]
-            raise Refusal(f"the relay at {self._place} says: {told['error']}")
+                return [_broker_status(each) for each in answer["brokers"]]
+            raise AdminError(f"the relay at {self._place} says: {answer['error']}")
         except (ValueError, KeyError, TypeError):
-            raise Refusal(
+            raise AdminError(
                 f"what is at {self._place} is no relay that can be asked for its brokers (status {status})"
             ) from None
 
 
-def _standing(told: Any) -> Standing:
-    values = {field.name: told[field.name] for field in fields(Standing)}
-    if any(type(values[field.name]) is not field.type for field in fields(Standing)):
+def _broker_status(row: Any) -> BrokerStatus:
+    values = {field.name: row[field.name] for field in fields(BrokerStatus)}
+    if any(type(values[field.name]) is not field.type for field in fields(BrokerStatus)):
         raise TypeError
-    return Standing(**values)
+    return BrokerStatus(**values)
 
 
-def _way(place: str) -> tuple[Callable[[], HTTPConnection], str]:
+def _connector(place: str) -> tuple[Callable[[], HTTPConnection], str]:
     """What connects to the admin endpoint, and what its paths begin with."""
     try:
         return _by_url(place) if "://" in place else (_by_endpoint(place), "")
     except ValueError as error:
-        raise Refusal(f"{place}: {error}") from None
+        raise AdminError(f"{place}: {error}") from None
 
 
 def _by_url(place: str) -> tuple[Callable[[], HTTPConnection], str]:
@@ -148,86 +151,84 @@ class _UnixConnection(HTTPConnection):
         self.sock.connect(self._path)
 
 
-def brokers(admin: Admin, tell: Tell) -> int:
-    """Tell all brokers, and how each is; answers the exit status."""
+def brokers(admin: AdminClient, print_line: PrintLine) -> int:
+    """Print all brokers and their states, and return the exit status."""
     for line in _table(admin.brokers()):
-        tell(line)
+        print_line(line)
     return 0
 
 
-def resume(admin: Admin, name: str, tell: Tell) -> int:
-    """Let a broker serve again, and tell how it is; answers the exit status."""
+def resume(admin: AdminClient, name: str, print_line: PrintLine) -> int:
+    """Let a broker serve again, print its state, and return the exit status."""
     uri = _uri(admin.brokers(), name)
     for line in _table(_of(uri, admin.resume(uri))):
-        tell(line)
+        print_line(line)
     return 0
 
 
 def pause(
-    admin: Admin,
+    admin: AdminClient,
     name: str,
     within: float | None,
-    tell: Tell,
+    print_line: PrintLine,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Take a broker out of service and wait until no session is left on it; answers the exit status, 1 where some
-    are left when the time is over.
+    """Take a broker out of service and wait until no session is left on it. Returns the exit status, 0. Raises
+    `AdminError` where some are left when the time is over.
     """
     uri = _uri(admin.brokers(), name)
-    standings = _of(uri, admin.pause(uri, within))
+    statuses = _of(uri, admin.pause(uri, within))
     end = clock() + (_WAIT if within is None else within + _GRACE)
-    told = None
+    printed = None
     while True:
-        if any(each.state != "paused" for each in standings):
-            raise Refusal(f"{name}: is not paused any more")
-        left = sum(each.sessions for each in standings)
-        if left != told:
-            tell(f"{name}: paused, {left or 'no'} session{'' if left == 1 else 's'} left")
-            told = left
+        if any(each.state != "paused" for each in statuses):
+            raise AdminError(f"{name}: is not paused any more")
+        left = sum(each.sessions for each in statuses)
+        if left != printed:
+            print_line(f"{name}: paused, {left or 'no'} session{'' if left == 1 else 's'} left")
+            printed = left
         if not left:
             return 0
         if clock() >= end:
-            raise Refusal(f"{name}: the sessions that are left did not leave in time; it stays paused")
+            raise AdminError(f"{name}: the sessions that are left did not leave in time; it stays paused")
         sleep(_POLL)
-        standings = _of(uri, admin.brokers())
+        statuses = _of(uri, admin.brokers())
 
 
-def _of(uri: str, standings: Iterable[Standing]) -> list[Standing]:
-    found = [each for each in standings if uri in (ALL, each.uri)]
+def _of(uri: str, statuses: Iterable[BrokerStatus]) -> list[BrokerStatus]:
+    found = [each for each in statuses if uri in (ALL, each.uri)]
     if not found:
-        raise Refusal(f"{uri}: the relay does not know it any more")
+        raise AdminError(f"{uri}: the relay does not know it any more")
     return found
 
 
-def _uri(standings: Iterable[Standing], name: str) -> str:
+def _uri(statuses: Iterable[BrokerStatus], name: str) -> str:
     """The URI of the broker that is meant: by its URI, or by its host and port."""
-    uris = list(dict.fromkeys(each.uri for each in standings))
+    uris = list(dict.fromkeys(each.uri for each in statuses))
     if name == ALL or name in uris:
         return name
-    found = [uri for uri in uris if name.lower() in _names(uri)]
+    found = [uri for uri in uris if name.lower() == _host_and_port(uri)]
     if len(found) > 1:
-        raise Refusal(f"{name}: may be any of {', '.join(found)}; say which")
+        raise AdminError(f"{name}: may be any of {', '.join(found)}; say which")
     if not found:
-        raise Refusal(f"{name}: the relay knows no such broker; {nearest(name, uris)}")
+        raise AdminError(f"{name}: the relay knows no such broker; {nearest(name, uris)}")
     return found[0]
 
 
-def _names(uri: str) -> Iterator[str]:
-    """What a broker may be called beside its URI."""
+def _host_and_port(uri: str) -> str | None:
     try:
-        arguments = endpoint.client(read_broker(uri).endpoint).arguments
+        found = host_and_port(read_broker(uri))
     except ValueError:
-        return
-    host, port = arguments.get("host", "").lower(), arguments.get("port", "")
-    yield f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return None
+    return None if found is None else found.lower()
 
 
-def _table(standings: Iterable[Standing]) -> Iterator[str]:
+def _table(statuses: Iterable[BrokerStatus]) -> Iterator[str]:
     rows = [("broker", "upstream", "group", "state", "sessions", "moving")]
     rows += [
         (each.uri, each.upstream, each.group, each.state, str(each.sessions), str(each.moving))
-        for each in standings
+        for each in statuses
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

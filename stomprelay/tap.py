@@ -6,9 +6,9 @@ from twisted.application.service import IService
 from twisted.python import usage
 
 from stomprelay import config
-from stomprelay.service.endpoints import BadEndpoint
-from stomprelay.service.heap import keep_freed
-from stomprelay.service.relayservice import RelayService
+from stomprelay.service.network.endpoints import BadEndpoint
+from stomprelay.service.process import keep_freed_memory
+from stomprelay.service.relay import RelayService
 
 
 class Options(usage.Options):
@@ -47,13 +47,13 @@ class Options(usage.Options):
     opt_l = opt_listen
 
     def postOptions(self) -> None:
-        """Read the configuration, so that a mistake in it is told as one of the command line."""
-        said: dict[str, Any] = {name: self[name] for name in ("listen", "upstream", "admin", "journal")}
+        """Read the configuration, so that a mistake in it is shown as one of the command line."""
+        given: dict[str, Any] = {name: self[name] for name in ("listen", "upstream", "admin", "journal")}
         try:
             if self["config"] is None:
-                self.configuration = config.default(**said)
+                self.configuration = config.default(**given)
             else:
-                self.configuration = config.overridden(config.load(self["config"]), **said)
+                self.configuration = config.overridden(config.load(self["config"]), **given)
         except config.ConfigError as error:
             raise usage.UsageError(str(error)) from error
 
@@ -62,7 +62,7 @@ def makeService(options: Options, reactor: Any = None) -> IService:
     """The relay that the options describe."""
     if reactor is None:
         from twisted.internet import reactor
-    keep_freed()
+    keep_freed_memory()
     try:
         return RelayService(options.configuration, reactor)
     except BadEndpoint as error:

@@ -1,17 +1,74 @@
-"""What every test shares: how long Hypothesis may look."""
+"""What every test shares: which tests a run takes, how long Hypothesis may look, and which worker has which."""
 
 import os
+import random
+from typing import TYPE_CHECKING
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-# No deadline: a busy machine is not a defect. No database in CI: nothing there outlives the run.
-settings.register_profile("default", deadline=None, max_examples=100)
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import Scheduling
+
+_CI = bool(os.environ.get("CI"))
+
+# No deadline: a busy machine is not a defect. No database in CI: nothing there outlives the run. A test that needs
+# another budget than these asks for a multiple: `@settings(max_examples=3 * settings().max_examples)`.
+settings.register_profile("default", deadline=None, max_examples=25)
 settings.register_profile(
-    "ci",
+    "ci", deadline=None, max_examples=25, database=None, derandomize=True, print_blob=True
+)
+settings.register_profile(
+    "deep",
     deadline=None,
-    max_examples=200,
+    max_examples=250,
     database=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option of `make test-deep`."""
+    parser.addoption(
+        "--deep",
+        action="store_true",
+        help="only what needs a large budget: the tests marked deep, and Hypothesis's with ten times the examples",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set Hypothesis's budget, before any test module asks for it, and let all workers name tests alike."""
+    # Names have sets in them. Another order in each run, as without workers.
+    os.environ.setdefault("PYTHONHASHSEED", str(random.randrange(2**32)))
+    settings.load_profile("deep" if config.option.deep else "ci" if _CI else "default")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the run is not for; order the rest for the workers, where there are any."""
+    left_out = [item for item in items if not _taken(item, config.option.deep)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _taken(item, config.option.deep)]
+    if hasattr(config, "workerinput"):
+        from tests.workers import rank
+
+        items.sort(key=lambda item: rank(item.nodeid.partition("::")[0]))
+
+
+def _taken(item: pytest.Item, deep: bool) -> bool:
+    """Tell whether a run with or without `--deep` has this test."""
+    if item.get_closest_marker("deep"):
+        return deep
+    hypothetical = item.get_closest_marker("hypothesis") or is_hypothesis_test(getattr(item, "obj", None))
+    return not deep or bool(hypothetical)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Scheduling":
+    """Share the tests out: `pytest -n 2`."""
+    from tests.workers import Shares
+
+    config.option.loadscopereorder = False
+    return Shares(config, log)

@@ -30,8 +30,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side
+from stomprelay.session.leg import Leg, Side
 
 VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
 PAIRS: Final = tuple((client, broker) for client in VERSIONS for broker in VERSIONS)

@@ -1,4 +1,4 @@
-"""The house rules that a machine can hold: which file is tested where, how long it grows, what is packaged.
+"""The house rules that a machine can hold: how large modules and folders are, what tests say, what is packaged.
 
 The import rules are import-linter's (``[tool.importlinter]`` in ``pyproject.toml``).
 """
@@ -11,31 +11,64 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
 import stomprelay
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "stomprelay"
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
-LINES = 320
+MODULES = {
+    str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines())
+    for path in sorted(PACKAGE.rglob("*.py"))
+    if path.name not in ("__init__.py", "__main__.py")
+}
+"""The lines of each module, by its path below ``stomprelay``."""
 
-modules = pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py"))
+
+LONGEST = 500
+SHORTEST = 60
+WIDEST = 16
+
+SHORT: dict[str, str] = {}
+"""Modules with fewer than ``SHORTEST`` lines, each with the reason why it is not part of another one."""
+
+WIDE: dict[str, str] = {}
+"""Folders with more than ``WIDEST`` entries, each with the reason why it is not divided."""
 
 
-@modules
-def test_every_module_has_its_own_test_module(module: Path) -> None:
-    """``stomprelay/a/b.py`` is tested by ``tests/a/test_b.py``."""
-    place = module.relative_to(PACKAGE)
-    own = ROOT / "tests" / place.parent / f"test_{place.name}"
-    assert own.is_file(), f"{own.relative_to(ROOT)} is missing"
+def test_no_module_is_too_long() -> None:
+    """What cannot be read in one sitting is divided."""
+    assert {path: lines for path, lines in MODULES.items() if lines > LONGEST} == {}
 
 
-@modules
-def test_no_module_outgrows_its_noun(module: Path) -> None:
-    """A module that needs more lines holds two nouns."""
-    lines = len(module.read_text(encoding="utf-8").splitlines())
-    assert lines <= LINES, f"{lines} lines, at most {LINES}: split it"
+def test_a_short_module_has_a_reason() -> None:
+    """Else it is part of what it is read with; a reason that is no longer needed goes."""
+    short = {path for path, lines in MODULES.items() if lines < SHORTEST}
+    assert sorted(short - SHORT.keys()) == []
+    assert sorted(SHORT.keys() - short) == []
+
+
+def entries(folder: Path) -> set[str]:
+    """Name the modules and folders in a folder of the package."""
+    modules = {path.stem for path in folder.glob("*.py") if path.name not in ("__init__.py", "__main__.py")}
+    return modules | {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
+def test_a_folder_can_be_taken_in_at_a_glance() -> None:
+    """Modules and folders in one folder are few, or there is a reason."""
+    counted = {str(folder.relative_to(ROOT)): len(entries(folder)) for folder in FOLDERS}
+    assert {folder: count for folder, count in counted.items() if count > WIDEST and folder not in WIDE} == {}
+    assert {folder for folder in WIDE if counted.get(folder, 0) <= WIDEST} == set()
+
+
+def test_a_folder_lists_what_is_in_it() -> None:
+    """The docstring of its ``__init__.py`` names each of its modules and folders."""
+    unnamed = {}
+    for folder in FOLDERS:
+        tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+        missing = entries(folder) - set(re.findall(r"\w+", ast.get_docstring(tree) or ""))
+        if missing:
+            unnamed[str(folder.relative_to(ROOT))] = sorted(missing)
+    assert unnamed == {}
 
 
 def test_every_test_says_its_intent() -> None:

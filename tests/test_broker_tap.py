@@ -7,7 +7,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.python import usage
 
 from stomprelay import broker_tap
-from stomprelay.service.brokerservice import BrokerService
+from stomprelay.service.embedded import BrokerService
 
 
 def parsed(*arguments: str) -> broker_tap.Options:
@@ -54,4 +54,4 @@ def test_the_reactor_is_the_global_one() -> None:
 
     service = broker_tap.makeService(parsed())
     assert isinstance(service, BrokerService)
-    assert service.stage.reactor is reactor
+    assert service.runtime.reactor is reactor

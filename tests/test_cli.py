@@ -13,8 +13,8 @@ import stomprelay
 from stomprelay import remote
 from stomprelay.cli import main
 from tests.e2e.certificates import Authority
+from tests.fake_admin import A, B, Relay, serving_relay, told
 from tests.journal.made import event, put
-from tests.stand_in import A, B, Relay, standing_in, told
 
 ROOT = Path(__file__).resolve().parent.parent
 FRAME = b"SUBSCRIBE\ndestination:/queue/a\n\n\0"
@@ -256,7 +256,7 @@ def test_explain_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def relay() -> Iterator[Relay]:
     """A relay that runs."""
-    with standing_in() as relay:
+    with serving_relay() as relay:
         yield relay
 
 

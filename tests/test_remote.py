@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.remote import Admin, Refusal, brokers, pause, resume
-from tests.stand_in import A, B, Relay, UnixServer, pages, serving, standing_in, told
+from stomprelay.remote import AdminClient, AdminError, brokers, pause, resume
+from tests.fake_admin import A, B, Relay, UnixServer, pages, serving, serving_relay, told
 
 
 @pytest.fixture
 def relay() -> Iterator[Relay]:
     """A relay with two brokers."""
-    with standing_in() as relay:
+    with serving_relay() as relay:
         yield relay
 
 
@@ -38,13 +38,13 @@ class Clock:
 def paused(relay: Relay, name: str, within: float | None = None) -> tuple[int, list[str], Clock]:
     """Exit status and lines of a pause, and the clock."""
     clock, lines = Clock(), list[str]()
-    return pause(Admin(relay.place), name, within, lines.append, clock.sleep, clock), lines, clock
+    return pause(AdminClient(relay.place), name, within, lines.append, clock.sleep, clock), lines, clock
 
 
 def test_all_brokers(relay: Relay) -> None:
     """A table with a heading, numbers to the right."""
     lines: list[str] = []
-    assert brokers(Admin(relay.place), lines.append) == 0
+    assert brokers(AdminClient(relay.place), lines.append) == 0
     assert lines == [
         "broker     upstream  group  state  sessions  moving",
         "tcp://a:1  main      main   up            3       0",
@@ -56,13 +56,13 @@ def test_all_brokers(relay: Relay) -> None:
 def test_a_url_with_a_path(relay: Relay) -> None:
     """A web server may stand before the relay, which it serves under a name of its own."""
     relay.answer("/relay/brokers", told(A))
-    assert Admin(f"{relay.place}/relay/").brokers() == [A]
+    assert AdminClient(f"{relay.place}/relay/").brokers() == [A]
 
 
 def test_the_endpoint_that_the_relay_was_given(relay: Relay) -> None:
     """With an interface, with all of them, and with none said."""
     for interface in ("", ":interface=127.0.0.1", ":interface=0.0.0.0", r":interface="):
-        assert Admin(f"tcp:{relay.port}{interface}").brokers() == [A, B]
+        assert AdminClient(f"tcp:{relay.port}{interface}").brokers() == [A, B]
 
 
 def test_a_unix_socket(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_unix_socket(tmp_path: Path) -> None:
     relay.answer("/brokers", told(A))
     server = UnixServer(str(tmp_path / "admin"), pages(relay))
     with serving(server):
-        assert Admin(f"unix:{tmp_path / 'admin'}:mode=600").brokers() == [A]
+        assert AdminClient(f"unix:{tmp_path / 'admin'}:mode=600").brokers() == [A]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_ipv6(place: str) -> None:
     server.socket.close()
     server.socket = listening
     with serving(server):
-        assert Admin(place.format(listening.getsockname()[1])).brokers() == [A]
+        assert AdminClient(place.format(listening.getsockname()[1])).brokers() == [A]
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_ipv6(place: str) -> None:
 )
 def test_where_nobody_can_be_asked(place: str, said: str) -> None:
     """Told before anything is tried."""
-    with pytest.raises(Refusal) as error:
-        Admin(place)
+    with pytest.raises(AdminError) as error:
+        AdminClient(place)
     assert str(error.value).startswith(f"{place}: {said}")
 
 
@@ -122,10 +122,10 @@ def test_nobody_is_there(tmp_path: Path) -> None:
     """A port without a relay, and a socket that does not exist."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    with pytest.raises(Refusal, match=rf"^cannot ask the relay at {place}: Connection refused$"):
-        Admin(place).brokers()
-    with pytest.raises(Refusal, match=r"No such file or directory$"):
-        Admin(f"unix:{tmp_path / 'absent'}").brokers()
+    with pytest.raises(AdminError, match=rf"^cannot ask the relay at {place}: Connection refused$"):
+        AdminClient(place).brokers()
+    with pytest.raises(AdminError, match=r"No such file or directory$"):
+        AdminClient(f"unix:{tmp_path / 'absent'}").brokers()
 
 
 def test_what_does_not_speak_http() -> None:
@@ -140,8 +140,8 @@ def test_what_does_not_speak_http() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(Refusal, match=r"does not speak HTTP: BadStatusLine$"):
-            Admin(f"http://127.0.0.1:{server.getsockname()[1]}").brokers()
+        with pytest.raises(AdminError, match=r"does not speak HTTP: BadStatusLine$"):
+            AdminClient(f"http://127.0.0.1:{server.getsockname()[1]}").brokers()
         thread.join()
 
 
@@ -165,23 +165,23 @@ def test_what_does_not_speak_http() -> None:
 def test_what_is_no_answer_of_a_relay(relay: Relay, status: int, body: bytes) -> None:
     """Whatever else may listen there."""
     relay.answer("/brokers", (status, body))
-    with pytest.raises(Refusal, match=rf"^what is at {relay.place} is no relay .*\(status {status}\)$"):
-        Admin(relay.place).brokers()
+    with pytest.raises(AdminError, match=rf"^what is at {relay.place} is no relay .*\(status {status}\)$"):
+        AdminClient(relay.place).brokers()
 
 
 @pytest.mark.parametrize("status", [400, 404, 503])
 def test_what_the_relay_refuses(relay: Relay, status: int) -> None:
     """In its own words."""
     relay.answer("/brokers/pause", (status, b'{"error": "the relay stops"}'))
-    with pytest.raises(Refusal, match=rf"^the relay at {relay.place} says: the relay stops$"):
-        Admin(relay.place).pause("tcp://a:1")
+    with pytest.raises(AdminError, match=rf"^the relay at {relay.place} says: the relay stops$"):
+        AdminClient(relay.place).pause("tcp://a:1")
 
 
 def test_what_is_asked(relay: Relay) -> None:
     """JSON, with a bound only where one was said."""
     relay.answer("/brokers/pause", told(A))
     relay.answer("/brokers/resume", told(B))
-    admin = Admin(relay.place)
+    admin = AdminClient(relay.place)
     assert admin.pause("tcp://a:1") == [A]
     assert admin.pause("*", 2.5) == [A]
     assert admin.resume("ssl://b") == [B]
@@ -243,9 +243,9 @@ def test_pause_gives_up(relay: Relay, within: float | None, longest: float) -> N
     relay.answer("/brokers", told(A, B), told(replace(A, state="paused")))
     clock, lines = Clock(), list[str]()
     with pytest.raises(
-        Refusal, match=r"^a:1: the sessions that are left did not leave in time; it stays paused$"
+        AdminError, match=r"^a:1: the sessions that are left did not leave in time; it stays paused$"
     ):
-        pause(Admin(relay.place), "a:1", within, lines.append, clock.sleep, clock)
+        pause(AdminClient(relay.place), "a:1", within, lines.append, clock.sleep, clock)
     assert lines == ["a:1: paused, 3 sessions left"]
     assert clock.now == 100.0 + longest
 
@@ -254,10 +254,10 @@ def test_a_pause_that_is_taken_back(relay: Relay) -> None:
     """Somebody else resumed the broker, or the relay was started anew with another configuration."""
     relay.answer("/brokers/pause", told(replace(A, state="paused")))
     relay.answer("/brokers", told(A, B), told(A, B))
-    with pytest.raises(Refusal, match=r"^a:1: is not paused any more$"):
+    with pytest.raises(AdminError, match=r"^a:1: is not paused any more$"):
         paused(relay, "a:1")
     relay.answer("/brokers", told(A, B), told(B))
-    with pytest.raises(Refusal, match=r"^tcp://a:1: the relay does not know it any more$"):
+    with pytest.raises(AdminError, match=r"^tcp://a:1: the relay does not know it any more$"):
         paused(relay, "a:1")
 
 
@@ -265,7 +265,7 @@ def test_resume(relay: Relay) -> None:
     """How the broker is then."""
     relay.answer("/brokers/resume", told(replace(A, state="unknown", sessions=0), B))
     lines: list[str] = []
-    assert resume(Admin(relay.place), "a:1", lines.append) == 0
+    assert resume(AdminClient(relay.place), "a:1", lines.append) == 0
     assert lines[1].split() == ["tcp://a:1", "main", "main", "unknown", "0", "0"]
     assert len(lines) == 2
     assert relay.asked[1][2] == {"broker": "tcp://a:1"}
@@ -293,7 +293,7 @@ def test_how_a_broker_may_be_called(relay: Relay, uri: str, name: str) -> None:
     known = replace(A, uri=uri)
     relay.answer("/brokers", told(known, replace(A, uri="tcp://other:9"), replace(known, upstream="second")))
     relay.answer("/brokers/resume", told(known))
-    assert resume(Admin(relay.place), name, lambda _: None) == 0
+    assert resume(AdminClient(relay.place), name, lambda _: None) == 0
     assert relay.asked[1][2] == {"broker": uri}
 
 
@@ -301,14 +301,14 @@ def test_a_broker_that_is_not_there(relay: Relay) -> None:
     """A hint at those that are; nothing is asked of the relay."""
     relay.answer("/brokers", told(A, B, replace(A, uri="odd")))
     with pytest.raises(
-        Refusal, match=r'^tcp://a:2: the relay knows no such broker; did you mean "tcp://a:1"\?$'
+        AdminError, match=r'^tcp://a:2: the relay knows no such broker; did you mean "tcp://a:1"\?$'
     ):
-        resume(Admin(relay.place), "tcp://a:2", lambda _: None)
+        resume(AdminClient(relay.place), "tcp://a:2", lambda _: None)
     assert len(relay.asked) == 1
 
 
 def test_a_name_for_two_brokers(relay: Relay) -> None:
     """TLS and plain on one port cannot be, but a name may be written in two ways."""
     relay.answer("/brokers", told(A, replace(A, uri="stomp://a:1")))
-    with pytest.raises(Refusal, match=r"^a:1: may be any of tcp://a:1, stomp://a:1; say which$"):
-        resume(Admin(relay.place), "a:1", lambda _: None)
+    with pytest.raises(AdminError, match=r"^a:1: may be any of tcp://a:1, stomp://a:1; say which$"):
+        resume(AdminClient(relay.place), "a:1", lambda _: None)

@@ -12,7 +12,7 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.python import usage
 
 from stomprelay import tap
-from stomprelay.service.relayservice import RelayService
+from stomprelay.service.relay import RelayService
 
 
 def parsed(*arguments: str) -> tap.Options:
@@ -32,7 +32,7 @@ def made(*arguments: str) -> RelayService:
 
 def listeners(service: RelayService) -> dict[str, tuple[str, str]]:
     """Endpoint and broker by listener."""
-    known = (each.listener for each in service.receptions.values())
+    known = (each.listener for each in service.state.sessions.listeners.values())
     return {each.name: (each.endpoint, ",".join(map(str, each.upstream.brokers))) for each in known}
 
 
@@ -114,7 +114,7 @@ def test_the_reactor_is_the_global_one() -> None:
 
     service = tap.makeService(parsed())
     assert isinstance(service, RelayService)
-    assert service.stage.reactor is reactor
+    assert service.state.runtime.reactor is reactor
 
 
 @pytest.mark.e2e
@@ -150,8 +150,8 @@ def test_a_start_that_fails_ends_twistd(tmp_path: Path, daemon: bool) -> None:
 
 def test_a_journal(tmp_path: Path) -> None:
     """In a folder; without one none is kept."""
-    assert made().journal is None
+    assert made().state.journal is None
     service = made("--journal", str(tmp_path / "j"))
-    assert service.journal is not None
-    assert service.journal.directory == tmp_path / "j"
+    assert service.state.journal is not None
+    assert service.state.journal.directory == tmp_path / "j"
     assert not (tmp_path / "j").exists()

@@ -1,23 +1,25 @@
-"""How much the embedded broker takes from everybody together, and from each."""
+"""How much the embedded broker takes: the configured bounds, and the count of the bytes of messages that it keeps."""
 
 from dataclasses import dataclass
 from typing import Final
 
-from stomprelay.wire.limits import Limits
+from stomprelay.broker.message import Message
+from stomprelay.wire.errors import LimitError
+from stomprelay.wire.head import Limits
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Every number is at least 1; sizes are in bytes. Who asks for more is told so in an ERROR and disconnected.
+    """Every number is at least 1; sizes are in bytes. A client that exceeds one gets an ERROR and is disconnected.
 
-    `memory` bounds all messages kept, whatever for; `queue_messages` and `queue_bytes` what waits in one queue.
-    A topic does not wait for a slow subscriber: where more than `topic_messages` or `topic_bytes` wait for one, it
-    is the subscriber that is disconnected. `subscriptions` and `transactions` are those of one connection,
+    `memory` bounds all messages that are kept, for whatever reason; `queue_messages` and `queue_bytes` what waits in
+    one queue. A topic does not wait for a slow subscriber: where more than `topic_messages` or `topic_bytes` wait for
+    one, it is the subscriber that is disconnected. `subscriptions` and `transactions` are those of one connection,
     `transaction_frames` those of one transaction. `prefetch`: messages that may await their ACK at one consumer
     which asks for no other number by `prefetch-count` or `activemq.prefetchSize`. `refusals`: how many NACKs move a
     message to the dead letters. `headers`, `header_line` and `body` bound one frame, `before_connect` what may come
     until CONNECT is complete, `connect_timeout` (seconds) when it must have come. `burst`: how much of what waits
-    for a client is written to it at once. `unread`: octets of receipts that wait for a client which does not read
+    for a client is written to it at once. `unread`: bytes of receipts that wait for a client which does not read
     before it is not read from either.
     """
 
@@ -41,8 +43,39 @@ class Bounds:
 
     @property
     def limits(self) -> Limits:
-        """What a leg's decoder takes."""
+        """The limits of a leg's decoder."""
         return Limits(self.headers, self.header_line, self.body)
 
 
 DEFAULTS: Final = Bounds()
+
+
+class Memory:
+    """The count of what the broker keeps, at most `most` bytes, of which `used` are in use. A message counts once,
+    however many places keep it. Each place that keeps one has to `hold` it first and to `release` it in the end.
+    """
+
+    __slots__ = ("most", "used")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.used = 0
+
+    def fits(self, message: Message) -> bool:
+        """Return whether a message can be held without going over the bound."""
+        return message.held or self.used + message.size <= self.most
+
+    def admit(self, message: Message) -> None:
+        """Raise `LimitError` when a message cannot be held without going over the bound."""
+        if not self.fits(message):
+            raise LimitError("the broker's memory is full", f"it keeps messages of {self.most} bytes at most")
+
+    def hold(self, message: Message) -> None:
+        """One more place keeps the message. Ask `admit` or `fits` before."""
+        if message.hold():
+            self.used += message.size
+
+    def release(self, message: Message) -> None:
+        """One place fewer keeps the message."""
+        if message.release():
+            self.used -= message.size

@@ -1,36 +1,26 @@
 """The whole of the embedded broker.
 
-`opened` gives each client a `Connection`, whose inputs answer with the effects that the service must perform; they
-may concern other clients' legs. Nothing here survives the process, and nobody is asked who they are.
+`opened` returns a `Connection` for each client, whose inputs return the effects that the service must perform;
+they may concern other clients' legs. Nothing here outlives the process, and no login is checked.
 """
 
 from stomprelay.broker.bounds import DEFAULTS, Bounds
 from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
-from stomprelay.broker.outbox import Outbox
-from stomprelay.session.effects import Effect, Event, Note, Send, Wake
+from stomprelay.broker.output import Output
+from stomprelay.session.effects import Effect, Event, Wake
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.errors import LimitError, StompError
+from stomprelay.wire.errors import StompError
 
 
-class Broker:
+class EmbeddedBroker:
     """Queues and topics, and the connections that use them.
 
-    `heart_beat` is what it offers to clients that ask for beats. `name` begins every session's and message's id: let
-    it be letters and digits, and another one at each start, for clients may remember ids.
+    `heart_beat` is what it offers to clients that ask for beats. `name` begins the id of each session and message: it
+    should be letters and digits, and another one at each start, for clients may remember ids.
     """
 
-    __slots__ = (
-        "_connections",
-        "_opened",
-        "_overrun",
-        "bounds",
-        "destinations",
-        "effects",
-        "heart_beat",
-        "name",
-        "touched",
-    )
+    __slots__ = ("_connections", "_opened", "_output", "bounds", "destinations", "heart_beat", "name")
 
     def __init__(
         self,
@@ -41,66 +31,45 @@ class Broker:
         self.bounds = bounds
         self.heart_beat = heart_beat
         self.name = name
-        self.destinations = Destinations(bounds, name, self._overran, self._lost)
-        self.touched: list[Outbox] = []
-        self.effects: list[Effect] = []
-        self._connections: dict[Outbox, Connection] = {}
-        self._overrun: dict[Outbox, None] = {}
+        self._output = Output()
+        self.destinations = Destinations(bounds, name, self._dropped)
+        self._connections: dict[Connection, None] = {}
         self._opened = 0
 
     def __len__(self) -> int:
-        """How many clients there are."""
+        """Return how many clients there are."""
         return len(self._connections)
 
     def opened(self, now: float) -> tuple[Connection, list[Effect]]:
-        """A client connected. Perform what is answered, then tell its connection what it sends."""
+        """A client connected. Perform the effects, then tell the connection what comes."""
         self._opened += 1
-        until = now + self.bounds.connect_timeout
-        connection = Connection(self, b"%b-session-%d" % (self.name, self._opened), until)
-        self._connections[connection.outbox] = connection
-        return connection, [Wake(until)]
+        connect_by = now + self.bounds.connect_timeout
+        connection = Connection(
+            b"%b-session-%d" % (self.name, self._opened),
+            self.bounds,
+            self.heart_beat,
+            self.destinations,
+            self._output,
+            connect_by,
+            self._ended,
+        )
+        self._connections[connection] = None
+        outbox = self._output.outbox
+        outbox.put(Wake(connect_by))
+        return connection, outbox.drain()
 
     def stopped(self, now: float) -> list[Effect]:
-        """The service stops: every client is told, and its connection closed."""
-        connections = list(self._connections.values())
+        """The service stops: every client gets an ERROR, and its connection is closed."""
+        connections = list(self._connections)
         for connection in connections:
-            connection.outbox.closed()
+            connection.stop_messages()
         for connection in connections:
             connection.fail(StompError("the broker is stopping", "connect again later"))
-        return self.collected(now)
+        self._output.flush(now)
+        return self._output.outbox.drain()
 
-    # For connections
+    def _ended(self, connection: Connection) -> None:
+        del self._connections[connection]
 
-    def note(self, event: Event, text: str) -> None:
-        """Say something at the end of this input."""
-        self.effects.append(Note(event, text))
-
-    def forgot(self, connection: Connection) -> None:
-        """The connection is no more."""
-        self._connections.pop(connection.outbox, None)
-
-    def collected(self, now: float) -> list[Effect]:
-        """The effects of this input: what is written, one `Send` a leg, then the rest."""
-        while self._overrun:
-            outbox, _ = self._overrun.popitem()
-            connection = self._connections.get(outbox)
-            if connection is not None:
-                detail = (
-                    f"{self.bounds.topic_messages} messages or {self.bounds.topic_bytes} bytes wait at most"
-                )
-                connection.fail(LimitError("too slow for a topic", detail))
-        effects: list[Effect] = []
-        for outbox in self.touched:
-            outbox.leg.heartbeat.sent(now)
-            effects.append(Send(outbox.leg, outbox.drained()))
-        self.touched.clear()
-        if self.effects:
-            effects += self.effects
-            self.effects.clear()
-        return effects
-
-    def _overran(self, outbox: Outbox) -> None:
-        self._overrun[outbox] = None
-
-    def _lost(self, letters: int) -> None:
-        self.note(Event.IGNORED, f"dead letters thrown away for want of room: {letters}")
+    def _dropped(self, letters: int) -> None:
+        self._output.note(Event.IGNORED, f"dead letters thrown away for want of room: {letters}")

@@ -1,216 +1,253 @@
 """One client's connection to the embedded broker.
 
-Inputs are told in the past tense with `now`, in seconds of one steady clock; each answers with the effects that the
+Inputs are told in the past tense with `now`, in seconds of one steady clock; each returns the effects that the
 service must perform, in order, some of them on other connections' legs. No input raises.
 
-    received    CONNECT is answered at once, and frames count; CONNECT must come in time
-    paused      the transport holds too much already: no message is written until `resumed`
+    received    CONNECT is answered at once, and frames are executed; CONNECT must come in time
+    paused      the transport is full: no message is written until `resumed`
     woke        the time of the last `Wake` has come: beats, time-outs, and more of what waits
     lost        the client is gone; what it did not acknowledge goes to others
 """
 
+from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING
 
 from stomprelay import __version__
-from stomprelay.broker.client import Client
-from stomprelay.broker.outbox import Outbox
-from stomprelay.session.complaint import complain
+from stomprelay.broker.bounds import Bounds
+from stomprelay.broker.commands import ClientCommands
+from stomprelay.broker.destinations import Destinations
+from stomprelay.broker.output import Output, SendBuffer
 from stomprelay.session.effects import Close, Effect, Event, How, Pause, Resume, Wake
-from stomprelay.session.foreign import recognise
 from stomprelay.session.handshake import Offer, spell_versions
 from stomprelay.session.heartbeat import BEAT, Terms
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.refusal import complain, recognise
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import LimitError, StompError
 from stomprelay.wire.frame import Frame, compose_raw
 from stomprelay.wire.names import CONNECTED, HEART_BEAT, SERVER, SESSION, VERSION
-
-if TYPE_CHECKING:
-    from stomprelay.broker.broker import Broker
 
 _SERVER = b"stomprelay/" + __version__.encode()
 _VERSIONS = frozenset(DIALECTS)
 
 
 class Connection:
-    """A client's leg and what belongs to it. `leg` is what effects speak of; `name` is its `session`."""
+    """A client's leg and what belongs to it. `leg` is the one that effects name; `name` is the client's `session`.
 
-    __slots__ = ("_broker", "_client", "_held", "_until", "leg", "name", "outbox")
+    CONNECT must come before `connect_by`; perform a `Wake` for that time. `ended` is called, once, when the connection
+    is closed or lost.
+    """
 
-    def __init__(self, broker: "Broker", name: bytes, until: float) -> None:
-        self.leg = Leg(Side.DOWNSTREAM, broker.bounds.limits)
+    __slots__ = (
+        "_bounds",
+        "_buffer",
+        "_commands",
+        "_connect_by",
+        "_destinations",
+        "_ended",
+        "_heart_beat",
+        "_output",
+        "_reading",
+        "leg",
+        "name",
+    )
+
+    def __init__(
+        self,
+        name: bytes,
+        bounds: Bounds,
+        heart_beat: Terms,
+        destinations: Destinations,
+        output: Output,
+        connect_by: float,
+        ended: Callable[["Connection"], None],
+    ) -> None:
+        self.leg = Leg(Side.DOWNSTREAM, bounds.limits)
         self.name = name
-        self.outbox = Outbox(self.leg, broker.touched)
-        self._broker = broker
-        self._client: Client | None = None
-        self._until = until
-        self._held = False
+        self._bounds = bounds
+        self._heart_beat = heart_beat
+        self._destinations = destinations
+        self._output = output
+        self._connect_by = connect_by
+        self._ended = ended
+        self._buffer = SendBuffer(self.leg, output, self._too_slow)
+        self._commands: ClientCommands | None = None
+        self._reading = True
 
     # Inputs
 
     def received(self, data: bytes, now: float) -> list[Effect]:
-        """Octets came."""
+        """Bytes came."""
         leg = self.leg
         if leg.closed:
             return []
         leg.heartbeat.received(now)
-        self._began()
+        self._start_turn()
         try:
             if leg.state is State.OPENING:
-                self._greeted(data, now)
+                self._received_first(data, now)
             else:
                 leg.decoder.feed(data)
-            client = self._client
-            if client is not None:
-                said = client.said
+            commands = self._commands
+            if commands is not None:
+                execute = commands.execute
                 for frame in leg.decoder.frames():
-                    said(frame)
-                    if client.left:
-                        self._broker.note(Event.DISCONNECTED, f"{self._shown}: client disconnected")
-                        self._end(How.LINGER)
+                    execute(frame)
+                    if commands.left:
+                        self._output.note(Event.DISCONNECTED, f"{self._shown}: client disconnected")
+                        self._close()
                         break
         except StompError as error:
             self.fail(error)
-        return self._done(now)
+        return self._drain(now)
 
     def lost(self, now: float) -> list[Effect]:
         """The connection ended without our `Close`."""
         if self.leg.closed:
             return []
-        self._broker.note(Event.VANISHED, f"{self._shown}: client left without DISCONNECT")
-        self._forget()
-        return self._done(now)
+        self._output.note(Event.VANISHED, f"{self._shown}: client left without DISCONNECT")
+        self._end()
+        return self._drain(now)
 
     def woke(self, now: float) -> list[Effect]:
         """The time of the last `Wake` has come."""
         if self.leg.closed:
             return []
         heartbeat = self.leg.heartbeat
-        self._began()
-        if now >= self._until:
-            limit = f"the limit is {self._broker.bounds.connect_timeout:g} s"
+        self._start_turn()
+        if now >= self._connect_by:
+            limit = f"the limit is {self._bounds.connect_timeout:g} s"
             self.fail(StompError("no CONNECT in time", limit))
-        elif self._client is not None and heartbeat.dead(now):
-            self._broker.note(Event.LOST, f"{self._shown}: client fell silent")
+        elif self._commands is not None and heartbeat.dead(now):
+            self._output.note(Event.LOST, f"{self._shown}: client fell silent")
             self.fail(StompError("heart-beat missed", "nothing came for longer than was agreed"))
-        elif self._client is not None and heartbeat.due(now):
-            self.outbox.reply(BEAT)
-        return [*self._done(now), *self._wake()]
+        elif self._commands is not None and heartbeat.due(now):
+            self._buffer.reply(BEAT)
+        return self._drain(now, wake=True)
 
     def paused(self) -> list[Effect]:
-        """The transport holds as much as it should. No message is written until `resumed`."""
-        self.outbox.paused()
+        """The transport is full. No message is written until `resumed`."""
+        self._buffer.paused()
         return []
 
     def resumed(self, now: float) -> list[Effect]:
         """The transport has room again."""
         if self.leg.closed:
             return []
-        self.outbox.resumed()
-        self._began(again=True)
-        if self._held:
-            self._held = False
+        self._buffer.resumed()
+        self._start_turn(again=True)
+        if not self._reading:
+            self._reading = True
             self.leg.heartbeat.resumed(now)
-            self._broker.effects.append(Resume(self.leg))
-        return [*self._done(now), *self._wake()]
+            self._output.outbox.put(Resume(self.leg))
+        return self._drain(now, wake=True)
+
+    # For the broker
+
+    def stop_messages(self) -> None:
+        """From now on no messages are sent to the client."""
+        self._buffer.closed()
 
     def fail(self, error: StompError) -> None:
-        """End the connection with an ERROR. Whatever input brought this about has still to collect the effects."""
+        """End the connection with an ERROR. The effects are those of the input that is being handled."""
         text = f"{error.message} ({error.detail})" if error.detail else error.message
-        supported = spell_versions(_VERSIONS) if self._client is None else None
-        self._broker.note(Event.ERROR, f"{self._shown}: {text}")
-        self.outbox.reply(complain(error, self.leg.dialect, supported))
-        self._end(How.LINGER)
+        supported = spell_versions(_VERSIONS) if self._commands is None else None
+        self._output.note(Event.ERROR, f"{self._shown}: {text}")
+        self._buffer.reply(complain(error, self.leg.dialect, supported))
+        self._close()
 
     # The handshake
 
-    def _greeted(self, data: bytes, now: float) -> None:
+    def _received_first(self, data: bytes, now: float) -> None:
+        """Bytes came, and CONNECT is not complete."""
         decoder = self.leg.decoder
         if not decoder.buffered:
             foreign = recognise(data)
             if foreign is not None:
-                self._broker.note(Event.FOREIGN, f"{self._shown}: {foreign.what}")
+                self._output.note(Event.FOREIGN, f"{self._shown}: {foreign.what}")
                 if foreign.answer:
-                    self.outbox.reply(foreign.answer)
-                self._end(How.LINGER)
+                    self._buffer.reply(foreign.answer)
+                self._close()
                 return
         decoder.feed(data)
         for frame in decoder.frames():
-            self._connected(frame, now)
+            self._received_connect(frame, now)
             return
-        most = self._broker.bounds.before_connect
-        if decoder.buffered > most:
-            raise LimitError("too much before CONNECT", f"the limit is {most} bytes")
+        limit = self._bounds.before_connect
+        if decoder.buffered > limit:
+            raise LimitError("too much before CONNECT", f"the limit is {limit} bytes")
 
-    def _connected(self, frame: Frame, now: float) -> None:
-        """CONNECT is answered. Who logs in, and to which virtual host, is all the same here."""
-        broker, leg = self._broker, self.leg
+    def _received_connect(self, frame: Frame, now: float) -> None:
+        """Answer CONNECT. Any login and any virtual host will do."""
+        leg = self.leg
         offer = Offer.read(frame)
         dialect = offer.agree(_VERSIONS)
-        asked = offer.terms
-        ours = Terms() if asked is None else broker.heart_beat
+        theirs = offer.terms
+        ours = Terms() if theirs is None else self._heart_beat
         headers = [
             (VERSION, dialect.version),
             (SESSION, self.name),
             (SERVER, _SERVER),
             (HEART_BEAT, bytes(ours)),
         ]
-        self.outbox.reply(compose_raw(CONNECTED, headers))
+        self._buffer.reply(compose_raw(CONNECTED, headers))
         leg.enter(State.CONNECTED, dialect)
-        leg.heartbeat.agree(ours, asked or Terms(), now)
-        self._until = inf
-        self._client = Client(dialect, self.outbox, broker.destinations, broker.bounds)
-        broker.note(Event.CONNECTED, f"{self._shown}: STOMP {dialect.version.decode()}")
-        broker.effects += self._wake()
+        leg.heartbeat.agree(ours, theirs or Terms(), now)
+        self._connect_by = inf
+        self._commands = ClientCommands(dialect, self._buffer, self._destinations, self._bounds)
+        self._output.note(Event.CONNECTED, f"{self._shown}: STOMP {dialect.version.decode()}")
+        self._output.outbox.put(Wake(leg.heartbeat.deadline))
 
     # Ends
 
-    def _end(self, how: How) -> None:
-        """Close the connection after what is in the outbox."""
-        self._broker.effects.append(Close(self.leg, how))
-        self._forget()
+    def _too_slow(self) -> None:
+        """Too much waits for it in a topic."""
+        if not self.leg.closed:
+            bounds = self._bounds
+            detail = f"{bounds.topic_messages} messages or {bounds.topic_bytes} bytes wait at most"
+            self.fail(LimitError("too slow for a topic", detail))
 
-    def _forget(self) -> None:
-        self._until = inf
-        self.outbox.closed()
+    def _close(self) -> None:
+        """Close the connection when what is in the buffer was written."""
+        self._output.outbox.put(Close(self.leg, How.LINGER))
+        self._end()
+
+    def _end(self) -> None:
+        """The connection is closed or lost: undo what it did not finish."""
+        self._connect_by = inf
+        self._buffer.closed()
         self.leg.enter(State.CLOSED)
-        self._broker.forgot(self)
-        client, self._client = self._client, None
-        if client is not None:
-            client.closed()
+        self._ended(self)
+        commands, self._commands = self._commands, None
+        if commands is not None:
+            commands.closed()
 
     # One input
 
-    def _began(self, *, again: bool = False) -> None:
-        """More may be written to the client in this input, but not all at once. `again`: something may wait."""
-        outbox = self.outbox
-        again = again or outbox.sated
-        outbox.began(self._broker.bounds.burst)
-        if again and self._client is not None:
-            self._client.revived()
+    def _start_turn(self, *, again: bool = False) -> None:
+        """Messages may be written to the client in this input, as many bytes as a turn has. `again`: some may wait."""
+        again = again or self._buffer.at_limit
+        self._buffer.start_turn(self._bounds.burst)
+        if again and self._commands is not None:
+            self._commands.resumed()
 
-    def _done(self, now: float) -> list[Effect]:
-        """What the input asks of the service."""
-        outbox = self.outbox
-        outbox.most = inf
-        effects = self._broker.collected(now)
+    def _drain(self, now: float, *, wake: bool = False) -> list[Effect]:
+        """Return the effects of this input. `wake`: it needs to be woken at another time than before."""
+        buffer, outbox = self._buffer, self._output.outbox
+        buffer.end_turn()
+        self._output.flush(now)
         if self.leg.closed:
-            effects.append(Wake(inf))
+            outbox.put(Wake(inf))
         else:
-            if outbox.unread > self._broker.bounds.unread and not self._held:
-                self._held = True
+            if buffer.unread > self._bounds.unread and self._reading:
+                self._reading = False
                 self.leg.heartbeat.paused()
-                effects.append(Pause(self.leg))
-            if outbox.sated:
-                effects.append(Wake(now))
-        return effects
-
-    def _wake(self) -> list[Effect]:
-        if self.leg.closed or self.outbox.sated:
-            return []
-        return [Wake(min(self._until, self.leg.heartbeat.deadline))]
+                outbox.put(Pause(self.leg))
+            if buffer.at_limit:
+                outbox.put(Wake(now))
+            elif wake:
+                outbox.put(Wake(min(self._connect_by, self.leg.heartbeat.deadline)))
+        return outbox.drain()
 
     @property
     def _shown(self) -> str:

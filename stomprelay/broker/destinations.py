@@ -1,48 +1,39 @@
-"""Every queue and topic by its name, and the messages in them."""
+"""Every queue and topic by its name, the messages in them, and what waits for COMMIT."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from stomprelay.broker.bounds import Bounds
-from stomprelay.broker.consumer import Consumer
-from stomprelay.broker.entry import Entry
-from stomprelay.broker.memory import Memory
-from stomprelay.broker.message import QUEUE, TOPIC, Head, Message
-from stomprelay.broker.outbox import Outbox
-from stomprelay.broker.queue import Queue
-from stomprelay.broker.topic import Topic
+from stomprelay.broker.bounds import Bounds, Memory
+from stomprelay.broker.message import QUEUE, TOPIC, Message, MessageHead
+from stomprelay.broker.queue import Consumer, Queue, QueuedMessage, Topic
 from stomprelay.wire.errors import LimitError
 
 DEAD_LETTERS: Final = QUEUE + b"DLQ"
-"""The queue of messages that their consumers refused too often. Beyond it there is nothing: it keeps what is refused
-again, and lets the oldest go when it is full.
+"""The queue of messages that their consumers refused too often. What is refused there stays there, and when it is
+full its oldest messages are dropped.
 """
 
 ORIGINAL_DESTINATION: Final = b"original-destination"
-"""The header of a dead letter that says where it could not be delivered."""
+"""The header of a dead letter with the destination where it was refused."""
+
+Acknowledged = tuple[Consumer, list[QueuedMessage]]
+"""The messages that one ACK or NACK is about, with the consumer that had them."""
 
 
 class Destinations:
-    """Queues and topics come with their first message or consumer and go with their last.
+    """All queues and topics. Each is made for its first message or consumer and removed with its last.
 
-    A name that begins with `/topic/` is a topic's, any other a queue's. `overran` is told the outboxes of
-    subscribers that are too slow for their topic, `lost` how many dead letters had to be thrown away.
+    A name that begins with `/topic/` is a topic's, any other a queue's. `name` begins the ids of messages. `dropped` is
+    called with the number of dead letters that had to be dropped.
     """
 
-    __slots__ = ("_bounds", "_by_name", "_lost", "_made", "_name", "_overran", "memory")
+    __slots__ = ("_bounds", "_by_name", "_dropped", "_made", "_name", "memory")
 
-    def __init__(
-        self,
-        bounds: Bounds,
-        name: bytes,
-        overran: Callable[[Outbox], None],
-        lost: Callable[[int], None],
-    ) -> None:
+    def __init__(self, bounds: Bounds, name: bytes, dropped: Callable[[int], None]) -> None:
         self.memory = Memory(bounds.memory)
         self._bounds = bounds
         self._name = name
-        self._overran = overran
-        self._lost = lost
+        self._dropped = dropped
         self._made = 0
         self._by_name: dict[bytes, Queue | Topic] = {}
 
@@ -50,14 +41,14 @@ class Destinations:
         return len(self._by_name)
 
     @property
-    def entries(self) -> dict[bytes, int]:
+    def kept(self) -> dict[bytes, int]:
         """How many messages each destination keeps, to wait or until they are acknowledged."""
-        return {name: destination.entries for name, destination in self._by_name.items()}
+        return {name: destination.kept for name, destination in self._by_name.items()}
 
     # Messages
 
-    def message(self, head: Head, body: bytes) -> Message:
-        """A message with an id of its own; `body` ends in NUL."""
+    def message(self, head: MessageHead, body: bytes) -> Message:
+        """Return a message with an id of its own; `body` ends in NUL."""
         self._made += 1
         return Message(b"%b-%d" % (self._name, self._made), head, body)
 
@@ -68,103 +59,173 @@ class Destinations:
         if destination is None:
             if name.startswith(TOPIC):
                 return
-            destination = self._queue(name)
+            queue = self._add_queue(name)
             try:
-                destination.publish(message)
+                queue.publish(message)
             except LimitError:
-                self.tidy(destination)
+                self.remove_if_idle(queue)
                 raise
         else:
             destination.publish(message)
 
     def require_room(self, messages: Iterable[Message]) -> None:
-        """Raise `LimitError` unless all of these can be added; the memory holds them already."""
+        """Raise `LimitError` unless all of these can be added; their memory is held already."""
         wanted: dict[bytes, tuple[int, int]] = {}
         for message in messages:
-            count, octets = wanted.get(message.head.destination, (0, 0))
-            wanted[message.head.destination] = count + 1, octets + message.size
-        for name, (count, octets) in wanted.items():
+            count, size = wanted.get(message.head.destination, (0, 0))
+            wanted[message.head.destination] = count + 1, size + message.size
+        for name, (count, size) in wanted.items():
             if name in self._by_name:
-                self._by_name[name].require_room(count, octets)
+                self._by_name[name].require_room(count, size)
             elif not name.startswith(TOPIC):
-                destination = self._queue(name)
+                queue = self._add_queue(name)
                 try:
-                    destination.require_room(count, octets)
+                    queue.require_room(count, size)
                 finally:
-                    self.tidy(destination)
+                    self.remove_if_idle(queue)
 
     def add(self, message: Message) -> None:
-        """A message came for which room was seen to."""
+        """A message came, and the caller has made sure that there is room for it."""
         name = message.head.destination
         if name in self._by_name:
             self._by_name[name].add(message)
         elif not name.startswith(TOPIC):
-            self._queue(name).add(message)
+            self._add_queue(name).add(message)
 
-    def refused(self, entries: list[Entry]) -> None:
-        """Consumers refused these. They wait again (`pump` their queues), or go to the dead letters."""
-        for consumer in {entry.consumer: None for entry in entries}:
-            assert consumer is not None
-            consumer.queue.stepped_back(consumer)
-        for entry in entries:
-            assert entry.consumer is not None
-            queue = entry.consumer.queue
-            entry.refusals += 1
-            if entry.refusals < self._bounds.refusals or queue.destination == DEAD_LETTERS:
-                queue.returned([entry])
-                continue
-            old = entry.message
-            head = old.head.moved(DEAD_LETTERS, ORIGINAL_DESTINATION, queue.destination)
-            queue.settled(entry)
-            self._bury(self.message(head, old.body))
+    def refused(self, refused: Iterable[Acknowledged]) -> None:
+        """Consumers refused these. They wait again (call `deliver` of their queues), or become dead letters."""
+        refused = list(refused)
+        for consumer in {consumer: None for consumer, _ in refused}:
+            consumer.queue.put_last(consumer)
+        for consumer, messages in refused:
+            queue = consumer.queue
+            for queued in messages:
+                if queued.refused() < self._bounds.refusals or queue.destination == DEAD_LETTERS:
+                    queue.returned([queued])
+                    continue
+                old = queued.message
+                head = old.head.moved(DEAD_LETTERS, ORIGINAL_DESTINATION, queue.destination)
+                queue.settled(queued)
+                self._add_dead_letter(self.message(head, old.body))
 
-    def _bury(self, letter: Message) -> None:
-        thrown = 0
+    def _add_dead_letter(self, letter: Message) -> None:
+        """Drop the oldest dead letters until there is room for this one, or drop this one."""
+        dropped = 0
         while True:
             try:
                 self.publish(letter)
                 break
             except LimitError:
-                thrown += 1
-                graves = self._by_name.get(DEAD_LETTERS)
-                if not isinstance(graves, Queue) or not graves.evicted():
+                dropped += 1
+                letters = self._by_name.get(DEAD_LETTERS)
+                if not isinstance(letters, Queue) or not letters.drop_oldest():
                     break
-                self.tidy(graves)
-        if thrown:
-            self._lost(thrown)
+                self.remove_if_idle(letters)
+        if dropped:
+            self._dropped(dropped)
 
     # Consumers
 
-    def joined(self, consumer: Consumer) -> None:
-        """A consumer subscribed. Tell its queue by `revived` when it may be served."""
-        name = consumer.destination
+    def queue_for(self, name: bytes) -> Queue:
+        """Return the queue that a new consumer of this destination is served by: of a topic, a new one of its own. Call
+        its `joined` at once.
+        """
         destination = self._by_name.get(name)
         if destination is None:
-            destination = self._topic(name) if name.startswith(TOPIC) else self._queue(name)
-        destination.joined(consumer)
+            destination = self._add_topic(name) if name.startswith(TOPIC) else self._add_queue(name)
+        return destination.queue() if isinstance(destination, Topic) else destination
 
     def left(self, consumer: Consumer) -> None:
-        """A consumer is gone. `pump` its queue when all who go are gone, and `tidy` it."""
-        self._by_name[consumer.destination].left(consumer)
+        """A consumer is gone. When all that go are gone, call its queue's `deliver`, then `remove_if_idle`."""
+        self._by_name[consumer.queue.destination].left(consumer)
 
-    def tidy(self, queue: Queue) -> None:
-        """Forget the queue's destination if nobody would miss it."""
+    def remove_if_idle(self, queue: Queue) -> None:
+        """Remove the queue's destination if it has neither messages nor consumers."""
         destination = self._by_name.get(queue.destination)
         if destination is not None and destination.idle:
             del self._by_name[queue.destination]
 
-    def _queue(self, name: bytes) -> Queue:
+    def _add_queue(self, name: bytes) -> Queue:
         bounds = self._bounds
         queue = self._by_name[name] = Queue(name, self.memory, bounds.queue_messages, bounds.queue_bytes)
         return queue
 
-    def _topic(self, name: bytes) -> Topic:
+    def _add_topic(self, name: bytes) -> Topic:
         bounds = self._bounds
-        topic = self._by_name[name] = Topic(
-            name,
-            self.memory,
-            bounds.topic_messages,
-            bounds.topic_bytes,
-            self._overran,
-        )
+        topic = self._by_name[name] = Topic(name, self.memory, bounds.topic_messages, bounds.topic_bytes)
         return topic
+
+
+class PendingTransaction:
+    """The SENDs, ACKs and NACKs of one transaction (STOMP 1.2, "BEGIN"), until it is committed or aborted.
+
+    Until then, what was acknowledged in it is neither redelivered nor counted against its consumer's window.
+    """
+
+    __slots__ = ("_accepted", "_destinations", "_frames", "_max_frames", "_messages", "_refused")
+
+    def __init__(self, destinations: Destinations, max_frames: int) -> None:
+        self._destinations = destinations
+        self._max_frames = max_frames
+        self._frames = 0
+        self._messages: list[Message] = []
+        self._accepted: list[Acknowledged] = []
+        self._refused: list[Acknowledged] = []
+
+    def _count(self) -> None:
+        if self._frames >= self._max_frames:
+            raise LimitError("the transaction is too large", f"the limit is {self._max_frames} frames")
+        self._frames += 1
+
+    def sent(self, message: Message) -> None:
+        """A SEND. Raises `LimitError` when there is no room for it."""
+        self._destinations.memory.admit(message)
+        self._count()
+        self._destinations.memory.hold(message)
+        self._messages.append(message)
+
+    def acknowledged(self, consumer: Consumer, messages: list[QueuedMessage], *, refused: bool) -> None:
+        """An ACK, or a NACK (`refused`), of these. Raises `LimitError` when the transaction is too large."""
+        try:
+            self._count()
+        except LimitError:
+            consumer.queue.restore(consumer, messages)
+            raise
+        (self._refused if refused else self._accepted).append((consumer, messages))
+
+    def committed(self) -> None:
+        """All of it happens; or nothing: then `LimitError` is raised, and it can still be aborted."""
+        destinations = self._destinations
+        destinations.require_room(self._messages)
+        queues = self._queues()
+        for consumer, messages in self._accepted:
+            for queued in messages:
+                consumer.queue.settled(queued)
+        destinations.refused(self._refused)
+        for message in self._messages:
+            destinations.add(message)
+        self._end(queues)
+
+    def aborted(self) -> None:
+        """Nothing of it happens: what was sent is dropped, what was acknowledged awaits its ACK again."""
+        queues = self._queues()
+        restored: dict[Consumer, list[QueuedMessage]] = {}
+        for consumer, messages in (*self._accepted, *self._refused):
+            restored.setdefault(consumer, []).extend(messages)
+        for consumer, messages in restored.items():
+            consumer.queue.restore(consumer, messages)
+        self._end(queues)
+
+    def _queues(self) -> dict[Queue, None]:
+        """The queues whose messages were acknowledged, each once."""
+        return {consumer.queue: None for consumer, _ in (*self._accepted, *self._refused)}
+
+    def _end(self, queues: dict[Queue, None]) -> None:
+        for message in self._messages:
+            self._destinations.memory.release(message)
+        for queue in queues:
+            queue.deliver()
+            self._destinations.remove_if_idle(queue)
+        self._messages = []
+        self._accepted = []
+        self._refused = []

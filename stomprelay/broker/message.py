@@ -1,6 +1,6 @@
-"""What is sent: read once in its sender's dialect, written in each consumer's.
+"""A message: read once in its sender's dialect, written in each consumer's.
 
-A plain head says the same in every dialect, so its lines are kept as they came; any other is kept decoded.
+A plain head means the same in every dialect, so its lines are kept as they came; any other is kept decoded.
 """
 
 import re
@@ -15,16 +15,16 @@ QUEUE: Final = b"/queue/"
 TOPIC: Final = b"/topic/"
 
 _OURS: Final = frozenset({DESTINATION, RECEIPT_HEADER, TRANSACTION, *RESERVED})
-"""Headers of a SEND that are not the message's: what they ask of the broker, and what only a broker may say."""
+"""Headers of a SEND that are not the message's: what they ask of the broker, and those that only a broker may set."""
 
 _OUR_LINES: Final = re.compile(rb"\n(?:%b):[^\n]*" % b"|".join(sorted(_OURS)))
 
 _OVERHEAD: Final = 512
-"""What keeping a message costs beside its octets, about."""
+"""Roughly how many bytes keeping a message costs beside its own."""
 
 
 def require_destination(name: bytes | None, command: str) -> bytes:
-    """The name, if a message can be sent there. Raises `ProtocolError`."""
+    """Return the name, if it is one of a destination; raise `ProtocolError` otherwise."""
     if name is None:
         raise ProtocolError(f"{command} needs a destination header")
     if name in (b"", QUEUE, TOPIC):
@@ -33,83 +33,103 @@ def require_destination(name: bytes | None, command: str) -> bytes:
     return name
 
 
-class Head:
-    """What the head of a SEND says: where to, what the broker is asked, and the headers of the message itself.
+class MessageHead:
+    """The head of a SEND: its destination, the receipt and the transaction that it names, and the message's headers.
 
-    `lines` are the message's header lines with the blank one behind them, the same in every dialect; None where
-    they are not, for which `written` asks.
+    `lines` are the message's header lines with the blank line, where these are the same in every dialect; None where
+    they are not: then `written` returns them for one dialect. `size` is in bytes.
     """
 
     __slots__ = ("_headers", "_written", "destination", "lines", "receipt", "size", "transaction")
 
-    def __init__(self, destination: bytes, lines: bytes | None, headers: Headers) -> None:
+    def __init__(
+        self,
+        destination: bytes,
+        lines: bytes | None,
+        headers: Headers,
+        receipt: bytes | None = None,
+        transaction: bytes | None = None,
+    ) -> None:
         self.destination = destination
         self.lines = lines
-        self.receipt: bytes | None = None
-        self.transaction: bytes | None = None
+        self.receipt = receipt
+        self.transaction = transaction
         self._headers = headers
         self._written: tuple[Dialect, bytes] | None = None
         self.size = _OVERHEAD + len(destination)
         self.size += sum(len(name) + len(value) for name, value in headers) if lines is None else len(lines)
 
     @classmethod
-    def read(cls, frame: Frame, dialect: Dialect) -> "Head":
-        """The head of a SEND. Raises `ProtocolError` when it has no usable destination."""
+    def read(cls, frame: Frame, dialect: Dialect) -> "MessageHead":
+        """Return the head of a SEND. Raises `ProtocolError` when it has no usable destination."""
         destination = require_destination(frame.header(DESTINATION, dialect), "SEND")
+        lines: bytes | None = None
+        headers: Headers = []
         if frame.plain:
-            head = cls(destination, _OUR_LINES.sub(b"", frame.data[frame.head - 1 : frame.body])[1:], [])
+            lines = _OUR_LINES.sub(b"", frame.data[frame.head - 1 : frame.body])[1:]
         else:
-            headers = frame.headers(dialect)
-            head = cls(destination, None, [pair for pair in headers if pair[0] not in _OURS])
-        head.receipt = frame.header(RECEIPT_HEADER, dialect)
-        head.transaction = frame.header(TRANSACTION, dialect)
-        return head
+            headers = [pair for pair in frame.headers(dialect) if pair[0] not in _OURS]
+        receipt = frame.header(RECEIPT_HEADER, dialect)
+        return cls(destination, lines, headers, receipt, frame.header(TRANSACTION, dialect))
 
-    def moved(self, destination: bytes, name: bytes, value: bytes) -> "Head":
-        """The same head for another destination, with one more header in front."""
+    def moved(self, destination: bytes, name: bytes, value: bytes) -> "MessageHead":
+        """Return the head for another destination, with one more header in front."""
         if self.lines is not None:
-            return Head(destination, b"%b:%b\n%b" % (name, value, self.lines), [])
-        return Head(destination, None, [(name, value), *self._headers])
+            return MessageHead(destination, b"%b:%b\n%b" % (name, value, self.lines), [])
+        return MessageHead(destination, None, [(name, value), *self._headers])
 
     def written(self, dialect: Dialect) -> bytes:
-        """The header lines and the blank one as they are spelled in a dialect.
+        """Return the header lines and the blank line, encoded for a dialect.
 
-        In a value that cannot be said each LF, and each CR that would end the line, becomes a blank; a header
-        whose name cannot be said is left out.
+        In a value that the dialect cannot spell, each LF, and each CR at its end, becomes a blank; a header whose name
+        it cannot spell is left out.
         """
         if self.lines is not None:
             return self.lines
         if self._written is None or self._written[0] is not dialect:
-            self._written = dialect, dialect.write(self._sayable(dialect)) + b"\n"
+            headers = [
+                (name, dialect.replace_line_ends(value, _blank))
+                for name, value in self._headers
+                if dialect.nameable(name)
+            ]
+            self._written = dialect, dialect.write(headers) + b"\n"
         return self._written[1]
 
-    def _sayable(self, dialect: Dialect) -> Headers:
-        sayable = []
-        for name, value in self._headers:
-            if not dialect.nameable(name):
-                continue
-            said = value
-            if not dialect.speakable(said) and b"\n" not in dialect.writes:
-                said = said.replace(b"\n", b" ")
-            if not dialect.speakable(said):
-                kept = said.rstrip(b"\r")
-                said = kept + b" " * (len(said) - len(kept))
-            sayable.append((name, said))
-        return sayable
+
+def _blank(line_end: bytes) -> bytes:
+    """CRs before an LF stay: with a blank in place of the LF they end no line."""
+    if line_end.endswith(b"\n"):
+        return line_end[:-1] + b" "
+    return b" " * len(line_end)
 
 
 class Message:
-    """One message. `body` ends in the frame's `END`; `holds` counts the places that keep it (see `Memory`)."""
+    """One message. `body` ends in the frame's `END`; `held`: at least one place keeps it (see `bounds.Memory`)."""
 
-    __slots__ = ("body", "head", "holds", "id")
+    __slots__ = ("_holders", "body", "head", "id")
 
-    def __init__(self, id: bytes, head: Head, body: bytes) -> None:
+    def __init__(self, id: bytes, head: MessageHead, body: bytes) -> None:
         self.id = id
         self.head = head
         self.body = body
-        self.holds = 0
+        self._holders = 0
 
     @property
     def size(self) -> int:
-        """The octets that keeping it takes."""
+        """The bytes that keeping it takes."""
         return self.head.size + len(self.body)
+
+    @property
+    def held(self) -> bool:
+        """Whether a place keeps it."""
+        return self._holders > 0
+
+    def hold(self) -> bool:
+        """One more place keeps it. Return whether it is the first."""
+        self._holders += 1
+        return self._holders == 1
+
+    def release(self) -> bool:
+        """One place fewer keeps it. Return whether it was the last."""
+        self._holders -= 1
+        return self._holders == 0

@@ -1,85 +1,235 @@
-"""A queue: each message goes to one consumer, in the order of arrival, the consumers by turns."""
+"""Queues, topics and their consumers: which message goes to which consumer, and which await their ACK."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from heapq import heappop, heappush
+from math import inf
 
-from stomprelay.broker.consumer import Consumer
-from stomprelay.broker.entry import Entry
-from stomprelay.broker.memory import Memory
+from stomprelay.broker.bounds import Memory
 from stomprelay.broker.message import Message
+from stomprelay.broker.output import SendBuffer
+from stomprelay.session.subscriptions import AUTO, CUMULATIVE
+from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError
+from stomprelay.wire.names import DESTINATION, REDELIVERED, SUBSCRIPTION
+
+_REDELIVERED = REDELIVERED + b":true\n"
 
 
-class Queue:
-    """What waits, and who waits for it.
+class QueuedMessage:
+    """A message in one queue, from its arrival until it is settled.
 
-    While anything waits no consumer is able to take it: whoever makes a consumer able (or lets one join) has to
-    tell by `revived`. `len()` is how many messages wait, `octets` how many octets they are; `entries` counts those
-    that await an ACK too. A `private` queue serves one subscriber of a topic and dies with it.
+    `order` is its place in the queue, oldest first; `refusals` how often it was NACKed; `redelivered` whether a
+    consumer had it before. `delivery` is the number that the last consumer gave it, counting its deliveries.
+    """
+
+    __slots__ = ("delivery", "message", "order", "redelivered", "refusals")
+
+    def __init__(self, message: Message, order: int) -> None:
+        self.message = message
+        self.order = order
+        self.redelivered = False
+        self.refusals = 0
+        self.delivery = 0
+
+    def __lt__(self, other: "QueuedMessage") -> bool:
+        """Older messages come first."""
+        return self.order < other.order
+
+    def delivered(self, number: int) -> None:
+        """A consumer was sent it, as its delivery of this number."""
+        self.delivery = number
+
+    def returned(self) -> None:
+        """It was not acknowledged, and waits again."""
+        self.redelivered = True
+
+    def refused(self) -> int:
+        """Its consumer sent a NACK. Return how many there were."""
+        self.refusals += 1
+        return self.refusals
+
+
+class Consumer:
+    """One subscription: what its MESSAGE frames look like, and which messages it has not acknowledged.
+
+    `id` is the client's name for the subscription, None where it gave none; `tag` is ours, which 1.2 clients are sent
+    in the `ack` header. `unsettled` holds what awaits an ACK, by message-id, in the order of delivery; `window` says
+    how many that may be. Where `acknowledges` is False a message is settled when it is sent.
     """
 
     __slots__ = (
-        "_dead",
-        "_fresh",
+        "_ack",
+        "_cumulative",
+        "_delivered",
+        "_dialect",
+        "_prefix",
+        "acknowledges",
+        "buffer",
+        "id",
+        "queue",
+        "tag",
+        "unsettled",
+        "window",
+    )
+
+    def __init__(
+        self,
+        queue: "Queue",
+        tag: bytes,
+        id: bytes | None,
+        mode: bytes,
+        prefetch: int,
+        dialect: Dialect,
+        buffer: SendBuffer,
+    ) -> None:
+        self.queue = queue
+        self.tag = tag
+        self.id = id
+        self.buffer = buffer
+        self.acknowledges = mode != AUTO
+        self.window: float = prefetch if self.acknowledges else inf
+        self.unsettled: OrderedDict[bytes, QueuedMessage] = OrderedDict()
+        self._cumulative = mode == CUMULATIVE
+        self._delivered = 0
+        self._dialect = dialect
+        named = [] if id is None else [(SUBSCRIPTION, id)]
+        self._prefix = b"MESSAGE\n%bmessage-id:" % dialect.write([*named, (DESTINATION, queue.destination)])
+        has_ack = self.acknowledges and dialect.delivery is DeliveryNaming.ACK
+        self._ack = b"ack:%b-" % tag if has_ack else b""
+
+    @property
+    def able(self) -> bool:
+        """Whether it can be sent one more message now."""
+        return self.buffer.ready and len(self.unsettled) < self.window
+
+    def write(self, message: Message, redelivered: bool) -> None:
+        """Send it a message."""
+        head = message.head
+        self.buffer.deliver(
+            b"%b%b\n%b%b%b"
+            % (
+                self._prefix,
+                message.id,
+                b"%b%b\n" % (self._ack, message.id) if self._ack else b"",
+                _REDELIVERED if redelivered else b"",
+                head.lines if head.lines is not None else head.written(self._dialect),
+            ),
+            message.body,
+        )
+
+    def take(self, queued: QueuedMessage) -> None:
+        """Send it a message that it has to acknowledge."""
+        message = queued.message
+        self._delivered += 1
+        queued.delivered(self._delivered)
+        self.unsettled[message.id] = queued
+        self.write(message, queued.redelivered)
+
+    def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
+        """Return the messages that an ACK or NACK of this id is about; they await no other. Empty for an unknown id.
+
+        Where acknowledging is cumulative, all that was sent before goes with it (STOMP 1.2, "SUBSCRIBE ack
+        Header").
+        """
+        unsettled = self.unsettled
+        if message_id not in unsettled:
+            return []
+        if not self._cumulative:
+            return [unsettled.pop(message_id)]
+        messages = []
+        name = b""
+        while name != message_id:
+            name, queued = unsettled.popitem(last=False)
+            messages.append(queued)
+        return messages
+
+    def restore(self, messages: list[QueuedMessage]) -> None:
+        """What an aborted transaction had acknowledged awaits its ACK again, in the old order."""
+        everything = sorted([*self.unsettled.values(), *messages], key=_by_delivery)
+        self.unsettled = OrderedDict([(queued.message.id, queued) for queued in everything])
+
+    def give_up(self) -> list[QueuedMessage]:
+        """Return all that it has not acknowledged; it does not have it any more."""
+        messages = list(self.unsettled.values())
+        self.unsettled.clear()
+        return messages
+
+
+def _by_delivery(queued: QueuedMessage) -> int:
+    return queued.delivery
+
+
+class Queue:
+    """A queue: each message goes to one consumer, in the order of arrival, the consumers by turns.
+
+    While a message waits no consumer is able to take it: when a consumer may have become able (or has joined), call
+    `consumer_ready`. `len()` is how many messages wait, `waiting_bytes` how many bytes they are; `kept` also counts
+    those that await an ACK. A `private` queue serves one subscriber of a topic and ends with it.
+    """
+
+    __slots__ = (
+        "_able",
+        "_consumers",
+        "_ended",
+        "_max_bytes",
+        "_max_messages",
         "_memory",
-        "_most",
-        "_most_octets",
+        "_new",
         "_order",
+        "_private",
         "_returned",
-        "_waiting",
-        "consumers",
         "destination",
-        "entries",
-        "octets",
-        "private",
+        "kept",
+        "waiting_bytes",
     )
 
     def __init__(
         self,
         destination: bytes,
         memory: Memory,
-        most: int,
-        most_octets: int,
+        max_messages: int,
+        max_bytes: int,
         *,
         private: bool = False,
     ) -> None:
         self.destination = destination
-        self.private = private
-        self.consumers: dict[Consumer, None] = {}
-        self.entries = 0
-        self.octets = 0
+        self.kept = 0
+        self.waiting_bytes = 0
+        self._private = private
         self._memory = memory
-        self._most = most
-        self._most_octets = most_octets
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
         self._order = 0
-        self._fresh: deque[Entry] = deque()
-        self._returned: list[Entry] = []
-        self._waiting: deque[Consumer] = deque()
-        self._dead = False
+        self._new: deque[QueuedMessage] = deque()
+        self._returned: list[QueuedMessage] = []
+        self._consumers: dict[Consumer, None] = {}
+        # Those that were able to take a message when they were looked at last, in the order of their turns.
+        self._able: OrderedDict[Consumer, None] = OrderedDict()
+        self._ended = False
 
     def __len__(self) -> int:
-        return len(self._fresh) + len(self._returned)
+        return len(self._new) + len(self._returned)
 
     @property
     def idle(self) -> bool:
-        """Whether nobody would miss it."""
-        return not self.entries and not self.consumers
+        """Whether it has neither messages nor consumers."""
+        return not self.kept and not self._consumers
 
-    def has_room(self, count: int, octets: int) -> bool:
-        """Whether so many more messages of so many octets together may wait. One may in any case."""
+    def has_room(self, count: int, size: int) -> bool:
+        """Return whether `count` more messages of `size` bytes together may wait. One may in any case."""
         waiting = len(self)
         if waiting + count == 1:
             return True
-        return waiting + count <= self._most and self.octets + octets <= self._most_octets
+        return waiting + count <= self._max_messages and self.waiting_bytes + size <= self._max_bytes
 
-    def require_room(self, count: int, octets: int) -> None:
-        """Raise `LimitError` where `has_room` says no."""
-        if not self.has_room(count, octets):
-            bound = f"{self._most} messages and {self._most_octets} bytes"
+    def require_room(self, count: int, size: int) -> None:
+        """Raise `LimitError` where `has_room` is False."""
+        if not self.has_room(count, size):
+            bound = f"{self._max_messages} messages and {self._max_bytes} bytes"
             raise LimitError("the queue is full", f"a queue keeps {bound} at most")
 
-    def keeps(self) -> bool:
-        """Whether a message that came now would have to be kept: to wait, or until it is acknowledged."""
+    def must_keep(self) -> bool:
+        """Return whether a message that came now would have to be kept: to wait, or until it is acknowledged."""
         consumer = self._next()
         return consumer is None or consumer.acknowledges
 
@@ -91,119 +241,174 @@ class Queue:
             self._memory.admit(message)
         elif consumer.acknowledges:
             self._memory.admit(message)
-        self._place(message, consumer)
+        self._add(message, consumer)
 
     def add(self, message: Message) -> None:
-        """A message came for which room was seen to."""
-        self._place(message, self._next())
+        """A message came, and the caller has made sure that there is room for it."""
+        self._add(message, self._next())
 
-    def _place(self, message: Message, consumer: Consumer | None) -> None:
+    def _add(self, message: Message, consumer: Consumer | None) -> None:
         if consumer is not None and not consumer.acknowledges:
             consumer.write(message, False)
             return
         self._memory.hold(message)
-        self.entries += 1
+        self.kept += 1
         self._order += 1
-        entry = Entry(message, self._order)
+        queued = QueuedMessage(message, self._order)
         if consumer is not None:
-            consumer.take(entry)
+            consumer.take(queued)
         else:
-            self.octets += message.size
-            self._fresh.append(entry)
-
-    def _next(self) -> Consumer | None:
-        """Whose turn it is, of those who are able."""
-        waiting = self._waiting
-        while waiting:
-            consumer = waiting[0]
-            if consumer.outbox.ready and len(consumer.unsettled) < consumer.window:
-                if len(waiting) > 1:
-                    waiting.rotate(-1)
-                return consumer
-            waiting.popleft()
-            consumer.waiting = False
-        return None
+            self.waiting_bytes += message.size
+            self._new.append(queued)
 
     # Consumers
 
     def joined(self, consumer: Consumer) -> None:
-        """A consumer subscribed. Tell by `revived` when it may be served."""
-        consumer.queue = self
-        self.consumers[consumer] = None
+        """A consumer subscribed. Call `consumer_ready` when it may be sent messages."""
+        self._consumers[consumer] = None
 
-    def revived(self, consumer: Consumer) -> None:
-        """A consumer may be able to take messages again."""
-        if not consumer.waiting and consumer.able:
-            consumer.waiting = True
-            self._waiting.append(consumer)
-        self.pump()
+    def consumer_ready(self, consumer: Consumer) -> None:
+        """A consumer may be able to take messages again: deliver what waits."""
+        if consumer not in self._able and consumer.able:
+            self._able[consumer] = None
+        self.deliver()
 
-    def stepped_back(self, consumer: Consumer) -> None:
-        """A consumer refused what it had: the others come first."""
-        if consumer.waiting and len(self._waiting) > 1:
-            self._waiting.remove(consumer)
-            self._waiting.append(consumer)
+    def put_last(self, consumer: Consumer) -> None:
+        """A consumer refused what it had: the others have their turns before it."""
+        if consumer in self._able:
+            self._able.move_to_end(consumer)
 
     def left(self, consumer: Consumer) -> None:
-        """A consumer is gone: what it did not acknowledge waits again. `pump` when all who go are gone."""
-        consumer.closed = True
-        del self.consumers[consumer]
-        if consumer.waiting:
-            self._waiting.remove(consumer)
-            consumer.waiting = False
-        if self.private:
-            self._dead = True
-            while (entry := self._pop()) is not None:
-                self.settled(entry)
-        self.returned(list(consumer.unsettled.values()))
-        consumer.unsettled.clear()
+        """A consumer is gone: what it did not acknowledge waits again. Call `deliver` when all that go are gone."""
+        del self._consumers[consumer]
+        self._able.pop(consumer, None)
+        if self._private:
+            self._ended = True
+            while self.drop_oldest():
+                pass
+        self.returned(consumer.give_up())
 
-    def pump(self) -> None:
-        """Give what waits to those who are able to take it."""
-        while self._fresh or self._returned:
+    def overran(self) -> None:
+        """More waits than may: the connections of its consumers end at the end of this input."""
+        for consumer in self._consumers:
+            consumer.buffer.overran()
+
+    def deliver(self) -> None:
+        """Send what waits to those consumers that are able to take it."""
+        while self._new or self._returned:
             consumer = self._next()
             if consumer is None:
                 return
-            entry = self._pop()
-            assert entry is not None
+            queued = self._take_oldest()
             if consumer.acknowledges:
-                consumer.take(entry)
+                consumer.take(queued)
             else:
-                consumer.write(entry.message, entry.redelivered)
-                self.settled(entry)
+                consumer.write(queued.message, queued.redelivered)
+                self.settled(queued)
 
-    # Entries
+    def _next(self) -> Consumer | None:
+        """The next consumer that is able to take a message; None where none is."""
+        able = self._able
+        while able:
+            consumer = next(iter(able))
+            # `consumer.able`, without the call: once for each message.
+            if consumer.buffer.ready and len(consumer.unsettled) < consumer.window:
+                if len(able) > 1:
+                    able.move_to_end(consumer)
+                return consumer
+            del able[consumer]
+        return None
 
-    def _pop(self) -> Entry | None:
-        """The oldest of those that wait; whatever was delivered before is older than what was not."""
-        if self._returned:
-            entry = heappop(self._returned)
-        elif self._fresh:
-            entry = self._fresh.popleft()
+    # Messages
+
+    def _take_oldest(self) -> QueuedMessage:
+        """Remove the oldest that waits and return it; those that were delivered before are older than new ones."""
+        queued = heappop(self._returned) if self._returned else self._new.popleft()
+        self.waiting_bytes -= queued.message.size
+        return queued
+
+    def settled(self, queued: QueuedMessage) -> None:
+        """A message that does not wait is done with: it is not kept any more."""
+        self.kept -= 1
+        self._memory.release(queued.message)
+
+    def returned(self, messages: list[QueuedMessage]) -> None:
+        """These were not acknowledged: they wait again, in their old places. Call `deliver` afterwards."""
+        for queued in messages:
+            if self._ended:
+                self.settled(queued)
+            else:
+                queued.returned()
+                self.waiting_bytes += queued.message.size
+                heappush(self._returned, queued)
+
+    def restore(self, consumer: Consumer, messages: list[QueuedMessage]) -> None:
+        """A transaction in which a consumer acknowledged these was aborted: they await their ACK again. Where the
+        consumer is gone, they wait for another. Call `deliver` afterwards.
+        """
+        if consumer in self._consumers:
+            consumer.restore(messages)
         else:
-            return None
-        self.octets -= entry.message.size
-        return entry
+            self.returned(messages)
 
-    def settled(self, entry: Entry) -> None:
-        """The queue is done with a message that does not wait."""
-        self.entries -= 1
-        self._memory.release(entry.message)
-
-    def returned(self, entries: list[Entry]) -> None:
-        """What was delivered in vain waits again, in the old place. `pump` afterwards."""
-        for entry in entries:
-            if self._dead:
-                self.settled(entry)
-            else:
-                entry.redelivered = True
-                self.octets += entry.message.size
-                heappush(self._returned, entry)
-
-    def evicted(self) -> bool:
-        """The oldest that waits is thrown away. Answers whether there was one."""
-        entry = self._pop()
-        if entry is None:
+    def drop_oldest(self) -> bool:
+        """Drop the oldest message that waits. Return whether there was one."""
+        if not len(self):
             return False
-        self.settled(entry)
+        self.settled(self._take_oldest())
         return True
+
+
+class Topic:
+    """A topic: each message goes to all who are subscribed when it comes, each by a private queue.
+
+    A subscriber for which more would wait than the bounds allow is disconnected: neither the publisher nor the other
+    subscribers wait for it.
+    """
+
+    __slots__ = ("_max_bytes", "_max_messages", "_memory", "_queues", "destination")
+
+    def __init__(self, destination: bytes, memory: Memory, max_messages: int, max_bytes: int) -> None:
+        self.destination = destination
+        self._memory = memory
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._queues: dict[Queue, None] = {}
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is subscribed."""
+        return not self._queues
+
+    @property
+    def kept(self) -> int:
+        """How many copies are kept, to wait or until they are acknowledged."""
+        return sum(queue.kept for queue in self._queues)
+
+    def publish(self, message: Message) -> None:
+        """A message came. Raises `LimitError`, and nobody gets it, when it would have to be kept and cannot be."""
+        if not self._memory.fits(message) and any(queue.must_keep() for queue in self._queues):
+            self._memory.admit(message)
+        self.add(message)
+
+    def add(self, message: Message) -> None:
+        """A message came, and the caller has made sure that there is memory for it."""
+        for queue in self._queues:
+            if len(queue) and not queue.has_room(1, message.size):
+                queue.overran()
+            else:
+                queue.add(message)
+
+    def require_room(self, count: int, size: int) -> None:
+        """Raise nothing: a topic always has room, for a subscriber that is too slow is disconnected."""
+
+    def queue(self) -> Queue:
+        """Return a new private queue for one subscriber, whose `joined` has to be called at once."""
+        queue = Queue(self.destination, self._memory, self._max_messages, self._max_bytes, private=True)
+        self._queues[queue] = None
+        return queue
+
+    def left(self, consumer: Consumer) -> None:
+        """A consumer is gone, and with it what it had not received or not acknowledged."""
+        del self._queues[consumer.queue]
+        consumer.queue.left(consumer)

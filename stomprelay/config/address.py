@@ -26,7 +26,7 @@ _FORMS: Final = "tcp://host:port, ssl://host:port, memory: or a Twisted client e
 _HOST: Final = re.compile(r"[^\s\x00-\x1f\x7f:/?#\[\]%]+")
 
 
-def broker(text: str) -> Broker:
+def broker(text: str, weight: int = 1) -> Broker:
     """The broker at an address: `tcp://`, `stomp://`, `ssl://` or `stomp+ssl://` with host and perhaps port,
     `memory:`, or any Twisted client endpoint string.
 
@@ -34,16 +34,16 @@ def broker(text: str) -> Broker:
     and not shown.
     """
     if text == MEMORY:
-        return Broker(text, text)
+        return Broker(text, text, weight=weight)
     if several := _SEVERAL.match(text):
         raise ValueError(f"must be one broker's address ({_FORMS}), not {several[1]}:(...)")
     if "@" in text and not text.startswith("unix:"):
         raise ValueError("must not hold a user or a password: that is what login and passcode_file are for")
     uri = _URI.fullmatch(text)
-    return _by_endpoint(text) if uri is None else _by_uri(text, uri[1], uri[2])
+    return _by_endpoint(text, weight) if uri is None else _by_uri(text, uri[1], uri[2], weight)
 
 
-def _by_uri(text: str, scheme: str, rest: str) -> Broker:
+def _by_uri(text: str, scheme: str, rest: str, weight: int) -> Broker:
     if scheme.lower() not in _SCHEMES:
         raise ValueError(f"must be {_FORMS}; {scheme}:// is none of them")
     default, tls = _SCHEMES[scheme.lower()]
@@ -52,7 +52,7 @@ def _by_uri(text: str, scheme: str, rest: str) -> Broker:
         raise ValueError("must end with the port: a broker's address takes no path and no options")
     host, number = _host_and_port(authority)
     endpoint = f"tcp:host={quoted(host)}:port={default if number is None else port(number)}"
-    return Broker(text, endpoint, host, tls=tls)
+    return Broker(text, endpoint, host, tls=tls, weight=weight)
 
 
 def _host_and_port(authority: str) -> tuple[str, str | None]:
@@ -83,7 +83,7 @@ def host_name(text: str) -> str:
     return text
 
 
-def _by_endpoint(text: str) -> Broker:
+def _by_endpoint(text: str, weight: int) -> Broker:
     kind, colon, rest = text.partition(":")
     if not colon or rest.isdigit():
         raise ValueError(f"must be {_FORMS}; a host and a port are tcp://host:port")
@@ -93,5 +93,17 @@ def _by_endpoint(text: str) -> Broker:
     host = endpoint.arguments.get("host", "")
     if endpoint.kind == "ssl" and "hostname" not in endpoint.arguments:
         # Without it, Twisted would not verify whose certificate it is shown.
-        return Broker(text, f"{text}:hostname={quoted(host)}", host)
-    return Broker(text, text, host)
+        return Broker(text, f"{text}:hostname={quoted(host)}", host, weight=weight)
+    return Broker(text, text, host, weight=weight)
+
+
+def host_and_port(broker: Broker) -> str | None:
+    """A broker's `host:port`, with brackets around an IPv6 address; None for an endpoint without them."""
+    try:
+        arguments = client(broker.endpoint).arguments
+    except ValueError:
+        return None
+    host, port = arguments.get("host"), arguments.get("port")
+    if not host or not port:
+        return None
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

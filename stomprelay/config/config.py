@@ -13,16 +13,15 @@ from stomprelay.config.address import MEMORY
 from stomprelay.config.journal import directory
 from stomprelay.config.journal import read as read_journal
 from stomprelay.config.listener import read as read_listener
+from stomprelay.config.listener import read_route, routed
 from stomprelay.config.listener import server as read_server
 from stomprelay.config.location import locate
-from stomprelay.config.route import read as read_route
-from stomprelay.config.route import routed
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
 from stomprelay.config.values import count, headers, seconds
-from stomprelay.journal.settings import Settings
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
@@ -44,18 +43,18 @@ _BOUNDS: Final = {"headers": headers}
 @dataclass(frozen=True)
 class Config:
     """What runs: the listeners (each with its upstream and its routes), the admin endpoint if there is one, the
-    bounds of the embedded broker, and the journal, which is kept if it has a directory. Nothing in it needs checking
-    again but the endpoints, the TLS files and that directory.
+    bounds of the embedded broker, and the journal, which is kept if it has a directory. All is checked but whether the
+    endpoints, the TLS files and that directory can be used.
     """
 
     listeners: tuple[Listener, ...]
     admin: str | None = None
     broker: Bounds = field(default=Bounds())
-    journal: Settings = field(default=Settings())
+    journal: JournalSettings = field(default=JournalSettings())
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
-        """Where clients may be taken, each once: those of the listeners and of their routes."""
+        """The upstreams of the listeners and of their routes, each once."""
         return tuple(
             {id(each): each for listener in self.listeners for each in listener.upstreams()}.values()
         )
@@ -67,7 +66,7 @@ def load(path: str) -> Config:
 
 
 def admin(path: str) -> str | None:
-    """The admin endpoint in a TOML file, of which nothing else is looked at. Raises `ConfigError`."""
+    """The admin endpoint in a TOML file; nothing else of the file is checked. Raises `ConfigError`."""
     return _table(path).get("admin", read_server)
 
 
@@ -90,8 +89,8 @@ def default(
     admin: str | None = None,
     journal: str | None = None,
 ) -> Config:
-    """The configuration without a file, as `overridden` makes it of the command line: the embedded broker on
-    port 61613 of the loopback interface, where nothing else is said.
+    """The configuration without a file, with the command line as in `overridden`. Without arguments: the embedded
+    broker on port 61613 of the loopback interface.
     """
     return overridden(_read(Table(COMMAND_LINE, "", {})), listen, upstream, admin, journal)
 
@@ -103,7 +102,7 @@ def overridden(
     admin: str | None = None,
     journal: str | None = None,
 ) -> Config:
-    """The configuration with what the command line says, which wins.
+    """The configuration with the command line's options, which win.
 
     With `listen` the relay listens on these endpoints and on no other, each with the settings of the file's first
     listener. With `upstream` every listener goes there, with the other settings of its own upstream; routes to that
@@ -114,32 +113,33 @@ def overridden(
     if listen:
         listeners = tuple(_relistened(listeners[0], listen))
     if upstream is not None:
-        listeners = _elsewhere(listeners, upstream)
+        listeners = _moved(listeners, upstream)
     if admin is not None:
-        admin = _said("--admin", read_server, admin)
+        admin = _option("--admin", read_server, admin)
     else:
         admin = config.admin
-    _apart(COMMAND_LINE, listeners, admin)
+    _distinct(COMMAND_LINE, listeners, admin)
     kept = config.journal
     if journal is not None:
-        kept = replace(kept, directory=os.path.abspath(_said("--journal", directory, journal)))
+        kept = replace(kept, directory=os.path.abspath(_option("--journal", directory, journal)))
     return replace(config, listeners=listeners, admin=admin, journal=kept)
 
 
-def _said(option: str, read: Callable[[V], T], value: V) -> T:
+def _option(option: str, read: Callable[[V], T], value: V) -> T:
+    """An option of the command line, as `read` returns it. Raises `ConfigError` with the option's name."""
     try:
         return read(value)
     except ValueError as error:
         raise ConfigError(f"{COMMAND_LINE}: {option}: {error}") from None
 
 
-def _elsewhere(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
-    """The listeners with another place for their own upstreams. Each has brokers of its own there, as in a file."""
+def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
+    """The listeners with their own upstreams at another URI. Each upstream has brokers of its own, as in a file."""
     there: dict[str, Upstream] = {}
     for each in listeners:
         if each.upstream.name not in there:
-            place = _said("--upstream", read_location, uri)
-            there[each.upstream.name] = _said("--upstream", partial(moved, each.upstream), place)
+            place = _option("--upstream", read_location, uri)
+            there[each.upstream.name] = _option("--upstream", partial(moved, each.upstream), place)
     return tuple(
         replace(
             each,
@@ -155,7 +155,7 @@ def _elsewhere(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
 
 def _relistened(model: Listener, listen: Sequence[str]) -> Iterator[Listener]:
     for number, place in enumerate(listen, 1):
-        where = _said("--listen", read_server, place)
+        where = _option("--listen", read_server, place)
         if model.tls is not None and endpoint.server(where).own_tls:
             raise ConfigError(
                 f"{COMMAND_LINE}: --listen: {where} brings TLS of its own, and listener.{model.name}.tls does too"
@@ -175,17 +175,17 @@ def _read(table: Table) -> Config:
     names = {each.name: each for each in listeners}
     listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
     admin = table.get("admin", read_server)
-    _apart(table.source, listeners, admin)
+    _distinct(table.source, listeners, admin)
     return Config(listeners, admin, _bounds(table.table("broker")), read_journal(table.table("journal")))
 
 
 def _memory() -> Upstream:
-    """Where clients are taken when nothing is said."""
+    """The upstream where none is configured: the embedded broker."""
     return Upstream(DEFAULT, locate(MEMORY).groups(DEFAULT, Policy.FAILOVER))
 
 
 def _bounds(table: Table) -> Bounds:
-    """Each field of `Bounds` is a key of its name, and its default tells what it may be."""
+    """Each field of `Bounds` is a key of its name; the type of its default is that of its value."""
     defaults = asdict(Bounds())
     table.only(defaults)
     values: dict[str, Any] = {
@@ -194,8 +194,8 @@ def _bounds(table: Table) -> Bounds:
     return Bounds(**values)
 
 
-def _apart(source: str, listeners: Iterable[Listener], admin: str | None) -> None:
-    """Raise when two would listen in one place; port 0 is another one each time."""
+def _distinct(source: str, listeners: Iterable[Listener], admin: str | None) -> None:
+    """Raise `ConfigError` when two would listen on one endpoint; port 0 is another port each time."""
     taken: dict[str, str] = {}
     places = [(f"listener.{each.name}.endpoint", each.endpoint) for each in listeners]
     if admin is not None:

@@ -1,6 +1,6 @@
-"""Twisted's endpoint strings, read lightly and without Twisted: enough to tell a wrong one by its key.
+"""Twisted's endpoint strings, parsed without Twisted: enough to find a wrong one while the configuration is read.
 
-The service makes the endpoint, and so has the last word.
+Whether an endpoint can be used, Twisted decides when the service makes it.
 """
 
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ def port(value: str, lowest: int = 1) -> int:
 
 
 def server(text: str) -> Endpoint:
-    """What a server endpoint string says. Raises `ValueError` for one that cannot be right."""
+    """The parts of a server endpoint string. Raises `ValueError` for one that cannot be right."""
     if text.isdigit():
         raise ValueError(f'must be an endpoint such as "tcp:{text}", not a port alone')
     if "://" in text:
@@ -95,7 +95,7 @@ def server(text: str) -> Endpoint:
 
 
 def client(text: str) -> Endpoint:
-    """What a client endpoint string says. Raises `ValueError` for one that cannot be right."""
+    """The parts of a client endpoint string. Raises `ValueError` for one that cannot be right."""
     endpoint = _read(text, CLIENTS)
     if endpoint.kind in CLIENTS and "port" in endpoint.arguments:
         port(endpoint.arguments["port"])
@@ -130,18 +130,18 @@ def _parts(text: str) -> list[tuple[str | None, str]]:
     parts: list[tuple[str | None, str]] = []
     name: str | None = None
     value = ""
-    octets = iter(text)
-    for octet in octets:
-        if octet == ":":
+    characters = iter(text)
+    for character in characters:
+        if character == ":":
             parts.append((name, value))
             name, value = None, ""
-        elif octet == "=" and name is None:
+        elif character == "=" and name is None:
             name, value = value, ""
-        elif octet == "\\":
+        elif character == "\\":
             try:
-                value += next(octets)
+                value += next(characters)
             except StopIteration:
                 raise ValueError("ends in a backslash") from None
         else:
-            value += octet
+            value += character
     return [*parts, (name, value)]

@@ -4,8 +4,7 @@ from typing import Final
 
 from stomprelay.config.table import Table
 from stomprelay.config.values import choice, count, seconds, seconds_or_none, shown, text
-from stomprelay.journal.capture import ALL, NOTHING, Rule
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
 
 KEYS: Final = (
     "directory",
@@ -24,17 +23,17 @@ KEYS: Final = (
 )
 CAPTURE_KEYS: Final = ("destination", "bodies")
 
-_FULL: Final = {full.value: full for full in Full}
+_FULL: Final = {full.value: full for full in WhenFull}
 _BODIES: Final = {"none": NOTHING, "all": ALL}
 
 
 def directory(value: object) -> str:
-    """A folder."""
+    """The folder of the journal."""
     return text(value)
 
 
 def bodies(value: object) -> int:
-    """How much of a body is kept, in octets."""
+    """How much of a body is kept, in bytes."""
     if isinstance(value, str) and value in _BODIES:
         return _BODIES[value]
     try:
@@ -43,41 +42,41 @@ def bodies(value: object) -> int:
         raise ValueError(f'must be "none", "all" or a number of bytes, not {shown(value)}') from None
 
 
-def spelled(octets: int) -> str:
-    """As `bodies` reads it."""
-    return next((word for word, number in _BODIES.items() if number == octets), f"the first {octets} bytes")
+def spell_bodies(size: int) -> str:
+    """How much of a body is kept, in words."""
+    return next((word for word, number in _BODIES.items() if number == size), f"the first {size} bytes")
 
 
 def names(value: object) -> tuple[str, ...]:
-    """Names of headers."""
+    """A list of names of headers, whose values are not recorded."""
     if not isinstance(value, list):
         raise ValueError(f"must be a list of names of headers, not {shown(value)}")
     for each in value:
-        if not isinstance(each, str) or not each or any(octet in each for octet in "\n\r\0"):
+        if not isinstance(each, str) or not each or any(mark in each for mark in "\n\r\0"):
             raise ValueError(f"must be names of headers, and {shown(each)} is none")
     return tuple(value)
 
 
-def read(table: Table) -> Settings:
-    """The journal's settings."""
+def read(table: Table) -> JournalSettings:
+    """The journal's settings. Raises `ConfigError`."""
     table.only(KEYS)
-    return Settings(
+    return JournalSettings(
         table.path("directory", directory),
         table.get("relay", text),
-        table.get("segment_size", count, Settings.segment_size),
-        table.get("segment_age", seconds, Settings.segment_age),
-        table.get("queue", count, Settings.queue),
-        table.get("when_full", choice(_FULL), Settings.when_full),
-        table.get("flush_interval", seconds_or_none, Settings.flush_interval),
-        table.get("sync_interval", seconds_or_none, Settings.sync_interval),
-        table.get("bodies", bodies, Settings.bodies),
-        table.get("redact", names, Settings.redact),
+        table.get("segment_size", count, JournalSettings.segment_size),
+        table.get("segment_age", seconds, JournalSettings.segment_age),
+        table.get("queue", count, JournalSettings.queue),
+        table.get("when_full", choice(_FULL), JournalSettings.when_full),
+        table.get("flush_interval", seconds_or_none, JournalSettings.flush_interval),
+        table.get("sync_interval", seconds_or_none, JournalSettings.sync_interval),
+        table.get("bodies", bodies, JournalSettings.bodies),
+        table.get("redact", names, JournalSettings.redact),
         table.get("retain_age", seconds),
         table.get("retain_size", count),
         tuple(map(_rule, table.array("capture"))),
     )
 
 
-def _rule(table: Table) -> Rule:
+def _rule(table: Table) -> BodyRule:
     table.only(CAPTURE_KEYS)
-    return Rule(table.required("destination", text), table.required("bodies", bodies))
+    return BodyRule(table.required("destination", text), table.required("bodies", bodies))

@@ -1,26 +1,31 @@
-"""`[listener.NAME]`: where clients come in and how they are treated."""
+"""`[listener.NAME]`: where clients connect, how they are treated; `[[route]]`: which upstream serves a destination."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from stomprelay.config import endpoint
-from stomprelay.config.leg import BEATS, LIMITS, limits, terms
-from stomprelay.config.table import Table
+from stomprelay.config.table import ConfigError, Table
 from stomprelay.config.values import (
+    BEATS,
+    LIMITS,
     choice,
     count,
     flag,
+    limits,
     reference,
+    references,
     seconds,
     seconds_or_none,
+    terms,
     text,
     versions,
 )
-from stomprelay.relay.model.listener import Listener, LossPolicy, ServerTLS
+from stomprelay.relay.model.listener import Listener, LossPolicy, Match, Route, ServerTLS
 from stomprelay.relay.model.upstream import Upstream
 
 ENDPOINT: Final = "tcp:61613:interface=127.0.0.1"
-"""Where the relay listens when nothing says otherwise."""
+"""Where the relay listens by default."""
 
 KEYS: Final = (
     "endpoint",
@@ -41,7 +46,7 @@ _LOSSES: Final = {loss.value: loss for loss in LossPolicy}
 
 
 def server(value: object) -> str:
-    """A Twisted server endpoint string, which is checked as far as it can be without making it."""
+    """A Twisted server endpoint string, checked as far as `endpoint.server` can without Twisted."""
     string = text(value)
     endpoint.server(string)
     return string
@@ -87,3 +92,59 @@ def _tls(listener: Table, place: str) -> ServerTLS:
     if required and client_ca is None:
         raise table.error("require_client_certificate", "needs client_ca, by which they are verified")
     return ServerTLS(certificate, key, client_ca, required)
+
+
+# Routes
+
+PATTERNS: Final = tuple(match.value for match in Match)
+ROUTE_KEYS: Final = (*PATTERNS, "upstream", "listener")
+
+
+@dataclass(frozen=True)
+class RouteRule:
+    """A route and the names of the listeners that it applies to. `table` is where it is written."""
+
+    route: Route
+    listeners: frozenset[str]
+    table: Table
+
+    @property
+    def key(self) -> str:
+        """The key of its pattern."""
+        return self.route.match.value
+
+    def repeated(self, earlier: "RouteRule") -> ConfigError:
+        """What to raise about a route that is never reached, because an earlier one has the same pattern."""
+        return self.table.error(self.key, f"is the same as in {earlier.table.place}, which comes before it")
+
+
+def read_route(
+    table: Table, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
+) -> RouteRule:
+    """A route. Both mappings are what the file has, by name. Raises `ConfigError`."""
+    table.only(ROUTE_KEYS)
+    patterns = [key for key in PATTERNS if key in table]
+    if len(patterns) != 1:
+        if patterns:
+            raise table.error(patterns[1], f"excludes {patterns[0]}: a route has one pattern")
+        raise table.error(None, f"needs a pattern: one of {', '.join(PATTERNS)}")
+    pattern = table.required(patterns[0], text)
+    upstream = table.required("upstream", reference("upstream", upstreams))
+    names = {name: name for name in listeners}
+    held = frozenset(table.get("listener", references("listener", names), tuple(names)))
+    return RouteRule(Route(Match(patterns[0]), pattern, upstream), held, table)
+
+
+def routed(listeners: Sequence[Listener], rules: Sequence[RouteRule]) -> tuple[Listener, ...]:
+    """The listeners with their routes, in the order of the rules."""
+    return tuple(replace(each, routes=_routes(each, rules)) for each in listeners)
+
+
+def _routes(listener: Listener, rules: Sequence[RouteRule]) -> tuple[Route, ...]:
+    own = [rule for rule in rules if listener.name in rule.listeners]
+    first: dict[tuple[Match, str], RouteRule] = {}
+    for rule in own:
+        earlier = first.setdefault((rule.route.match, rule.route.pattern), rule)
+        if earlier is not rule:
+            raise rule.repeated(earlier)
+    return tuple(rule.route for rule in own)

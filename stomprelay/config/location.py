@@ -1,25 +1,34 @@
-"""Where an upstream is: what its URI means."""
+"""What an upstream's URI means: which groups of brokers, and what its options set."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stomprelay.config import address, endpoint, option
-from stomprelay.config.uri import Address, Several, parse
+from stomprelay.config import address, endpoint
+from stomprelay.config.uri import (
+    BROKER,
+    FAILOVER,
+    FANOUT,
+    RECONNECT,
+    Address,
+    Several,
+    parse,
+    read_options,
+)
 from stomprelay.config.values import shown
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 
 QUORUM: Final = 2
-"""How many groups must have a SEND where `minAckCount` does not say it: ActiveMQ's number."""
+"""How many groups must have a SEND where there is no `minAckCount`: ActiveMQ's number."""
 
 _OF_ALL: Final = frozenset({"quorum", "fan_out_queues"})
-"""What a `fanout:` says of all its groups together."""
+"""Options of `fanout:` about all its groups together."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A group that has no name yet. `listed`: it is a `failover:` list; `ordered`: which says `randomize`."""
+    """A group without a name. `listed`: it is a `failover:` list; `ordered`: the list has the option `randomize`."""
 
     brokers: tuple[Broker, ...]
     reconnect: Reconnect | None = None
@@ -29,7 +38,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Location:
-    """The places that are served together, of which `quorum` must have a SEND."""
+    """The groups of an upstream, of which `quorum` must have a SEND."""
 
     places: tuple[Place, ...]
     quorum: int = 1
@@ -77,35 +86,34 @@ def locate(text: str) -> Location:
 
 
 def _failover(found: Several) -> Place:
-    settings = option.read(found.options, option.FAILOVER)
+    settings = read_options(found.options, FAILOVER)
     brokers = []
     for number, part in enumerate(found.parts, 1):
         if isinstance(part, Several):
             raise ValueError(f"{part} must not stand within failover:(...), which is a list of addresses")
-        with _told(f"address {number}"):
-            broker = address.broker(part.text)
-            broker.weight = option.read(part.options, option.BROKER).get("weight", broker.weight)
-            brokers.append(broker)
+        with _naming(f"address {number}"):
+            address.broker(part.text)  # a mistake in it comes before one in its options
+            brokers.append(address.broker(part.text, **read_options(part.options, BROKER)))
     return Place(tuple(brokers), Reconnect(**settings), True, "randomize" in settings)
 
 
 def _fanout(found: Several) -> Location:
-    said = option.read(found.options, option.FANOUT)
-    settings = {field: value for field, value in said.items() if field not in _OF_ALL}
+    options = read_options(found.options, FANOUT)
+    settings = {field: value for field, value in options.items() if field not in _OF_ALL}
     places = _places(found, settings)
-    quorum = said.get("quorum", min(QUORUM, len(places)))
+    quorum = options.get("quorum", min(QUORUM, len(places)))
     if quorum > len(places):
         raise ValueError(f'option "minAckCount": must not be more than the number of groups, {len(places)}')
-    return Location(places, quorum, said.get("fan_out_queues", Location.fan_out_queues))
+    return Location(places, quorum, options.get("fan_out_queues", Location.fan_out_queues))
 
 
 def _places(found: Several, settings: Mapping[str, Any]) -> tuple[Place, ...]:
     """The groups in a `fanout:` or `static:` list; the settings are for those that are plain addresses."""
     places: list[Place] = []
     for number, part in enumerate(found.parts, 1):
-        with _told(f"group {number}"):
+        with _naming(f"group {number}"):
             places.extend(_group(part, found, settings))
-    idle = [name for name, _ in found.options if name in option.RECONNECT]
+    idle = [name for name, _ in found.options if name in RECONNECT]
     if idle and all(each.listed for each in places):
         raise ValueError(
             f"option {shown(idle[0])}: {found} has no address to hold for: say it of failover:(...)"
@@ -115,35 +123,35 @@ def _places(found: Several, settings: Mapping[str, Any]) -> tuple[Place, ...]:
 
 def _group(part: Address | Several, within: Several, settings: Mapping[str, Any]) -> tuple[Place, ...]:
     if isinstance(part, Address):
-        if option.read(part.options, option.BROKER):
+        if read_options(part.options, BROKER):
             raise ValueError('option "weight": there is no other broker to choose')
         return (Place((address.broker(part.text),), Reconnect(**settings)),)
     if part.scheme == "failover":
         return (_failover(part),)
     if part.scheme == "fanout" or within.scheme == "static":
         raise ValueError(f"{part} must not stand within {within}")
-    return _places(part, {**settings, **option.read(part.options, option.RECONNECT)})
+    return _places(part, {**settings, **read_options(part.options, RECONNECT)})
 
 
 def _once(brokers: Iterable[Broker]) -> None:
     """Raise for a broker that is named twice, however it is spelled."""
     seen: dict[object, Broker] = {}
     for broker in brokers:
-        way = endpoint.client(broker.endpoint)
+        parts = endpoint.client(broker.endpoint)
         place = {
             name: value.lower() if name == "host" else value
-            for name, value in way.arguments.items()
-            if way.kind not in endpoint.CLIENTS or name in ("host", "port", "path")
+            for name, value in parts.arguments.items()
+            if parts.kind not in endpoint.CLIENTS or name in ("host", "port", "path")
         }
-        first = seen.setdefault((way.kind, broker.tls, frozenset(place.items())), broker)
+        first = seen.setdefault((parts.kind, broker.tls, frozenset(place.items())), broker)
         if first is not broker:
             same = "" if str(first) == str(broker) else f", once as {first}"
             raise ValueError(f"must name each broker once, and names {broker} twice{same}")
 
 
 @contextmanager
-def _told(place: str) -> Iterator[None]:
-    """Which part of the URI an error is in."""
+def _naming(place: str) -> Iterator[None]:
+    """Name the part of the URI in an error."""
     try:
         yield
     except ValueError as error:

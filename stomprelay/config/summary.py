@@ -1,4 +1,4 @@
-"""A configuration in words, as what will run. No secret is among them."""
+"""What a configuration would run, in words, for `stomprelay check`. It has no secret."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -8,17 +8,16 @@ from typing import Final
 from stomprelay.config.address import MEMORY
 from stomprelay.config.config import Config
 from stomprelay.config.endpoint import client, server
-from stomprelay.config.journal import spelled
-from stomprelay.config.option import NEVER
-from stomprelay.config.values import shown
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.config.journal import spell_bodies
+from stomprelay.config.values import NEVER, shown
+from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Listener, Match, Route
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import spell_versions
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 
 _WIDTH: Final = 16
 _CLIENTS_OWN: Final = "the client's own"
@@ -33,11 +32,11 @@ _CHOICES: Final = {
 _ANY_ORDER: Final = "the first that can, in a random order for each session"
 
 Fact = tuple[str, str]
-"""What it is about, and what there is to say."""
+"""A name, and the fact itself."""
 
 
 def summary(config: Config) -> str:
-    """What would run, one line for each fact, without a line end at the end."""
+    """What would run, one line for each fact; no line end follows the last."""
     blocks = [*map(_listener, config.listeners), *map(_upstream, config.upstreams)]
     if any(broker.endpoint == MEMORY for each in config.upstreams for broker in each.brokers):
         bounds = [(name.replace("_", " "), str(value)) for name, value in asdict(config.broker).items()]
@@ -104,13 +103,13 @@ def _upstream(upstream: Upstream) -> str:
 
 
 def _alone(upstream: Upstream) -> Iterator[Fact]:
-    """A plain address."""
+    """The facts about an upstream at a plain address."""
     yield "address", upstream.brokers[0].uri
     yield "tls", _client_tls(upstream, upstream.brokers[0])
 
 
 def _moving(upstream: Upstream) -> Iterator[Fact]:
-    """Sessions survive their broker."""
+    """The facts about an upstream whose sessions survive their broker."""
     several = len(upstream.groups) > 1
     if several:
         queues = "" if upstream.fan_out_queues else "; one to a queue goes to the first group alone"
@@ -188,16 +187,18 @@ def _login(upstream: Upstream) -> str:
     return f"{_text(own.login)}, {secret}; escaped: {escape}"
 
 
-def _journal(journal: Settings) -> Iterator[Fact]:
+def _journal(journal: JournalSettings) -> Iterator[Fact]:
     yield "relay", journal.relay or "the name of this machine"
     yield "segments", f"end with {journal.segment_size} bytes, or after {journal.segment_age:g} s"
-    full = "records are left out, and counted" if journal.when_full is Full.DROP else "nobody is read from"
+    full = (
+        "records are left out, and counted" if journal.when_full is WhenFull.DROP else "nobody is read from"
+    )
     yield "queue", f"{journal.queue} bytes; when it is full {full}"
     synced = f"every {journal.sync_interval:g} s" if journal.sync_interval else "when a segment ends"
     yield "written", f"every {journal.flush_interval:g} s, to the disk itself {synced}"
     for rule in journal.rules:
-        yield "bodies", f"{spelled(rule.bodies)} where the destination is like {shown(rule.destination)}"
-    yield "bodies", f"{spelled(journal.bodies)}{' elsewhere' if journal.rules else ''}"
+        yield "bodies", f"{spell_bodies(rule.bodies)} where the destination is like {shown(rule.destination)}"
+    yield "bodies", f"{spell_bodies(journal.bodies)}{' elsewhere' if journal.rules else ''}"
     yield "left out", ", ".join(["the client's passcode", *journal.redact])
     age = None if journal.retain_age is None else f"{journal.retain_age:g} s"
     size = None if journal.retain_size is None else f"{journal.retain_size} bytes in all"

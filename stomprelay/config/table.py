@@ -1,4 +1,4 @@
-"""A TOML table that knows where it stands, so that whatever is wrong in it is told by file and key."""
+"""A TOML table that knows its place in the file, so that every error names the file and the key."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class ConfigError(Exception):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint at the known word that was probably meant, or at all of them."""
+    """A hint for an error: the known word that was probably meant, or all of them."""
     known = list(known)
     folded = {each.lower(): each for each in known}
     close = get_close_matches(word.lower(), folded, n=1)
@@ -41,8 +41,8 @@ class Table:
     """One table of a file. `source` is the file as its user named it, `folder` where relative paths start.
     `path` holds the keys that lead to it, and numbers from 1 for places in arrays of tables.
 
-    Say first which keys it may have (`only`), then ask for each; a reader raises `ValueError` for a value that it
-    does not take. Every error is a `ConfigError`.
+    Call `only` first with the keys it may have, then get each. A reader raises `ValueError` for a value that it does
+    not take; what the methods raise is always a `ConfigError`.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Table:
     @overload
     def get(self, key: str, read: Callable[[object], T], default: D) -> T | D: ...
     def get(self, key: str, read: Callable[[object], T], default: D | None = None) -> T | D | None:
-        """The key's value as `read` answers it, or the default where it is absent."""
+        """The key's value as `read` returns it, or the default where it is absent."""
         if key not in self._values:
             return default
         try:
@@ -96,7 +96,7 @@ class Table:
             raise self.error(key, str(error)) from None
 
     def required(self, key: str, read: Callable[[object], T]) -> T:
-        """The key's value as `read` answers it; absence is an error."""
+        """The key's value as `read` returns it; absence is an error."""
         if key not in self._values:
             raise self.error(key, "is missing")
         return cast(T, self.get(key, read))

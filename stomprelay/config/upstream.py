@@ -1,4 +1,4 @@
-"""`[upstream.NAME]`: where clients are taken to and how their brokers are spoken to."""
+"""`[upstream.NAME]`: which brokers, and how the relay connects to them."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,20 +7,23 @@ from pathlib import Path
 from typing import Final
 
 from stomprelay.config import address, endpoint
-from stomprelay.config.leg import BEATS, LIMITS, limits, terms
 from stomprelay.config.location import Location, locate
 from stomprelay.config.table import Table
 from stomprelay.config.values import (
+    BEATS,
+    LIMITS,
     choice,
     connect_value,
     count,
     destination,
     flag,
+    limits,
     passcode,
     passcode_content,
     rate,
     seconds,
     seconds_or_none,
+    terms,
     text,
     versions,
 )
@@ -67,16 +70,16 @@ _MOVING: Final = {
     "drain_timeout": "drain_timeout",
     "health": "checks",
 }
-"""Key -> field of what says something only where sessions survive their broker."""
+"""Key -> field of the settings that have an effect only where sessions survive their broker."""
 
 
 def location(value: object) -> Location:
-    """Where an upstream is: an address, or lists of them."""
+    """The value of `uri`: an address, or lists of them."""
     return locate(text(value))
 
 
 def moved(upstream: Upstream, place: Location) -> Upstream:
-    """The upstream in another place, with its other settings. Raises `ValueError` for one of them that does not fit
+    """The upstream at another location, with its other settings. Raises `ValueError` for one of them that does not fit
     there, by its key.
     """
     try:
@@ -129,7 +132,7 @@ def read(table: Table) -> Upstream:
 
 
 def _idle(upstream: Upstream) -> Iterable[str]:
-    """The keys that say something to no effect, because a plain address ends with its broker."""
+    """The keys that are set to no effect, because a session of a plain address ends with its broker."""
     if upstream.movable:
         return ()
     return [key for key, field in _MOVING.items() if getattr(upstream, field) != getattr(Upstream, field)]

@@ -1,21 +1,35 @@
-"""How an upstream's brokers are written down: one address, or lists of them in ActiveMQ's notation.
+"""How an upstream's URI is written: one address, or lists of them in ActiveMQ's notation, with ActiveMQ's options.
 
     tcp://a:61613
     failover:(tcp://a:61613?weight=2,ssl://b:61614)?randomize=false&timeout=30000
     failover:tcp://a:61613,tcp://b:61613?randomize=false
     fanout:(failover:(tcp://a,tcp://b),tcp://c)?minAckCount=2
 
-Here is the form alone; `Location` has the meaning. A backslash keeps the octet behind it from being punctuation, as
-in Twisted's endpoint strings, in which it stays.
+This is the form alone; `location` has the meaning. A backslash keeps the character behind it from being punctuation, as
+in Twisted's endpoint strings, in which it stays. Times in options are milliseconds, ours are seconds.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
-from stomprelay.config.values import shown
+from stomprelay.config.table import nearest
+from stomprelay.config.values import (
+    OptionText,
+    Reader,
+    attempts,
+    count,
+    delay,
+    flag,
+    jitter,
+    longest,
+    multiple,
+    shown,
+    timeout,
+    warnings,
+)
 
 Options = tuple[tuple[str, str], ...]
 """Names and values in their order, percent-escapes decoded."""
@@ -45,7 +59,7 @@ class Several:
 
 
 def parse(text: str) -> Address | Several:
-    """What a URI says. Raises `ValueError` for what is not written properly; no address is repeated in its text."""
+    """The parts of a URI. Raises `ValueError` for what is not written properly; no address is repeated in its text."""
     start = _LIST.match(text)
     if start is None:
         return Address(text)
@@ -54,13 +68,13 @@ def parse(text: str) -> Address | Several:
     if rest.startswith("("):
         return _in_parentheses(scheme, rest)
     parts, options = _cut(rest)
-    if any(octet == "?" for _, octet, _ in _marks(options or "")):
+    if any(mark == "?" for _, mark, _ in _marks(options or "")):
         raise ValueError(f"an address with options needs parentheses around the list: {scheme}:(...)")
     return Several(scheme, _parts(scheme, parts), _options(options))
 
 
 def _in_parentheses(scheme: str, text: str) -> Several:
-    close = next(at for at, octet, depth in _marks(text) if octet == ")" and depth == 1)
+    close = next(at for at, mark, depth in _marks(text) if mark == ")" and depth == 1)
     behind = text[close + 1 :].strip()
     if behind and not behind.startswith("?"):
         raise ValueError(f"must have nothing but ?option=value&... behind {scheme}:(...)")
@@ -68,7 +82,7 @@ def _in_parentheses(scheme: str, text: str) -> Several:
 
 
 def _parts(scheme: str, text: str) -> tuple[Address | Several, ...]:
-    commas = [at for at, octet, depth in _marks(text) if octet == "," and depth == 0]
+    commas = [at for at, mark, depth in _marks(text) if mark == "," and depth == 0]
     parts = [
         text[start:stop].strip()
         for start, stop in zip([0, *(at + 1 for at in commas)], [*commas, len(text)], strict=True)
@@ -92,7 +106,7 @@ def _part(text: str) -> Address | Several:
 
 def _cut(text: str) -> tuple[str, str | None]:
     """What stands before the options, and the options; None: there are none."""
-    at = next((at for at, octet, depth in _marks(text) if octet == "?" and depth == 0), None)
+    at = next((at for at, mark, depth in _marks(text) if mark == "?" and depth == 0), None)
     return (text, None) if at is None else (text[:at], text[at + 1 :])
 
 
@@ -112,8 +126,8 @@ def _options(text: str | None) -> Options:
 
 def _balanced(text: str) -> None:
     after = 0
-    for _, octet, depth in _marks(text):
-        after = depth + _DEPTH.get(octet, 0)
+    for _, mark, depth in _marks(text):
+        after = depth + _DEPTH.get(mark, 0)
         if after < 0:
             raise ValueError("has a closing parenthesis that nothing opened")
     if after:
@@ -121,14 +135,74 @@ def _balanced(text: str) -> None:
 
 
 def _marks(text: str) -> Iterator[tuple[int, str, int]]:
-    """Each octet of punctuation: its place, itself, and how many parentheses are open before it."""
+    """Each character of punctuation: its place, itself, and how many parentheses are open before it."""
     depth = 0
     escaped = False
-    for at, octet in enumerate(text):
+    for at, mark in enumerate(text):
         if escaped:
             escaped = False
-        elif octet == "\\":
+        elif mark == "\\":
             escaped = True
-        elif octet in "(),?":
-            yield at, octet, depth
-            depth += _DEPTH.get(octet, 0)
+        elif mark in "(),?":
+            yield at, mark, depth
+            depth += _DEPTH.get(mark, 0)
+
+
+# What options mean
+
+RECONNECT: Final[Mapping[str, tuple[str, Reader[object]]]] = {
+    "initialReconnectDelay": ("initial_delay", delay),
+    "maxReconnectDelay": ("longest_delay", longest),
+    "useExponentialBackOff": ("exponential", flag),
+    "backOffMultiplier": ("multiplier", multiple),
+    "reconnectDelayExponent": ("multiplier", multiple),
+    "reconnectDelayJitter": ("jitter", jitter),
+    "maxReconnectAttempts": ("attempts", attempts),
+    "startupMaxReconnectAttempts": ("startup_attempts", attempts),
+    "timeout": ("timeout", timeout),
+    "warnAfterReconnectAttempts": ("warn_after", warnings),
+}
+"""Option -> field of `Reconnect` and its reader: those that also have a meaning for a single address."""
+
+FAILOVER: Final[Mapping[str, tuple[str, Reader[object]]]] = {
+    "randomize": ("randomize", flag),
+    "priorityBackup": ("priority_backup", flag),
+    **RECONNECT,
+}
+FANOUT: Final[Mapping[str, tuple[str, Reader[object]]]] = {
+    "minAckCount": ("quorum", count),
+    "fanOutQueues": ("fan_out_queues", flag),
+    **RECONNECT,
+}
+BROKER: Final[Mapping[str, tuple[str, Reader[object]]]] = {"weight": ("weight", count)}
+
+_OPTIONS: Final = {"a broker's address": BROKER, "failover:(...)": FAILOVER, "fanout:(...)": FANOUT}
+
+
+def read_options(options: Options, known: Mapping[str, tuple[str, Reader[object]]]) -> dict[str, Any]:
+    """The values of the options by field. Raises `ValueError`, by its name, for an option that is not known or whose
+    value is not taken.
+    """
+    fields: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    for name, text in options:
+        if name not in known:
+            raise ValueError(f"option {shown(name)}: {_why_unknown(name, known)}")
+        field, reader = known[name]
+        try:
+            value = reader(OptionText(text))
+        except ValueError as error:
+            raise ValueError(f"option {shown(name)}: {error}") from None
+        if field in fields and fields[field] != value:
+            raise ValueError(f"option {shown(name)}: is {names[field]} by another name, which says otherwise")
+        fields[field] = value
+        names[field] = name
+    return fields
+
+
+def _why_unknown(name: str, known: Mapping[str, object]) -> str:
+    """Why an option does not belong here."""
+    for place, others in _OPTIONS.items():
+        if name in others:
+            return f"belongs to {place}"
+    return f"there is no such option; {nearest(name, known)}"

@@ -1,20 +1,40 @@
-"""What a setting's value may be: readers from TOML values to what the code works with.
+"""What a setting's value may be: readers from the value in a TOML file, or from an option's text in a URI.
 
-Each raises `ValueError` with a text that says what the value must be.
+A reader takes the value and returns what the code works with. It raises `ValueError` with a text that begins with
+"must" and states what the value must be; the caller adds the key.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from math import inf
+from typing import Final, NamedTuple, TypeVar
 
-from stomprelay.config.table import nearest
+from stomprelay.config.table import Table, nearest
+from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.head import Limits
 
 T = TypeVar("T")
+V = TypeVar("V")
+
+Reader = Callable[[object], T]
 
 _LONG: Final = 80
 _ENDLESS: Final = 10**9
 _MOST_HEADERS: Final = 10_000
+_WHOLE: Final = re.compile(r"-?[0-9]{1,9}")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
+_FLAGS: Final = {"true": True, "false": False}
+
+NEVER: Final = 10**9
+"""A number of passes that is never reached."""
+
+
+class OptionText(NamedTuple):
+    """A value that was an option of a URI, where everything is text: readers of numbers and flags parse it."""
+
+    text: str
 
 
 def shown(value: object) -> str:
@@ -24,84 +44,95 @@ def shown(value: object) -> str:
 
 
 def _unfit(expected: str, value: object) -> ValueError:
+    if isinstance(value, OptionText):
+        value = value.text
+        if "@" in value:  # it looks like an address with a user, and may hold a password
+            return ValueError(f"must be {expected}")
     return ValueError(f"must be {expected}, not {shown(value)}")
 
 
 def _whole(value: object) -> int | None:
+    if isinstance(value, OptionText):
+        return int(value.text) if _WHOLE.fullmatch(value.text) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _number(value: object) -> float | None:
+    if isinstance(value, OptionText):
+        return float(value.text) if _NUMBER.fullmatch(value.text) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if abs(value) < _ENDLESS else None
 
 
-def count(value: object) -> int:
-    """A positive whole number."""
-    number = _whole(value)
-    if number is None or number < 1:
-        raise _unfit("a positive whole number", value)
-    return number
+def _reader(
+    parse: Callable[[object], T | None], fits: Callable[[T], bool], expected: str, convert: Callable[[T], V]
+) -> Reader[V]:
+    def read(value: object) -> V:
+        parsed = parse(value)
+        if parsed is None or not fits(parsed):
+            raise _unfit(expected, value)
+        return convert(parsed)
+
+    return read
 
 
-def headers(value: object) -> int:
-    """How many header lines a frame may have."""
-    number = _whole(value)
-    if number is None or not 1 <= number <= _MOST_HEADERS:
-        raise _unfit(f"a whole number from 1 to {_MOST_HEADERS}", value)
-    return number
+def _int(fits: Callable[[int], bool], expected: str) -> Reader[int]:
+    return _reader(_whole, fits, expected, int)
 
 
-def seconds(value: object) -> float:
-    """A time that is not nothing."""
-    number = _number(value)
-    if number is None or number <= 0:
-        raise _unfit("a positive number of seconds", value)
-    return number
+def _float(fits: Callable[[float], bool], expected: str) -> Reader[float]:
+    return _reader(_number, fits, expected, float)
 
 
-def seconds_or_none(value: object) -> float:
-    """A time, which may be 0."""
-    number = _number(value)
-    if number is None or number < 0:
-        raise _unfit("a number of seconds, 0 or more", value)
-    return number
+def _milliseconds(fits: Callable[[int], bool], expected: str) -> Reader[float]:
+    """A reader that returns seconds; -1, where it fits, is infinity."""
+    return _reader(_whole, fits, expected, lambda number: inf if number == -1 else number / 1000)
 
 
-def rate(value: object) -> float:
-    """How many in a second."""
-    number = _number(value)
-    if number is None or number < 0:
-        raise _unfit("a number for each second, 0 or more", value)
-    return number
+# Numbers of both
 
+count: Final = _int(lambda number: number >= 1, "a positive whole number")
+multiple: Final = _float(lambda number: number >= 1, "a number, 1 or more")
 
-def share(value: object) -> float:
-    """A part of an interval."""
-    number = _number(value)
-    if number is None or not 0 < number <= 1:
-        raise _unfit("a number above 0 and up to 1", value)
-    return number
+# Numbers of a file
 
+headers: Final = _int(
+    lambda number: 1 <= number <= _MOST_HEADERS, f"a whole number from 1 to {_MOST_HEADERS}"
+)
+seconds: Final = _float(lambda number: number > 0, "a positive number of seconds")
+seconds_or_none: Final = _float(lambda number: number >= 0, "a number of seconds, 0 or more")
+rate: Final = _float(lambda number: number >= 0, "a number for each second, 0 or more")
+share: Final = _float(lambda number: 0 < number <= 1, "a number above 0 and up to 1")
 
-def multiple(value: object) -> float:
-    """A multiple of an interval."""
-    number = _number(value)
-    if number is None or number < 1:
-        raise _unfit("a number, 1 or more", value)
-    return number
+# Numbers of a URI
+
+attempts: Final = _int(lambda number: number >= -1, "a whole number, or -1 for without end")
+delay: Final = _milliseconds(lambda number: number >= 0, "a whole number of milliseconds, 0 or more")
+longest: Final = _milliseconds(lambda number: number >= 1, "a positive whole number of milliseconds")
+timeout: Final = _milliseconds(
+    lambda number: number >= 1 or number == -1, "a positive whole number of milliseconds, or -1 for ever"
+)
+jitter: Final = _float(lambda number: 0 <= number <= 1, "a number from 0 to 1")
+warnings: Final = _reader(
+    _whole, lambda _: True, "a whole number, 0 for never", lambda number: number if number > 0 else NEVER
+)
 
 
 def flag(value: object) -> bool:
-    """True or false."""
+    """True or false; in a URI, the words `true` and `false`."""
+    if isinstance(value, OptionText) and value.text in _FLAGS:
+        return _FLAGS[value.text]
     if not isinstance(value, bool):
         raise _unfit("true or false", value)
     return value
 
 
+# Texts
+
+
 def text(value: object) -> str:
-    """A string that says something."""
+    """A string that is not empty."""
     if not isinstance(value, str) or not value:
         raise _unfit("a string that is not empty", value)
     if "\0" in value:
@@ -110,7 +141,7 @@ def text(value: object) -> str:
 
 
 def destination(value: object) -> str:
-    """A destination that every version of STOMP can say."""
+    """A destination that every version of STOMP can express."""
     string = text(value)
     if "\n" in string or "\r" in string:
         raise ValueError("must not contain LF or CR")
@@ -118,8 +149,8 @@ def destination(value: object) -> str:
 
 
 def _connectable(value: bytes) -> bytes:
-    """CONNECT has no escapes: these octets would end the header, or the frame."""
-    if any(octet in value for octet in b"\n\r\0"):
+    """CONNECT has no escapes: these bytes would end the header, or the frame."""
+    if any(byte in value for byte in b"\n\r\0"):
         raise ValueError("must not contain LF, CR or NUL: CONNECT cannot say them")
     return value
 
@@ -132,7 +163,7 @@ def connect_value(value: object) -> bytes:
 
 
 def passcode(value: object) -> bytes:
-    """A passcode; what it is, no error shows."""
+    """A passcode; no error shows it."""
     if not isinstance(value, str):
         raise ValueError("must be a string")
     return _connectable(value.encode())
@@ -144,6 +175,9 @@ def passcode_content(content: bytes) -> bytes:
     if not content:
         raise ValueError("the file is empty")
     return _connectable(content)
+
+
+# Lists and choices
 
 
 def heart_beat(value: object) -> tuple[int, int]:
@@ -158,15 +192,15 @@ def heart_beat(value: object) -> tuple[int, int]:
 
 
 def versions(value: object) -> frozenset[bytes]:
-    """STOMP versions."""
+    """A list of STOMP versions that we speak, as bytes."""
     known = [version.decode() for version in DIALECTS]
     if not isinstance(value, list) or not value or any(each not in known for each in value):
         raise _unfit(f"a list of versions out of {', '.join(known)} (as strings)", value)
     return frozenset(each.encode() for each in value)
 
 
-def choice(known: Mapping[str, T]) -> Callable[[object], T]:
-    """A reader that takes one of the known words."""
+def choice(known: Mapping[str, T]) -> Reader[T]:
+    """A reader that takes one of the known words, and returns what it stands for."""
 
     def read(value: object) -> T:
         if not isinstance(value, str) or value not in known:
@@ -180,8 +214,8 @@ def _article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def reference(kind: str, known: Mapping[str, T]) -> Callable[[object], T]:
-    """A reader that takes the name of something that the file defines."""
+def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
+    """A reader that takes the name of something that the file defines, and returns that."""
 
     def read(value: object) -> T:
         if not isinstance(value, str):
@@ -193,7 +227,7 @@ def reference(kind: str, known: Mapping[str, T]) -> Callable[[object], T]:
     return read
 
 
-def references(kind: str, known: Mapping[str, T]) -> Callable[[object], tuple[T, ...]]:
+def references(kind: str, known: Mapping[str, T]) -> Reader[tuple[T, ...]]:
     """A reader that takes one such name, or a list of them."""
     one = reference(kind, known)
 
@@ -205,3 +239,29 @@ def references(kind: str, known: Mapping[str, T]) -> Callable[[object], tuple[T,
         return tuple(map(one, value))
 
     return read
+
+
+# Settings that the tables of listeners and upstreams share
+
+BEATS: Final = ("heart_beat", "heart_beat_idle", "heart_beat_tolerance")
+LIMITS: Final = ("headers", "header_line", "body")
+
+
+def terms(table: Table, default: Terms) -> Terms:
+    """The heart-beats of a leg, from the keys BEATS."""
+    can_send, wants = table.get("heart_beat", heart_beat, (default.can_send, default.wants))
+    return Terms(
+        can_send,
+        wants,
+        table.get("heart_beat_idle", share, default.idle),
+        table.get("heart_beat_tolerance", multiple, default.tolerance),
+    )
+
+
+def limits(table: Table, default: Limits) -> Limits:
+    """What the decoder of a leg takes, from the keys LIMITS."""
+    return Limits(
+        table.get("headers", headers, default.headers),
+        table.get("header_line", count, default.header_line),
+        table.get("body", count, default.body),
+    )

@@ -1,7 +1,6 @@
-"""How frames would be translated between two versions, told to people.
+"""`stomprelay explain`: how frames would be translated between two versions, in words.
 
-`conversation` frames as somebody wrote them down, `explanation` what becomes of each and why, `visible` octets as
-text.
+`text` reads the frames that a user wrote down, `explanation` is what becomes of each and why.
 """
 
 from stomprelay.explain.explanation import Explanation

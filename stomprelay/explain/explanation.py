@@ -1,13 +1,11 @@
-"""What becomes of each frame of a conversation, and why."""
+"""What becomes of each frame of a text, and why, in words."""
 
 import re
 from collections.abc import Callable, Iterator
-from copy import copy
 from textwrap import indent
 from typing import Final
 
-from stomprelay.explain.conversation import FROM_BROKER, Conversation
-from stomprelay.explain.visible import visible, without_passcode
+from stomprelay.explain.text import FROM_BROKER, FrameText
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.negotiation import asked, bridges_between, profile
 from stomprelay.relay.bridge.steps import Edit, Pair
@@ -16,14 +14,17 @@ from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener, LossPolicy
 from stomprelay.relay.model.profile import AUTO, Profile
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.complaint import complain, not_stomp
 from stomprelay.session.handshake import Accord, Offer, spell_versions
+from stomprelay.session.refusal import complain, not_stomp
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_2
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK, CONNECTED, NACK, OPENING, UNESCAPED, UNSUBSCRIBE
 
+_PASSCODE: Final = re.compile(rb"^(passcode:)[^\r\n]*", re.MULTILINE)
+_SURROGATES: Final = range(0xDC80, 0xDD00)
+_DELETE: Final = 0x7F
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
 _BODY_SHOWN: Final = 1000
 _REFER_BACK: Final = frozenset({ACK, NACK, UNSUBSCRIBE})
@@ -31,10 +32,10 @@ _PARAGRAPH: Final = "   "
 
 
 class Explanation:
-    """One client and one broker, and the frames between them, told one after the other.
+    """Explains the frames between one client and one broker, one after the other.
 
-    `client` and `broker` are the versions that they speak; None leaves it to the conversation's CONNECT and
-    CONNECTED, and means 1.2 until there is one. `refused` counts the frames that could not be carried.
+    `client` and `broker` are their versions; None leaves it to the CONNECT and CONNECTED in the text, and means 1.2
+    until there is one. `refused` counts the frames that could not be translated.
     """
 
     def __init__(
@@ -60,20 +61,20 @@ class Explanation:
         self._counters = Counters()
         self._edits: list[tuple[str, Edit]] = []
         self._offer = Offer([], self._accepted, None)
-        self._meet()
+        self._start_session()
 
-    def _meet(self) -> None:
+    def _start_session(self) -> None:
         self._session = Session(b"explained", self._client, Listener.unacknowledged, self._counters)
         self._pair()
 
     def _pair(self) -> None:
         bridges = bridges_between(self._client.version, self._broker.version, self._product.name, self._loss)
         self._spoken = bridges.broker
-        self._to_broker = self._telling(bridges.to_broker)
-        self._to_client = self._telling(bridges.to_client)
+        self._to_broker = self._noting(bridges.to_broker)
+        self._to_client = self._noting(bridges.to_client)
 
-    def _telling(self, bridge: Bridge) -> Bridge:
-        """The same way across, and each edit on it is noted."""
+    def _noting(self, bridge: Bridge) -> Bridge:
+        """A copy of the bridge that notes each edit it makes."""
 
         def noted(edit: Callable[[Pair, Frame, Session], Edit]) -> Callable[[Pair, Frame, Session], Edit]:
             def note(dialects: Pair, frame: Frame, session: Session) -> Edit:
@@ -83,44 +84,42 @@ class Explanation:
 
             return note
 
-        twin = copy(bridge)
-        twin.steps = {command: noted(edit) for command, edit in bridge.steps.items()}
-        return twin
+        return bridge.with_steps({command: noted(edit) for command, edit in bridge.steps.items()})
 
-    def told(self, text: bytes) -> Iterator[str]:
-        """A paragraph for each frame of a conversation, and one for the versions whenever they were settled."""
-        conversation = Conversation(text)
-        said = ""
+    def paragraphs(self, text: bytes) -> Iterator[str]:
+        """A paragraph for each frame of a text, and one for the versions before the first and when they change."""
+        frames = FrameText(text)
+        shown = ""
         number = 0
-        while (command := conversation.command) is not None:
-            if said != (said := self._said()):
-                yield said
+        while (command := frames.command) is not None:
+            if shown != (shown := self._versions()):
+                yield shown
             number += 1
             from_broker = command in FROM_BROKER
             title = f"{number}. {'broker to client' if from_broker else 'client to broker'}: "
             dialect = self._spoken if from_broker else self._client
             try:
-                frame = conversation.frame(V1_0 if command in UNESCAPED else dialect)
+                frame = frames.frame(V1_0 if command in UNESCAPED else dialect)
             except StompError as error:
                 yield "\n".join([title + "what is no frame", *self._failed(error, command)])
                 return
             came = [title + frame.command.decode(), f"{_PARAGRAPH}came as", _frame(frame.wire)]
             yield "\n".join([*came, *self._became(frame)])
 
-    def _said(self) -> str:
+    def _versions(self) -> str:
         versions = f"client {self._client.version.decode()}, broker {self._broker.version.decode()}"
         return f"{versions}, profile {self._product.name}, losses: {self._loss.value}"
 
     def _became(self, frame: Frame) -> Iterator[str]:
-        """What goes out for a frame, and what made the difference."""
+        """What is sent on for a frame, and what made the difference."""
         before = dict(self._counters)
         self._edits.clear()
         bridge = self._to_client if frame.command in FROM_BROKER else self._to_broker
         try:
             if frame.command in OPENING:
-                out = self._greeted(frame)
+                out = self._connect(frame)
             elif frame.command == CONNECTED:
-                out = self._answered(frame)
+                out = self._connected(frame)
             else:
                 out = bridge.carry(frame, self._session)
         except StompError as error:
@@ -139,16 +138,16 @@ class Explanation:
             if count != before[name]:
                 yield f"{_PARAGRAPH}counted: {name} +{count - before[name]} ({COUNTERS[name]})"
 
-    def _greeted(self, frame: Frame) -> bytes:
-        """CONNECT: a new session, in the version that both sides speak."""
+    def _connect(self, frame: Frame) -> bytes:
+        """What is sent on for CONNECT. A session starts, in the highest version that client and relay have."""
         offer = Offer.read(frame)
         self._client = offer.agree(self._accepted)
         self._offer = offer
-        self._meet()
+        self._start_session()
         return offer.connect(asked(self._upstream, self._place, self._client), self._upstream.heart_beat)
 
-    def _answered(self, frame: Frame) -> bytes:
-        """CONNECTED: the broker's version and product are known, unless they were given."""
+    def _connected(self, frame: Frame) -> bytes:
+        """What is sent on for CONNECTED. From now on the broker's version and product are known."""
         accord = Accord.read(frame)
         self._product = profile(self._upstream, self._place, accord)
         if self._upstream.versions is None:
@@ -167,18 +166,18 @@ class Explanation:
             yield f"{_PARAGRAPH}(what it refers to has to come earlier in the conversation)"
 
     def _reasons(self, frame: Frame, out: bytes, bridge: Bridge) -> Iterator[str]:
-        """Which steps made the difference, and which lines had to be spelled otherwise."""
+        """Which steps changed the frame, and which lines are spelled otherwise."""
         for name, edit in self._edits:
             parts = []
             if gone := [name.decode() for name in edit.drop if frame.raw(name) is not None]:
                 parts.append(f"takes out {', '.join(gone)}")
             if edit.add:
-                parts.append(f"puts in {', '.join(visible(b':'.join(pair)) for pair in edit.add)}")
+                parts.append(f"puts in {', '.join(caret_text(b':'.join(pair)) for pair in edit.add)}")
             if parts:
                 yield f"{_PARAGRAPH}{name}: {'; '.join(parts)}"
-        for line, said in _respelled(frame, out, bridge, [edit for _, edit in self._edits]):
-            how = "is left out" if said is None else f"is spelled {visible(said)}"
-            yield f"{_PARAGRAPH}{visible(line)} {how}"
+        for line, sent in _respelled(frame, out, bridge, [edit for _, edit in self._edits]):
+            how = "is left out" if sent is None else f"is spelled {caret_text(sent)}"
+            yield f"{_PARAGRAPH}{caret_text(line)} {how}"
 
 
 def _respelled(
@@ -187,15 +186,15 @@ def _respelled(
     """The header lines that came and are neither dropped nor the same, each with what it became."""
     source, target = bridge.source, bridge.target
     dropped = {name for edit in edits for name in edit.drop}
-    said = _lines(out)[1 + sum(len(edit.add) for edit in edits) :]
+    sent = _lines(out)[1 + sum(len(edit.add) for edit in edits) :]
     for line in _lines(frame.wire)[1:]:
         if line.partition(b":")[0] in dropped:
             continue
         name, _ = source.read_line(line, crlf=frame.crlf)
-        if said and target.nameable(name) and said[0].startswith(target.write_line(name, b"")):
-            if said[0] != line:
-                yield line, said[0]
-            del said[0]
+        if sent and target.nameable(name) and sent[0].startswith(target.write_line(name, b"")):
+            if sent[0] != line:
+                yield line, sent[0]
+            del sent[0]
         else:
             yield line, None
 
@@ -218,7 +217,28 @@ def _frame(wire: bytes) -> str:
     head, body = wire[:end], wire[end:].removesuffix(b"\n").removesuffix(b"\0")
     if wire.startswith(tuple(OPENING)):
         head = without_passcode(head)
-    text = visible(head) + visible(body[:_BODY_SHOWN])
+    text = caret_text(head) + caret_text(body[:_BODY_SHOWN])
     if len(body) > _BODY_SHOWN:
         text += f"... ({len(body)} bytes in all)"
     return indent(f"{text}^@", _PARAGRAPH * 2, lambda _: True)
+
+
+def caret_text(data: bytes) -> str:
+    """Return bytes as UTF-8 text in which only LF ends a line: control characters in caret notation (NUL is `^@`, CR
+    is `^M`), bytes that are not UTF-8 as `<ff>`. STOMP's escapes stay as they are on the wire.
+    """
+    return "".join(map(_shown, data.decode("utf-8", "surrogateescape")))
+
+
+def _shown(character: str) -> str:
+    code = ord(character)
+    if character == "\n" or character.isprintable():
+        return character
+    if code in _SURROGATES:
+        return f"<{code - 0xDC00:02x}>"
+    return "^" + chr(code ^ 0x40) if code <= _DELETE else f"<U+{code:04X}>"
+
+
+def without_passcode(head: bytes) -> bytes:
+    """Return the head of a CONNECT with its passcode masked."""
+    return _PASSCODE.sub(rb"\1********", head)

@@ -2,22 +2,23 @@
 
 All numbers are little-endian. A block is
 
-    magic   4   ACK, "SJ", 0x0b: where to go on after damage
-    length  4   octets that follow the checksum
+    magic   4   ACK, "SJ", 0x0b: by which a reader finds the next block after damage
+    length  4   bytes that follow the checksum
     check   4   CRC-32 of them
     time    8   nanoseconds since 1970
     number  8   frames of this leg before this block, those that were dropped included
-    kind    1   a `Kind`
+    kind    1   a `BlockKind`
     zero    1
-    context 2   octets of the context
+    context 2   bytes of the context
     frames  4   how many
     context     JSON, see `schema.Context`
-    sizes       three numbers of 4 octets for each frame: of its head (with the blank line), of what is kept of its
+    sizes       three numbers of 4 bytes for each frame: of its head (with the blank line), of what is kept of its
                 body, of the body
     payload     for each frame its head and what is kept of its body; for an event JSON; for a header, too
 
-So a reader that lost its way finds the next block by its magic, and nothing that it reads is taken for good without
-its checksum.
+So a reader finds the next block after damage by its magic, and returns no block whose checksum is wrong.
+
+The texts of damages say "octets": users see them in the output of `stomprelay journal` and in the pipeline's tables.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +42,7 @@ _CONTRADICTION: Final = "its lengths contradict each other"
 _ZEROS: Final = "nothing but zeros from here on"
 
 
-class Kind(IntEnum):
+class BlockKind(IntEnum):
     """What a block holds."""
 
     HEADER = 0
@@ -49,19 +50,19 @@ class Kind(IntEnum):
     EVENT = 2
 
 
-_KINDS: Final = tuple(Kind)
+_KINDS: Final = tuple(BlockKind)
 _new: Final = tuple.__new__
 
 
 @lru_cache(1024)
 def _numbers(count: int) -> Struct:
-    """So many sizes."""
+    """The format of this many sizes."""
     return Struct(f"<{count}I")
 
 
-class Recorded(NamedTuple):
-    """One frame of a block. `head` goes from the command to the blank line; `kept` is what is kept of the body, the
-    whole of it where it is as long as `size`.
+class RecordedFrame(NamedTuple):
+    """One frame of a block. `head` goes from the command to the blank line; `kept` is the recorded part of the body,
+    whose length was `size`.
     """
 
     head: bytes
@@ -70,34 +71,34 @@ class Recorded(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A block that was read. `offset` is where it began in its segment; `sizes` are those of its frames, in a row."""
+    """A block that was read. `offset` is where it begins in its segment; `sizes` has three numbers for each frame."""
 
     offset: int
     time: int
     number: int
-    kind: Kind
+    kind: BlockKind
     context: bytes
     sizes: Sequence[int]
     payload: bytes
 
     @property
     def length(self) -> int:
-        """Octets that it takes in its segment."""
+        """How many bytes of its segment it takes."""
         return _HEAD.size + len(self.context) + 4 * len(self.sizes) + len(self.payload)
 
     @property
-    def frames(self) -> Iterator[Recorded]:
+    def frames(self) -> Iterator[RecordedFrame]:
         """Its frames, in the order in which they came."""
         at, payload, sizes = 0, self.payload, self.sizes
         for index in range(0, len(sizes), SIZES):
             body = at + sizes[index]
             end = body + sizes[index + 1]
-            yield _new(Recorded, (payload[at:body], payload[body:end], sizes[index + 2]))
+            yield _new(RecordedFrame, (payload[at:body], payload[body:end], sizes[index + 2]))
             at = end
 
 
 class Damage(NamedTuple):
-    """What could not be read: so many octets from `offset` on, and why. `torn`: the file ended within a block, as it
+    """What could not be read: `length` bytes from `offset` on, and why. `torn`: the file ends within a block, as it
     does when its writer was killed.
     """
 
@@ -108,9 +109,9 @@ class Damage(NamedTuple):
 
 
 def encode(
-    kind: Kind, time: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
+    kind: BlockKind, time: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
 ) -> list[bytes]:
-    """A block as pieces to be written one behind the other."""
+    """Return a block as pieces that are to be written one behind the other."""
     rest = b"".join(
         [
             _INNER.pack(time, number, kind, 0, len(context), len(sizes) // SIZES),
@@ -122,9 +123,9 @@ def encode(
 
 
 def sealed(kind: int, time: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes) -> bytes:
-    """A block in one piece. Small ones, of which there are many, are made faster so."""
+    """Return the same block in one piece. This is faster for small blocks, of which there are many."""
     if len(payload) > _SMALL:
-        return b"".join(encode(Kind(kind), time, number, context, sizes, payload))
+        return b"".join(encode(BlockKind(kind), time, number, context, sizes, payload))
     count, named = len(sizes), len(context)
     rest = _INNER.pack(time, number, kind, 0, named, count // SIZES) + context + _numbers(count).pack(*sizes)
     rest += payload
@@ -132,143 +133,142 @@ def sealed(kind: int, time: int, number: int, context: bytes, sizes: Sequence[in
 
 
 def decode(data: bytes, at: int = 0) -> Iterator[Block | Damage]:
-    """All that is in a segment's bytes from `at` on, in order, damage included: nothing is left out in silence."""
-    return _all(_Window(data, at, len(data), lambda _: b""))
+    """All that is in a segment's bytes from `at` on, in order: each byte is in a block or in a damage."""
+    return _Reader(data, at, len(data), lambda _: b"").blocks()
 
 
 def walk(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
-    """The same of a source of `size` octets: `more(n)` answers its next octets, not many more than n, and none where
-    it ends before. No more of it is kept than the longest block needs.
+    """The same of a source of `size` bytes: `more(n)` returns its next bytes, not many more than n, and none where it
+    ends before `size`. No more of it is kept in memory than the longest block needs.
     """
-    return _all(_Window(b"", 0, size, more))
+    return _Reader(b"", 0, size, more).blocks()
 
 
-class _Window:
-    """What is known of a source: `data`, which begins `base` octets behind the source's beginning."""
+class _Reader:
+    """Reads a source block by block. `_data` is the part of it that is in memory, which begins at the source's offset
+    `_base`; `_at` is the place in `_data`, `_end` the source's size.
+    """
 
-    __slots__ = ("at", "base", "data", "end", "more", "view")
+    __slots__ = ("_at", "_base", "_data", "_end", "_more", "_view")
 
     def __init__(self, data: bytes, at: int, end: int, more: Callable[[int], bytes]) -> None:
-        self.data = data
-        self.view = memoryview(data)
-        self.at = at
-        self.base = 0
-        self.end = end
-        self.more = more
+        self._data = data
+        self._view = memoryview(data)
+        self._at = at
+        self._base = 0
+        self._end = end
+        self._more = more
 
-    def holds(self, need: int) -> bool:
-        """Have so many octets from `at` on, which begins `data` then; False: the source ends before."""
-        while len(self.data) - self.at < need:
-            lacking = need - (len(self.data) - self.at)
-            if self.base + self.at + need > self.end:
+    def _has(self, need: int) -> bool:
+        """Read until `need` bytes are there from `_at` on; return False where the source ends before."""
+        while len(self._data) - self._at < need:
+            lacking = need - (len(self._data) - self._at)
+            if self._base + self._at + need > self._end:
                 return False
-            piece = self.more(max(lacking, _CHUNK))
+            piece = self._more(max(lacking, _CHUNK))
             if not piece:
-                self.end = self.base + len(self.data)
+                self._end = self._base + len(self._data)
                 return False
-            self.base += self.at
-            self.data = self.data[self.at :] + piece
-            self.view = memoryview(self.data)
-            self.at = 0
+            self._base += self._at
+            self._data = self._data[self._at :] + piece
+            self._view = memoryview(self._data)
+            self._at = 0
         return True
 
-    def rest(self) -> bytes:
-        """All from `at` on; call it where that is not much."""
-        while not self.holds(self.end - self.base - self.at):
+    def _rest(self) -> bytes:
+        """Read all that is left and return it from `_at` on; call it near the end only."""
+        while not self._has(self._end - self._base - self._at):
             pass  # the source is shorter than it promised; now that is known
-        return self.data[self.at :]
+        return self._data[self._at :]
 
+    def blocks(self) -> Iterator[Block | Damage]:
+        """All that is in the source, in order."""
+        while self._base + self._at < self._end:
+            found = self._block()
+            if isinstance(found, Block):
+                yield found
+                self._at += found.length
+            elif self._base + self._at < self._end:
+                yield self._damage(found)
 
-def _all(window: _Window) -> Iterator[Block | Damage]:
-    while window.base + window.at < window.end:
-        found = _block(window)
-        if isinstance(found, Block):
-            yield found
-            window.at += found.length
-        elif window.base + window.at < window.end:
-            yield _damage(window, found)
-
-
-def _damage(window: _Window, reason: str) -> Damage:
-    """All from here to where the next whole block begins, or to the end."""
-    start = window.base + window.at
-    zeros = not window.data[window.at]
-    window.at += 1
-    while True:
-        at = window.data.find(MAGIC, window.at)
-        if at >= 0:
-            zeros = False
-            window.at = at
-            if isinstance(_block(window), Block):
+    def _damage(self, reason: str) -> Damage:
+        """The damage from here to where the next whole block begins, or to the end; `_at` is there then."""
+        start = self._base + self._at
+        zeros = not self._data[self._at]
+        self._at += 1
+        while True:
+            at = self._data.find(MAGIC, self._at)
+            if at >= 0:
+                zeros = False
+                self._at = at
+                if isinstance(self._block(), Block):
+                    break
+                self._at += 1
+                continue
+            at = max(self._at, len(self._data) - len(MAGIC) + 1)
+            zeros = zeros and not self._data[self._at : at].strip(b"\0")
+            self._at = at
+            if not self._has(len(MAGIC)):
+                zeros = not self._rest().strip(b"\0") and zeros
+                self._at = self._end - self._base
                 break
-            window.at += 1
-            continue
-        at = max(window.at, len(window.data) - len(MAGIC) + 1)
-        zeros = zeros and not window.data[window.at : at].strip(b"\0")
-        window.at = at
-        if not window.holds(len(MAGIC)):
-            zeros = not window.rest().strip(b"\0") and zeros
-            window.at = window.end - window.base
-            break
-    after = window.base + window.at
-    if after < window.end:
-        return Damage(start, after - start, reason)
-    return Damage(start, after - start, _ZEROS if zeros else reason, zeros or reason.startswith("torn"))
+        after = self._base + self._at
+        if after < self._end:
+            return Damage(start, after - start, reason)
+        return Damage(start, after - start, _ZEROS if zeros else reason, zeros or reason.startswith("torn"))
 
-
-def _block(window: _Window) -> Block | str:
-    """The block here, or what is wrong with it."""
-    data, at = window.data, window.at
-    if len(data) - at < _HEAD.size:
-        if not window.holds(_HEAD.size):
-            return _stump(window)
-        data, at = window.data, window.at
-    magic, length, check, time, number, kind, _, context, frames = _HEAD.unpack_from(data, at)
-    if magic != MAGIC:
-        return NO_BLOCK
-    if length < _INNER.size or length > MOST:
-        return f"a block cannot be {length} octets long"
-    if _INNER.size + context + 4 * SIZES * frames > length:
-        return _CONTRADICTION
-    end = at + _OUTER.size + length
-    if end > len(data):
-        if not window.holds(_OUTER.size + length):
-            return f"torn: {window.end - window.base - at - _OUTER.size} of {length} octets are there"
-        data, at = window.data, window.at
+    def _block(self) -> Block | str:
+        """Return the block that begins here, or what is wrong with it."""
+        data, at = self._data, self._at
+        if len(data) - at < _HEAD.size:
+            if not self._has(_HEAD.size):
+                return self._stump()
+            data, at = self._data, self._at
+        magic, length, check, time, number, kind, _, context, frames = _HEAD.unpack_from(data, at)
+        if magic != MAGIC:
+            return NO_BLOCK
+        if length < _INNER.size or length > MOST:
+            return f"a block cannot be {length} octets long"
+        if _INNER.size + context + 4 * SIZES * frames > length:
+            return _CONTRADICTION
         end = at + _OUTER.size + length
-    if crc32(window.view[at + _OUTER.size : end]) != check:
-        return "the checksum is wrong"
-    at_context = at + _HEAD.size
-    at_sizes = at_context + context
-    at_payload = at_sizes + 4 * SIZES * frames
-    sizes = _numbers(SIZES * frames).unpack_from(data, at_sizes)
-    if kind >= len(_KINDS):
-        return f"a block of a kind that is not known, {kind}"
-    if kind == Kind.FRAMES and at_payload + sum(sizes) - sum(sizes[2::SIZES]) != end:
-        return _CONTRADICTION
-    # What stands for Block(...), which takes twice as long.
-    return _new(
-        Block,
-        (
-            window.base + at,
-            time,
-            number,
-            _KINDS[kind],
-            data[at_context:at_sizes],
-            sizes,
-            data[at_payload:end],
-        ),
-    )
+        if end > len(data):
+            if not self._has(_OUTER.size + length):
+                return f"torn: {self._end - self._base - at - _OUTER.size} of {length} octets are there"
+            data, at = self._data, self._at
+            end = at + _OUTER.size + length
+        if crc32(self._view[at + _OUTER.size : end]) != check:
+            return "the checksum is wrong"
+        at_context = at + _HEAD.size
+        at_sizes = at_context + context
+        at_payload = at_sizes + 4 * SIZES * frames
+        sizes = _numbers(SIZES * frames).unpack_from(data, at_sizes)
+        if kind >= len(_KINDS):
+            return f"a block of a kind that is not known, {kind}"
+        if kind == BlockKind.FRAMES and at_payload + sum(sizes) - sum(sizes[2::SIZES]) != end:
+            return _CONTRADICTION
+        # Block(...) would take twice as long.
+        return _new(
+            Block,
+            (
+                self._base + at,
+                time,
+                number,
+                _KINDS[kind],
+                data[at_context:at_sizes],
+                sizes,
+                data[at_payload:end],
+            ),
+        )
 
-
-def _stump(window: _Window) -> str:
-    """What is wrong with the few octets that are left."""
-    left = window.rest()
-    if not MAGIC.startswith(left[: len(MAGIC)]):
-        return NO_BLOCK
-    if len(left) < _OUTER.size:
-        return "torn in its first octets"
-    _, length, _ = _OUTER.unpack_from(left)
-    if length < _INNER.size or length > MOST:
-        return f"a block cannot be {length} octets long"
-    return f"torn: {len(left) - _OUTER.size} of {length} octets are there"
+    def _stump(self) -> str:
+        """Return what is wrong with an end that is too short for a block."""
+        left = self._rest()
+        if not MAGIC.startswith(left[: len(MAGIC)]):
+            return NO_BLOCK
+        if len(left) < _OUTER.size:
+            return "torn in its first octets"
+        _, length, _ = _OUTER.unpack_from(left)
+        if length < _INNER.size or length > MOST:
+            return f"a block cannot be {length} octets long"
+        return f"torn: {len(left) - _OUTER.size} of {length} octets are there"

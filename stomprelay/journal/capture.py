@@ -1,42 +1,31 @@
-"""How much of a frame is recorded: of its body what the rules say, of its head all but what is secret."""
+"""What is recorded of the frames that came on a leg: of a body as much as is configured, of a head all but secrets.
+
+`Capture` decides for one frame, `LegRecorder` makes the content of a block out of all that came since the last one.
+"""
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
 from typing import Final
 
+from stomprelay.journal.settings import NOTHING, BodyRule
+from stomprelay.session.leg import Leg
 from stomprelay.wire.dialect import DIALECTS, Dialect
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import DESTINATION, PASSCODE
 
-NOTHING: Final = 0
-"""Octets of a body: none."""
-ALL: Final = 1 << 40
-"""Octets of a body: however many there are."""
-
 MASK: Final = b"***"
-"""What stands in place of a value that is secret."""
+"""What is recorded in place of a secret value."""
 TRACE: Final = b"relay-trace"
-"""The header by which a message is known again behind the broker."""
+"""The header that a relay adds to a SEND, by which the same message is recognised when a broker delivers it."""
 
 _KNOWN: Final = 4096
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Of frames to or from a destination that is like `destination` (`*` for any characters, `?` for one, `[...]`
-    for one out of a set) so many octets of the body are kept.
-    """
-
-    destination: str
-    bodies: int
-
-
 def _spelled(names: Iterable[bytes]) -> bytes:
-    """Matches the beginning of a header line of these names, up to its value. Blanks around a name, capitals and
-    escapes do not hide it.
+    """A pattern for the beginning of a header line with one of these names, up to the value. It matches whatever the
+    case, with blanks around the name, and with the name escaped as any version does.
     """
     every = {spelling for name in names for spelling in (name, *(d.encode(name) for d in DIALECTS.values()))}
     return rb"[ \t]*(?:" + b"|".join(map(re.escape, sorted(every))) + rb")[ \t]*:"
@@ -50,15 +39,17 @@ _TRACES: Final = re.compile(rb"(?<=\n)" + _spelled([TRACE]) + rb"[^\n]*\n", re.I
 
 
 class Capture:
-    """What is kept of each frame: `bodies` octets of the body where none of the `rules` says otherwise, of which the
-    first that matches counts; the head without the values of the headers in `redact` and the client's passcode.
+    """What is recorded of each frame: `bodies` bytes of the body, or as many as the first of the `rules` that matches
+    its destination has; the head without the values of the headers in `redact` and the client's passcode.
 
-    `uniform`: it is the same for all frames but a client's first. Then they need not be looked into.
+    `uniform`: it is the same for all frames but a leg's first, so those need not be examined.
     """
 
     __slots__ = ("_matches", "_most", "_opening", "_secret", "bodies", "uniform")
 
-    def __init__(self, bodies: int = NOTHING, rules: Iterable[Rule] = (), redact: Iterable[str] = ()) -> None:
+    def __init__(
+        self, bodies: int = NOTHING, rules: Iterable[BodyRule] = (), redact: Iterable[str] = ()
+    ) -> None:
         names = [name.encode() for name in redact]
         self.bodies = bodies
         self._opening = _secret([PASSCODE, *names])
@@ -70,15 +61,15 @@ class Capture:
         self.uniform = not names and not self._matches
 
     def head(self, frame: Frame, *, opening: bool = False) -> bytes:
-        """The frame's head, from the command to the blank line, without what is secret. `opening`: it is the first
-        frame of its leg, where a passcode may be.
+        """Return the frame's head, from the command to the blank line, with `MASK` for each secret value. `opening`:
+        it is the first frame of its leg, which may have a passcode.
         """
         head = frame.memo or frame.data[frame.start : frame.body]
         secret = self._opening if opening else self._secret
         return head if secret is None else secret.sub(rb"\1" + MASK, head)
 
     def most(self, frame: Frame, dialect: Dialect) -> int:
-        """How many octets of the frame's body are kept; `dialect` is that of its leg."""
+        """Return how many bytes of the frame's body are kept at most; `dialect` is that of its leg."""
         if not self._matches:
             return self.bodies
         destination = _destination(frame, dialect)
@@ -95,7 +86,7 @@ class Capture:
 
 
 def _destination(frame: Frame, dialect: Dialect) -> bytes:
-    """As a route would see it; as it stands where it cannot be read."""
+    """The frame's destination, decoded; as it was sent where it cannot be decoded; empty where there is none."""
     try:
         return frame.header(DESTINATION, dialect) or b""
     except StompError:
@@ -103,8 +94,74 @@ def _destination(frame: Frame, dialect: Dialect) -> bytes:
 
 
 def traced(head: bytes, trace: bytes) -> bytes:
-    """The head with the trace that the relay gave the frame, and no other."""
+    """Return the head with `TRACE` and this value as its first header; a `TRACE` that the client sent is removed."""
     head = _TRACES.sub(b"", head)
     at = head.index(b"\n") + 1
     end = b"\r\n" if head[:at].endswith(b"\r\n") else b"\n"
     return b"%b%b:%b%b%b" % (head[:at], TRACE, trace, end, head[at:])
+
+
+BlockContent = tuple[int, Sequence[int], bytes]
+"""How many frames of the leg were before a block, the sizes of its frames, and its payload; see `block.encode`."""
+
+
+class LegRecorder:
+    """Collects the frames that a leg's decoder reads. Where `frames` is not empty, `take` it before the next chunk is
+    fed to the decoder, for a frame is only valid until then.
+
+    `traced`: the relay may have given frames a trace. `frames` are those since the last `take`, `number` how many
+    there were before them. `context` is the caller's to set: the encoded `Context` of the leg's frames, empty until
+    it is known.
+    """
+
+    __slots__ = ("_capture", "_heads_only", "_traced", "_uniform", "context", "frames", "leg", "number")
+
+    def __init__(self, leg: Leg, capture: Capture, *, traced: bool = False) -> None:
+        self.leg = leg
+        self.frames: list[Frame] = []
+        self.number = 0
+        self.context = b""
+        self._capture = capture
+        self._traced = traced
+        self._uniform = capture.uniform and not traced
+        self._heads_only = self._uniform and not capture.bodies
+        leg.decoder.record(self.frames)
+
+    def take(self) -> BlockContent:
+        """Return what is recorded of the frames since the last call, as the content of one block, and forget them."""
+        frames, number = self.frames, self.number
+        if self._heads_only and number and len(frames) == 1:
+            frame = frames.pop()
+            head = frame.memo or frame.data[frame.start : frame.body]
+            self.number = number + 1
+            return number, (len(head), 0, frame.end - frame.body), head
+        pieces: list[bytes] = []
+        sizes: list[int] = []
+        if not number or not self._uniform:
+            self._examine(frames, pieces, sizes)
+        elif most := self._capture.bodies:
+            for frame in frames:
+                body, end = frame.body, frame.end
+                kept = min(end, body + most)
+                pieces.append(frame.data[frame.start : kept])
+                sizes += (body - frame.start, kept - body, end - body)
+        else:
+            for frame in frames:
+                head = frame.memo or frame.data[frame.start : frame.body]
+                pieces.append(head)
+                sizes += (len(head), 0, frame.end - frame.body)
+        self.number = number + len(frames)
+        frames.clear()
+        return number, sizes, pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _examine(self, frames: list[Frame], pieces: list[bytes], sizes: list[int]) -> None:
+        """Add the pieces and sizes of frames that may differ: a leg's first, and all where not `uniform`."""
+        capture, dialect = self._capture, self.leg.dialect
+        for number, frame in enumerate(frames, self.number):
+            kept = min(frame.end, frame.body + capture.most(frame, dialect))
+            head = capture.head(frame, opening=not number)
+            trace = getattr(frame, "trace", None) if self._traced else None
+            if trace is not None:
+                head = traced(head, trace)
+            pieces += (head, frame.data[frame.body : kept])
+            sizes += (len(head), kept - frame.body, frame.end - frame.body)

@@ -2,16 +2,128 @@
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from stomprelay.journal import moment, transcript
-from stomprelay.journal.audit import WRITTEN, Audit, state
-from stomprelay.journal.block import Damage
-from stomprelay.journal.folder import Folder
-from stomprelay.journal.record import records
-from stomprelay.journal.selection import Selection, segments
+from stomprelay.journal import segment
+from stomprelay.journal.block import SIZES, Damage
+from stomprelay.journal.folder import Folder, is_written
+from stomprelay.journal.records import (
+    Contexts,
+    Record,
+    RecordFilter,
+    parse_time,
+    records,
+    segments,
+    spell_time,
+)
+from stomprelay.journal.schema import Header, JournalSide
+from stomprelay.journal.segment import parse_name
+
+CLOSED: Final = "closed"
+WRITTEN: Final = "open"
+"""A relay is writing it."""
+LEFT: Final = "left open"
+"""Its relay was killed. The next relay that starts with this folder closes it."""
+
+
+class SegmentCheck:
+    """Reads a segment to its end, and has what is in it and what is damaged. `since` and `until`: the times of its
+    first and last block, nanoseconds since 1970, None where there is none. Where the segment is being written, a torn
+    end is no damage.
+    """
+
+    __slots__ = ("blocks", "damages", "frames", "path", "relay", "since", "size", "state", "until")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.relay = ""
+        self.blocks = self.frames = 0
+        self.size = path.stat().st_size if path.exists() else 0
+        self.since: int | None = None
+        self.until: int | None = None
+        self.damages: list[Damage] = []
+        self.state = segment_state(path)
+        self._read()
+
+    def _read(self) -> None:
+        contexts = Contexts()
+        for found in segment.read(self.path):
+            if isinstance(found, Header):
+                contexts = Contexts(found)
+                self.relay = found.relay
+                continue
+            if isinstance(found, Damage):
+                if not (found.torn and self.state == WRITTEN):
+                    self.damages.append(found)
+                continue
+            self.blocks += 1
+            self.frames += len(found.sizes) // SIZES
+            if self.since is None:
+                self.since = found.time
+            self.until = found.time
+            try:
+                contexts.of(found)
+            except ValueError as error:
+                self.damages.append(Damage(found.offset, found.length, str(error)))
+
+
+def segment_state(path: Path) -> str:
+    """Return `CLOSED`, `WRITTEN` or `LEFT`, by the name of the file and its lock."""
+    read = parse_name(path.name)
+    if read is None or not read[1] or not path.exists():
+        return CLOSED
+    return WRITTEN if is_written(path) else LEFT
+
+
+_GAP: Final = "    | "
+_BARE: Final = re.compile(r'[^\s"]+')
+
+
+def record_lines(record: Record, *, bodies: bool = False) -> Iterator[str]:
+    """Return a record as one line and, with `bodies`, more lines with what was recorded of the body."""
+    context = record.context
+    words = [spell_time(record.time), _word(context.session), _word(context.client)]
+    if record.event is not None:
+        event = record.event
+        facts = [f"{visible(name)}={_quoted(value)}" for name, value in event.facts.items()]
+        yield " ".join([*words, "--", visible(event.event) + ":", visible(event.text), *facts])
+        return
+    if context.side == JournalSide.BROKER.value:
+        words += ["<-", _word(context.broker)]
+    else:
+        words.append("->")
+    frame = record.frame
+    words += [visible(record.command), *[f"{visible(name)}:{_quoted(text)}" for name, text in record.headers]]
+    if frame is not None and frame.size:
+        words.append(f"({frame.size} octet{'' if frame.size == 1 else 's'})")
+    yield " ".join(words)
+    if bodies and frame is not None and frame.size:
+        if frame.kept:
+            for line in frame.kept.decode("utf-8", "backslashreplace").split("\n"):
+                yield _GAP + visible(line)
+        if len(frame.kept) < frame.size:
+            yield f"{_GAP}... {len(frame.kept)} of {frame.size} octets were kept"
+
+
+def visible(text: str) -> str:
+    """Return the text with an escape for each character that is not printable: it could control the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def _word(text: str) -> str:
+    return visible(text) if text else "-"
+
+
+def _quoted(value: Any) -> str:
+    """The value as it is where it is one word, else in quotes."""
+    text = visible(str(value))
+    return text if _BARE.fullmatch(text) else '"' + text.replace('"', '\\"') + '"'
+
 
 _ABOUT: Final = "Reads the segments of a journal, those that are still written included. Times are UTC."
 _LS: Final = """
@@ -30,11 +142,11 @@ damage. Exit status: 0 if there is none, else 1.
 """
 _HEADINGS: Final = ("segment", "relay", "from", "to", "blocks", "frames", "octets", "state")
 
-Tell = Callable[[str], None]
+WriteLine = Callable[[str], None]
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-    """Make the command known; its options are for `run`."""
+    """Add the command to a parser's commands; give the parsed options to `run`."""
     journal = commands.add_parser("journal", help="read the journal that a relay wrote", description=_ABOUT)
     journals = journal.add_subparsers(dest="journal", required=True, metavar="COMMAND")
     places = argparse.ArgumentParser(add_help=False)
@@ -54,67 +166,69 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> argp
         help="frames of this command only",
     )  # fmt: skip
     time = "2026-11-21T08:23:00 (UTC), or a part of it"
-    cat.add_argument("--since", type=_moment, metavar="TIME", help=f"from then on: {time}")
-    cat.add_argument("--until", type=_moment, metavar="TIME", help="before then")
+    cat.add_argument("--since", type=_time, metavar="TIME", help=f"from then on: {time}")
+    cat.add_argument("--until", type=_time, metavar="TIME", help="before then")
     cat.add_argument("--json", action="store_true", help="one JSON object in a line")
     cat.add_argument("--bodies", action="store_true", help="show what was kept of the bodies, too")
     journals.add_parser("verify", parents=[places], help="look for damage", description=_VERIFY)
     return journal
 
 
-def _moment(text: str) -> int:
+def _time(text: str) -> int:
     try:
-        return moment.read(text)
+        return parse_time(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a time like 2026-11-21T08:23:00, not {text!r}") from None
 
 
-def run(options: argparse.Namespace, tell: Tell, complain: Tell) -> int:
-    """Do what was asked for; answers the exit status. Raises `OSError` for a place that is not there."""
+def run(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
+    """Run the command and return its exit status: lines for standard output go to `out`, for standard error to
+    `err`. Raises `OSError` for a path that does not exist.
+    """
     match options.journal:
         case "ls":
-            return _list(options, tell)
+            return _list(options, out)
         case "cat":
-            return _show(options, tell, complain)
-    return _verify(options, tell)
+            return _show(options, out, err)
+    return _verify(options, out)
 
 
-def _list(options: argparse.Namespace, tell: Tell) -> int:
+def _list(options: argparse.Namespace, out: WriteLine) -> int:
     paths = list(segments(options.places))
     longest = max([len(path.name) for path in paths], default=0)
-    octets = max([len(str(path.stat().st_size)) for path in paths if path.exists()], default=0)
-    widths = (longest, 12, 27, 27, octets, octets, octets)
-    tell(_row(_HEADINGS, widths))
+    longest_size = max([len(str(path.stat().st_size)) for path in paths if path.exists()], default=0)
+    widths = (longest, 12, 27, 27, longest_size, longest_size, longest_size)
+    out(_row(_HEADINGS, widths))
     for path in paths:
-        tell(_row(tuple(_cells(Audit(path))), widths))
+        out(_row(tuple(_cells(SegmentCheck(path))), widths))
     return 0
 
 
-def _cells(audit: Audit) -> Iterator[str]:
-    yield audit.path.name
-    yield transcript.visible(audit.relay) or "-"
-    yield "-" if audit.since is None else moment.shown(audit.since)
-    yield "-" if audit.until is None else moment.shown(audit.until)
-    yield from map(str, (audit.blocks, audit.frames, audit.size))
-    yield ", ".join([audit.state, *dict.fromkeys(_short(audit, damage) for damage in audit.damages)])
+def _cells(check: SegmentCheck) -> Iterator[str]:
+    yield check.path.name
+    yield visible(check.relay) or "-"
+    yield "-" if check.since is None else spell_time(check.since)
+    yield "-" if check.until is None else spell_time(check.until)
+    yield from map(str, (check.blocks, check.frames, check.size))
+    yield ", ".join([check.state, *dict.fromkeys(_short(check, damage) for damage in check.damages)])
 
 
-def _short(audit: Audit, damage: Damage) -> str:
-    if not audit.blocks:
+def _short(check: SegmentCheck, damage: Damage) -> str:
+    if not check.blocks:
         return damage.reason
     return "torn" if damage.torn else "damaged"
 
 
 def _row(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
-    """Texts to the left, numbers to the right, each column at least as wide as its heading."""
+    """One line of the table: texts to the left, numbers to the right, columns at least as wide as their headings."""
     wide = [max(pair) for pair in zip(widths, map(len, _HEADINGS), strict=False)]
     texts = [f"{cell:{width}}" for cell, width in zip(cells[:4], wide, strict=False)]
     numbers = [f"{cell:>{width}}" for cell, width in zip(cells[4:7], wide[4:], strict=True)]
     return "  ".join([*texts, *numbers, cells[7]])
 
 
-def _show(options: argparse.Namespace, tell: Tell, complain: Tell) -> int:
-    selection = Selection(
+def _show(options: argparse.Namespace, out: WriteLine, err: WriteLine) -> int:
+    wanted = RecordFilter(
         frozenset(options.session),
         tuple(options.destination),
         frozenset(options.commands),
@@ -125,35 +239,35 @@ def _show(options: argparse.Namespace, tell: Tell, complain: Tell) -> int:
     for path in segments(options.places):
         for found in records(path):
             if isinstance(found, Damage):
-                if not (found.torn and state(path) == WRITTEN):
-                    complain(_damaged(path, found))
+                if not (found.torn and segment_state(path) == WRITTEN):
+                    err(_damaged(path, found))
                     status = 1
-            elif not selection.takes(found):
+            elif not wanted.matches(found):
                 continue
             elif options.json:
-                tell(json.dumps(found.named(bodies=options.bodies), ensure_ascii=False))
+                out(json.dumps(found.columns(bodies=options.bodies), ensure_ascii=False))
             else:
-                for line in transcript.lines(found, bodies=options.bodies):
-                    tell(line)
+                for line in record_lines(found, bodies=options.bodies):
+                    out(line)
     return status
 
 
-def _verify(options: argparse.Namespace, tell: Tell) -> int:
+def _verify(options: argparse.Namespace, out: WriteLine) -> int:
     count = blocks = frames = damages = 0
     for path in segments(options.places):
-        audit = Audit(path)
+        check = SegmentCheck(path)
         count += 1
-        blocks += audit.blocks
-        frames += audit.frames
-        damages += len(audit.damages)
-        for damage in audit.damages:
-            tell(_damaged(path, damage))
+        blocks += check.blocks
+        frames += check.frames
+        damages += len(check.damages)
+        for damage in check.damages:
+            out(_damaged(path, damage))
     for place in map(Path, options.places):
         for gap in Folder(place).gaps() if place.is_dir() else ():
             damages += 1
             which = f"segment {gap.first}" if gap.first == gap.last else f"segments {gap.first} to {gap.last}"
-            tell(f"{place}: {which} of run {gap.run} of {gap.relay}: missing")
-    tell(
+            out(f"{place}: {which} of run {gap.run} of {gap.relay}: missing")
+    out(
         ", ".join([_counted(count, "segment"), _counted(blocks, "block"), _counted(frames, "frame")])
         + ": "
         + (_counted(damages, "damage") if damages else "no damage")

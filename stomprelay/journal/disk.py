@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Final
 
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
-"""What file systems say that have no `flock`. There, the dead are known by their silence, see `Header.age`."""
+"""The errors of file systems without `flock`. There, a relay is taken for dead when it wrote nothing for long, see
+`schema.Header.age`."""
 
 
 def lock(file: int, *, wait: bool = True) -> bool | None:
-    """Take the lock by which others see that a segment's relay lives. False: another process has it; None: the file
-    system has no locks.
+    """Take the lock by which other processes know that a segment is being written; the system releases it when the file
+    is closed. Return False where another process has it, None where the file system has no locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -25,8 +26,8 @@ def lock(file: int, *, wait: bool = True) -> bool | None:
     return True
 
 
-def same(file: int, path: Path) -> bool:
-    """Whether an open file is still the one of that name."""
+def is_same_file(file: int, path: Path) -> bool:
+    """Return whether an open file is still the one at that path."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:
@@ -34,12 +35,12 @@ def same(file: int, path: Path) -> bool:
 
 
 def sync_folder(directory: Path) -> None:
-    """Bring names that were given, changed or removed to the disk."""
+    """Sync a folder to the disk: the files that were made, renamed or removed in it."""
     sync_path(directory, os.O_DIRECTORY)
 
 
 def sync_path(path: Path, flags: int = 0) -> None:
-    """Bring a file or a folder to the disk that nobody has open here."""
+    """Sync a file or a folder that is not open here to the disk."""
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         os.fsync(opened)
@@ -48,7 +49,7 @@ def sync_path(path: Path, flags: int = 0) -> None:
 
 
 def sync(file: int) -> None:
-    """Bring a file to the disk, and no more of it stays in memory: it is not read soon, and other files are."""
+    """Sync an open file to the disk, and let the system drop it from its cache, for it is not read soon."""
     os.fsync(file)
     if hasattr(os, "posix_fadvise"):
         try:

@@ -1,4 +1,4 @@
-"""A journal's folder: which segments are in it, those that dead relays left open, those that are old enough to go."""
+"""A journal's folder: listing its segments, closing those of relays that were killed, removing old ones."""
 
 import errno
 import os
@@ -6,20 +6,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from stomprelay.journal import disk, name, segment
+from stomprelay.journal import disk, segment
 from stomprelay.journal.block import Damage
-from stomprelay.journal.name import CLOSED
 from stomprelay.journal.schema import Header
+from stomprelay.journal.segment import CLOSED, parse_name
 
 _SECOND: Final = 10**9
 _SILENCE: Final = 60.0
-"""Seconds beyond its age after which a segment that nothing is written to has lost its relay, where there are no
-locks to see it by."""
+"""Seconds beyond its age after which the relay of an open segment is taken for dead if nothing was written, where the
+file system has no locks."""
 
 
-class Entry(NamedTuple):
-    """A segment in a folder. `name` is without its ending, `size` in octets, `written` when that was last (nanoseconds
-    since 1970); the rest is as `name.Name` has it.
+class SegmentFile(NamedTuple):
+    """A segment in a folder. `name` is without its ending, `size` in bytes, `written` the time of the last write
+    (nanoseconds since 1970); the rest is as in `segment.SegmentName`.
     """
 
     path: Path
@@ -34,8 +34,8 @@ class Entry(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """What was done with a segment of a dead relay. `path` is its new name, or None when it was removed, because no
-    record was in it; `cut` octets were taken from its end. `failure`: why nothing could be done; empty otherwise.
+    """What was done with a segment that a killed relay left open. `path` is its new name, or None where it was removed
+    because it had no record; `cut` bytes were cut off its end. `failure`: why nothing could be done, else empty.
     """
 
     was: Path
@@ -45,7 +45,7 @@ class Recovery(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Segments `first` to `last` of a run that are not in a folder, though earlier and later ones are."""
+    """Segments `first` to `last` of a run are missing in a folder that has earlier and later ones."""
 
     relay: str
     run: str
@@ -74,19 +74,19 @@ class Folder:
             return
         raise OSError(reason, os.strerror(reason), str(self.directory))
 
-    def segments(self) -> list[Entry]:
-        """All segments, the oldest first; those of one run in their order."""
-        found: dict[str, Entry] = {}
+    def segments(self) -> list[SegmentFile]:
+        """Return all segments, the oldest first; those of one run in the order of their numbers."""
+        found: dict[str, SegmentFile] = {}
         with os.scandir(self.directory) as files:
             for file in files:
                 entry = _entry(Path(file.path))
-                # One that was renamed meanwhile may be seen by both its names.
+                # One that is renamed meanwhile may be listed under both its names.
                 if entry is not None and (entry.closed or entry.name not in found):
                     found[entry.name] = entry
         return sorted(found.values(), key=lambda entry: (entry.created, entry.relay, entry.run, entry.number))
 
     def gaps(self) -> list[Gap]:
-        """The segments that are missing between others. Retention leaves no gaps: it takes the oldest."""
+        """Return which segments are missing between others. `expire` leaves no gaps: it removes the oldest."""
         runs: dict[tuple[str, str], list[int]] = {}
         for entry in self.segments():
             runs.setdefault((entry.relay, entry.run), []).append(entry.number)
@@ -98,43 +98,43 @@ class Folder:
         ]
 
     def recover(self, now: int) -> list[Recovery]:
-        """Close the segments that dead relays left open: what is torn at their end is cut off. Those that are still
-        written are left alone; without harm any number of processes may do this at one time. `now`: nanoseconds since
-        1970; it counts only where the file system has no locks. What cannot be recovered is told, not raised.
+        """Close the segments that killed relays left open: a torn end is cut off. Those that are still written are
+        left alone; any number of processes may do this at the same time. `now`: nanoseconds since 1970; it is used
+        only where the file system has no locks. A segment that cannot be recovered is returned with its `failure`.
         """
         done = [_recovered(entry, now) for entry in self.segments() if not entry.closed]
         if any(each and not each.failure for each in done):
             disk.sync_folder(self.directory)
         return [each for each in done if each is not None]
 
-    def expire(self, now: int, age: float | None, size: int | None) -> list[Entry]:
+    def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
         """Remove closed segments, the oldest first: those that were last written to more than `age` seconds ago, and
-        more until all segments together, open ones included, take at most `size` octets. Answers what was removed.
+        more until all segments together, open ones included, take at most `size` bytes. Return what was removed.
 
-        Where one cannot be removed the others are; the error is raised only if none could be.
+        Where one cannot be removed, the others are; `OSError` is raised only if none could be.
         """
         segments = self.segments()
-        octets = sum(entry.size for entry in segments)
+        total = sum(entry.size for entry in segments)
         gone = []
         failure: OSError | None = None
         for entry in segments:
             old = age is not None and now - entry.written > age * _SECOND
-            if not entry.closed or not (old or (size is not None and octets > size)):
+            if not entry.closed or not (old or (size is not None and total > size)):
                 continue
             try:
                 entry.path.unlink(missing_ok=True)
             except OSError as error:
                 failure = failure or error
                 continue
-            octets -= entry.size
+            total -= entry.size
             gone.append(entry)
         if failure is not None and not gone:
             raise failure
         return gone
 
 
-def _entry(path: Path) -> Entry | None:
-    read = name.read(path.name)
+def _entry(path: Path) -> SegmentFile | None:
+    read = parse_name(path.name)
     if read is None:
         return None
     try:
@@ -142,11 +142,11 @@ def _entry(path: Path) -> Entry | None:
     except FileNotFoundError:
         return None
     named, is_open = read
-    return Entry(path, str(named), *named, status.st_size, status.st_mtime_ns, not is_open)
+    return SegmentFile(path, str(named), *named, status.st_size, status.st_mtime_ns, not is_open)
 
 
 def is_written(path: Path) -> bool:
-    """Whether the relay that writes an open segment still runs, as far as its lock shows it."""
+    """Return whether the relay that writes an open segment still runs, judged by its lock."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -157,7 +157,7 @@ def is_written(path: Path) -> bool:
         os.close(file)
 
 
-def _recovered(entry: Entry, now: int) -> Recovery | None:
+def _recovered(entry: SegmentFile, now: int) -> Recovery | None:
     path = entry.path
     try:
         file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -167,13 +167,13 @@ def _recovered(entry: Entry, now: int) -> Recovery | None:
         return Recovery(path, path, 0, str(error.strerror))
     try:
         locked = disk.lock(file, wait=False)
-        if locked is False or not disk.same(file, path):
+        if locked is False or not disk.is_same_file(file, path):
             return None
         extent = _Extent(path)
         if locked is None and now - entry.written < (extent.age + _SILENCE) * _SECOND:
             return None
         size = os.fstat(file).st_size
-        if extent.is_void:
+        if extent.is_empty:
             path.unlink()
             return Recovery(path, None, size)
         end = size if extent.torn_at is None else extent.torn_at
@@ -190,11 +190,11 @@ def _recovered(entry: Entry, now: int) -> Recovery | None:
 
 
 class _Extent:
-    """How far a segment goes, and how long its relay meant to write it."""
+    """What recovery has to know of a segment: whether it has a record, where its end is torn, its greatest age."""
 
     def __init__(self, path: Path) -> None:
         self.age = 0.0
-        self.is_void = True
+        self.is_empty = True
         self.torn_at: int | None = None
         for found in segment.read(path):
             if isinstance(found, Header):
@@ -202,4 +202,4 @@ class _Extent:
             elif isinstance(found, Damage) and found.torn:
                 self.torn_at = found.offset
             else:
-                self.is_void = False
+                self.is_empty = False

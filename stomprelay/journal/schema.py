@@ -1,8 +1,8 @@
-"""What the journal says of each record. Relay and pipeline share this module, and nothing else.
+"""What each record of the journal holds. Relay and pipeline share this contract, `block` and `segment`.
 
-A segment describes itself: its header names the fields of the contexts in it, in their order. A reader fills fields
-that an older segment has not with None and skips those of a newer one that it does not know. VERSION changes only when
-an older reader would misunderstand; a segment of a higher one is not read.
+A segment describes itself: its header names the fields of the contexts in it, in their order. Fields that an older
+segment has not are empty for a reader, and fields of a newer one that it does not know are skipped. VERSION changes
+only when an older reader would misunderstand; a segment of a higher one is not read.
 """
 
 import json
@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple
 
 VERSION: Final = 1
 _LONGEST: Final = 0xFFFF
-"""Octets that a block has room for."""
+"""Bytes that a block has room for."""
 _CUT: Final = 1000
 
 
-class Side(Enum):
+class JournalSide(Enum):
     """Whose leg it was. Frames of clients go to brokers, frames of brokers to clients."""
 
     CLIENT = "client"
@@ -23,12 +23,12 @@ class Side(Enum):
 
 
 class Context(NamedTuple):
-    """What holds for all frames of a block, or for an event. An empty text: there is none, or not yet.
+    """What all frames of a block, or an event, have in common. An empty text: there is none, or not yet.
 
-    `listener`: where the client came in, as the configuration calls it. `session`: the session's name, unique among
-    all relays. `peer`: the client's address. `client`: who it is, its `client-id`, else its `login`, else the host
-    of `peer`. `side`: whose leg (a `Side`), nobody's for an event. `upstream`, `broker`: the upstream's name and the
-    broker's address; empty for what came from a client. `version`: the STOMP version that was spoken on the leg.
+    `listener`: the name of the listener that the client connected to. `session`: the session's name, unique among
+    all relays. `peer`: the client's address. `client`: the client's `client-id`, else its `login`, else the host of
+    `peer`. `side`: whose leg, a `JournalSide`; empty for an event. `upstream`, `broker`: the upstream's name and the
+    broker's address; empty for what came from a client. `version`: the STOMP version of the leg.
     """
 
     listener: str = ""
@@ -41,15 +41,15 @@ class Context(NamedTuple):
     version: str = ""
 
     def encode(self) -> bytes:
-        """As it stands in a block. Keep the bytes: they hold for many. Names that are too long for any block, as only
-        somebody who means harm has them, are cut.
+        """Return it as it stands in a block. Keep the result, it is the same for many blocks. Texts that are too long
+        for a block are cut to 1000 characters each.
         """
         data = json.dumps(self, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         return data if len(data) <= _LONGEST else Context(*[value[:_CUT] for value in self]).encode()
 
 
-class Happening(NamedTuple):
-    """An event: its name, a sentence for people, and what a machine should know (texts and numbers by name).
+class EventRecord(NamedTuple):
+    """An event: its name, a sentence for people, and facts for programs (texts and numbers by name).
 
     The names are those of `stomprelay.session.effects.Event`, and of `JournalEvent` for what only the journal tells.
     """
@@ -59,7 +59,7 @@ class Happening(NamedTuple):
     facts: dict[str, Any]
 
     def encode(self) -> bytes:
-        """As it stands in a block."""
+        """Return it as it stands in a block."""
         return json.dumps(
             {"event": self.event, "text": self.text, "facts": self.facts},
             ensure_ascii=False,
@@ -68,7 +68,7 @@ class Happening(NamedTuple):
 
 
 class JournalEvent(Enum):
-    """Events that no session's core tells."""
+    """Events that only the journal has, not a session."""
 
     BEGUN = "journal begun"
     """The relay started to write. Facts: `software`, `pid`."""
@@ -89,8 +89,8 @@ class JournalEvent(Enum):
     """It is in service again. Facts: `upstream`, `broker`."""
 
 
-class Newer(ValueError):
-    """A segment of a higher VERSION, which we might misunderstand."""
+class NewerVersion(ValueError):
+    """A segment of a higher `VERSION`, which is not read because it might be misunderstood."""
 
 
 class Header(NamedTuple):
@@ -108,17 +108,21 @@ class Header(NamedTuple):
     context: tuple[str, ...] = Context._fields
 
     def encode(self) -> bytes:
-        """As it stands in a segment."""
+        """Return it as it stands in the first block of a segment."""
         return json.dumps(self._asdict(), separators=(",", ":")).encode("utf-8")
 
     @classmethod
     def decode(cls, data: bytes) -> "Header":
-        """Of what `encode` made; raises `Newer` for a higher VERSION and `ValueError` for anything else."""
+        """Return the header that `encode` made bytes of. Raises `NewerVersion` for a higher `VERSION`, `ValueError` for
+        anything that is no header.
+        """
         values = json.loads(data)
         if not isinstance(values, dict) or not isinstance(values.get("version"), int):
             raise ValueError("not the header of a journal segment")
         if values["version"] > VERSION:
-            raise Newer(f"version {values['version']} of the format; this software reads up to {VERSION}")
+            raise NewerVersion(
+                f"version {values['version']} of the format; this software reads up to {VERSION}"
+            )
         known = {name: values[name] for name in cls._fields if name in values}
         known["context"] = tuple(known.get("context", Context._fields))
         try:
@@ -127,7 +131,7 @@ class Header(NamedTuple):
             raise ValueError("the header of a journal segment lacks fields") from None
 
     def contexts(self, data: bytes) -> Context:
-        """The context in a block of this segment. Raises `ValueError` for what is none."""
+        """Return the context in a block of this segment. Raises `ValueError` for data that is none."""
         values = json.loads(data)
         if not isinstance(values, list):
             raise ValueError("not a context")

@@ -1,14 +1,66 @@
-"""A segment as it is read, one that is still written or was torn included."""
+"""A segment's file: its name, and how it is read, also while it is written and where its end is torn."""
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from stomprelay.journal import name
-from stomprelay.journal.block import NO_BLOCK, Block, Damage, Kind, walk
-from stomprelay.journal.schema import VERSION, Header, Newer
+from stomprelay.journal.block import NO_BLOCK, Block, BlockKind, Damage, walk
+from stomprelay.journal.schema import VERSION, Header, NewerVersion
+
+CLOSED: Final = ".journal"
+OPEN: Final = ".journal.open"
+"""What a segment's name ends in while it is written, and after its relay was killed."""
+
+_SECOND: Final = 10**9
+_STAMP: Final = "%Y%m%dT%H%M%S"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_LONGEST: Final = 100
+_SHAPE: Final = re.compile(
+    r"(?P<stamp>\d{8}T\d{6})-(?P<relay>[A-Za-z0-9._-]+)-(?P<run>[0-9a-f]{8})-(?P<number>\d{6,12})"
+    r"\.journal(?P<open>\.open)?"
+)
+
+
+class SegmentName(NamedTuple):
+    """A segment's name, without its ending. `created`: nanoseconds since 1970, of which the name has whole seconds.
+    `relay` is the relay's name as `safe_name` returns it. `run`: 8 hexadecimal digits, others for each start of the
+    relay, so relays of one name can share a folder. `number`: counted from 1 in each run.
+    """
+
+    created: int
+    relay: str
+    run: str
+    number: int
+
+    def __str__(self) -> str:
+        """Return the name of the file, to which `CLOSED` or `OPEN` has to be added."""
+        stamp = datetime.fromtimestamp(self.created // _SECOND, UTC).strftime(_STAMP)
+        return f"{stamp}-{self.relay}-{self.run}-{self.number:06d}"
+
+
+def safe_name(relay: str) -> str:
+    """Return a relay's name as it can stand in a file's name: ASCII letters, digits, dot, hyphen and underscore."""
+    return _UNSAFE.sub("_", relay)[:_LONGEST] or "_"
+
+
+def parse_name(file: str) -> tuple[SegmentName, bool] | None:
+    """Return what the name of a file (without its folder) tells, and whether it is an open segment; None for a file
+    that is no segment.
+    """
+    found = _SHAPE.fullmatch(file)
+    if found is None:
+        return None
+    try:
+        begun = datetime.strptime(found["stamp"], _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    name = SegmentName(int(begun.timestamp()) * _SECOND, found["relay"], found["run"], int(found["number"]))
+    return name, found["open"] is not None
+
 
 _NONE: Final = "not a segment of a journal"
 
@@ -18,8 +70,8 @@ def read(path: Path | str) -> Iterator[Header | Block | Damage]:
     cannot be read is a `Damage`, wherever it is, and nothing around it is missing.
 
     A header holds for all blocks behind it, up to the next (there is one more where somebody joined segments). Where
-    it is damaged, what can be known without it comes in its place, so a `Damage` may come first. A file that cannot
-    be read at all, or is no segment, is one `Damage`. Never raises `OSError`; memory is bounded by the longest
+    it is damaged, one that is made from the file's name comes in its place, so a `Damage` may come first. A file that
+    cannot be read at all, or is no segment, is one `Damage`. Never raises `OSError`; memory is bounded by the longest
     block. Of a segment that is still written, what was there at the start is read, and its end may be torn.
     """
     try:
@@ -36,7 +88,7 @@ def read(path: Path | str) -> Iterator[Header | Block | Damage]:
         if not status.st_size:
             yield Damage(0, 0, "it is empty", torn=True)
             return
-        yield from _under_headers(_survived(source.read, status.st_size), Path(path).name, status.st_size)
+        yield from _under_headers(_blocks(source.read, status.st_size), Path(path).name, status.st_size)
 
 
 def _opened(path: Path) -> int:
@@ -44,13 +96,13 @@ def _opened(path: Path) -> int:
     try:
         return os.open(path, flags)
     except FileNotFoundError:
-        if not path.name.endswith(name.OPEN):
+        if not path.name.endswith(OPEN):
             raise
-        # It was closed since it was listed.
+        # It was closed, and so renamed, after it was listed.
         return os.open(path.with_suffix(""), flags)
 
 
-def _survived(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
+def _blocks(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
     found: Block | Damage | None = None
     try:
         for found in walk(more, size):
@@ -72,7 +124,7 @@ def _under_headers(
         if isinstance(found, Damage):
             none = found.reason == NO_BLOCK and found.length == size
             yield found._replace(reason=_NONE) if none else found
-        elif found.kind is not Kind.HEADER:
+        elif found.kind is not BlockKind.HEADER:
             if not known:
                 stand_in = _by_name(file)
                 if stand_in is None:
@@ -85,7 +137,7 @@ def _under_headers(
             try:
                 yield Header.decode(found.payload)
                 known = True
-            except Newer as error:
+            except NewerVersion as error:
                 yield Damage(found.offset, size - found.offset, str(error))
                 return
             except ValueError as error:
@@ -93,9 +145,9 @@ def _under_headers(
 
 
 def _by_name(file: str) -> Header | None:
-    """What the name of a file says of its segment."""
-    named = name.read(file)
+    """The header as far as the name of the file tells it; None for a file of another name."""
+    named = parse_name(file)
     if named is None:
         return None
-    told, _ = named
-    return Header(VERSION, told.relay, told.run, told.number, told.created, 0.0, "")
+    found, _ = named
+    return Header(VERSION, found.relay, found.run, found.number, found.created, 0.0, "")

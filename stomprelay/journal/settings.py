@@ -1,13 +1,27 @@
-"""What is configured of the journal."""
+"""What can be configured of the journal. A module of its own, for the configuration reads nothing else of it."""
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
-from stomprelay.journal.capture import NOTHING, Rule
+NOTHING: Final = 0
+"""For `bodies`: nothing of a body is recorded."""
+ALL: Final = 1 << 40
+"""For `bodies`: all of a body is recorded, however many bytes it has."""
 
 
-class Full(Enum):
-    """What becomes of records for which the queue has no room."""
+@dataclass(frozen=True)
+class BodyRule:
+    """How many bytes of the body (`bodies`) are kept of frames whose destination matches `destination` (`*` for any
+    characters, `?` for one, `[...]` for one out of a set).
+    """
+
+    destination: str
+    bodies: int
+
+
+class WhenFull(Enum):
+    """What is done with records when the queue is full."""
 
     DROP = "drop"
     """They are left out and counted; the relay goes on."""
@@ -16,14 +30,14 @@ class Full(Enum):
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Where the relay writes what passes, and how. Without a `directory` it writes nothing.
+class JournalSettings:
+    """Where the relay writes its journal, and how. Without a `directory` it writes none.
 
-    Times are seconds, sizes octets. `relay` is the name of this relay; None is the machine's. A segment ends with
-    `segment_size` or `segment_age`. `queue` bounds what waits to be written. What is in memory is given to the system
-    every `flush_interval`, and brought to the disk every `sync_interval`; 0 is when a segment ends. Closed segments
-    are kept for `retain_age`, and as many as fit `retain_size`; None is without a bound. `bodies`, `rules` and
-    `redact` are those of `Capture`.
+    Times are in seconds, sizes in bytes. `relay` is the name of this relay; None means the machine's. A segment ends
+    when it has `segment_size` bytes or is `segment_age` old. `queue` bounds what waits to be written. What is in
+    memory is written to the file every `flush_interval`, and synced to the disk every `sync_interval`; 0 means when a
+    segment ends. Closed segments are kept for `retain_age`, and as many as fit `retain_size`; None means no bound.
+    `bodies`, `rules` and `redact` are those of `capture.Capture`.
     """
 
     directory: str | None = None
@@ -31,11 +45,11 @@ class Settings:
     segment_size: int = 67_108_864
     segment_age: float = 60.0
     queue: int = 67_108_864
-    when_full: Full = Full.DROP
+    when_full: WhenFull = WhenFull.DROP
     flush_interval: float = 0.2
     sync_interval: float = 1.0
     bodies: int = NOTHING
     redact: tuple[str, ...] = ()
     retain_age: float | None = None
     retain_size: int | None = None
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[BodyRule, ...] = ()

@@ -1,13 +1,13 @@
-"""Segments as they are written: one file after the other, each whole whatever happens to the relay."""
+"""Writing segments: one file after the other; what was written can be read whenever the relay is killed."""
 
 import os
 from pathlib import Path
 from typing import Final
 
 from stomprelay.journal import disk
-from stomprelay.journal.block import Kind, encode
-from stomprelay.journal.name import CLOSED, OPEN, Name, safe
+from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.schema import VERSION, Header
+from stomprelay.journal.segment import CLOSED, OPEN, SegmentName, safe_name
 
 _SECOND: Final = 10**9
 _MODE: Final = 0o640
@@ -15,11 +15,11 @@ _MODE: Final = 0o640
 
 class Writer:
     """The segments of one run of a relay. `relay` is its name; `run` 8 hexadecimal digits that no other run has;
-    `size` octets after which, `age` seconds after which a segment ends; `software` names the writer for people.
+    `size` bytes after which, `age` seconds after which a segment ends; `software` names the writer for people.
 
-    Times are nanoseconds since 1970. Each method may raise `OSError`, which names the folder or the file, and any may
-    be called again then: what was half written is cut off before anything else is written. What `sync` failed to
-    bring to the disk may or may not survive a power failure. Call `close` at the end. Use it from one thread.
+    Times are nanoseconds since 1970. Each method may raise `OSError`, which names the folder or the file, and may be
+    called again then: a block that was written in part is cut off before another is written. Where `sync` failed, the
+    data may or may not survive a power failure. Call `close` at the end. Use it from one thread.
     """
 
     __slots__ = ("_age", "_end", "_file", "_name", "_new", "_relay", "_run", "_size", "_software", "_torn",
@@ -36,7 +36,7 @@ class Writer:
         self._age = age
         self._software = software
         self._file = -1
-        self._name = Name(0, "", "", 0)
+        self._name = SegmentName(0, "", "", 0)
         self._forget()
 
     def _forget(self) -> None:
@@ -46,7 +46,7 @@ class Writer:
 
     @property
     def path(self) -> Path | None:
-        """The segment that is written, None between two."""
+        """The segment that is being written, None between two."""
         return None if self._file < 0 else self.directory / f"{self._name}{OPEN}"
 
     def write(self, data: bytes, now: int) -> None:
@@ -61,7 +61,7 @@ class Writer:
         self._append(data if self._end else self._header() + data)
 
     def sync(self) -> None:
-        """Bring what was written to the disk itself."""
+        """Sync to the disk what was written, and the file's name where it is new."""
         if self._unsynced and self._file >= 0:
             disk.sync(self._file)
             self._unsynced = False
@@ -70,15 +70,15 @@ class Writer:
             self._new = False
 
     def roll(self, now: int, *, force: bool = False) -> bool:
-        """End the segment if it is older than it may get, or by `force`: it is on the disk then, and has its final
-        name. Answers whether there is a segment more to be read.
+        """End the segment if it is older than it may get, or by `force`: it is synced then, and has its final name.
+        Return whether there is one more closed segment.
         """
         if self._file >= 0 and (force or self._is_old(now)):
             return self._finish()
         return False
 
     def close(self, now: int) -> None:
-        """End the segment, if there is one. Where that fails, `Folder.recover` does it later."""
+        """End the segment, if there is one. Where that fails with `OSError`, `Folder.recover` does it later."""
         try:
             self.roll(now, force=True)
         finally:
@@ -93,7 +93,7 @@ class Writer:
     def _begin(self, now: int) -> None:
         try:
             while True:
-                name = Name(now, safe(self._relay), self._run, self.number + 1)
+                name = SegmentName(now, safe_name(self._relay), self._run, self.number + 1)
                 try:
                     if (self.directory / f"{name}{CLOSED}").exists():
                         raise FileExistsError
@@ -111,7 +111,7 @@ class Writer:
     def _header(self) -> bytes:
         name = self._name
         header = Header(VERSION, self._relay, self._run, name.number, name.created, self._age, self._software)
-        return b"".join(encode(Kind.HEADER, name.created, 0, b"", (), header.encode()))
+        return b"".join(encode(BlockKind.HEADER, name.created, 0, b"", (), header.encode()))
 
     def _mend(self) -> None:
         if self._torn:
@@ -157,16 +157,16 @@ class Writer:
 
 
 def _locked(path: Path) -> int:
-    """A new file, which nobody takes for that of a dead relay while it is open."""
+    """Open a new file and lock it, so that `Folder.recover` of other processes leaves it alone while it is open."""
     while True:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, _MODE)
         try:
             disk.lock(file)
-            if disk.same(file, path):
+            if disk.is_same_file(file, path):
                 return file
         except OSError:
             os.close(file)
             path.unlink(missing_ok=True)
             raise
-        # Somebody who clears up after dead relays was between the two calls.
+        # `Folder.recover` of another process removed it between the two calls.
         os.close(file)

@@ -1,6 +1,19 @@
-"""Joining legs, still without any I/O.
+"""One client joined to its brokers, without I/O: inputs come with the time, effects go back.
 
-`listener` and `upstream` what is configured, `profile` how a broker departs from its version, `bridge` frames from
-one dialect to another, `bridges` which bridges a session needs, `effects` what the service must do, `counters` what is
-counted, `relay` one client joined to its broker.
+relay       `Relay`, what the service holds of a client; until CONNECT was understood it answers alone
+client      `ClientConnection`, the same from CONNECT on: what comes on any leg, and what that means for the others
+search      `Search`: the brokers of a session, as they are sought, found, left and given up
+shutdown    `Shutdown`: how a session ends; it alone decides that the client is gone
+single      `Single`, the flow with one broker at a time
+fanout/     `Fanout`, the flow with several: copies, routes, quorums
+flow        `Flow`, what both kinds of flow promise; `InputBuffer`, what a client sends while there is no broker
+link/       `Link`, a session's connection to one group of brokers; `Handshake`, `Schedule`, `Probe`
+resend/     `Resender`: a client's frames, kept in `Unconfirmed` so that they can be sent to the next broker
+bridge/     `Bridge`: frames from one version to another, by steps
+forward     `Joiner`: frames on their way into one write
+notes       what is told of a session, in words and as facts
+effects     `Open`, and the `Outbox` that every effect goes to
+model/      what is configured and known: `Listener`, `Route`, `Upstream`, `Group`, `Broker`, `Health`, `Profile`
+
+Each imports only what stands below it; `[tool.importlinter]` in pyproject.toml holds them to it.
 """

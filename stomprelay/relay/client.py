@@ -14,9 +14,8 @@ from stomprelay.relay.shutdown import Shutdown
 from stomprelay.session.effects import How, Pause, Resume, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import BEAT, Terms
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
-from stomprelay.session.states import Side, State
 from stomprelay.wire.dialect import demanding_utf8
 from stomprelay.wire.errors import StompError
 
@@ -245,7 +244,7 @@ class ClientConnection:
         if client.state is State.CONNECTED:
             self._release(now)
         if first and not client.closed and not client.gone and not self._buffer.paused:
-            outbox.put(Resume(client))  # last: what it answers is reckoned anew
+            outbox.put(Resume(client))  # last: the deadline that its answer asks for is the newest
 
     def _welcome(self, accepted: Accepted, now: float) -> None:
         """Answer the client's CONNECT, with its version and our own heart-beats; `accepted` is from the last broker."""

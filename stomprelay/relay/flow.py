@@ -26,7 +26,7 @@ class DisconnectState(Enum):
 class Flow(Protocol):
     """Frames between a client and its brokers. Effects go to the outbox of the relay.
 
-    `links` are its links, each to be sought by whoever made the flow. Methods that raise `StompError` tell why the
+    `links` are its links, whose brokers are to be sought. Methods that raise `StompError` tell why the
     session cannot go on, after all that was right has been done. A client that is gone (`Leg.gone`) is sent nothing,
     and only what it sent before is still to be delivered.
     """
@@ -119,7 +119,7 @@ class Flow(Protocol):
 class InputBuffer:
     """Bytes of a client that are not read yet, for want of a broker. With `most` of them, the client is not read from.
 
-    Say `paced` after each change, with what else speaks against reading.
+    Call `paced` after each change, with what else speaks against reading.
     """
 
     __slots__ = ("_chunks", "_client", "_most", "_outbox", "_paused", "_size")

@@ -1,8 +1,8 @@
-"""What is told of a session: in words for the log, and as facts for whoever reads the journal.
+"""What is told of a session: in words for the log, and as facts for the journal.
 
 Facts, beside those that speak for themselves: `broker` its address, `upstream` and `group` as the configuration calls
-them, `reason` in words, `beats` = 1 where somebody fell silent for longer than the heart-beats allow, `delivering` = 1
-where the client is gone and what it said is still delivered. A note that tells of a loss names its `broker` only where
+them, `reason` in words, `beats` = 1 where a peer was silent for longer than the heart-beats allow, `delivering` = 1
+where the client is gone and what it sent is still delivered. A note that tells of a loss names its `broker` only where
 the session had one.
 """
 
@@ -23,11 +23,11 @@ class End(Enum):
     """Who brought a session to its end."""
 
     CLIENT = "client"
-    """It said DISCONNECT, closed its connection, or fell silent."""
+    """It sent DISCONNECT, closed its connection, or fell silent."""
     BROKER = "broker"
-    """It said an ERROR and closed, was lost with nothing to take its place, or none could be had."""
+    """It sent an ERROR and closed, was lost with nothing to take its place, or none could be had."""
     RELAY = "relay"
-    """It stops, or cannot go on with what the client said."""
+    """It stops, or cannot go on with what the client sent."""
 
 
 def _facts(broker: Broker | None, upstream: Upstream, reason: str = "") -> dict[str, Fact]:
@@ -134,7 +134,7 @@ def answered(receipts: Iterable[bytes]) -> list[Note]:
 
 
 def failed(side: str, error: StompError) -> Note:
-    """The session ends in an ERROR; `side` is whose octets are to blame."""
+    """The session ends in an ERROR; `side` is whose bytes are to blame."""
     text = f"{error.message} ({error.detail})" if error.detail else error.message
     return Note(Event.ERROR, f"{side}: {text}", {"side": side, "message": error.message})
 
@@ -154,7 +154,7 @@ def fell_silent() -> Note:
 
 
 def vanished(text: str, *, delivering: bool = False) -> Note:
-    """The client closed its connection without DISCONNECT. `delivering`: what it said is still delivered; the session
+    """The client closed its connection without DISCONNECT. `delivering`: what it sent is still delivered; the session
     ends after that.
     """
     return Note(Event.VANISHED, text, {"end": End.CLIENT.value} | ({"delivering": 1} if delivering else {}))

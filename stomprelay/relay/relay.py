@@ -27,13 +27,11 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
 from stomprelay.relay.single import Single
-from stomprelay.session.complaint import complain
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
-from stomprelay.session.foreign import Foreign, recognise
 from stomprelay.session.handshake import Offer, spell_versions
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.refusal import Foreign, complain, recognise
 from stomprelay.session.session import Session
-from stomprelay.session.states import Side, State
 from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import LimitError, StompError
 

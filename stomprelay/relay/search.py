@@ -9,8 +9,7 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.notes import lost
 from stomprelay.session.effects import Close, How
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import State
+from stomprelay.session.leg import Leg, State
 from stomprelay.wire.errors import StompError
 
 
@@ -25,7 +24,10 @@ class Search:
 
     def link(self, leg: Leg) -> Link | None:
         """Return the link whose leg this is."""
-        return next((link for link in self._flow.links if link.leg is leg), None)
+        for link in self._flow.links:
+            if link.leg is leg:
+                return link
+        return None
 
     @property
     def deadline(self) -> float:

@@ -7,11 +7,10 @@ from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End, ended, failed, unconfirmed, vanished
-from stomprelay.session.complaint import complain, not_stomp
 from stomprelay.session.effects import Close, How, Note, Send, Wake
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, State
+from stomprelay.session.refusal import complain, not_stomp
 from stomprelay.session.session import Session
-from stomprelay.session.states import State
 from stomprelay.wire.errors import Refused, StompError
 
 

@@ -11,8 +11,7 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.profile import leaves
 from stomprelay.relay.resend.resender import Resender, unknown_outcome
 from stomprelay.session.effects import Pause, Resume
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import State
+from stomprelay.session.leg import Leg, State
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import (
@@ -118,10 +117,11 @@ class Single:
 
     def to_broker(self, now: float) -> None:
         """Carry the frames that the client's leg has."""
-        broker = self._link.connection.leg
+        connection = self._link.connection
+        broker = connection.leg
         try:
             if self._resender is None:
-                self._forward(broker, now)
+                self._forward(broker, connection.bridges.to_broker, now)
             else:
                 self._resend(self._resender, now)
         finally:
@@ -132,9 +132,9 @@ class Single:
                 self._paused = False
                 self._outbox.put(Resume(broker))
 
-    def _forward(self, broker: Leg, now: float) -> None:
+    def _forward(self, broker: Leg, bridge: Bridge, now: float) -> None:
         """All complete frames of the client, without a resender."""
-        bridge, joiner = self._link.connection.bridges.to_broker, self._joiner
+        joiner = self._joiner
         upward = self._upward if self._tracer is None else self._tracer.headed(self._upward)
         try:
             joiner.carry(self._client.decoder.frames(), bridge.untouched, lambda frame: upward(frame, bridge))
@@ -197,8 +197,8 @@ class Single:
 
     def to_client(self, link: Link, now: float) -> None:
         """Carry the frames that the broker's leg has."""
-        broker, session, joiner = link.connection.leg, self._session, self._joiner
-        bridge = link.connection.bridges.to_client
+        connection, session, joiner = link.connection, self._session, self._joiner
+        broker, bridge = connection.leg, connection.bridges.to_client
         watchful = (erred := self.erred) or (bridge.tracked and session.subscriptions.acknowledging)
         untouched = _NONE if watchful else bridge.untouched
         try:

@@ -13,8 +13,7 @@ from typing import Final
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.head import Head
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Head, Limits
 from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING, SEND
 
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
@@ -41,8 +40,8 @@ class Decoder:
     """Feed it chunks, then exhaust `frames()`; it keeps what is unfinished.
 
     `dialect` and the commands that may come (`expect`) can change between two frames of one chunk, as they do
-    after CONNECT. `trails` tells that the peer writes an LF behind its frames. A list as `tape` is given each frame
-    before `frames()` answers it; whoever set it empties it.
+    after CONNECT. `trails` tells that the peer writes an LF behind its frames. With `record` a list is given each
+    frame before `frames()` yields it.
     """
 
     __slots__ = (
@@ -57,9 +56,9 @@ class Decoder:
         "_most",
         "_need",
         "_pieces",
+        "_recording",
         "dialect",
         "limits",
-        "tape",
         "trails",
     )
 
@@ -74,7 +73,7 @@ class Decoder:
         self._mark: re.Pattern[bytes] | None = None
         self._most = 0
         self.trails = False
-        self.tape: list[Frame] | None = None
+        self._recording: list[Frame] | None = None
         self.expect(dialect, commands)
 
     def expect(self, dialect: Dialect, commands: frozenset[bytes]) -> None:
@@ -84,9 +83,13 @@ class Decoder:
         self._memo: bytes | None = None
         self._memo_facts = _NO_FACTS
 
+    def record(self, frames: list[Frame]) -> None:
+        """From the next frame on, put each into this list before it is yielded; the caller empties the list."""
+        self._recording = frames
+
     @property
     def buffered(self) -> int:
-        """Octets that wait for the rest of their frame, or for `frames()`."""
+        """How many bytes wait for the rest of their frame, or for `frames()`."""
         return self._held if self._pieces else len(self._data) - self._at
 
     def feed(self, data: bytes) -> None:
@@ -117,7 +120,7 @@ class Decoder:
         Raises `FrameError`, `LimitError` or `ProtocolError` at the first bad frame, after the good ones before
         it; the stream is lost then.
         """
-        tape = self.tape
+        recording = self._recording
         while not self._pieces:
             data = self._data
             at = self._at
@@ -180,8 +183,8 @@ class Decoder:
                 self.trails = True
             self._at = after
             frame = Frame(command, data, at, head, body, end, after, plain, memo)
-            if tape is not None:
-                tape.append(frame)
+            if recording is not None:
+                recording.append(frame)
             yield frame
 
     def _await(
@@ -192,9 +195,9 @@ class Decoder:
         most: int,
         mark: re.Pattern[bytes] | None = None,
     ) -> None:
-        """Keep the unfinished frame until there are `need` octets of it and a new piece has the mark.
+        """Keep the unfinished frame until there are `need` bytes of it and a new piece has the mark.
 
-        Without a mark in sight it may grow to `most` octets.
+        Without a mark in sight it may grow to `most` bytes.
         """
         rest = data[at:] if at else data
         self._pieces = [rest]

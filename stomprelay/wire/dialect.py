@@ -5,6 +5,7 @@ that departs from its version is a `dataclasses.replace` of one of these records
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -30,11 +31,15 @@ Headers = list[tuple[bytes, bytes]]
 """Decoded (name, value) pairs in wire order; of repeated names the first counts."""
 
 ESCAPES: Final = {b"\\": b"\\\\", b"\r": b"\\r", b"\n": b"\\n", b":": b"\\c"}
-"""Every escape that STOMP knows: octet -> how it is spelled. The backslash comes first on purpose."""
+"""Every escape that STOMP has: byte -> how it is spelled. The backslash comes first, for it is in the others."""
 
-_UNESCAPED: Final = bytes(octet for octet in range(256) if bytes([octet]) not in ESCAPES)
+_UNESCAPED: Final = bytes(byte for byte in range(256) if bytes([byte]) not in ESCAPES)
 
-LETTERS: Final = {escape[1:]: octet for octet, escape in ESCAPES.items()}
+_LAST_CRS: Final = re.compile(rb"(?<!\r)\r++\Z")
+_LINE_ENDS: Final = re.compile(rb"(?<!\r)(?:\r*+\n|\r++\Z)")
+"""Both begin only where a run of CRs begins, so that many CRs are looked through once."""
+
+LETTERS: Final = {escape[1:]: byte for byte, escape in ESCAPES.items()}
 
 PROTOCOL_HEADERS: Final = frozenset(
     {
@@ -65,7 +70,7 @@ class DeliveryNaming(Enum):
 class Dialect:
     """The facts of one version, or of one broker's way with it.
 
-    `reads` and `writes` hold the octets that are escaped in what such a peer sends and in what it is sent; for a
+    `reads` and `writes` hold the bytes that are escaped in what such a peer sends and in what it is sent; for a
     specification's own record they are the same.
     """
 
@@ -77,7 +82,7 @@ class Dialect:
     crlf: bool
     """CR LF ends a line wherever it stands; elsewhere only when the command line ended so."""
     raw_cr: bool
-    """A CR that is not part of a line's end is an octet of the value."""
+    """A CR that is not part of a line's end is a byte of the value."""
     named_subscriptions: bool
     """SUBSCRIBE must carry `id`, and UNSUBSCRIBE and MESSAGE name the subscription by it."""
     delivery: DeliveryNaming
@@ -86,7 +91,7 @@ class Dialect:
     heart_beats: bool
     """CONNECT and CONNECTED may agree on heart-beats."""
     commands: frozenset[bytes]
-    """What a broker of this dialect takes from a connected client."""
+    """The commands that a broker of this dialect takes from a connected client."""
     strict: bool = True
     """What is wrong with a head is fatal. A lenient reader takes what can be framed: it knows every escape, keeps
     undefined ones as they stand, and a line without a colon is a header without a name.
@@ -103,13 +108,13 @@ class Dialect:
 
     @cached_property
     def single_escapes(self) -> tuple[tuple[bytes, bytes], ...]:
-        """What a text without doubled backslashes can hold: an escape and its octet."""
-        return tuple((ESCAPES[octet], octet) for octet in ESCAPES if octet != b"\\" and octet in self.reads)
+        """What a text without doubled backslashes can hold: an escape and its byte."""
+        return tuple((ESCAPES[byte], byte) for byte in ESCAPES if byte != b"\\" and byte in self.reads)
 
     @cached_property
     def undefined(self) -> re.Pattern[bytes]:
         """Matches an escape that this dialect does not define, once doubled backslashes are gone."""
-        letters = b"".join(ESCAPES[octet][1:] for octet in self.reads if octet != b"\\")
+        letters = b"".join(ESCAPES[byte][1:] for byte in self.reads if byte != b"\\")
         return re.compile(rb"\\(?![" + letters + rb"])" if letters else rb"\\")
 
     def decode(self, name: bytes, value: bytes, *, crlf: bool = False) -> bytes:
@@ -126,14 +131,14 @@ class Dialect:
     def _unescape(self, text: bytes) -> bytes:
         if b"\\\\" in text:
             return self.unescape.sub(self._unescaped, text)
-        for escape, octet in self.single_escapes:
-            text = text.replace(escape, octet)
+        for escape, byte in self.single_escapes:
+            text = text.replace(escape, byte)
         return self.unescape.sub(self._unescaped, text) if b"\\" in text else text
 
     def _unescaped(self, match: re.Match[bytes]) -> bytes:
-        octet = LETTERS.get(match[1])
-        if octet is not None and (octet in self.reads or not self.strict):
-            return octet
+        byte = LETTERS.get(match[1])
+        if byte is not None and (byte in self.reads or not self.strict):
+            return byte
         if self.strict:
             raise FrameError("undefined escape sequence in a header", f"{match[0]!r} is not defined here")
         return match[0]
@@ -168,9 +173,9 @@ class Dialect:
         """A name or a value as it is spelled toward a peer of this dialect."""
         if not text.translate(None, _UNESCAPED):
             return text
-        for octet, escape in ESCAPES.items():
-            if octet in self.writes and octet in text:
-                text = text.replace(octet, escape)
+        for byte, escape in ESCAPES.items():
+            if byte in self.writes and byte in text:
+                text = text.replace(byte, escape)
         return text
 
     def speakable(self, text: bytes) -> bool:
@@ -178,6 +183,16 @@ class Dialect:
         if b"\n" in text and b"\n" not in self.writes:
             return False
         return not (text.endswith(b"\r") and b"\r" not in self.writes)
+
+    def replace_line_ends(self, value: bytes, replacement: Callable[[bytes], bytes]) -> bytes:
+        """Return a value that is `speakable`: what it cannot spell is replaced by what `replacement` returns for it.
+
+        That is each LF with the CRs before it, where an LF has no escape, and CRs at the end of the value.
+        """
+        if self.speakable(value):
+            return value
+        pattern = _LAST_CRS if b"\n" in self.writes else _LINE_ENDS
+        return pattern.sub(lambda match: replacement(match[0]), value)
 
     def nameable(self, name: bytes) -> bool:
         """Whether a header name survives in this dialect."""

@@ -1,4 +1,4 @@
-"""What can be wrong with a frame, each error saying what the peer is told.
+"""What can be wrong with a frame, each error with the text that the peer is sent.
 
 StompError
     FrameError      the bytes are not a frame
@@ -40,4 +40,4 @@ class ProtocolError(StompError):
 
 
 class Refused(StompError):
-    """A frame that has no representation on the other leg and whose loss nobody allowed."""
+    """A frame that has no representation on the other leg and that the configuration does not allow to be dropped."""

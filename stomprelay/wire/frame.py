@@ -1,4 +1,4 @@
-"""A frame as offsets into the chunk that carried it: nothing is copied until somebody asks."""
+"""A frame as offsets into the chunk that carried it: nothing is copied until a caller asks for it."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -10,7 +10,7 @@ _CR = 13
 
 
 class _Needles(dict[bytes, bytes]):
-    """Header name -> the octets to find at the start of its line."""
+    """Header name -> the bytes to find at the start of its line."""
 
     def __missing__(self, name: bytes) -> bytes:
         needle = self[name] = b"\n%b:" % name
@@ -27,7 +27,7 @@ class Frame:
     along; `data[head:body]` are its header lines and blank line, `data[body:end]` is its body. `plain`: each
     header line has one colon and the head neither a backslash nor a CR (nor, from a padding peer, a blank beside
     a colon or a line's end), so it means the same in every dialect. `memo` is the frame's start as one object
-    shared by neighbours whose heads repeat, or None. `trace` is set where the frame is said with a trace of the
+    shared by neighbours whose heads repeat, or None. `trace` is set where the frame is sent on with a trace of the
     relay's own; elsewhere there is no such attribute.
     """
 

@@ -1,16 +1,30 @@
-"""Whether a frame's head is right, and what it says of the body.
+"""Whether a frame's head is right, and what it says of the body; and how large it may be.
 
-A plain head is told by what is left of it without its ordinary octets: one colon and one LF for each line. Only
+A plain head is told by what is left of it without its ordinary bytes: one colon and one LF for each line. Only
 what is not plain is looked into.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError
-from stomprelay.wire.limits import Limits
 
-_ORDINARY: Final = bytes(octet for octet in range(256) if octet not in b":\n\\\r\0")
+
+@dataclass(frozen=True)
+class Limits:
+    """What one leg takes: header lines a frame, bytes a header line, bytes a body.
+
+    An unfinished head or body over its limit is refused before it is kept. The defaults are those of
+    `config/stomprelay.toml`.
+    """
+
+    headers: int = 128
+    header_line: int = 10240
+    body: int = 16 * 1024 * 1024
+
+
+_ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r\0")
 _CONTENT_LENGTH: Final = b"\ncontent-length:"
 _CR: Final = 13
 
@@ -42,7 +56,7 @@ class Head:
         return False
 
     def _examine_odd(self, lines: bytes, skeleton: bytes, dialect: Dialect, *, crlf: bool) -> None:
-        """Raise what is wrong with a head that has more in it than ordinary octets and one colon a line."""
+        """Raise what is wrong with a head that has more in it than ordinary bytes and one colon a line."""
         if b"\0" in skeleton:
             raise FrameError("NUL in a frame's head")
         if skeleton.count(b"\n") > self._limits.headers:
@@ -66,7 +80,7 @@ class Head:
 
     @staticmethod
     def content_length(data: bytes, head: int, body: int, dialect: Dialect) -> int:
-        """What `content-length` says, -1 when it is absent.
+        """Return the value of `content-length`, -1 when it is absent.
 
         Raises `FrameError` for two of them and for anything but digits, `LimitError` for more than can be meant.
         """

@@ -19,15 +19,15 @@ RECEIPT: Final = b"RECEIPT"
 ERROR: Final = b"ERROR"
 
 OPENING: Final = frozenset({CONNECT, STOMP})
-"""What a client may say first."""
+"""What a client may send first."""
 
 CLIENT_COMMANDS: Final = frozenset(
     {SEND, SUBSCRIBE, UNSUBSCRIBE, ACK, NACK, BEGIN, COMMIT, ABORT, DISCONNECT},
 )
-"""What a connected client may say; NACK came with 1.1, yet several brokers take it on 1.0 too."""
+"""What a connected client may send; NACK came with 1.1, yet several brokers take it on 1.0 too."""
 
 BROKER_COMMANDS: Final = frozenset({MESSAGE, RECEIPT, ERROR})
-"""What a broker may say once it said CONNECTED."""
+"""What a broker may send after CONNECTED."""
 
 BODIES: Final = frozenset({SEND, MESSAGE, ERROR})
 """The only frames that may have a body (STOMP 1.1 and 1.2, "Body")."""
@@ -58,4 +58,4 @@ TRANSACTION: Final = b"transaction"
 VERSION: Final = b"version"
 
 RESERVED: Final = (MESSAGE_ID, SUBSCRIPTION, ACK_HEADER, REDELIVERED, RECEIPT_ID, b"JMSXUserID")
-"""Headers that only a broker may set: a publisher's own never reach a consumer as if a broker had said them."""
+"""Headers that only a broker may set: a publisher's own never reach a consumer as if a broker had set them."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bench import journals
 from stomprelay.journal import segment
-from stomprelay.journal.block import Block, Kind
+from stomprelay.journal.block import Block, BlockKind
 from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Header
 
@@ -24,7 +24,7 @@ def test_what_is_said_of_a_journal_is_in_it(tmp_path: Path) -> None:
             if isinstance(item, Header):
                 continue
             times.append(item.time)
-            if item.kind is Kind.EVENT:
+            if item.kind is BlockKind.EVENT:
                 found["event"] += 1
             found.update(frame.head.partition(b"\n")[0].decode() for frame in item.frames)
     assert found == truth.commands
@@ -61,7 +61,7 @@ def test_frames_are_numbered_on_each_leg(tmp_path: Path) -> None:
         traced = bodies = 0
         for entry in Folder(folder).segments():
             for item in segment.read(entry.path):
-                if isinstance(item, Block) and item.kind is Kind.FRAMES:
+                if isinstance(item, Block) and item.kind is BlockKind.FRAMES:
                     assert item.number == legs[item.context]
                     frames = list(item.frames)
                     legs[item.context] += len(frames)

@@ -30,6 +30,7 @@ def test_report_takes_the_sessions_of_all_runs_together() -> None:
     assert row == ["2", "any", "20.0", "50.0", "50.0", "0.080", "1,000"]
 
 
+@pytest.mark.deep
 @pytest.mark.e2e
 @pytest.mark.skipif(which("cc", "gcc", "clang") is None, reason="needs a compiler (Debian package gcc)")
 @pytest.mark.parametrize("rate", [0, 500])

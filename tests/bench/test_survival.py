@@ -38,6 +38,7 @@ def test_report_of_a_failure() -> None:
     assert found.ratio(lambda run: run.rate, found.group.base, PLAIN, CONFIRM) is None
 
 
+@pytest.mark.deep
 @pytest.mark.e2e
 @pytest.mark.skipif(which("cc", "gcc", "clang") is None, reason="needs a compiler (Debian package gcc)")
 def test_every_kind_of_load_passes(tmp_path: Path) -> None:

@@ -1,14 +1,14 @@
-"""Conversations with the embedded broker, as scripts: who says what, who gets what, who is slow, who goes.
+"""Scripts of plain calls against the embedded broker: what clients send and receive, who reads slowly, who leaves.
 
-A `Scene` performs effects as the service does and holds every conversation to what is always true: one `Send` for
+A `Scene` performs effects as the service does and checks in every script what must always be true: one `Send` for
 each leg and input, an EOL behind every frame (which the scripts leave out), nothing written after a `Close`,
-nobody woken in the past.
+no connection woken in the past.
 
     scene = Scene()
     alice, bob = scene.client(), scene.client(b"1.0")
-    bob.says(b"SUBSCRIBE\\ndestination:/queue/a\\n\\n\\0")
-    alice.says(b"SEND\\ndestination:/queue/a\\n\\nhello\\0")
-    bob.gets(b"MESSAGE\\ndestination:/queue/a\\nmessage-id:b-1\\n\\nhello\\0")
+    bob.sends(b"SUBSCRIBE\\ndestination:/queue/a\\n\\n\\0")
+    alice.sends(b"SEND\\ndestination:/queue/a\\n\\nhello\\0")
+    bob.receives(b"MESSAGE\\ndestination:/queue/a\\nmessage-id:b-1\\n\\nhello\\0")
 """
 
 import re
@@ -19,7 +19,7 @@ from typing import Any, Final
 import pytest
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.broker.broker import Broker
+from stomprelay.broker.broker import EmbeddedBroker
 from stomprelay.broker.connection import Connection
 from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.heartbeat import Terms
@@ -53,7 +53,7 @@ class Peer:
         self.connection = connection
         self.version = version
         self.written = b""
-        self.sends = 0
+        self.writes = 0
         self.closed: How | None = None
         self.read_from = True
         self.wake = inf
@@ -64,8 +64,8 @@ class Peer:
 
     # What happens
 
-    def says(self, data: bytes) -> None:
-        """The client wrote this."""
+    def sends(self, data: bytes) -> None:
+        """The client sends this."""
         self.scene.perform(self, self.connection.received(data, self.scene.now))
 
     def subscribes(
@@ -73,13 +73,13 @@ class Peer:
     ) -> None:
         """A SUBSCRIBE, named in each version."""
         line = b"SUBSCRIBE\nid:%b\ndestination:%b\nack:%b\n%b\n\0"
-        self.says(line % (id, destination, ack, more))
+        self.sends(line % (id, destination, ack, more))
 
     def sends_to(self, destination: bytes, *bodies: bytes) -> None:
         """SENDs of these bodies, in one chunk."""
-        self.says(b"".join([b"SEND\ndestination:%b\n\n%b\0" % (destination, body) for body in bodies]))
+        self.sends(b"".join([b"SEND\ndestination:%b\n\n%b\0" % (destination, body) for body in bodies]))
 
-    def settles(self, command: bytes, message: bytes, more: bytes = b"") -> None:
+    def acknowledges(self, command: bytes, message: bytes, more: bytes = b"") -> None:
         """An ACK or NACK of a MESSAGE frame, in the way of the client's version."""
         if self.version == b"1.2":
             named: tuple[bytes, ...] = (header(message, b"ack"),)
@@ -87,17 +87,17 @@ class Peer:
             named = (header(message, b"subscription"), header(message, b"message-id"))
         else:
             named = (header(message, b"message-id"),)
-        self.says(b"%b\n%b%b\n\0" % (command, _ACK[self.version] % named, more))
+        self.sends(b"%b\n%b%b\n\0" % (command, _ACK[self.version] % named, more))
 
-    def goes(self) -> None:
+    def is_lost(self) -> None:
         """The connection ended."""
         self.scene.perform(self, self.connection.lost(self.scene.now))
 
-    def is_slow(self) -> None:
-        """What is written stays in the transport."""
+    def stops_reading(self) -> None:
+        """The client does not read: what is written stays in the transport."""
         self.scene.perform(self, self.connection.paused())
 
-    def is_quick_again(self) -> None:
+    def reads_again(self) -> None:
         """The transport has room again."""
         self.scene.perform(self, self.connection.resumed(self.scene.now))
 
@@ -116,11 +116,11 @@ class Peer:
         """The bodies of the frames since the last look."""
         return [frame.partition(b"\n\n")[2] for frame in self.messages()]
 
-    def gets(self, expected: bytes) -> None:
-        """These octets were written since the last look, and no others."""
+    def receives(self, expected: bytes) -> None:
+        """These bytes were written since the last look, and no others."""
         assert self.reads() == expected
 
-    def gets_error(self, message: bytes, *, receipt: bytes | None = None, detail: bytes = b"") -> None:
+    def receives_error(self, message: bytes, *, receipt: bytes | None = None, detail: bytes = b"") -> None:
         """The last thing written was this ERROR, and the connection was closed so that it arrives."""
         data = self.reads()
         error = data[data.rindex(b"ERROR\n") :]
@@ -136,23 +136,23 @@ class Scene:
     """A broker, its clients and a clock of plain numbers. `bounds` are keyword arguments of `Bounds`."""
 
     def __init__(self, *, heart_beat: Terms = Terms(1000, 1000), **bounds: Any) -> None:
-        self.broker = Broker(Bounds(**bounds), heart_beat, b"b")
+        self.broker = EmbeddedBroker(Bounds(**bounds), heart_beat, b"b")
         self.now = 1000.0
         self.peers: list[Peer] = []
         self.notes: list[Note] = []
 
     @property
     def memory(self) -> int:
-        """Octets of messages that the broker keeps."""
+        """Bytes of messages that the broker keeps."""
         return self.broker.destinations.memory.used
 
     @property
-    def entries(self) -> dict[bytes, int]:
+    def kept(self) -> dict[bytes, int]:
         """Messages that each destination keeps."""
-        return self.broker.destinations.entries
+        return self.broker.destinations.kept
 
-    def caller(self, version: bytes = b"1.2") -> Peer:
-        """A client that connected its socket and said nothing yet."""
+    def opens(self, version: bytes = b"1.2") -> Peer:
+        """A client whose socket is open and that has sent nothing yet."""
         connection, effects = self.broker.opened(self.now)
         peer = Peer(self, connection, version)
         self.peers.append(peer)
@@ -160,9 +160,9 @@ class Scene:
         return peer
 
     def client(self, version: bytes = b"1.2") -> Peer:
-        """A client that was answered CONNECTED."""
-        peer = self.caller(version)
-        peer.says(HELLO[version])
+        """A client that received CONNECTED."""
+        peer = self.opens(version)
+        peer.sends(HELLO[version])
         assert peer.reads().startswith(b"CONNECTED\nversion:%b\n" % version)
         return peer
 
@@ -171,7 +171,7 @@ class Scene:
         self.perform(None, self.broker.stopped(self.now))
 
     def time_passes(self, seconds: float) -> None:
-        """The clock goes on; whoever asked to be woken meanwhile is, at that time."""
+        """The clock goes on; connections that asked to be woken meanwhile are, at that time."""
         end = self.now + seconds
         for _ in range(10_000):
             next_one = min(self.peers, key=lambda peer: peer.wake, default=None)
@@ -204,7 +204,7 @@ class Scene:
                         "a frame without an EOL behind it"
                     )
                     other.written += data.replace(b"\0\n", b"\0")
-                    other.sends += 1
+                    other.writes += 1
                     assert leg.heartbeat.sent_at == self.now
                 case Close(leg, how):
                     other = self._peer(leg)

@@ -20,11 +20,11 @@ def test_messages_are_shared_out_in_one_write_each() -> None:
     sender, first, second = scene.client(), scene.client(b"1.0"), scene.client(b"1.1")
     for consumer in (first, second):
         consumer.subscribes(b"/queue/a")
-    sends = first.sends, second.sends
+    sends = first.writes, second.writes
     sender.sends_to(b"/queue/a", *[b"%d" % number for number in range(10)])
     assert first.bodies() == [b"0", b"2", b"4", b"6", b"8"]
     assert second.bodies() == [b"1", b"3", b"5", b"7", b"9"]
-    assert (first.sends, second.sends) == (sends[0] + 1, sends[1] + 1)
+    assert (first.writes, second.writes) == (sends[0] + 1, sends[1] + 1)
 
 
 def test_a_topic_s_subscriber_that_is_too_slow_is_disconnected() -> None:
@@ -33,11 +33,11 @@ def test_a_topic_s_subscriber_that_is_too_slow_is_disconnected() -> None:
     publisher, quick, slow = scene.client(), scene.client(), scene.client()
     for consumer in (slow, quick):
         consumer.subscribes(b"/topic/a")
-    slow.is_slow()
+    slow.stops_reading()
     publisher.sends_to(b"/topic/a", b"1", b"2")
     assert slow.closed is None
     publisher.sends_to(b"/topic/a", b"3", b"4")
-    slow.gets_error(b"too slow for a topic", detail=b"2 messages")
+    slow.receives_error(b"too slow for a topic", detail=b"2 messages")
     assert quick.bodies() == [b"1", b"2", b"3", b"4"]
     assert publisher.closed is None
     assert (len(scene.broker), scene.memory) == (2, 0)
@@ -52,9 +52,9 @@ def test_one_who_is_too_slow_for_what_it_publishes_itself() -> None:
     other.subscribes(b"/queue/a", b"client", more=b"prefetch-count:1\n")
     other.sends_to(b"/queue/a", b"1", b"2")
     (message,) = other.messages()
-    other.settles(b"ACK", message)
+    other.acknowledges(b"ACK", message)
     client.sends_to(b"/topic/a", b"1", b"2", b"3")
-    client.gets_error(b"too slow for a topic")
+    client.receives_error(b"too slow for a topic")
     (message,) = other.messages()
     assert header(message, b"redelivered") == b"true"
     assert client.wake == float("inf")
@@ -67,10 +67,10 @@ def test_a_chain_of_slow_subscribers_falls_together() -> None:
     slow = [scene.client() for _ in range(3)]
     for consumer in slow:
         consumer.subscribes(b"/topic/a")
-        consumer.is_slow()
+        consumer.stops_reading()
     publisher.sends_to(b"/topic/a", b"1", b"2")
     for consumer in slow:
-        consumer.gets_error(b"too slow for a topic")
+        consumer.receives_error(b"too slow for a topic")
     assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (1, 0, 0)
 
 
@@ -81,7 +81,7 @@ def test_one_message_costs_its_memory_once() -> None:
     for _ in range(10):
         consumer = scene.client()
         consumer.subscribes(b"/topic/a")
-        consumer.is_slow()
+        consumer.stops_reading()
     publisher.sends_to(b"/topic/a", b"x" * 10_000)
     assert 10_000 < scene.memory < 20_000
 
@@ -92,7 +92,7 @@ def test_lost_dead_letters_are_noted() -> None:
     client = scene.client()
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1", b"2")
-    client.settles(b"NACK", client.messages()[1])
+    client.acknowledges(b"NACK", client.messages()[1])
     assert scene.noted(Event.IGNORED) == "dead letters thrown away for want of room: 1"
     assert client.closed is None
 
@@ -100,15 +100,15 @@ def test_lost_dead_letters_are_noted() -> None:
 def test_the_service_stops() -> None:
     """Everybody is told, greeted or not, and nobody is given what another had."""
     scene = Scene()
-    client, other, caller = scene.client(), scene.client(b"1.0"), scene.caller()
+    client, other, opened = scene.client(), scene.client(b"1.0"), scene.opens()
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1")
     client.reads()
     other.subscribes(b"/queue/a")
     scene.stops()
-    for peer in (client, other, caller):
+    for peer in (client, other, opened):
         data = peer.written
         assert data.startswith(b"ERROR\n")
-        peer.gets_error(b"the broker is stopping")
+        peer.receives_error(b"the broker is stopping")
     assert len(scene.broker) == 0
     scene.stops()

@@ -22,10 +22,12 @@ SERVER = b"server:stomprelay/" + stomprelay.__version__.encode()
 def test_connect_is_answered(version: bytes) -> None:
     """With the version, a session of its own, who answers, and no beats where none were asked for."""
     scene = Scene()
-    client, other = scene.caller(version), scene.caller(version)
-    client.says(HELLO[version])
-    client.gets(b"CONNECTED\nversion:%b\nsession:b-session-1\n%b\nheart-beat:0,0\n\n\0" % (version, SERVER))
-    other.says(HELLO[version].replace(b"CONNECT", b"STOMP"))
+    client, other = scene.opens(version), scene.opens(version)
+    client.sends(HELLO[version])
+    client.receives(
+        b"CONNECTED\nversion:%b\nsession:b-session-1\n%b\nheart-beat:0,0\n\n\0" % (version, SERVER)
+    )
+    other.sends(HELLO[version].replace(b"CONNECT", b"STOMP"))
     assert header(other.reads(), b"session") == b"b-session-2"
     assert scene.noted(Event.CONNECTED) == f"b-session-2: STOMP {version.decode()}"
 
@@ -42,24 +44,24 @@ def test_connect_is_answered(version: bytes) -> None:
 )
 def test_the_highest_common_version_is_spoken(asked: bytes, given: bytes) -> None:
     """Whatever the order, and whatever else the client speaks."""
-    client = Scene().caller()
-    client.says(b"CONNECT\naccept-version:%b\nhost:/\n\n\0" % asked)
+    client = Scene().opens()
+    client.sends(b"CONNECT\naccept-version:%b\nhost:/\n\n\0" % asked)
     assert header(client.reads(), b"version") == given
 
 
 def test_anybody_may_log_in() -> None:
     """The login is not looked at, nor the virtual host, and nothing of them is noted."""
     scene = Scene()
-    client = scene.caller()
-    client.says(b"CONNECT\naccept-version:1.2\nhost:nowhere\nlogin:alice\npasscode:secret\n\n\0")
+    client = scene.opens()
+    client.sends(b"CONNECT\naccept-version:1.2\nhost:nowhere\nlogin:alice\npasscode:secret\n\n\0")
     assert client.reads().startswith(b"CONNECTED\n")
     assert not any(word in note.text for note in scene.notes for word in ("secret", "alice"))
 
 
 def test_frames_may_come_along_with_connect() -> None:
     """Nobody has to wait for CONNECTED; they are read in the version that was agreed."""
-    client = Scene().caller()
-    client.says(
+    client = Scene().opens()
+    client.sends(
         HELLO[b"1.2"]
         + b"SUBSCRIBE\nid:a\\cb\ndestination:/queue/a\n\n\0SEND\ndestination:/queue/a\n\nx\0DISCONNECT\nreceipt:r\n\n\0"
     )
@@ -67,17 +69,17 @@ def test_frames_may_come_along_with_connect() -> None:
     assert connected.startswith(b"CONNECTED\n")
     assert message == b"MESSAGE\nsubscription:a\\cb\ndestination:/queue/a\nmessage-id:b-1\n\nx"
     assert receipt == b"RECEIPT\nreceipt-id:r\n\n"
-    assert client.sends == 1
+    assert client.writes == 1
     assert client.closed is How.LINGER
 
 
 def test_without_a_common_version_there_is_no_connection() -> None:
     """The versions that would do are named (STOMP 1.2, "Protocol Negotiation")."""
     scene = Scene()
-    client = scene.caller()
-    client.says(b"CONNECT\naccept-version:2.0\nhost:/\n\n\0")
+    client = scene.opens()
+    client.sends(b"CONNECT\naccept-version:2.0\nhost:/\n\n\0")
     assert b"\nversion:1.0,1.1,1.2\n" in client.written
-    client.gets_error(b"no common STOMP version")
+    client.receives_error(b"no common STOMP version")
     assert len(scene.broker) == 0
 
 
@@ -97,18 +99,18 @@ def test_without_a_common_version_there_is_no_connection() -> None:
 )
 def test_it_begins_with_connect(said: bytes, message: bytes) -> None:
     """Anything else, or a CONNECT that makes no sense, ends in an ERROR."""
-    client = Scene().caller()
-    client.says(said)
-    client.gets_error(message)
+    client = Scene().opens()
+    client.sends(said)
+    client.receives_error(message)
 
 
 def test_connect_has_its_measure() -> None:
     """What comes before it is complete is not kept without end."""
-    client = Scene(before_connect=1000).caller()
-    client.says(b"CONNECT\n" + b"login:aaaaaaaaa\n" * 62)
+    client = Scene(before_connect=1000).opens()
+    client.sends(b"CONNECT\n" + b"login:aaaaaaaaa\n" * 62)
     assert client.closed is None
-    client.says(b"login:aaaaaaaaa\n")
-    client.gets_error(b"too much before CONNECT", detail=b"the limit is 1000 bytes")
+    client.sends(b"login:aaaaaaaaa\n")
+    client.receives_error(b"too much before CONNECT", detail=b"the limit is 1000 bytes")
 
 
 def test_connect_comes_once() -> None:
@@ -117,8 +119,8 @@ def test_connect_comes_once() -> None:
     client, other = scene.client(), scene.client()
     client.subscribes(b"/queue/a", b"client")
     client.sends_to(b"/queue/a", b"1")
-    client.says(HELLO[b"1.2"])
-    client.gets_error(b"CONNECT is not allowed here")
+    client.sends(HELLO[b"1.2"])
+    client.receives_error(b"CONNECT is not allowed here")
     other.subscribes(b"/queue/a")
     assert other.bodies() == [b"1"]
 
@@ -126,15 +128,15 @@ def test_connect_comes_once() -> None:
 def test_connect_comes_in_time() -> None:
     """A connection that says nothing, or never finishes, is ended; one that said it is not."""
     scene = Scene(connect_timeout=5.0)
-    silent, slow, quick = scene.caller(), scene.caller(), scene.caller()
-    slow.says(b"CONNECT\n")
-    quick.says(HELLO[b"1.2"])
+    silent, slow, quick = scene.opens(), scene.opens(), scene.opens()
+    slow.sends(b"CONNECT\n")
+    quick.sends(HELLO[b"1.2"])
     quick.reads()
     scene.time_passes(4.9)
     assert silent.reads() == slow.reads() == b""
     scene.time_passes(0.1)
-    silent.gets_error(b"no CONNECT in time", detail=b"the limit is 5 s")
-    slow.gets_error(b"no CONNECT in time")
+    silent.receives_error(b"no CONNECT in time", detail=b"the limit is 5 s")
+    slow.receives_error(b"no CONNECT in time")
     scene.time_passes(1000)
     assert (quick.reads(), quick.closed) == (b"", None)
     assert len(scene.broker) == 1
@@ -146,15 +148,15 @@ def test_connect_comes_in_time() -> None:
 @in_every_version
 def test_beats_are_agreed(version: bytes) -> None:
     """With who asks for them, in every version; real brokers beat for 1.0 clients too."""
-    client = Scene(heart_beat=Terms(3000, 4000)).caller(version)
-    client.says(HELLO[version].replace(b"\n\n\0", b"\nheart-beat:1000,2000\n\n\0"))
+    client = Scene(heart_beat=Terms(3000, 4000)).opens(version)
+    client.sends(HELLO[version].replace(b"\n\n\0", b"\nheart-beat:1000,2000\n\n\0"))
     assert header(client.reads(), b"heart-beat") == b"3000,4000"
 
 
 def connected(scene: Scene, heart_beat: bytes) -> Peer:
     """A client that agreed on beats."""
-    client = scene.caller()
-    client.says(b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:%b\n\n\0" % heart_beat)
+    client = scene.opens()
+    client.sends(b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:%b\n\n\0" % heart_beat)
     client.reads()
     return client
 
@@ -166,7 +168,7 @@ def test_silence_is_filled_with_beats() -> None:
     scene.time_passes(0.9)
     assert client.reads() == b""
     scene.time_passes(0.1)
-    client.gets(b"\n")
+    client.receives(b"\n")
     scene.time_passes(0.9)
     client.subscribes(b"/queue/a", more=b"receipt:r\n")
     client.reads()
@@ -176,7 +178,7 @@ def test_silence_is_filled_with_beats() -> None:
     scene.time_passes(0.9)
     assert client.reads() == b""
     scene.time_passes(0.1)
-    client.gets(b"\n")
+    client.receives(b"\n")
 
 
 def test_a_silent_client_is_given_up() -> None:
@@ -187,11 +189,11 @@ def test_a_silent_client_is_given_up() -> None:
     client.sends_to(b"/queue/a", b"1")
     for part in (b"\n", b"SEND\n", b"destination:", b"/queue/b\n\n", b"x", b"\0"):
         scene.time_passes(1.9)
-        client.says(part)
+        client.sends(part)
     scene.time_passes(1.9)
     assert client.closed is None
     scene.time_passes(0.1)
-    client.gets_error(b"heart-beat missed")
+    client.receives_error(b"heart-beat missed")
     assert "silent" in scene.noted(Event.LOST)
     other.subscribes(b"/queue/a")
     assert other.bodies() == [b"1"]
@@ -214,18 +216,18 @@ def test_a_slow_client_gets_no_messages() -> None:
     slow, quick = connected(scene, b"0,2000"), scene.client()
     slow.subscribes(b"/queue/a")
     quick.subscribes(b"/queue/a")
-    slow.is_slow()
+    slow.stops_reading()
     quick.sends_to(b"/queue/a", b"1", b"2")
-    slow.says(b"BEGIN\ntransaction:t\nreceipt:r\n\n\0")
+    slow.sends(b"BEGIN\ntransaction:t\nreceipt:r\n\n\0")
     scene.time_passes(1)
-    slow.gets(b"RECEIPT\nreceipt-id:r\n\n\0\n")
+    slow.receives(b"RECEIPT\nreceipt-id:r\n\n\0\n")
     assert quick.bodies() == [b"1", b"2"]
-    quick.goes()
+    quick.is_lost()
     slow.sends_to(b"/queue/a", b"3", b"4")
     assert slow.reads() == b""
-    slow.is_quick_again()
+    slow.reads_again()
     assert slow.bodies() == [b"3", b"4"]
-    assert slow.sends == 4
+    assert slow.writes == 4
 
 
 def test_what_waits_is_written_in_turns() -> None:
@@ -234,7 +236,7 @@ def test_what_waits_is_written_in_turns() -> None:
     sender, client = scene.client(), scene.client()
     sender.sends_to(b"/queue/a", *[b"%03d" % number for number in range(20)])
     client.subscribes(b"/queue/a")
-    sends = client.sends
+    sends = client.writes
     first = client.bodies()
     assert 1 < len(first) < 10
     sender.sends_to(b"/queue/a", b"020")
@@ -242,7 +244,7 @@ def test_what_waits_is_written_in_turns() -> None:
     scene.time_passes(0)
     rest = client.bodies()
     assert [*first, *rest] == [b"%03d" % number for number in range(21)]
-    assert 1 < client.sends - sends < 10
+    assert 1 < client.writes - sends < 10
 
 
 def test_turns_wait_for_a_slow_client() -> None:
@@ -252,13 +254,13 @@ def test_turns_wait_for_a_slow_client() -> None:
     sender.sends_to(b"/queue/a", b"a1", b"a2", b"a3")
     sender.sends_to(b"/queue/b", b"b1", b"b2")
     client.subscribes(b"/queue/a", id=b"1")
-    client.is_slow()
+    client.stops_reading()
     client.subscribes(b"/queue/b", id=b"2")
     scene.time_passes(0)
     assert client.bodies() == [b"a1"]
     for body in (b"a2", b"b1", b"a3", b"b2"):
-        client.is_quick_again()
-        client.is_slow()
+        client.reads_again()
+        client.stops_reading()
         assert client.bodies() == [body]
         scene.time_passes(0)
     assert client.reads() == b""
@@ -278,20 +280,20 @@ def test_a_client_that_reads_no_receipts_is_not_read_either() -> None:
     """Else its receipts would fill the memory; its silence means nothing meanwhile."""
     scene = Scene(unread=100)
     client = connected(scene, b"1000,0")
-    client.is_slow()
+    client.stops_reading()
     read_from = []
     for _ in range(5):
-        client.says(b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0")
+        client.sends(b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0")
         read_from.append(client.read_from)
     assert read_from == [True] * 4 + [False]
     scene.time_passes(60)
     assert client.closed is None
-    client.is_quick_again()
+    client.reads_again()
     assert client.messages() == [b"RECEIPT\nreceipt-id:r\n\n"] * 5
     scene.time_passes(1.9)
     assert client.closed is None
     scene.time_passes(0.1)
-    client.gets_error(b"heart-beat missed")
+    client.receives_error(b"heart-beat missed")
 
 
 # Bad input
@@ -322,8 +324,8 @@ def test_bad_input_costs_its_sender_only(said: bytes, message: bytes) -> None:
     scene = Scene(headers=5, header_line=100, body=100)
     client, other = scene.client(), scene.client()
     other.subscribes(b"/queue/a")
-    client.says(b"SEND\ndestination:/queue/a\nreceipt:r\n\ngood\0" + said)
-    client.gets_error(message)
+    client.sends(b"SEND\ndestination:/queue/a\nreceipt:r\n\ngood\0" + said)
+    client.receives_error(message)
     assert other.bodies() == [b"good"]
     assert (len(scene.broker), scene.memory) == (1, 0)
 
@@ -338,8 +340,8 @@ def test_bad_input_costs_its_sender_only(said: bytes, message: bytes) -> None:
 def test_foreign_protocols_are_recognised(said: bytes, answer: bytes, word: str) -> None:
     """And answered in their own tongue where that can be done; on the wrong port somebody will look."""
     scene = Scene()
-    client = scene.caller()
-    client.says(said)
+    client = scene.opens()
+    client.sends(said)
     data = client.reads()
     assert data.startswith(answer) if answer else not data
     assert client.closed is How.LINGER
@@ -348,17 +350,17 @@ def test_foreign_protocols_are_recognised(said: bytes, answer: bytes, word: str)
 
 
 @in_every_version
-def test_a_conversation_may_come_octet_by_octet(version: bytes) -> None:
+def test_a_conversation_may_come_byte_by_byte(version: bytes) -> None:
     """It is the same conversation."""
     said = (
         HELLO[version]
         + b"\n\nSUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0\r\n"
         + b"SEND\ndestination:/queue/a\ncontent-length:3\n\n\0\0\0\0\nDISCONNECT\nreceipt:r\n\n\0"
     )
-    whole, parts = Scene().caller(version), Scene().caller(version)
-    whole.says(said)
+    whole, parts = Scene().opens(version), Scene().opens(version)
+    whole.sends(said)
     for at in range(len(said)):
-        parts.says(said[at : at + 1])
+        parts.sends(said[at : at + 1])
     assert whole.closed is parts.closed is How.LINGER
     assert whole.reads() == parts.reads()
 
@@ -367,9 +369,9 @@ def test_a_conversation_may_come_octet_by_octet(version: bytes) -> None:
 def test_any_cut_gives_the_same_conversation(data: st.DataObject, stream: bytes) -> None:
     """Whatever the frames, good and bad."""
     whole, parts = Scene().client(), Scene().client()
-    whole.says(stream)
+    whole.sends(stream)
     for chunk in data.draw(chunkings(stream)):
-        parts.says(chunk)
+        parts.sends(chunk)
     assert whole.reads() == parts.reads()
     assert whole.closed is parts.closed
 
@@ -380,18 +382,18 @@ def test_garbage_never_harms(chunks: list[bytes], greeted: bool) -> None:
     scene = Scene()
     other = scene.client()
     other.subscribes(b"/queue/other")
-    client = scene.client() if greeted else scene.caller()
+    client = scene.client() if greeted else scene.opens()
     for chunk in chunks:
-        client.says(chunk)
+        client.sends(chunk)
     if client.closed is None:
-        client.goes()
+        client.is_lost()
     other.sends_to(b"/queue/other", b"fine")
     assert other.bodies() == [b"fine"]
-    undertaker = scene.client(b"1.1")
-    for number, name in enumerate(list(scene.entries)):
-        undertaker.subscribes(name, id=b"u%d" % number)
-    other.goes()
-    undertaker.goes()
+    reader = scene.client(b"1.1")
+    for number, name in enumerate(list(scene.kept)):
+        reader.subscribes(name, id=b"u%d" % number)
+    other.is_lost()
+    reader.is_lost()
     assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (0, 0, 0)
 
 
@@ -401,11 +403,11 @@ def test_garbage_never_harms(chunks: list[bytes], greeted: bool) -> None:
 def test_a_client_that_vanishes_leaves_nothing_behind() -> None:
     """Before CONNECT or after it; nothing is asked of the service for it any more."""
     scene = Scene()
-    caller, client = scene.caller(), scene.client()
+    opened, client = scene.opens(), scene.client()
     client.subscribes(b"/queue/a", b"client")
-    client.says(b"BEGIN\ntransaction:t\n\n\0")
-    for peer in (caller, client):
-        peer.goes()
+    client.sends(b"BEGIN\ntransaction:t\n\n\0")
+    for peer in (opened, client):
+        peer.is_lost()
         assert peer.wake == float("inf")
         assert re.search(r"left without DISCONNECT", scene.noted(Event.VANISHED))
         assert peer.connection.lost(scene.now) == []
@@ -420,7 +422,7 @@ def test_what_a_vanished_client_sent_before_counts() -> None:
     """Half a frame does not."""
     scene = Scene()
     client, other = scene.client(), scene.client()
-    client.says(b"SEND\ndestination:/queue/a\n\nwhole\0SEND\ndestination:/queue/a\n\nha")
-    client.goes()
+    client.sends(b"SEND\ndestination:/queue/a\n\nwhole\0SEND\ndestination:/queue/a\n\nha")
+    client.is_lost()
     other.subscribes(b"/queue/a")
     assert other.bodies() == [b"whole"]

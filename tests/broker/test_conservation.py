@@ -1,6 +1,6 @@
 """Nothing is lost and nothing doubled, whatever clients of any version do in whatever order.
 
-Hypothesis plays the clients; a model keeps account of who has each message. A message is delivered only while
+Hypothesis plays the clients; a model knows which client has each message. A message is delivered only while
 nobody has it, marked as redelivered exactly when somebody had it before, and in the end everything that was not
 consumed is still there, in order.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,7 +29,7 @@ REFUSALS: Final = 2
 
 
 @dataclass
-class Letter:
+class Expected:
     """What the model knows of one message to a queue."""
 
     body: bytes
@@ -40,67 +41,67 @@ class Letter:
 
 
 @dataclass(eq=False)
-class Copy:
+class Delivered:
     """One MESSAGE that has to be acknowledged. `number` says when it was delivered."""
 
-    letter: Letter
+    message: Expected
     frame: bytes
     number: int
     subscription: bytes
 
 
 @dataclass(eq=False)
-class Person:
-    """What the model knows of one client: its socket, its subscriptions (where to, how acknowledged), the copies it
+class Client:
+    """What the model knows of one client: its socket, its subscriptions (where to, how acknowledged), the deliveries it
     has to acknowledge in the order of delivery, and what waits in its transaction `t`, if that is open.
     """
 
     peer: Peer
     subscriptions: dict[bytes, tuple[bytes, bytes]] = field(default_factory=dict)
-    owes: dict[bytes, list[Copy]] = field(default_factory=dict)
-    sent: list[Letter] | None = None
-    settled: list[tuple[Copy, bytes]] = field(default_factory=list)
+    owes: dict[bytes, list[Delivered]] = field(default_factory=dict)
+    sent: list[Expected] | None = None
+    settled: list[tuple[Delivered, bytes]] = field(default_factory=list)
 
 
-def _anybody(_: Person) -> bool:
+def _anybody(_: Client) -> bool:
     return True
 
 
-def _subscribed(person: Person) -> bool:
-    return bool(person.subscriptions)
+def _subscribed(client: Client) -> bool:
+    return bool(client.subscriptions)
 
 
-def _owing(person: Person) -> bool:
-    return any(person.owes.values())
+def _owing(client: Client) -> bool:
+    return any(client.owes.values())
 
 
-def _open(person: Person) -> bool:
-    return person.sent is not None
+def _open(client: Client) -> bool:
+    return client.sent is not None
 
 
-def _closed(person: Person) -> bool:
-    return person.sent is None
+def _closed(client: Client) -> bool:
+    return client.sent is None
 
 
-class Account(RuleBasedStateMachine):
+class Clients(RuleBasedStateMachine):
     """Clients at one broker with small bounds on turns and windows."""
 
     def __init__(self) -> None:
         super().__init__()
         self.scene = Scene(burst=200, refusals=REFUSALS)
-        self.people = [Person(self.scene.client(version)) for version in (b"1.0", b"1.1", b"1.2")]
-        self.letters: dict[bytes, Letter] = {}
+        self.clients = [Client(self.scene.client(version)) for version in (b"1.0", b"1.1", b"1.2")]
+        self.messages: dict[bytes, Expected] = {}
         self.names = 0
-        self.copies = 0
-        for person, where, ack in zip(self.people, (*QUEUES, DEAD), reversed(ACKS), strict=True):
-            self._subscribe(person, where, ack, 3)
+        self.deliveries = 0
+        for client, where, ack in zip(self.clients, (*QUEUES, DEAD), reversed(ACKS), strict=True):
+            self._subscribe(client, where, ack, 3)
 
     # What clients do
 
-    @precondition(lambda self: len(self.people) < 4)
+    @precondition(lambda self: len(self.clients) < 4)
     @rule(version=st.sampled_from([b"1.0", b"1.1", b"1.2"]))
-    def comes(self, version: bytes) -> None:
-        self.people.append(Person(self.scene.client(version)))
+    def connects(self, version: bytes) -> None:
+        self.clients.append(Client(self.scene.client(version)))
 
     @rule(
         data=st.data(),
@@ -113,96 +114,96 @@ class Account(RuleBasedStateMachine):
 
     @rule(data=st.data(), where=st.sampled_from(QUEUES), count=st.integers(1, 5))
     def sends(self, data: st.DataObject, where: bytes, count: int) -> None:
-        person = self._one(data, _anybody)
-        person.peer.sends_to(where, *[self._letter(where).body for _ in range(count)])
+        client = self._one(data, _anybody)
+        client.peer.sends_to(where, *[self._message(where).body for _ in range(count)])
 
-    @precondition(lambda self: any(map(_subscribed, self.people)))
+    @precondition(lambda self: any(map(_subscribed, self.clients)))
     @rule(data=st.data())
     def unsubscribes(self, data: st.DataObject) -> None:
-        person = self._one(data, _subscribed)
-        id = data.draw(st.sampled_from(sorted(person.subscriptions)))
-        self._returns(person.owes.pop(id))
-        person.peer.says(b"UNSUBSCRIBE\nid:%b\n\n\0" % id)
-        self._hears(person)
-        del person.subscriptions[id]
+        client = self._one(data, _subscribed)
+        id = data.draw(st.sampled_from(sorted(client.subscriptions)))
+        self._returns(client.owes.pop(id))
+        client.peer.sends(b"UNSUBSCRIBE\nid:%b\n\n\0" % id)
+        self._receives(client)
+        del client.subscriptions[id]
 
-    @precondition(lambda self: any(map(_owing, self.people)))
+    @precondition(lambda self: any(map(_owing, self.clients)))
     @rule(data=st.data(), refuse=st.booleans())
-    def settles(self, data: st.DataObject, refuse: bool) -> None:
-        person = self._one(data, _owing)
-        owing = sorted(id for id, owed in person.owes.items() if owed)
+    def acknowledges(self, data: st.DataObject, refuse: bool) -> None:
+        client = self._one(data, _owing)
+        owing = sorted(id for id, owed in client.owes.items() if owed)
         id = data.draw(st.sampled_from(owing))
-        owed = person.owes[id]
+        owed = client.owes[id]
         at = data.draw(st.integers(0, len(owed) - 1))
-        _, ack = person.subscriptions[id]
+        _, ack = client.subscriptions[id]
         gone = owed[: at + 1] if ack == b"client" else [owed[at]]
         frame = owed[at].frame
-        person.owes[id] = [copy for copy in owed if copy not in gone]
-        command = b"NACK" if refuse and person.peer.version != b"1.0" else b"ACK"
-        if person.sent is not None and data.draw(st.booleans()):
-            person.settled += [(copy, command) for copy in gone]
-            person.peer.settles(command, frame, b"transaction:t\n")
+        client.owes[id] = [delivery for delivery in owed if delivery not in gone]
+        command = b"NACK" if refuse and client.peer.version != b"1.0" else b"ACK"
+        if client.sent is not None and data.draw(st.booleans()):
+            client.settled += [(delivery, command) for delivery in gone]
+            client.peer.acknowledges(command, frame, b"transaction:t\n")
         else:
             self._settled(gone, command)
-            person.peer.settles(command, frame)
+            client.peer.acknowledges(command, frame)
 
-    @precondition(lambda self: any(map(_closed, self.people)))
+    @precondition(lambda self: any(map(_closed, self.clients)))
     @rule(data=st.data())
     def begins(self, data: st.DataObject) -> None:
-        person = self._one(data, _closed)
-        person.sent = []
-        person.peer.says(b"BEGIN\ntransaction:t\n\n\0")
+        client = self._one(data, _closed)
+        client.sent = []
+        client.peer.sends(b"BEGIN\ntransaction:t\n\n\0")
 
-    @precondition(lambda self: any(map(_open, self.people)))
+    @precondition(lambda self: any(map(_open, self.clients)))
     @rule(data=st.data(), where=st.sampled_from(QUEUES))
     def sends_in_a_transaction(self, data: st.DataObject, where: bytes) -> None:
-        person = self._one(data, _open)
-        assert person.sent is not None
+        client = self._one(data, _open)
+        assert client.sent is not None
         self.names += 1
-        letter = Letter(b"%05d" % self.names, where)
-        person.sent.append(letter)
-        person.peer.says(b"SEND\ndestination:%b\ntransaction:t\n\n%b\0" % (where, letter.body))
+        message = Expected(b"%05d" % self.names, where)
+        client.sent.append(message)
+        client.peer.sends(b"SEND\ndestination:%b\ntransaction:t\n\n%b\0" % (where, message.body))
 
-    @precondition(lambda self: any(map(_open, self.people)))
+    @precondition(lambda self: any(map(_open, self.clients)))
     @rule(data=st.data())
     def commits(self, data: st.DataObject) -> None:
-        person = self._one(data, _open)
-        assert person.sent is not None
+        client = self._one(data, _open)
+        assert client.sent is not None
         for command in (b"ACK", b"NACK"):
-            self._settled([copy for copy, how in person.settled if how == command], command)
-        self.letters |= {letter.body: letter for letter in person.sent}
-        person.sent, person.settled = None, []
-        person.peer.says(b"COMMIT\ntransaction:t\n\n\0")
+            self._settled([delivery for delivery, how in client.settled if how == command], command)
+        self.messages |= {message.body: message for message in client.sent}
+        client.sent, client.settled = None, []
+        client.peer.sends(b"COMMIT\ntransaction:t\n\n\0")
 
-    @precondition(lambda self: any(map(_open, self.people)))
+    @precondition(lambda self: any(map(_open, self.clients)))
     @rule(data=st.data())
     def aborts(self, data: st.DataObject) -> None:
-        person = self._one(data, _open)
-        self._undoes(person)
-        person.peer.says(b"ABORT\ntransaction:t\n\n\0")
+        client = self._one(data, _open)
+        self._undoes(client)
+        client.peer.sends(b"ABORT\ntransaction:t\n\n\0")
 
-    @precondition(lambda self: len(self.people) > 1)
+    @precondition(lambda self: len(self.clients) > 1)
     @rule(data=st.data(), polite=st.booleans())
-    def goes(self, data: st.DataObject, polite: bool) -> None:
-        person = self._one(data, _anybody)
-        self._undoes(person)
-        for owed in person.owes.values():
+    def is_lost(self, data: st.DataObject, polite: bool) -> None:
+        client = self._one(data, _anybody)
+        self._undoes(client)
+        for owed in client.owes.values():
             self._returns(owed)
-        person.owes.clear()
-        self.people.remove(person)
+        client.owes.clear()
+        self.clients.remove(client)
         if polite:
-            person.peer.says(b"DISCONNECT\n\n\0")
+            client.peer.sends(b"DISCONNECT\n\n\0")
         else:
-            person.peer.goes()
-        self._hears(person)
+            client.peer.is_lost()
+        self._receives(client)
 
     @rule(data=st.data())
-    def is_slow(self, data: st.DataObject) -> None:
-        self._one(data, _anybody).peer.is_slow()
+    def stops_reading(self, data: st.DataObject) -> None:
+        self._one(data, _anybody).peer.stops_reading()
 
     @rule(data=st.data())
-    def is_quick_again(self, data: st.DataObject) -> None:
-        self._one(data, _anybody).peer.is_quick_again()
+    def reads_again(self, data: st.DataObject) -> None:
+        self._one(data, _anybody).peer.reads_again()
 
     @rule()
     def a_moment_passes(self) -> None:
@@ -211,25 +212,25 @@ class Account(RuleBasedStateMachine):
     # What must be true
 
     @invariant()
-    def the_accounts_agree(self) -> None:
-        for person in self.people:
-            self._hears(person)
-            assert person.peer.closed is None
-        kept = sum(self.scene.entries.values())
-        assert kept == sum(not letter.done for letter in self.letters.values())
-        uncommitted = sum(len(person.sent or ()) for person in self.people)
+    def the_model_agrees(self) -> None:
+        for client in self.clients:
+            self._receives(client)
+            assert client.peer.closed is None
+        kept = sum(self.scene.kept.values())
+        assert kept == sum(not message.done for message in self.messages.values())
+        uncommitted = sum(len(client.sent or ()) for client in self.clients)
         assert (self.scene.memory > 0) == (kept + uncommitted > 0)
 
     def teardown(self) -> None:
         """All leave; one comes for the rest, and nothing stays."""
-        for person in self.people:
+        for client in self.clients:
             # None shall be sent what another leaves behind.
-            person.peer.is_slow()
-        for person in self.people:
-            person.peer.goes()
+            client.peer.stops_reading()
+        for client in self.clients:
+            client.peer.is_lost()
         rest = self.scene.client(b"1.1")
         for place in (*QUEUES, DEAD):
-            expected = [each for each in self.letters.values() if not each.done and each.place == place]
+            expected = [each for each in self.messages.values() if not each.done and each.place == place]
             rest.subscribes(place, id=place)
             self.scene.time_passes(0)
             found = [
@@ -237,76 +238,77 @@ class Account(RuleBasedStateMachine):
             ]
             assert sorted(found) == sorted((each.body, each.delivered) for each in expected)
             if place != DEAD:
-                assert found == sorted(found, key=lambda pair: list(self.letters).index(pair[0]))
-        rest.goes()
+                assert found == sorted(found, key=lambda pair: list(self.messages).index(pair[0]))
+        rest.is_lost()
         assert (self.scene.memory, len(self.scene.broker.destinations), len(self.scene.broker)) == (0, 0, 0)
 
     # The model
 
-    def _one(self, data: st.DataObject, fit: Callable[[Person], bool]) -> Person:
-        fitting = [person for person in self.people if fit(person)]
+    def _one(self, data: st.DataObject, fit: Callable[[Client], bool]) -> Client:
+        fitting = [client for client in self.clients if fit(client)]
         return fitting[data.draw(st.integers(0, len(fitting) - 1))]
 
-    def _subscribe(self, person: Person, where: bytes, ack: bytes, window: int) -> None:
+    def _subscribe(self, client: Client, where: bytes, ack: bytes, window: int) -> None:
         self.names += 1
         id = b"s%d" % self.names
-        person.subscriptions[id] = where, ack
-        person.owes[id] = []
-        person.peer.subscribes(where, ack, id, b"prefetch-count:%d\n" % window)
+        client.subscriptions[id] = where, ack
+        client.owes[id] = []
+        client.peer.subscribes(where, ack, id, b"prefetch-count:%d\n" % window)
 
-    def _letter(self, place: bytes) -> Letter:
+    def _message(self, place: bytes) -> Expected:
         self.names += 1
-        letter = Letter(b"%05d" % self.names, place)
-        self.letters[letter.body] = letter
-        return letter
+        message = Expected(b"%05d" % self.names, place)
+        self.messages[message.body] = message
+        return message
 
-    def _hears(self, person: Person) -> None:
+    def _receives(self, client: Client) -> None:
         """The MESSAGEs that a client was sent are its own now, unless it left in the same breath."""
-        for frame in person.peer.messages():
+        for frame in client.peer.messages():
             assert frame.startswith(b"MESSAGE\n")
-            letter = self.letters[frame.rpartition(b"\n")[2]]
+            message = self.messages[frame.rpartition(b"\n")[2]]
             id = header(frame, b"subscription")
-            where, ack = person.subscriptions[id]
-            assert header(frame, b"destination") == where == letter.place
-            assert (b"\nredelivered:true\n" in frame) == letter.delivered
-            assert not letter.taken
-            assert not letter.done
-            letter.delivered = True
+            where, ack = client.subscriptions[id]
+            assert header(frame, b"destination") == where == message.place
+            assert (b"\nredelivered:true\n" in frame) == message.delivered
+            assert not message.taken
+            assert not message.done
+            message.delivered = True
             if ack == b"auto":
-                letter.done = True
-            elif id in person.owes:
-                letter.taken = True
-                self.copies += 1
-                person.owes[id].append(Copy(letter, frame, self.copies, id))
+                message.done = True
+            elif id in client.owes:
+                message.taken = True
+                self.deliveries += 1
+                client.owes[id].append(Delivered(message, frame, self.deliveries, id))
 
-    def _returns(self, copies: list[Copy]) -> None:
-        for copy in copies:
-            copy.letter.taken = False
+    def _returns(self, deliveries: list[Delivered]) -> None:
+        for delivery in deliveries:
+            delivery.message.taken = False
 
-    def _settled(self, copies: list[Copy], command: bytes) -> None:
-        self._returns(copies)
-        for copy in copies:
-            letter = copy.letter
+    def _settled(self, deliveries: list[Delivered], command: bytes) -> None:
+        self._returns(deliveries)
+        for delivery in deliveries:
+            message = delivery.message
             if command == b"ACK":
-                letter.done = True
+                message.done = True
                 continue
-            letter.refusals += 1
-            if letter.refusals == REFUSALS and letter.place != DEAD:
-                letter.place = DEAD
-                letter.delivered = False
+            message.refusals += 1
+            if message.refusals == REFUSALS and message.place != DEAD:
+                message.place = DEAD
+                message.delivered = False
 
-    def _undoes(self, person: Person) -> None:
+    def _undoes(self, client: Client) -> None:
         """The open transaction never was."""
-        for copy, _ in person.settled:
-            owed = person.owes.get(copy.subscription)
+        for delivery, _ in client.settled:
+            owed = client.owes.get(delivery.subscription)
             if owed is None:
-                copy.letter.taken = False
+                delivery.message.taken = False
             else:
-                owed.append(copy)
+                owed.append(delivery)
                 owed.sort(key=lambda each: each.number)
-        person.sent, person.settled = None, []
+        client.sent, client.settled = None, []
 
 
+@pytest.mark.hypothesis
 def test_nothing_is_lost_and_nothing_doubled() -> None:
     """Through any SUBSCRIBE, SEND, ACK, NACK, transaction, slowness and loss."""
-    run_state_machine_as_test(Account, settings=settings(stateful_step_count=60))
+    run_state_machine_as_test(Clients, settings=settings(stateful_step_count=60))

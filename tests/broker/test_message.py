@@ -4,25 +4,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.broker.message import Head, Message, require_destination
+from stomprelay.broker.message import Message, MessageHead, require_destination
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.frame import Frame, compose
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, DESTINATION, RECEIPT_HEADER, RESERVED, SEND, TRANSACTION
 from tests.strategies import headers
 
 dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.version.decode())
 
 
-def read(data: bytes, dialect: Dialect) -> Head:
-    """The head of the SEND that these octets are."""
-    return Head.read(frame(data, dialect), dialect)
+def read(data: bytes, dialect: Dialect) -> MessageHead:
+    """The head of the SEND that these bytes are."""
+    return MessageHead.read(frame(data, dialect), dialect)
 
 
 def frame(data: bytes, dialect: Dialect) -> Frame:
-    """The one frame that these octets are."""
+    """The one frame that these bytes are."""
     decoder = Decoder(dialect, CLIENT_COMMANDS, Limits())
     decoder.feed(data)
     (one,) = decoder.frames()

@@ -1,58 +1,146 @@
-"""A queue: order, turns, redelivery, room."""
+"""Queues, topics and consumers: order, turns, redelivery, room."""
+
+from heapq import heapify, heappop
 
 import pytest
 
-from stomprelay.broker.consumer import Consumer
-from stomprelay.broker.memory import Memory
-from stomprelay.broker.message import Head, Message
-from stomprelay.broker.queue import Queue
-from stomprelay.session.subscriptions import AUTO, INDIVIDUAL
-from stomprelay.wire.dialect import V1_2
+from stomprelay.broker.message import Message, MessageHead
+from stomprelay.broker.queue import QueuedMessage
+from stomprelay.session.subscriptions import AUTO, CUMULATIVE, INDIVIDUAL
+from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.errors import LimitError
-from tests.broker.test_outbox import outbox
-
-MEMORY = 10_000
+from tests.broker.parts import MEMORY, OneTopic, bodies, consumer, joined, message, publish, queue
 
 
-def queue(most: int = 10, most_octets: int = MEMORY, *, private: bool = False) -> tuple[Queue, Memory]:
-    """An empty queue and the memory it keeps account with."""
-    memory = Memory(MEMORY)
-    return Queue(b"/queue/a", memory, most, most_octets, private=private), memory
+def test_the_oldest_comes_first() -> None:
+    """Entries sort by their arrival in the queue, whatever became of them since."""
+    message = Message(b"b-1", MessageHead(b"/queue/a", b"\n", []), b"\0")
+    entries = [QueuedMessage(message, order) for order in (3, 1, 2)]
+    entries[1].redelivered = True
+    entries[1].delivery = 9
+    heapify(entries)
+    assert [heappop(entries).order for _ in range(3)] == [1, 2, 3]
 
 
-def message(number: int, size: int = 0) -> Message:
-    """A message whose id and body are its number."""
+def test_nobody_had_a_new_message() -> None:
+    """It is neither redelivered nor refused."""
+    new = QueuedMessage(Message(b"b-1", MessageHead(b"/queue/a", b"\n", []), b"\0"), 1)
+    assert (new.redelivered, new.refusals, new.delivery) == (False, 0, 0)
+
+
+dialects = pytest.mark.parametrize("dialect", DIALECTS.values(), ids=lambda dialect: dialect.version.decode())
+
+
+def queued(number: int) -> QueuedMessage:
+    """An entry of that order, of a message with that number for id and body."""
     text = b"%d" % number
-    return Message(text, Head(b"/queue/a", b"\n", []), text + b"\0" + b"\0" * size)
+    return QueuedMessage(
+        Message(b"m-" + text, MessageHead(b"/queue/a", b"foo:bar\n\n", []), text + b"\0"), number
+    )
 
 
-def joined(to: Queue, mode: bytes = AUTO, prefetch: int = 1000) -> Consumer:
-    """A consumer that subscribed and may be served."""
-    consumer = Consumer(b"1", None, b"/queue/a", mode, prefetch, V1_2, outbox())
-    to.joined(consumer)
-    to.revived(consumer)
-    return consumer
+@pytest.mark.parametrize(
+    ("dialect", "mode", "id", "expected"),
+    [
+        (V1_0, AUTO, None, b"MESSAGE\ndestination:/queue/a\nmessage-id:m-1\nfoo:bar\n\n1\0"),
+        (V1_0, CUMULATIVE, None, b"MESSAGE\ndestination:/queue/a\nmessage-id:m-1\nfoo:bar\n\n1\0"),
+        (V1_0, AUTO, b"s", b"MESSAGE\nsubscription:s\ndestination:/queue/a\nmessage-id:m-1\nfoo:bar\n\n1\0"),
+        (V1_1, AUTO, b"s", b"MESSAGE\nsubscription:s\ndestination:/queue/a\nmessage-id:m-1\nfoo:bar\n\n1\0"),
+        (
+            V1_1,
+            INDIVIDUAL,
+            b"s",
+            b"MESSAGE\nsubscription:s\ndestination:/queue/a\nmessage-id:m-1\nfoo:bar\n\n1\0",
+        ),
+        (V1_2, AUTO, b"s", b"MESSAGE\nsubscription:s\ndestination:/queue/a\nmessage-id:m-1\nfoo:bar\n\n1\0"),
+        (
+            V1_2,
+            CUMULATIVE,
+            b"s",
+            b"MESSAGE\nsubscription:s\ndestination:/queue/a\nmessage-id:m-1\nack:7-m-1\nfoo:bar\n\n1\0",
+        ),
+    ],
+)
+def test_a_message_is_headed_for_its_consumer(
+    dialect: Dialect, mode: bytes, id: bytes | None, expected: bytes
+) -> None:
+    """The subscription where it has a name, the `ack` header where the version and the mode want one."""
+    one = consumer(dialect, mode, id)
+    one.write(queued(1).message, False)
+    assert one.buffer.drain() == expected
 
 
-def bodies(consumer: Consumer) -> list[bytes]:
-    """What the consumer was sent since the last look."""
-    return [frame.partition(b"\n\n")[2] for frame in consumer.outbox.drained().split(b"\0") if frame]
+@dialects
+def test_a_second_delivery_says_so(dialect: Dialect) -> None:
+    """`redelivered` stands before the sender's own headers."""
+    one = consumer(dialect)
+    one.write(queued(1).message, True)
+    assert b"\nmessage-id:m-1\nredelivered:true\nfoo:bar\n\n" in one.buffer.drain()
 
 
-def publish(to: Queue, *numbers: int) -> None:
-    """Messages of these numbers."""
-    for number in numbers:
-        to.publish(message(number))
+def test_its_own_words_come_back_in_its_own_spelling() -> None:
+    """The id and the destination are escaped as the consumer escapes."""
+    one = consumer(V1_2, id=b"a:b", destination=b"/queue/\n\r")
+    one.write(queued(1).message, False)
+    assert one.buffer.drain().startswith(b"MESSAGE\nsubscription:a\\cb\ndestination:/queue/\\n\\r\n")
+    old = consumer(V1_0, id=b"a:b")
+    old.write(queued(1).message, False)
+    assert old.buffer.drain().startswith(b"MESSAGE\nsubscription:a:b\n")
+
+
+def test_the_window_bounds_what_awaits_an_ack() -> None:
+    """And nothing else does, while the outbox is ready."""
+    one = consumer(mode=INDIVIDUAL, prefetch=2)
+    able = [one.able]
+    for number in (1, 2):
+        one.take(queued(number))
+        able.append(one.able)
+    one.acknowledged(b"m-1")
+    able.append(one.able)
+    one.buffer.paused()
+    able.append(one.able)
+    assert able == [True, True, False, True, False]
+
+
+def test_a_cumulative_ack_takes_all_before_it() -> None:
+    """In the order of delivery, which need not be that of arrival."""
+    one = consumer(mode=CUMULATIVE)
+    for number in (5, 2, 9):
+        one.take(queued(number))
+    assert [each.order for each in one.acknowledged(b"m-2")] == [5, 2]
+    assert one.acknowledged(b"m-5") == []
+    assert [each.order for each in one.acknowledged(b"m-9")] == [9]
+
+
+def test_an_individual_ack_takes_no_other() -> None:
+    """Each only once."""
+    one = consumer(mode=INDIVIDUAL)
+    for number in (1, 2, 3):
+        one.take(queued(number))
+    assert [each.order for each in one.acknowledged(b"m-2")] == [2]
+    assert one.acknowledged(b"m-2") == []
+    assert list(one.unsettled) == [b"m-1", b"m-3"]
+
+
+def test_what_comes_back_comes_back_in_its_place() -> None:
+    """So a cumulative ACK after an ABORT means what it meant before."""
+    one = consumer(mode=CUMULATIVE)
+    for number in (1, 2, 3):
+        one.take(queued(number))
+    taken = one.acknowledged(b"m-2")
+    one.take(queued(4))
+    one.restore(taken)
+    assert list(one.unsettled) == [b"m-1", b"m-2", b"m-3", b"m-4"]
 
 
 def test_what_nobody_wants_yet_waits_in_order() -> None:
     """The first consumer gets it all, oldest first, and nothing is kept afterwards."""
     waiting, memory = queue()
     publish(waiting, 1, 2, 3)
-    assert (len(waiting), waiting.entries) == (3, 3)
-    assert waiting.octets == memory.used > 0
+    assert (len(waiting), waiting.kept) == (3, 3)
+    assert waiting.waiting_bytes == memory.used > 0
     assert bodies(joined(waiting)) == [b"1", b"2", b"3"]
-    assert (len(waiting), waiting.entries, waiting.octets, memory.used) == (0, 0, 0, 0)
+    assert (len(waiting), waiting.kept, waiting.waiting_bytes, memory.used) == (0, 0, 0, 0)
 
 
 def test_consumers_take_turns() -> None:
@@ -72,19 +160,19 @@ def test_who_is_not_able_is_passed_over() -> None:
     """By a full transport or a full window; its turn comes again when it is able."""
     shared, _ = queue()
     slow, full, able = joined(shared), joined(shared, INDIVIDUAL, 1), joined(shared)
-    slow.outbox.paused()
+    slow.buffer.paused()
     publish(shared, 1, 2, 3)
     assert (bodies(slow), bodies(full), bodies(able)) == ([], [b"1"], [b"2", b"3"])
-    able.outbox.paused()
+    able.buffer.paused()
     publish(shared, 4, 5)
     assert len(shared) == 2
-    (entry,) = full.named(b"1")
-    shared.settled(entry)
-    shared.revived(full)
+    (one,) = full.acknowledged(b"1")
+    shared.settled(one)
+    shared.consumer_ready(full)
     assert bodies(full) == [b"4"]
-    slow.outbox.resumed()
-    slow.outbox.began(1000)
-    shared.revived(slow)
+    slow.buffer.resumed()
+    slow.buffer.start_turn(1000)
+    shared.consumer_ready(slow)
     assert bodies(slow) == [b"5"]
 
 
@@ -92,8 +180,8 @@ def test_reviving_twice_gives_no_second_turn() -> None:
     """A consumer stands in the line once."""
     shared, _ = queue()
     first, second = joined(shared), joined(shared)
-    shared.revived(first)
-    shared.revived(first)
+    shared.consumer_ready(first)
+    shared.consumer_ready(first)
     publish(shared, 1, 2, 3, 4)
     assert (bodies(first), bodies(second)) == ([b"1", b"3"], [b"2", b"4"])
 
@@ -107,10 +195,10 @@ def test_what_was_in_vain_comes_back_in_the_old_place() -> None:
     shared.left(second)
     shared.left(first)
     third = joined(shared)
-    frames = third.outbox.drained().split(b"\0")[:-1]
+    frames = third.buffer.drain().split(b"\0")[:-1]
     assert [frame.partition(b"\n\n")[2] for frame in frames] == [b"1", b"2", b"3", b"4", b"5", b"6"]
     assert [b"\nredelivered:true\n" in frame for frame in frames] == [True] * 4 + [False] * 2
-    assert (shared.entries, shared.octets, memory.used) == (0, 0, 0)
+    assert (shared.kept, shared.waiting_bytes, memory.used) == (0, 0, 0)
 
 
 def test_one_who_leaves_is_not_served() -> None:
@@ -120,18 +208,17 @@ def test_one_who_leaves_is_not_served() -> None:
     shared.left(first)
     publish(shared, 1, 2)
     assert (bodies(first), bodies(second)) == ([], [b"1", b"2"])
-    assert first.closed
 
 
 def test_one_who_refuses_lets_the_others_go_first() -> None:
     """Whoever's turn it would have been."""
     shared, _ = queue()
     first, second = joined(shared), joined(shared)
-    shared.stepped_back(first)
+    shared.put_last(first)
     publish(shared, 1, 2)
     assert (bodies(first), bodies(second)) == ([b"2"], [b"1"])
     shared.left(second)
-    shared.stepped_back(first)
+    shared.put_last(first)
     publish(shared, 3)
     assert bodies(first) == [b"3"]
 
@@ -144,17 +231,17 @@ def test_it_is_missed_while_anything_depends_on_it() -> None:
     idle.append(shared.idle)
     consumer = joined(shared, INDIVIDUAL)
     idle.append(shared.idle)
-    (entry,) = consumer.named(b"1")
+    (one,) = consumer.acknowledged(b"1")
     shared.left(consumer)
     idle.append(shared.idle)
-    shared.settled(entry)
+    shared.settled(one)
     idle.append(shared.idle)
     assert idle == [True, False, False, False, True]
 
 
 def test_so_many_messages_may_wait_and_no_more() -> None:
     """The one too many is refused and changes nothing; what is taken makes room."""
-    shared, memory = queue(most=2)
+    shared, memory = queue(max_messages=2)
     publish(shared, 1, 2)
     used = memory.used
     with pytest.raises(LimitError, match="the queue is full"):
@@ -165,9 +252,9 @@ def test_so_many_messages_may_wait_and_no_more() -> None:
     assert bodies(consumer) == [b"1"]
 
 
-def test_so_many_octets_may_wait_and_no_more() -> None:
+def test_so_many_bytes_may_wait_and_no_more() -> None:
     """A single message may wait however large it is, for else it could never pass."""
-    shared, _ = queue(most_octets=1000)
+    shared, _ = queue(max_bytes=1000)
     shared.publish(message(1, 5000))
     with pytest.raises(LimitError, match="the queue is full"):
         publish(shared, 2)
@@ -177,7 +264,7 @@ def test_so_many_octets_may_wait_and_no_more() -> None:
 
 def test_what_comes_back_needs_no_room() -> None:
     """A message that was accepted once is never refused."""
-    shared, _ = queue(most=1)
+    shared, _ = queue(max_messages=1)
     consumer = joined(shared, INDIVIDUAL, 2)
     publish(shared, 1, 2, 3)
     shared.left(consumer)
@@ -189,8 +276,8 @@ def test_what_comes_back_needs_no_room() -> None:
 def test_the_memory_is_shared() -> None:
     """A queue with room refuses what no memory is left for, unless nothing has to be kept."""
     shared, memory = queue()
-    hog = message(9, MEMORY - message(9).size - message(1).size)
-    memory.hold(hog)
+    large = message(9, MEMORY - message(9).size - message(1).size)
+    memory.hold(large)
     publish(shared, 1)
     with pytest.raises(LimitError, match="memory is full"):
         publish(shared, 2)
@@ -201,7 +288,7 @@ def test_the_memory_is_shared() -> None:
     quick = joined(shared)
     publish(shared, 2, 3)
     assert bodies(quick) == [b"1", b"2", b"3"]
-    memory.release(hog)
+    memory.release(large)
     assert memory.used == 0
 
 
@@ -210,19 +297,104 @@ def test_a_private_queue_dies_with_its_consumer() -> None:
     own, memory = queue(private=True)
     consumer = joined(own, INDIVIDUAL, 2)
     publish(own, 1, 2, 3)
-    taken = consumer.named(b"1")
+    taken = consumer.acknowledged(b"1")
     own.left(consumer)
-    assert own.entries == 1
+    assert own.kept == 1
     own.returned(taken)
-    assert (own.entries, len(own), own.octets, memory.used) == (0, 0, 0, 0)
+    assert (own.kept, len(own), own.waiting_bytes, memory.used) == (0, 0, 0, 0)
 
 
 def test_the_oldest_can_be_thrown_away() -> None:
     """Of those that wait, until none is left."""
     shared, memory = queue()
     publish(shared, 1, 2)
-    assert shared.evicted()
+    assert shared.drop_oldest()
     assert len(shared) == 1
-    assert shared.evicted()
-    assert not shared.evicted()
+    assert shared.drop_oldest()
+    assert not shared.drop_oldest()
     assert memory.used == 0
+
+
+def test_everybody_gets_a_copy() -> None:
+    """Who is subscribed when the message comes, and from then on only."""
+    place = OneTopic()
+    first, second = place.joined(), place.joined(INDIVIDUAL)
+    place.topic.publish(message(1))
+    late = place.joined()
+    place.topic.left(first)
+    place.topic.publish(message(2))
+    assert [bodies(each) for each in (first, second, late)] == [[b"1"], [b"1", b"2"], [b"2"]]
+
+
+def test_copies_share_the_memory() -> None:
+    """One message is kept however many wait for it, and goes with the last of them."""
+    place = OneTopic()
+    consumers = [place.joined(INDIVIDUAL) for _ in range(3)]
+    one = message(1)
+    place.topic.publish(one)
+    assert place.memory.used == one.size
+    assert place.topic.kept == 3
+    for each in consumers[:2]:
+        (copy,) = each.acknowledged(b"1")
+        each.queue.settled(copy)
+    assert place.memory.used == one.size
+    place.topic.left(consumers[2])
+    assert (place.memory.used, place.topic.kept) == (0, 0)
+    assert not place.topic.idle
+
+
+def test_the_slow_have_so_much_patience_and_no_more() -> None:
+    """Whoever is not able has messages wait for it up to the bound; one more and it is reported, no other."""
+    place = OneTopic(max_messages=2)
+    slow, quick = place.joined(), place.joined()
+    slow.buffer.paused()
+    for number in (1, 2, 3):
+        place.topic.publish(message(number))
+    assert bodies(quick) == [b"1", b"2", b"3"]
+    assert place.overran == [slow.buffer]
+    assert len(slow.queue) == 2
+
+
+def test_the_slow_have_so_many_bytes_and_no_more() -> None:
+    """As with messages."""
+    place = OneTopic(max_bytes=2000)
+    slow = place.joined(INDIVIDUAL, 1)
+    for number in (1, 2, 3):
+        place.topic.publish(message(number, 1000))
+    assert place.overran == [slow.buffer]
+
+
+def test_without_memory_nobody_gets_it() -> None:
+    """The publisher is told, and no subscriber has what another lacks."""
+    place = OneTopic()
+    keeper, quick = place.joined(INDIVIDUAL), place.joined()
+    place.topic.publish(message(1, MEMORY - 600))
+    with pytest.raises(LimitError, match="memory is full"):
+        place.topic.publish(message(2))
+    assert (bodies(keeper), bodies(quick)) == ([b"1"], [b"1"])
+    place.topic.left(keeper)
+    place.topic.publish(message(3))
+    assert bodies(quick) == [b"3"]
+
+
+def test_without_memory_what_need_not_be_kept_passes() -> None:
+    """The full memory of others stops nobody who takes messages at once."""
+    place = OneTopic()
+    quick = place.joined()
+    large = message(9, MEMORY)
+    place.memory.hold(large)
+    place.topic.publish(message(1))
+    assert bodies(quick) == [b"1"]
+
+
+def test_it_is_idle_without_subscribers() -> None:
+    """Messages that nobody is there for are nobody's."""
+    place = OneTopic()
+    place.topic.publish(message(1))
+    idle = [place.topic.idle]
+    consumer = place.joined()
+    idle.append(place.topic.idle)
+    assert bodies(consumer) == []
+    place.topic.left(consumer)
+    idle.append(place.topic.idle)
+    assert idle == [True, False, True]

@@ -1,4 +1,8 @@
-"""The command line of a run."""
+"""The command line of a run, and a short one."""
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +32,21 @@ def test_what_makes_no_sense(arguments: list[str], said: str, capsys: pytest.Cap
         options(arguments)
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.deep
+@pytest.mark.e2e
+@pytest.mark.broker
+def test_half_a_minute_of_faults() -> None:
+    """Sessions of every version, two real brokers, faults at random moments: no promise is broken."""
+    root = Path(__file__).resolve().parents[2]
+    run = subprocess.run(
+        [sys.executable, "-m", "chaos", "--seconds", "30"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if run.returncode == 2:
+        pytest.skip(run.stderr.strip())
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -56,9 +56,10 @@ def test_what_is_missing() -> None:
 
 
 @pytest.mark.e2e
-def test_a_relay_is_killed(tmp_path: Path) -> None:
-    """Its journal is whole, twice: what it lacks is of the last moments."""
+@pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.deep)])
+def test_a_relay_is_killed(tmp_path: Path, rounds: int) -> None:
+    """Its journal is whole each time: what it lacks is of the last moments."""
     pytest.importorskip("stomp", reason="needs stomp.py (PyPI)")
     pytest.importorskip("stompest", reason="needs stompest (PyPI)")
-    verdict = run(tmp_path, 2, 7)
+    verdict = run(tmp_path, rounds, 7)
     assert not verdict.broken, str(verdict)

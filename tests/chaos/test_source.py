@@ -33,6 +33,7 @@ def test_a_whole_family_is_killed() -> None:
     assert process.pid in family
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 @pytest.mark.e2e
 @pytest.mark.parametrize("ack", ["spool", "commit"])

@@ -94,6 +94,7 @@ def test_the_moments() -> None:
     assert 100 < sum(each >= 10 for each in drawn) < 200
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_the_pipeline_is_killed(tmp_path: Path) -> None:

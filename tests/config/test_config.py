@@ -8,7 +8,7 @@ import pytest
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import Config, ConfigError, admin, default, load, overridden
 from stomprelay.config.listener import ENDPOINT
-from stomprelay.journal.settings import Settings
+from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 
@@ -327,11 +327,11 @@ def test_tls_twice_is_refused(tmp_path: Path) -> None:
 
 def test_a_journal_on_the_command_line(tmp_path: Path) -> None:
     """Its directory wins, relative to where the command is given; the file's other settings stay."""
-    assert default().journal == Settings()
+    assert default().journal == JournalSettings()
     found = config(tmp_path, '[journal]\ndirectory = "here"\nbodies = 5\n')
-    assert found.journal == Settings(str(tmp_path / "here"), bodies=5)
+    assert found.journal == JournalSettings(str(tmp_path / "here"), bodies=5)
     assert overridden(found).journal is found.journal
-    assert overridden(found, journal="there").journal == Settings(os.path.abspath("there"), bodies=5)
-    assert default(journal="/x").journal == Settings("/x")
+    assert overridden(found, journal="there").journal == JournalSettings(os.path.abspath("there"), bodies=5)
+    assert default(journal="/x").journal == JournalSettings("/x")
     with pytest.raises(ConfigError, match=r"^command line: --journal: must be a string that is not empty"):
         default(journal="")

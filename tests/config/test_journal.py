@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 
-from stomprelay.config.journal import bodies, read, spelled
+from stomprelay.config.journal import bodies, read, spell_bodies
 from stomprelay.config.table import ConfigError, Table
-from stomprelay.journal.capture import ALL, NOTHING, Rule
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
 
 
-def journal(**values: Any) -> Settings:
+def journal(**values: Any) -> JournalSettings:
     """The settings of a table with these values, in a file of the folder /etc."""
     return read(Table("f", "/etc", values, ("journal",)))
 
@@ -24,7 +23,7 @@ def refusal(**values: Any) -> str:
 
 def test_nothing_is_said() -> None:
     """Then none is kept."""
-    assert journal() == Settings()
+    assert journal() == JournalSettings()
     assert journal().directory is None
 
 
@@ -44,20 +43,20 @@ def test_every_key() -> None:
         retain_age=60,
         retain_size=4,
         capture=[{"destination": "/queue/*", "bodies": 256}, {"destination": "/topic/*", "bodies": "none"}],
-    ) == Settings(
+    ) == JournalSettings(
         "/etc/j",
         "eu-1",
         1,
         2.0,
         3,
-        Full.BLOCK,
+        WhenFull.BLOCK,
         0.0,
         0.5,
         ALL,
         ("token", "Authorization"),
         60.0,
         4,
-        (Rule("/queue/*", 256), Rule("/topic/*", NOTHING)),
+        (BodyRule("/queue/*", 256), BodyRule("/topic/*", NOTHING)),
     )
 
 
@@ -89,6 +88,6 @@ def test_mistakes_are_told_by_key(values: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["none", "all", 1, 256])
-def test_bodies_are_spelled_as_they_are_read(value: object) -> None:
+def test_bodies_are_spell_bodies_as_they_are_read(value: object) -> None:
     """For people."""
-    assert spelled(bodies(value)) == (value if isinstance(value, str) else f"the first {value} bytes")
+    assert spell_bodies(bodies(value)) == (value if isinstance(value, str) else f"the first {value} bytes")

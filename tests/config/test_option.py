@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stomprelay.config.option import BROKER, FAILOVER, FANOUT, NEVER, RECONNECT, read
+from stomprelay.config.uri import BROKER, FAILOVER, FANOUT, RECONNECT, read_options
+from stomprelay.config.values import NEVER, OptionText
 from stomprelay.relay.model.group import Reconnect
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
@@ -44,7 +45,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_
 )
 def test_failover(name: str, text: str, field: str, value: object) -> None:
     """Each option lands in its field, milliseconds as seconds."""
-    found = read(((name, text),), FAILOVER)
+    found = read_options(((name, text),), FAILOVER)
     assert found == {field: value}
     assert type(found[field]) is type(value)
     Reconnect(**found)
@@ -61,12 +62,12 @@ def test_failover(name: str, text: str, field: str, value: object) -> None:
 )
 def test_fanout(name: str, text: str, field: str, value: object) -> None:
     """Its own options, and those that it hands down."""
-    assert read(((name, text),), FANOUT) == {field: value}
+    assert read_options(((name, text),), FANOUT) == {field: value}
 
 
 def test_weight() -> None:
     """The one option of a broker."""
-    assert read((("weight", "3"),), BROKER) == {"weight": 3}
+    assert read_options((("weight", "3"),), BROKER) == {"weight": 3}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_weight() -> None:
 def test_ill_typed(name: str, text: str, said: str) -> None:
     """The option is named, and what it must be."""
     with pytest.raises(ValueError, match=r".") as error:
-        read(((name, text),), FAILOVER)
+        read_options(((name, text),), FAILOVER)
     assert str(error.value).startswith(f'option "{name}": {said}')
 
 
@@ -116,20 +117,20 @@ def test_ill_typed(name: str, text: str, said: str) -> None:
 def test_ill_typed_in_fanout(name: str, text: str, said: str) -> None:
     """Likewise."""
     with pytest.raises(ValueError, match=f'^option "{name}": {said}'):
-        read(((name, text),), FANOUT)
+        read_options(((name, text),), FANOUT)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "x"])
 def test_weights_that_are_none(text: str) -> None:
     """A positive whole number, and nothing else."""
     with pytest.raises(ValueError, match=r'^option "weight": must be a positive whole number'):
-        read((("weight", text),), BROKER)
+        read_options((("weight", text),), BROKER)
 
 
 def test_a_value_that_may_hold_a_secret() -> None:
     """An address that slipped into an option is not shown."""
     with pytest.raises(ValueError, match=r'^option "randomize": must be true or false$'):
-        read((("randomize", "false,tcp://user:geheim@b"),), FAILOVER)
+        read_options((("randomize", "false,tcp://user:geheim@b"),), FAILOVER)
 
 
 @pytest.mark.parametrize(
@@ -154,18 +155,18 @@ def test_a_value_that_may_hold_a_secret() -> None:
 def test_unknown(name: str, known: dict[str, object], said: str) -> None:
     """Case matters, and a mistake in it is told; an option of another place is sent there."""
     with pytest.raises(ValueError, match=r".") as error:
-        read(((name, "true"),), known)  # type: ignore[arg-type]
+        read_options(((name, "true"),), known)  # type: ignore[arg-type]
     assert str(error.value) == f"option {json.dumps(name)}: {said}"
 
 
 def test_one_thing_under_two_names() -> None:
     """Both spellings of the multiplier may be said if they agree."""
     both = (("backOffMultiplier", "2"), ("reconnectDelayExponent", "2.0"))
-    assert read(both, FAILOVER) == {"multiplier": 2.0}
+    assert read_options(both, FAILOVER) == {"multiplier": 2.0}
     with pytest.raises(
         ValueError, match=r'^option "backOffMultiplier": is reconnectDelayExponent by another name'
     ):
-        read((("reconnectDelayExponent", "3"), ("backOffMultiplier", "2")), FAILOVER)
+        read_options((("reconnectDelayExponent", "3"), ("backOffMultiplier", "2")), FAILOVER)
 
 
 def test_every_field_of_reconnect_has_an_option() -> None:
@@ -188,7 +189,7 @@ def test_the_page_has_every_option_of_failover() -> None:
     assert listed.keys() == FAILOVER.keys()
     for name, default in listed.items():
         field, reader = FAILOVER[name]
-        assert reader(default.strip("`")) == getattr(Reconnect, field), name
+        assert reader(OptionText(default.strip("`"))) == getattr(Reconnect, field), name
 
 
 def test_the_page_has_every_option_of_fanout() -> None:

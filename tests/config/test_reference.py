@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from stomprelay.broker.bounds import Bounds
-from stomprelay.config import Config, ConfigError, default, journal, leg, listener, load, route, upstream
+from stomprelay.config import Config, ConfigError, default, journal, listener, load, upstream, values
 from stomprelay.config import config as whole
-from stomprelay.journal.capture import ALL, Rule
+from stomprelay.journal.settings import ALL, BodyRule
 from tests.config.reference import FILE, ROOT, everything, settings
 
 SCENES = sorted((ROOT / "config").glob("*.toml"))
@@ -24,10 +24,10 @@ def keys() -> set[str]:
         "listener.NAME.limits.": listener.LIMIT_KEYS,
         "listener.NAME.tls.": listener.TLS_KEYS,
         "upstream.NAME.": [key for key in upstream.KEYS if key not in ("limits", "health", "tls")],
-        "upstream.NAME.limits.": leg.LIMITS,
+        "upstream.NAME.limits.": values.LIMITS,
         "upstream.NAME.health.": upstream.HEALTH_KEYS,
         "upstream.NAME.tls.": upstream.TLS_KEYS,
-        "route[N].": route.KEYS,
+        "route[N].": listener.ROUTE_KEYS,
         "broker.": [field.name for field in fields(Bounds)],
         "journal.": [key for key in journal.KEYS if key != "capture"],
         "journal.capture[N].": journal.CAPTURE_KEYS,
@@ -77,7 +77,7 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     found = load(str(file))
     assert found.journal.directory == str(tmp_path / "journal")
     assert None not in asdict(found.journal).values()
-    assert found.journal.rules == (Rule("/queue/orders.*", ALL),)
+    assert found.journal.rules == (BodyRule("/queue/orders.*", ALL),)
     [listener] = found.listeners
     assert listener.tls is not None
     assert listener.tls.require_client_certificate
@@ -88,7 +88,7 @@ def test_every_setting_is_taken(tmp_path: Path) -> None:
     assert listener.upstream.checks.destination == "/queue/relay.canary"
 
 
-@pytest.mark.parametrize("pattern", route.PATTERNS)
+@pytest.mark.parametrize("pattern", listener.PATTERNS)
 def test_every_pattern_of_a_route_is_taken(tmp_path: Path, pattern: str) -> None:
     """A route has one; the file shows all."""
     (tmp_path / "broker.passcode").write_bytes(b"x\n")
@@ -104,7 +104,7 @@ def test_every_pattern_of_a_route_is_taken(tmp_path: Path, pattern: str) -> None
 def test_every_setting_is_checked(tmp_path: Path, key: str) -> None:
     """A value that nothing can be, a date, is refused by the key's name."""
     (tmp_path / "broker.passcode").write_bytes(b"x\n")
-    text = everything(key) if key in route.PATTERNS else everything()
+    text = everything(key) if key in listener.PATTERNS else everything()
     text = re.sub(rf"^{key} = .*$", f"{key} = 2000-01-01", text, flags=re.MULTILINE)
     if key == "passcode":
         text = re.sub(r"^passcode_file = .*$", "passcode = 2000-01-01", text, flags=re.MULTILINE)

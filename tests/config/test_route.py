@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stomprelay.config.address import broker
-from stomprelay.config.route import KEYS, Rule, read, routed
+from stomprelay.config.listener import ROUTE_KEYS, RouteRule, read_route, routed
 from stomprelay.config.table import ConfigError, Table
 from stomprelay.relay.model.group import alone
 from stomprelay.relay.model.listener import Listener, Match, Route
@@ -17,10 +17,10 @@ INSIDE = Listener("inside", "tcp:1", MAIN)
 OUTSIDE = Listener("outside", "tcp:2", MAIN)
 
 
-def rule(number: int = 1, **values: Any) -> Rule:
+def rule(number: int = 1, **values: Any) -> RouteRule:
     """The rule of a table with these values."""
     table = Table("f", "/", values, ("route", number))
-    return read(table, {"main": MAIN, "other": OTHER}, {"inside": INSIDE, "outside": OUTSIDE})
+    return read_route(table, {"main": MAIN, "other": OTHER}, {"inside": INSIDE, "outside": OUTSIDE})
 
 
 def refusal(**values: Any) -> str:
@@ -41,7 +41,7 @@ def test_every_pattern(match: Match) -> None:
 
 def test_every_setting_is_known() -> None:
     """No key beside the patterns, the upstream and the listener."""
-    assert set(KEYS) == {match.value for match in Match} | {"upstream", "listener"}
+    assert set(ROUTE_KEYS) == {match.value for match in Match} | {"upstream", "listener"}
 
 
 @pytest.mark.parametrize(

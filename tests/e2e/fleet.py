@@ -35,7 +35,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that happens to a node; `begin_healing` starts its recovery, `Node.heal` waits for it."""
+    """Something that happens to a node; `begin_healing` starts its recovery, `Node.heal` waits for it.
+
+    CUT is to the relay what KILL is, and a broker that was cut off is there again at once, with all that it had.
+    """
 
     name: str
     inject: Callable[[Node], None]
@@ -45,6 +48,7 @@ class Fault:
 KILL = Fault("SIGKILL", lambda node: node.broker.kill(), lambda node: node.broker.start())
 STOP = Fault("polite stop", lambda node: node.broker.stop(), lambda node: node.broker.start())
 FREEZE = Fault("SIGSTOP", lambda node: node.broker.freeze(), lambda node: node.broker.thaw())
+CUT = Fault("cut off", lambda node: node.proxy.cut(), lambda node: node.proxy.flow())
 RESET = Fault("reset", lambda node: node.proxy.reset())
 SWALLOW = Fault("black hole", lambda node: node.proxy.swallow(), lambda node: node.proxy.flow())
 

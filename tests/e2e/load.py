@@ -167,8 +167,12 @@ def end(port: int, destination: str) -> None:
         assert client.frame().startswith(b"RECEIPT\n")
 
 
-def drain(port: int, destination: str) -> list[bytes]:
-    """Take what a queue of a broker holds, without what ends consumers."""
+def drain(port: int, destination: str, due: int = 0) -> list[bytes]:
+    """Take what a queue of a broker holds, without what ends consumers; wait for `due` messages, if need be.
+
+    A broker may need a moment to put into the queue what a client has committed, or what one that is gone had not
+    acknowledged.
+    """
     marker = b"drained-%d" % next(_drains)
     found: list[bytes] = []
     with Connection.to(port) as client:
@@ -176,7 +180,7 @@ def drain(port: int, destination: str) -> list[bytes]:
         client.write(_send(destination, marker))
         assert client.frame().startswith(b"RECEIPT\n")
         client.write(f"SUBSCRIBE\ndestination:{destination}\nid:1\nack:auto\n\n\0".encode())
-        while marker not in found:
+        while marker not in found or len(found) <= due:
             found.append(_message(client.frame()))
         client.write(b"DISCONNECT\nreceipt:bye\n\n\0")
         while not (frame := client.frame()).startswith(b"RECEIPT\n"):

@@ -1,10 +1,17 @@
 """Free ports of the loopback interface for programs that must be told a fixed port."""
 
+import os
 import random
 import socket
 from pathlib import Path
 
 _given: set[int] = set()
+
+_WORKER, _WORKERS = (
+    int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]),
+    int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+)
+"""Which of how many test processes this is: each has ports of its own, for a port is free until somebody listens."""
 
 
 def _ephemeral() -> range:
@@ -21,7 +28,7 @@ def free_port() -> int:
     ephemeral = _ephemeral()
     for _ in range(1000):
         port = random.randrange(10000, 65000)
-        if port in ephemeral or port in _given:
+        if port in ephemeral or port in _given or port % _WORKERS != _WORKER:
             continue
         with socket.socket() as probe:
             try:

@@ -18,7 +18,8 @@ _PIECE = 65536
 class Proxy:
     """Forwards octets between a port of its own and a broker's, in a thread of its own.
 
-    Every method returns when it has been done. A client of a broker that is not there is reset.
+    Every method returns when it has been done. A client of a broker that is not there is reset, as is one that comes
+    while the broker is cut off.
     """
 
     def __init__(self, broker: int) -> None:
@@ -29,6 +30,7 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._flowing = asyncio.Event()
         self._flowing.set()
+        self._cut = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: set[asyncio.StreamWriter] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -57,19 +59,31 @@ class Proxy:
         """Reset every connection, on both sides."""
         self._soon(self._reset)
 
+    def cut(self) -> None:
+        """Cut the broker off, as if it were killed: reset every connection, and new ones too."""
+        self._soon(self._cut_off)
+
     def swallow(self) -> None:
         """Be a black hole: whatever is sent is never answered, and connections are accepted as before."""
         self._soon(self._flowing.clear)
 
     def flow(self) -> None:
-        """End the black hole: what was held back is forwarded, as when a network is whole again."""
-        self._soon(self._flowing.set)
+        """Forward again. What a black hole has held back goes on, as when a network is whole again."""
+        self._soon(self._flow)
 
     def _soon(self, do: Callable[[], T]) -> T:
         async def done() -> T:
             return do()
 
         return asyncio.run_coroutine_threadsafe(done(), self._loop).result()
+
+    def _cut_off(self) -> None:
+        self._cut = True
+        self._reset()
+
+    def _flow(self) -> None:
+        self._cut = False
+        self._flowing.set()
 
     def _reset(self) -> None:
         for writer in self._sockets:
@@ -99,6 +113,8 @@ class Proxy:
         self._sockets.add(writer)
         try:
             await self._flowing.wait()
+            if self._cut:
+                return
             there_reader, there = await asyncio.open_connection("127.0.0.1", self._broker)
             writers.append(there)
             self._sockets.add(there)

@@ -309,17 +309,23 @@ class Script:
         return self.play.__name__
 
 
+NACK = Script(nack, lambda library, version, broker: version in library.nack)
+HEADERS = Script(headers)
+
+FACTS = (NACK, HEADERS)
+"""The scripts whose outcome the table of facts gives for each broker, pair of versions and library."""
+
 SCRIPTS = (
     Script(delivery),
     Script(without_id, lambda library, version, broker: version == "1.0"),
     Script(cumulative),
     Script(individual),
     Script(unacknowledged),
-    Script(nack, lambda library, version, broker: version in library.nack),
+    NACK,
     Script(transactions),
     Script(receipts),
     Script(backlog),
-    Script(headers),
+    HEADERS,
     Script(bodies),
     Script(two_subscriptions),
     Script(topics),

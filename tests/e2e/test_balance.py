@@ -58,11 +58,11 @@ def test_sessions_spread_and_come_back(
         assert shares(running) == expected
         for number, client in enumerate(clients):
             client.subscribe(f"/topic/balance-{number}", "1")
-        activemq.kill()
+        members[1].proxy.cut()
         for client in clients:
             client.send("/queue/balance", b"during")
         assert shares(running) == [12, 0]
-        activemq.heal()
+        members[1].proxy.flow()
         running.relay.wait_until(lambda: levelled(shares(running), expected))
         for number, client in enumerate(clients):
             client.send(f"/topic/balance-{number}", b"%d" % number)

@@ -6,7 +6,7 @@ import pytest
 
 from demo.__main__ import main
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = [pytest.mark.deep, pytest.mark.e2e, pytest.mark.spark]
 
 
 def test_the_demo_ends_with_a_report(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

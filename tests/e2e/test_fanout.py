@@ -102,10 +102,9 @@ def test_a_group_that_dies(pair: list[Node], tmp_path: Path, dead: int, queue: s
     )
     with fleet(tmp_path, pair, config) as running, Talker.at(running.port) as client:
         client.send(queue, *bodies[:100])
-        pair[dead].broker.kill()
+        pair[dead].proxy.cut()
         client.send(queue, *bodies[100:200])
-        pair[dead].broker.start()
-        pair[dead].broker.wait_until_up()
+        pair[dead].proxy.flow()
         client.send(queue, *bodies[200:])
         found: list[list[bytes]] = [[], []]
 
@@ -152,7 +151,7 @@ def test_a_quorum_out_of_reach(pair: list[Node], tmp_path: Path, queue: str) -> 
     """The client gets an ERROR with its receipt's id and the name of the group that failed."""
     with fleet(tmp_path, pair, fanout(pair, "minAckCount=2")) as running, Talker.at(running.port) as client:
         client.send(queue, b"both")
-        pair[0].broker.kill()
+        pair[0].proxy.cut()
         receipt = client.ask_later("SEND", b"one", destination=queue, persistent="true")
         error = client.error()
         assert f"receipt-id:{receipt}\n".encode() in error
@@ -166,11 +165,11 @@ def test_a_quorum_out_of_reach(pair: list[Node], tmp_path: Path, queue: str) -> 
 
 
 def test_a_group_that_fails_over(
-    tmp_path: Path, activemq: Broker, activemq_2: Broker, rabbitmq: Broker, queue: str
+    tmp_path: Path, activemq: Broker, memory: Broker, rabbitmq: Broker, queue: str
 ) -> None:
     """A group of two brokers counts for the quorum with either of them."""
     bodies = [b"%d" % number for number in range(100)]
-    with nodes(activemq, activemq_2, rabbitmq) as members:
+    with nodes(activemq, memory, rabbitmq) as members:
         one, other, alone = members
         config = f"""
 uri = "fanout:(failover:({one.uri},{other.uri})?randomize=false,{alone.uri})?minAckCount=2"
@@ -178,10 +177,10 @@ confirm = true
 """
         with fleet(tmp_path, members, config) as running, Talker.at(running.port) as client:
             client.send(queue, *bodies[:50])
-            activemq.kill()
+            one.proxy.cut()
             client.send(queue, *bodies[50:])
             client.leave()
-            activemq.heal()
+            one.proxy.flow()
             before, after, all_of_it = held(members, queue)
             assert before == bodies[:50]
             assert after == bodies[50:]

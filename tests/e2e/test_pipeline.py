@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.brokers import Broker
 from tests.e2e.clients.client import Client
 from tests.e2e.facts import NET_STOMP, STOMP_GEM, STOMP_PY, STOMPEST, LibraryFacts
-from tests.e2e.fleet import KILL, failover, fleet, nodes
+from tests.e2e.fleet import CUT, failover, fleet, nodes
 from tests.e2e.load import END, Consumer, Producer, all_flow
 from tests.e2e.ports import free_port
 from tests.e2e.raw import Connection
@@ -129,7 +129,7 @@ def test_tables_say_what_a_failover_was(
     client: Callable[[LibraryFacts], Client],
     queue: str,
 ) -> None:
-    """The broker that serves is killed under load: one outage of all sessions, and the books of messages, frames said
+    """The broker that serves is lost under load: one outage of all sessions, and the books of messages, frames said
     again, stale ACKs and deliveries are those of clients and relay.
     """
     journal, tables = tmp_path / "journal", tmp_path / "tables"
@@ -152,7 +152,7 @@ def test_tables_say_what_a_failover_was(
         all_flow(workers, MESSAGES // 2)
         struck = running.serving
         (other,) = (node for node in members if node is not struck)
-        KILL.inject(struck)
+        CUT.inject(struck)
         all_flow(workers, MESSAGES // 2)
         for producer, _ in pairs:
             producer.stop()

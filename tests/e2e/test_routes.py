@@ -99,7 +99,7 @@ def test_a_transaction_on_both_is_refused(routed: Fleet, here: str, there: str, 
         client.tell("COMMIT", transaction="two")
         assert b"two" in client.error()
     assert drain(routed.nodes[0].broker.port, here) == []
-    assert drain(routed.nodes[1].broker.port, there) == [b"fine"]
+    assert drain(routed.nodes[1].broker.port, there, 1) == [b"fine"]
 
 
 def fewer(running: Fleet, descriptors: int) -> bool:

@@ -1,31 +1,34 @@
-"""What becomes of frames, in words."""
+"""What is explained of a frame, and that it is what the relay does."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stomprelay.explain import Explanation
-from stomprelay.relay.bridge.negotiation import pair
+from stomprelay.explain.explanation import caret_text, without_passcode
+from stomprelay.relay.bridge.negotiation import bridges_between
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import AUTO, PROFILES
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS
 
 versions = pytest.mark.parametrize("client", list(DIALECTS))
 brokers = pytest.mark.parametrize("broker", list(DIALECTS))
 
 
-def told(text: bytes, *arguments: object) -> list[list[str]]:
+def explained(text: bytes, *arguments: object) -> list[list[str]]:
     """The paragraphs of an explanation as lines without indentation."""
     explanation = Explanation(*arguments)  # type: ignore[arg-type]
-    return [[line.strip() for line in paragraph.split("\n")] for paragraph in explanation.told(text)]
+    return [[line.strip() for line in paragraph.split("\n")] for paragraph in explanation.paragraphs(text)]
 
 
 def test_a_subscription_gets_its_name() -> None:
     """1.0 to 1.2: what came, what goes out, and the step between."""
-    head, paragraph = told(b"SUBSCRIBE\ndestination:/queue/a\n\n\0", b"1.0", b"1.2")
+    head, paragraph = explained(b"SUBSCRIBE\ndestination:/queue/a\n\n\0", b"1.0", b"1.2")
     assert head == ["client 1.0, broker 1.2, profile auto, losses: replace"]
     assert paragraph == [
         "1. client to broker: SUBSCRIBE",
@@ -46,13 +49,13 @@ def test_a_subscription_gets_its_name() -> None:
 
 def test_a_frame_that_passes() -> None:
     """Nothing to translate is said in one line."""
-    _, paragraph = told(b"SEND\ndestination:/queue/a\n\nhello\0\n", b"1.1", b"1.1")
+    _, paragraph = explained(b"SEND\ndestination:/queue/a\n\nhello\0\n", b"1.1", b"1.1")
     assert paragraph[-1] == "goes out as it came"
 
 
 def test_what_is_spelled_otherwise() -> None:
     """Each line that had to be spelled anew is shown with its new form, and only those."""
-    _, paragraph = told(b"SEND\ndestination: /queue/a\nplain:x\npath:C:\\new\n\n\0", b"1.0", b"1.2")
+    _, paragraph = explained(b"SEND\ndestination: /queue/a\nplain:x\npath:C:\\new\n\n\0", b"1.0", b"1.2")
     assert "destination: /queue/a is spelled destination:/queue/a" in paragraph
     assert r"path:C:\new is spelled path:C\c\\new" in paragraph
     assert not any(line.startswith("plain:x is") for line in paragraph)
@@ -60,7 +63,7 @@ def test_what_is_spelled_otherwise() -> None:
 
 def test_losses_are_counted() -> None:
     """A counter that moved is shown with its meaning; a header that had to go is said to be gone."""
-    _, paragraph = told(b"SEND\ndestination:/queue/a\nt:a\\nb\nna\\cme:x\n\n\0", b"1.2", b"1.0")
+    _, paragraph = explained(b"SEND\ndestination:/queue/a\nt:a\\nb\nna\\cme:x\n\n\0", b"1.2", b"1.0")
     assert r"t:a\nb is spelled t:a b" in paragraph
     assert r"na\cme:x is left out" in paragraph
     assert f"counted: loss_value +1 ({COUNTERS['loss_value']})" in paragraph
@@ -70,9 +73,9 @@ def test_losses_are_counted() -> None:
 def test_the_policy_for_losses_holds() -> None:
     """`percent` spells it, `reject` refuses the frame."""
     text = b"SEND\ndestination:/queue/a\nt:a\\nb\nreceipt:7\n\n\0"
-    assert "t:a%0Ab" in told(text, b"1.2", b"1.0", AUTO, LossPolicy.PERCENT)[1]
+    assert "t:a%0Ab" in explained(text, b"1.2", b"1.0", AUTO, LossPolicy.PERCENT)[1]
     explanation = Explanation(b"1.2", b"1.0", AUTO, LossPolicy.REJECT)
-    _, paragraph = explanation.told(text)
+    _, paragraph = explanation.paragraphs(text)
     assert "message:a header cannot be said in the other version" in paragraph
     assert "receipt-id:7" in paragraph
     assert explanation.refused == 1
@@ -80,13 +83,13 @@ def test_the_policy_for_losses_holds() -> None:
 
 def test_forged_headers_go() -> None:
     """Only headers that were there are said to be taken out."""
-    _, paragraph = told(b"SEND\ndestination:/queue/a\nmessage-id:1\n\n\0", b"1.2", b"1.2")
+    _, paragraph = explained(b"SEND\ndestination:/queue/a\nmessage-id:1\n\n\0", b"1.2", b"1.2")
     assert "publish: takes out message-id" in paragraph
 
 
 def test_a_delivery_and_its_ack() -> None:
     """The names of a delivery go through the session, as they do in the relay."""
-    paragraphs = told(
+    paragraphs = explained(
         b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0"
         b"MESSAGE\nsubscription:0\nmessage-id:ID\\c1\ndestination:/queue/a\n\nhi\0"
         b"ACK\nid:relay-ack-1\n\n\0",
@@ -105,7 +108,7 @@ def test_a_delivery_and_its_ack() -> None:
 def test_what_refers_to_nothing(frame: bytes) -> None:
     """An ERROR, and a hint that the conversation lacks something; what follows is explained all the same."""
     explanation = Explanation(b"1.0", b"1.2")
-    _, paragraph, following = explanation.told(frame + b"BEGIN\ntransaction:1\n\n\0")
+    _, paragraph, following = explanation.paragraphs(frame + b"BEGIN\ntransaction:1\n\n\0")
     assert "is refused: both connections end, and the client gets:" in paragraph
     assert "(what it refers to has to come earlier in the conversation)" in paragraph
     assert "2. client to broker: BEGIN" in following
@@ -114,7 +117,7 @@ def test_what_refers_to_nothing(frame: bytes) -> None:
 
 def test_connect_goes_through_the_handshake() -> None:
     """The version to ask for, heart-beats and virtual host of the default upstream; the passcode stays hidden."""
-    _, paragraph = told(
+    _, paragraph = explained(
         b"STOMP\naccept-version:1.0,1.1\nlogin:u\npasscode:geheim\nheart-beat:1,2\n\n\0", None, None
     )
     assert paragraph[0] == "1. client to broker: STOMP"
@@ -133,7 +136,7 @@ def test_connect_goes_through_the_handshake() -> None:
 
 def test_the_handshake_settles_versions_and_product() -> None:
     """Without options the pair is that of CONNECT and CONNECTED, from there on."""
-    paragraphs = told(
+    paragraphs = explained(
         b"CONNECT\naccept-version:1.0\nhost:/\n\n\0"
         b"CONNECTED\nversion:1.2\nserver:RabbitMQ/3.10.8\n\n\0"
         b"SUBSCRIBE\ndestination:/queue/a\n\n\0"
@@ -152,7 +155,7 @@ def test_the_handshake_settles_versions_and_product() -> None:
 
 def test_options_win_over_the_handshake() -> None:
     """A conversation that was written for one pair can be looked at as another."""
-    paragraphs = told(
+    paragraphs = explained(
         b"CONNECT\naccept-version:1.0,1.2\nhost:/\n\n\0"
         b"CONNECTED\nversion:1.2\nserver:ActiveMQ/5\n\n\0"
         b"BEGIN\ntransaction:1\n\n\0",
@@ -168,7 +171,7 @@ def test_options_win_over_the_handshake() -> None:
 def test_no_version_in_common() -> None:
     """The ERROR names the versions that the client could have."""
     explanation = Explanation(b"1.0")
-    _, paragraph = explanation.told(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
+    _, paragraph = explanation.paragraphs(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
     assert "message:no common STOMP version" in paragraph
     assert "version:1.0" in paragraph
     assert explanation.refused == 1
@@ -176,7 +179,7 @@ def test_no_version_in_common() -> None:
 
 def test_connected_without_connect() -> None:
     """A broker's CONNECTED alone is shown as the given client would get it."""
-    _, paragraph = told(b"CONNECTED\nversion:1.2\nsession:s\n\n\0", b"1.1", b"1.2")
+    _, paragraph = explained(b"CONNECTED\nversion:1.2\nsession:s\n\n\0", b"1.1", b"1.2")
     assert "version:1.1" in paragraph
 
 
@@ -184,7 +187,7 @@ def test_connected_without_connect() -> None:
 def test_what_is_no_frame(text: bytes) -> None:
     """A client's bad bytes get the ERROR that the relay sends, and end the explanation."""
     explanation = Explanation(b"1.2", b"1.2")
-    _, paragraph = explanation.told(text + b"BEGIN\ntransaction:1\n\n\0")
+    _, paragraph = explanation.paragraphs(text + b"BEGIN\ntransaction:1\n\n\0")
     assert paragraph.startswith("1. client to broker: what is no frame\n")
     assert "      ERROR\n" in paragraph
     assert explanation.refused == 1
@@ -192,21 +195,21 @@ def test_what_is_no_frame(text: bytes) -> None:
 
 def test_a_broker_that_does_not_speak_stomp() -> None:
     """A broker's bad bytes are not the client's fault, and it is told so."""
-    _, paragraph = told(b"MESSAGE\ncontent-length:x\n\n\0", b"1.2", b"1.2")
+    _, paragraph = explained(b"MESSAGE\ncontent-length:x\n\n\0", b"1.2", b"1.2")
     assert "1. broker to client: what is no frame" in paragraph
     assert "message:the broker sent what is not STOMP" in paragraph
 
 
 def test_a_long_body_is_cut() -> None:
     """The size is said instead, and it goes out whole."""
-    _, paragraph = told(b"SEND\ndestination:/a\n\n" + b"x" * 5000 + b"\0", b"1.2", b"1.2")
+    _, paragraph = explained(b"SEND\ndestination:/a\n\n" + b"x" * 5000 + b"\0", b"1.2", b"1.2")
     assert any(line == "x" * 1000 + "... (5000 bytes in all)^@" for line in paragraph)
     assert paragraph[-1] == "goes out as it came"
 
 
 def test_nothing_to_explain() -> None:
     """No frame, no paragraph."""
-    assert told(b"\n\n") == []
+    assert explained(b"\n\n") == []
 
 
 CASES = [
@@ -223,12 +226,12 @@ CASES = [
 @pytest.mark.parametrize("frame", CASES)
 def test_it_says_what_the_relay_does(client: bytes, broker: bytes, frame: bytes) -> None:
     """For every pair, what is shown to go out is what a bridge of the relay writes."""
-    bridge = pair(client, broker, "auto", LossPolicy.REPLACE).to_broker
+    bridge = bridges_between(client, broker, "auto", LossPolicy.REPLACE).to_broker
     decoder = Decoder(DIALECTS[client], CLIENT_COMMANDS, Limits())
     decoder.feed(frame)
     [read] = decoder.frames()
     out = bridge.carry(read, Session(b"s", DIALECTS[client], 10, Counters()))
-    _, paragraph = told(frame, client, broker)
+    _, paragraph = explained(frame, client, broker)
     if out == frame:
         assert paragraph[-1] == "goes out as it came"
     else:
@@ -240,6 +243,35 @@ def test_it_says_what_the_relay_does(client: bytes, broker: bytes, frame: bytes)
 
 def test_the_relays_own_bridges_are_left_alone() -> None:
     """Bridges are shared by all sessions of a pair: looking at one does not change it."""
-    before = dict(pair(b"1.0", b"1.2", "auto", LossPolicy.REPLACE).to_broker.steps)
-    told(CASES[2], b"1.0", b"1.2")
-    assert pair(b"1.0", b"1.2", "auto", LossPolicy.REPLACE).to_broker.steps == before
+    before = dict(bridges_between(b"1.0", b"1.2", "auto", LossPolicy.REPLACE).to_broker.steps)
+    explained(CASES[2], b"1.0", b"1.2")
+    assert bridges_between(b"1.0", b"1.2", "auto", LossPolicy.REPLACE).to_broker.steps == before
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"a:b c\\n\n", "a:b c\\n\n"),
+        ("häßlich \N{SNOWMAN}".encode(), "häßlich \N{SNOWMAN}"),
+        (b"\0\r\t\x1b[31m\x7f", "^@^M^I^[[31m^?"),
+        (b"\xff\xe9x", "<ff><e9>x"),
+        ("\u202e\x85".encode(), "<U+202E><U+0085>"),
+    ],
+)
+def test_visible(data: bytes, text: str) -> None:
+    """Text stays, and what a terminal would act on is spelled."""
+    assert caret_text(data) == text
+
+
+@given(st.binary())
+def test_whatever_comes_can_be_shown(data: bytes) -> None:
+    """Any bytes become lines of printable characters."""
+    assert all(line.isprintable() for line in caret_text(data).split("\n"))
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_passcode_is_masked(end: bytes) -> None:
+    """Every passcode of a head, however often it is said, and nothing else."""
+    lines = [b"CONNECT", b"login:u", b"passcode:geheim", b"x-passcode:y", b"passcode:", b"", b""]
+    masked = [b"CONNECT", b"login:u", b"passcode:********", b"x-passcode:y", b"passcode:********", b"", b""]
+    assert without_passcode(end.join(lines)) == end.join(masked)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from stomprelay.journal import segment
-from stomprelay.journal.block import Block, Damage, Kind, Recorded, encode
-from stomprelay.journal.schema import Context, Happening, Header
+from stomprelay.journal.block import Block, BlockKind, Damage, RecordedFrame, encode
+from stomprelay.journal.schema import Context, EventRecord, Header
 from stomprelay.journal.writer import Writer
 
 SECOND: Final = 10**9
@@ -24,28 +24,28 @@ Item = Header | Block | Damage
 
 def header(of: Header = HEADER) -> bytes:
     """A segment's first block."""
-    return b"".join(encode(Kind.HEADER, of.created, 0, b"", (), of.encode()))
+    return b"".join(encode(BlockKind.HEADER, of.created, 0, b"", (), of.encode()))
 
 
 def frames(
-    *found: tuple[bytes, bytes] | Recorded, context: Context = CLIENT, at: int = NOW, number: int = 0
+    *found: tuple[bytes, bytes] | RecordedFrame, context: Context = CLIENT, at: int = NOW, number: int = 0
 ) -> bytes:
-    """A block of frames: heads and bodies, of which all is kept, or `Recorded` ones."""
+    """A block of frames: heads and bodies, of which all is kept, or `RecordedFrame` ones."""
     sizes: list[int] = []
     payload = b""
     for frame in found:
-        recorded = frame if isinstance(frame, Recorded) else Recorded(*frame, len(frame[1]))
+        recorded = frame if isinstance(frame, RecordedFrame) else RecordedFrame(*frame, len(frame[1]))
         sizes += [len(recorded.head), len(recorded.kept), recorded.size]
         payload += recorded.head + recorded.kept
-    return b"".join(encode(Kind.FRAMES, at, number, context.encode(), sizes, payload))
+    return b"".join(encode(BlockKind.FRAMES, at, number, context.encode(), sizes, payload))
 
 
 def event(
     name: str = "connected", text: str = "", context: Context = CLIENT, at: int = NOW, **facts: str | int
 ) -> bytes:
     """A block with an event."""
-    happening = Happening(name, text, dict(facts))
-    return b"".join(encode(Kind.EVENT, at, 0, context.encode(), (), happening.encode()))
+    happening = EventRecord(name, text, dict(facts))
+    return b"".join(encode(BlockKind.EVENT, at, 0, context.encode(), (), happening.encode()))
 
 
 def writer(folder: Path, run: str = RUN, *, size: int = 1 << 20, age: float = 60.0) -> Writer:

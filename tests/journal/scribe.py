@@ -1,7 +1,7 @@
 """A program that writes a journal until it is killed: `python -m tests.journal.scribe FOLDER RUN SIZE PIECE`. The
-system takes at most PIECE octets at a time, as a disk might; so it can be killed within a block.
+system takes at most PIECE bytes at a time, as a disk might; so it can be killed within a block.
 
-Each time that blocks were written, it says on standard output, in 8 octets, how many frames there are then.
+Each time that blocks were written, it writes the number of frames so far to standard output, in 8 bytes.
 """
 
 import itertools

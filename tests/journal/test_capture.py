@@ -1,23 +1,43 @@
-"""How much of a frame is recorded, and that no secret is."""
+"""How much of a frame is recorded, that no secret is, and how frames become the content of a block."""
 
+from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.capture import ALL, MASK, NOTHING, Capture, Rule, traced
+from stomprelay.journal.block import Block, BlockKind, RecordedFrame, decode, sealed
+from stomprelay.journal.capture import MASK, Capture, LegRecorder, traced
+from stomprelay.journal.settings import ALL, NOTHING, BodyRule, JournalSettings, WhenFull
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_0, V1_1, V1_2, Dialect
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING
+
+
+def test_none_is_kept_by_default() -> None:
+    """And where one is: heads only, nothing removed, and the relay never waits for the disk."""
+    settings = JournalSettings()
+    assert settings.directory is None
+    assert settings.bodies == NOTHING
+    assert settings.when_full is WhenFull.DROP
+    assert settings.retain_age is settings.retain_size is None
+
+
+def test_settings_do_not_change() -> None:
+    """They are a value."""
+    with pytest.raises(FrozenInstanceError):
+        JournalSettings().directory = "x"  # type: ignore[misc]
+
 
 ANY = OPENING | CLIENT_COMMANDS | BROKER_COMMANDS | {CONNECTED}
 
 
 def frame(data: bytes, dialect: Dialect = V1_2) -> Frame:
-    """The frame that these octets are."""
+    """The frame that these bytes are."""
     decoder = Decoder(dialect, ANY, Limits())
     decoder.feed(data)
     (found,) = decoder.frames()
@@ -122,9 +142,9 @@ def most(data: bytes, capture: Capture, dialect: Dialect = V1_2) -> int:
 
 def test_how_much_of_a_body_is_kept() -> None:
     """The first rule that matches counts; without one, what holds for all."""
-    rules = [Rule("/queue/orders.?", 5), Rule("/queue/*", ALL), Rule("/topic/[ab]", NOTHING)]
+    rules = [BodyRule("/queue/orders.?", 5), BodyRule("/queue/*", ALL), BodyRule("/topic/[ab]", NOTHING)]
     capture = Capture(7, rules)
-    for destination, octets in (
+    for destination, expected in (
         (b"/queue/orders.1", 5),
         (b"/queue/orders.12", ALL),
         (b"/topic/a", NOTHING),
@@ -133,13 +153,13 @@ def test_how_much_of_a_body_is_kept() -> None:
         (b"\xff", 7),
     ):
         for command in (b"SEND", b"MESSAGE"):
-            assert most(b"%b\ndestination:%b\n\nx\0" % (command, destination), capture) == octets
+            assert most(b"%b\ndestination:%b\n\nx\0" % (command, destination), capture) == expected
     assert most(b"ERROR\nmessage:x\n\nbody\0", capture) == 7
 
 
 def test_destinations_as_their_version_spells_them() -> None:
     """Escaped, padded, or both badly."""
-    capture = Capture(rules=[Rule("/queue/a:b", 5)])
+    capture = Capture(rules=[BodyRule("/queue/a:b", 5)])
     assert most(b"SEND\ndestination:/queue/a\\cb\n\n\0", capture) == 5
     assert most(b"SEND\r\ndestination:/queue/a\\cb\r\n\r\n\0", capture) == 5
     assert most(b"SEND\ndestination: /queue/a:b\n\n\0", capture, V1_0) == 5
@@ -149,7 +169,7 @@ def test_destinations_as_their_version_spells_them() -> None:
 
 def test_many_destinations() -> None:
     """What is known of them does not grow without a bound."""
-    capture = Capture(rules=[Rule("*7", 1)])
+    capture = Capture(rules=[BodyRule("*7", 1)])
     for number in range(10_000):
         assert most(b"SEND\ndestination:%d\n\n\0" % number, capture) == (number % 10 == 7)
     assert len(capture._most) <= 4096
@@ -157,7 +177,7 @@ def test_many_destinations() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "uniform"),
-    [({}, True), ({"bodies": 5}, True), ({"rules": [Rule("*", 1)]}, False), ({"redact": ["a"]}, False)],
+    [({}, True), ({"bodies": 5}, True), ({"rules": [BodyRule("*", 1)]}, False), ({"redact": ["a"]}, False)],
 )
 def test_whether_frames_have_to_be_looked_into(settings: dict[str, Any], uniform: bool) -> None:
     """Only where a rule or a name asks for it."""
@@ -171,3 +191,119 @@ def test_a_trace_takes_the_place_of_the_clients_own(end: bytes) -> None:
     expected = [b"SEND", b"relay-trace:r-1", b"a:b", b"x-relay-trace:c", b"", b""]
     assert traced(end.join(lines), b"r-1") == end.join(expected)
     assert traced(b"SEND" + end + end, b"r-1") == b"SEND" + end + b"relay-trace:r-1" + end + end
+
+
+CONNECT = b"CONNECT\naccept-version:1.2\nlogin:me\npasscode:geheim\n\n\0"
+BODIES = [b"", b"x", b"hello world", b"\0nul\0", b"y" * 300]
+
+
+def send(number: int, body: bytes) -> bytes:
+    """A SEND, as bytes."""
+    return b"SEND\ndestination:/queue/%d\ncontent-length:%d\n\n%b\0" % (number % 3, len(body), body)
+
+
+def client(capture: Capture, *, traced: bool = False) -> LegRecorder:
+    """The recorder of a client whose CONNECT was recorded already."""
+    recorder = opening(capture, traced=traced)
+    receive(recorder, CONNECT)
+    recorder.take()
+    recorder.leg.enter(State.CONNECTING, V1_2)
+    recorder.leg.enter(State.CONNECTED)
+    return recorder
+
+
+def opening(capture: Capture, *, traced: bool = False) -> LegRecorder:
+    """The recorder of a client that has sent nothing yet."""
+    return LegRecorder(Leg(Side.DOWNSTREAM, Limits()), capture, traced=traced)
+
+
+def receive(recorder: LegRecorder, data: bytes) -> None:
+    """Bytes come on its leg."""
+    recorder.leg.decoder.feed(data)
+    for _ in recorder.leg.decoder.frames():
+        pass
+
+
+def taken(recorder: LegRecorder) -> tuple[int, list[RecordedFrame]]:
+    """The next block, as it is read again."""
+    number, sizes, payload = recorder.take()
+    (found,) = decode(sealed(BlockKind.FRAMES, 1, number, b"[]", sizes, payload))
+    assert isinstance(found, Block)
+    assert recorder.frames == []
+    return found.number, list(found.frames)
+
+
+@pytest.mark.parametrize("many", [1, 2, 100])
+@pytest.mark.parametrize("most", [0, 3, ALL])
+def test_heads_and_what_is_kept_of_bodies(many: int, most: int) -> None:
+    """Of each frame, with the size that the body had; the count goes on from block to block."""
+    recorder = client(Capture(most))
+    said = [(number, BODIES[number % len(BODIES)]) for number in range(many)]
+    receive(recorder, b"".join(send(*each) for each in said))
+    expected = [
+        RecordedFrame(send(number, body).removesuffix(body + b"\0"), body[:most], len(body))
+        for number, body in said
+    ]
+    assert taken(recorder) == (1, expected)
+    receive(recorder, send(0, b"more"))
+    assert taken(recorder)[0] == 1 + many
+
+
+def test_heads_that_repeat() -> None:
+    """The decoder shares them; each is recorded."""
+    recorder = client(Capture())
+    receive(recorder, send(0, b"a") * 3)
+    assert [each.head for each in taken(recorder)[1]] == [send(0, b"a")[:-2]] * 3
+
+
+def test_a_passcode_is_in_no_block() -> None:
+    """Neither whole nor byte by byte; and what follows CONNECT in its chunk is recorded, too."""
+    recorder = opening(Capture(ALL))
+    for byte in CONNECT:
+        receive(recorder, bytes([byte]))
+    number, (connect,) = taken(recorder)
+    assert number == 0
+    assert connect == (b"CONNECT\naccept-version:1.2\nlogin:me\npasscode:***\n\n", b"", 0)
+
+
+def test_secrets_of_other_frames() -> None:
+    """Each is looked into, the first as well as the rest."""
+    recorder = client(Capture(ALL, redact=["token"]))
+    receive(recorder, b"SEND\ntoken:a\ndestination:/q\n\nx\0" * 3)
+    assert taken(recorder) == (1, [RecordedFrame(b"SEND\ntoken:***\ndestination:/q\n\n", b"x", 1)] * 3)
+
+
+def test_bodies_by_destination() -> None:
+    """In one block."""
+    recorder = client(Capture(1, [BodyRule("/queue/0", ALL), BodyRule("/queue/1", 0)]))
+    receive(recorder, b"".join(send(number, b"body") for number in range(3)))
+    assert [each.kept for each in taken(recorder)[1]] == [b"body", b"", b"b"]
+
+
+def test_frames_that_the_relay_gave_a_trace() -> None:
+    """It stands in the recorded head, as if the client had sent it; frames without one pass as they came."""
+    recorder = client(Capture(), traced=True)
+    receive(recorder, b"SEND\ndestination:/q\nrelay-trace:forged\n\nx\0" + b"BEGIN\ntransaction:1\n\n\0")
+    recorder.frames[0].mark(b"relay-1-7")
+    heads = [each.head for each in taken(recorder)[1]]
+    assert heads == [b"SEND\nrelay-trace:relay-1-7\ndestination:/q\n\n", b"BEGIN\ntransaction:1\n\n"]
+
+
+@given(
+    st.lists(st.sampled_from(BODIES), min_size=1, max_size=8),
+    st.lists(st.integers(1, 200)),
+    st.sampled_from([0, 2, ALL]),
+)
+def test_however_the_bytes_are_cut(bodies: list[bytes], cuts: list[int], most: int) -> None:
+    """The frames of all blocks are the frames that came, in their order, each once, and counted."""
+    recorder = client(Capture(most))
+    data = b"".join(send(number, body) for number, body in enumerate(bodies))
+    found: list[RecordedFrame] = []
+    for size in [*cuts, len(data)]:
+        chunk, data = data[:size], data[size:]
+        receive(recorder, chunk)
+        if recorder.frames:
+            number, frames = taken(recorder)
+            assert number == 1 + len(found)
+            found += frames
+    assert [(each.kept, each.size) for each in found] == [(body[:most], len(body)) for body in bodies]

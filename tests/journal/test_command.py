@@ -1,4 +1,4 @@
-"""`stomprelay journal ls|cat|verify`, without the rest of the command."""
+"""`stomprelay journal ls|cat|verify`, without the rest of the command: what a segment holds, lines for people."""
 
 import argparse
 import json
@@ -7,6 +7,18 @@ from pathlib import Path
 import pytest
 
 from stomprelay.journal import command
+from stomprelay.journal.block import BlockKind, RecordedFrame, encode
+from stomprelay.journal.command import (
+    CLOSED,
+    LEFT,
+    WRITTEN,
+    SegmentCheck,
+    record_lines,
+    segment_state,
+    visible,
+)
+from stomprelay.journal.records import Record, records
+from stomprelay.journal.schema import Context
 from tests.journal.made import (
     BROKER,
     CLIENT,
@@ -219,3 +231,155 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
         parsed(*arguments)
     assert ended.value.code == 2
     assert "usage: stomprelay journal" in capsys.readouterr().err
+
+
+OPEN = f"{NAME}.journal.open"
+
+
+def test_a_segment(tmp_path: Path) -> None:
+    """What is in it."""
+    path = put(tmp_path, frames((SEND, b""), (SEND, b"")), event(at=NOW + 1), frames((SEND, b""), at=NOW + 2))
+    audit = SegmentCheck(path)
+    assert (audit.relay, audit.blocks, audit.frames, audit.size) == ("eu-1", 3, 3, path.stat().st_size)
+    assert (audit.since, audit.until, audit.state, audit.damages) == (NOW, NOW + 2, CLOSED, [])
+
+
+def test_a_segment_of_nothing(tmp_path: Path) -> None:
+    """It has no times."""
+    audit = SegmentCheck(put(tmp_path))
+    assert (audit.blocks, audit.since, audit.until, audit.damages) == (0, None, None, [])
+
+
+def test_damage(tmp_path: Path) -> None:
+    """Each, that of a block which says nothing included."""
+    odd = b"".join(encode(BlockKind.FRAMES, NOW, 0, b"?", (), b""))
+    audit = SegmentCheck(put(tmp_path, event(), b"garbage", odd, event()[:-1]))
+    assert [damage.reason.partition(":")[0] for damage in audit.damages] == [
+        "no block begins here",
+        "the block is whole, but what it says is not understood",
+        "torn",
+    ]
+
+
+def test_a_segment_that_is_written(tmp_path: Path) -> None:
+    """It ends where it ends: that is no damage; garbage in it is."""
+    journal = writer(tmp_path)
+    journal.write(event() + event()[:-1], NOW)
+    assert journal.path is not None
+    audit = SegmentCheck(journal.path)
+    assert (audit.state, audit.blocks, audit.damages) == (WRITTEN, 1, [])
+    journal.write(event(), NOW)
+    assert len(SegmentCheck(journal.path).damages) == 1
+    journal.close(NOW)
+
+
+def test_a_segment_that_was_left(tmp_path: Path) -> None:
+    """Its torn end is told."""
+    audit = SegmentCheck(put(tmp_path, event(), event()[:-1], name=OPEN))
+    assert (audit.state, [damage.torn for damage in audit.damages]) == (LEFT, [True])
+
+
+def test_states(tmp_path: Path) -> None:
+    """By name and lock; a file of any other name is closed, and so is one that was renamed meanwhile."""
+    assert segment_state(put(tmp_path, name=OPEN)) == LEFT
+    assert segment_state(put(tmp_path)) == CLOSED
+    assert segment_state(put(tmp_path, name="copy")) == CLOSED
+    (tmp_path / OPEN).unlink()
+    assert segment_state(tmp_path / OPEN) == CLOSED
+    assert SegmentCheck(tmp_path / OPEN).damages == []
+
+
+def test_what_is_no_segment(tmp_path: Path) -> None:
+    """One damage, over all of it."""
+    path = tmp_path / "a"
+    path.write_bytes(header()[1:])
+    audit = SegmentCheck(path)
+    assert (audit.relay, audit.blocks, audit.size) == ("", 0, len(header()) - 1)
+    assert [damage.length for damage in audit.damages] == [len(header()) - 1]
+
+
+AT = "2026-11-21T08:23:00.123456Z"
+
+
+def shown(tmp_path: Path, block: bytes, *, bodies: bool = False) -> list[str]:
+    """The lines of a block's records."""
+    found = list(records(put(tmp_path, block)))
+    return [line for each in found if isinstance(each, Record) for line in record_lines(each, bodies=bodies)]
+
+
+@pytest.mark.parametrize(
+    ("block", "line"),
+    [
+        (
+            frames((b"SEND\ndestination:/queue/a\\cb\nx:\n\n", b"hello")),
+            'eu-1.7 orders -> SEND destination:/queue/a:b x:"" (5 octets)',
+        ),
+        (
+            frames((b'SUBSCRIBE\nid:0\ndestination:/queue/a\nselector:a = "b"\n\n', b"")),
+            'eu-1.7 orders -> SUBSCRIBE id:0 destination:/queue/a selector:"a = \\"b\\""',
+        ),
+        (
+            frames((b"MESSAGE\nmessage-id:1\n\n", b"1"), context=BROKER),
+            "eu-1.7 orders <- tcp://b:61613 MESSAGE message-id:1 (1 octet)",
+        ),
+        (
+            event("lost", "the broker is gone", broker="tcp://b:1", resent=3, reason="connection reset"),
+            'eu-1.7 orders -- lost: the broker is gone broker=tcp://b:1 resent=3 reason="connection reset"',
+        ),
+        (event("journal begun", "it begins", context=Context()), "- - -- journal begun: it begins"),
+        (
+            frames((b"CONNECT\naccept-version:1.2\n\n", b""), context=CLIENT._replace(client="zürich 1")),
+            "eu-1.7 zürich 1 -> CONNECT accept-version:1.2",
+        ),
+    ],
+)
+def test_lines(tmp_path: Path, block: bytes, line: str) -> None:
+    """Time, session, client, whose frame it is, and what it says."""
+    assert shown(tmp_path, block) == [f"{AT} {line}"]
+
+
+def test_bodies(tmp_path: Path) -> None:
+    """What was kept of them, and how much is missing."""
+    block = frames(
+        (b"SEND\n\n", b"one\n two\r\n\xff\0"),
+        RecordedFrame(b"SEND\n\n", b"abc", 10),
+        RecordedFrame(b"SEND\n\n", b"", 10),
+        (b"ACK\n\n", b""),
+    )
+    assert [line.removeprefix(f"{AT} eu-1.7 orders -> ") for line in shown(tmp_path, block, bodies=True)] == [
+        "SEND (12 octets)",
+        "    | one",
+        "    |  two\\r",
+        "    | \\xff\\x00",
+        "SEND (10 octets)",
+        "    | abc",
+        "    | ... 3 of 10 octets were kept",
+        "SEND (10 octets)",
+        "    | ... 0 of 10 octets were kept",
+        "ACK",
+    ]
+
+
+def test_a_line_is_a_line(tmp_path: Path) -> None:
+    """Whatever a client sent, it can neither begin another line nor move the cursor."""
+    odd = "\n\r\x1b[2J\x85\u2028"
+    context = CLIENT._replace(session=odd, client=odd)
+    head = "SEND\n\\n\x1b:\\n\x1b\u2028\n\n".encode()
+    for block in (frames((head, b""), context=context), event(odd, odd, context, NOW, **{odd: odd})):
+        (line,) = shown(tmp_path, block)
+        assert line.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("", ""),
+        ("zürich 東京", "zürich 東京"),
+        ("a\nb", "a\\nb"),
+        ("\x1b\x7f\x9b", "\\x1b\\x7f\\x9b"),
+        ("\u200b", "\\u200b"),
+    ],
+)
+def test_visible(text: str, seen: str) -> None:
+    """Letters of all languages as they are, all else escaped."""
+    assert visible(text) == seen

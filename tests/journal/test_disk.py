@@ -46,11 +46,11 @@ def test_the_same_file(tmp_path: Path) -> None:
     """Not one of the same name that came later, nor one that is gone."""
     path = tmp_path / "a"
     file = opened(path)
-    assert disk.same(file, path)
+    assert disk.is_same_file(file, path)
     path.rename(tmp_path / "b")
-    assert not disk.same(file, path)
+    assert not disk.is_same_file(file, path)
     path.touch()
-    assert not disk.same(file, path)
+    assert not disk.is_same_file(file, path)
     os.close(file)
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def killed(folder: Path, run: str, size: int, piece: int, after: int, delay: float) -> int:
-    """Let a process write, and kill it once it has said so often that it did; answers the frames it had told of."""
+    """Let a process write, kill it once it has reported `after` writes, and return the last number that it reported."""
     command = [sys.executable, "-m", "tests.journal.scribe", str(folder), run, str(size), str(piece)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
@@ -46,15 +46,20 @@ def numbers(folder: Path, run: str) -> tuple[list[int], list[Damage]]:
     return found, damages
 
 
+SIZES = [(1000, 1 << 20), (200_000, 100), (10_000_000, 1 << 20), (10_000_000, 500)]
+"""How large a segment may get, and how much the system takes at a time."""
+
+
 @pytest.mark.parametrize(
-    ("size", "piece"), [(1000, 1 << 20), (200_000, 100), (10_000_000, 1 << 20), (10_000_000, 500)]
+    ("size", "piece", "turns"),
+    [*((*each, 2) for each in SIZES), *(pytest.param(*each, 10, marks=pytest.mark.deep) for each in SIZES)],
 )
-def test_killed_at_any_moment(tmp_path: Path, size: int, piece: int) -> None:
+def test_killed_at_any_moment(tmp_path: Path, size: int, piece: int, turns: int) -> None:
     """All that was written is read, in order; of the rest there may be some, and at most a torn end, which recovery
     cuts off. The next relays write on in the same folder.
     """
-    chance = random.Random(size)
-    for turn in range(5):
+    chance = random.Random(size + piece)
+    for turn in range(turns):
         run = f"{turn:08x}"
         told = killed(tmp_path, run, size, piece, chance.randrange(1, 60), chance.random() / 50)
         found, damages = numbers(tmp_path, run)

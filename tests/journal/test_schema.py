@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.schema import VERSION, Context, Happening, Header, Newer
+from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, NewerVersion
 from tests.journal.made import BROKER, HEADER
 
 LITERAL = (
@@ -17,29 +17,29 @@ LITERAL = (
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-def test_the_octets_of_a_header() -> None:
+def test_the_bytes_of_a_header() -> None:
     """They are on disks, so they cannot change."""
     assert HEADER.encode() == LITERAL
     assert Header.decode(LITERAL) == HEADER
 
 
-def test_the_octets_of_a_context() -> None:
+def test_the_bytes_of_a_context() -> None:
     """A list, in the order that the header names."""
     assert BROKER.encode() == b'["main","eu-1.7","10.0.0.1:5","orders","broker","erp","tcp://b:61613","1.2"]'
     assert Context(client="ä\n").encode() == '["","","","ä\\n","","","",""]'.encode()
 
 
-def test_the_octets_of_an_event() -> None:
+def test_the_bytes_of_an_event() -> None:
     """An object."""
-    assert Happening("lost", "gone: ä", {"resent": 3, "broker": "tcp://b"}).encode() == (
+    assert EventRecord("lost", "gone: ä", {"resent": 3, "broker": "tcp://b"}).encode() == (
         b'{"event":"lost","text":"gone: \xc3\xa4","facts":{"resent":3,"broker":"tcp://b"}}'
     )
 
 
-def test_what_has_no_octets() -> None:
+def test_what_cannot_be_encoded() -> None:
     """Half of a surrogate pair, from a client's odd name, does not stop the journal."""
     assert b"?" in Context(client="\ud800").encode()
-    assert b"?" in Happening("a", "\ud800", {}).encode()
+    assert b"?" in EventRecord("a", "\ud800", {}).encode()
 
 
 def test_names_that_no_block_has_room_for() -> None:
@@ -92,9 +92,9 @@ def test_a_header_without_names() -> None:
 def test_a_higher_version(version: int) -> None:
     """It may mean anything: it is not read, whatever else it has."""
     reason = f"version {version} of the format; this software reads up to {VERSION}"
-    with pytest.raises(Newer, match=reason):
+    with pytest.raises(NewerVersion, match=reason):
         Header.decode(b'{"version": %d}' % version)
-    with pytest.raises(Newer, match=reason):
+    with pytest.raises(NewerVersion, match=reason):
         Header.decode(HEADER._replace(version=version).encode())
 
 
@@ -114,7 +114,7 @@ def test_what_is_no_header(data: bytes, reason: str) -> None:
     """It is a `ValueError`, and not that of a newer one."""
     with pytest.raises(ValueError, match=reason) as raised:
         Header.decode(data)
-    assert not isinstance(raised.value, Newer)
+    assert not isinstance(raised.value, NewerVersion)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"{}", b"3", b"["])

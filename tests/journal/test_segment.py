@@ -1,4 +1,4 @@
-"""Segments as they are read: whole, torn, damaged, open, none at all."""
+"""Segments: their names, and how they are read: whole, torn, damaged, open, none at all."""
 
 import errno
 import json
@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.journal import segment
-from stomprelay.journal.block import Block, Damage, Kind, decode, encode
+from stomprelay.journal.block import Block, BlockKind, Damage, decode, encode
 from stomprelay.journal.folder import Folder
-from stomprelay.journal.schema import VERSION, Context, Happening, Header
+from stomprelay.journal.schema import VERSION, Context, EventRecord, Header
+from stomprelay.journal.segment import CLOSED, OPEN, SegmentName, parse_name, safe_name
 from tests.journal.made import (
     BROKER,
     CLIENT,
@@ -32,6 +33,77 @@ from tests.journal.made import (
     put,
     writer,
 )
+
+BEGUN = NOW // SECOND * SECOND
+
+
+def test_a_name() -> None:
+    """When, who, which run, which of it."""
+    assert str(SegmentName(NOW, "eu-1", RUN, 1)) == "20261121T082300-eu-1-0123abcd-000001" == NAME
+    assert str(SegmentName(0, "r", RUN, 1234567)) == "19700101T000000-r-0123abcd-1234567"
+
+
+def test_a_name_is_read() -> None:
+    """With the ending that says whether it is open."""
+    assert parse_name(f"{NAME}{CLOSED}") == (SegmentName(BEGUN, "eu-1", RUN, 1), False)
+    assert parse_name(f"{NAME}{OPEN}") == (SegmentName(BEGUN, "eu-1", RUN, 1), True)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "",
+        NAME,
+        f"{NAME}.journal.gz",
+        f"{NAME}.journal.open.open",
+        f"x{NAME}.journal",
+        "20261121T082300-eu-1-000001.journal",
+        "20261121T082300-eu-1-0123abcg-000001.journal",
+        "20261121T082300-eu-1-0123abcd-1.journal",
+        "20261121T082300--0123abcd-000001.journal",
+        "20261321T082300-eu-1-0123abcd-000001.journal",
+        "20261121T082300-eu/1-0123abcd-000001.journal",
+    ],
+)
+def test_other_files(file: str) -> None:
+    """They are none of ours."""
+    assert parse_name(file) is None
+
+
+@pytest.mark.parametrize(
+    ("relay", "name"),
+    [
+        ("eu-1", "eu-1"),
+        ("a.b_C9", "a.b_C9"),
+        ("a b/../c", "a_b_.._c"),
+        ("zürich", "z_rich"),
+        ("", "_"),
+        ("\0\n", "_"),
+        ("x" * 300, "x" * 100),
+    ],
+)
+def test_a_relay_of_any_name(relay: str, name: str) -> None:
+    """What a file's name cannot hold, or had better not, is an underscore."""
+    assert safe_name(relay) == name
+
+
+@given(st.integers(0, 253402300799 * SECOND), st.text(), st.integers(0, 0xFFFFFFFF), st.integers(1, 10**11))
+def test_names_round_trip(created: int, relay: str, run: int, number: int) -> None:
+    """What was named is read, a relay called like the rest of a name included."""
+    name = SegmentName(created // SECOND * SECOND, safe_name(relay), f"{run:08x}", number)
+    assert parse_name(f"{name}{CLOSED}") == (name, False)
+    again = name._replace(relay=safe_name(str(name)))
+    assert parse_name(f"{again}{OPEN}") == (again, True)
+
+
+def test_names_sort_by_time() -> None:
+    """As texts, too."""
+    names = [
+        str(SegmentName(at * SECOND, "r", RUN, 1))
+        for at in (0, 1, 59, 60, 3600, 86400, 31 * 86400, 366 * 86400)
+    ]
+    assert names == sorted(names)
+
 
 CORPUS = Path(__file__).resolve().parent.parent / "corpus"
 BLOCKS = [frames((SEND, b"%d" % number), number=number) for number in range(3)]
@@ -88,7 +160,7 @@ def recording() -> bytes:
     """What stands in the corpus, as it is written today."""
     opening = CLIENT._replace(client="10.0.0.1", version="")
     client, broker = CLIENT._replace(client="zürich"), BROKER._replace(client="zürich")
-    begun = Happening("journal begun", "the journal begins", {"software": "stomprelay 0", "pid": 7})
+    begun = EventRecord("journal begun", "the journal begins", {"software": "stomprelay 0", "pid": 7})
     two = [(b"SEND\r\ndestination:/queue/a\\cb\r\nrelay-trace:eu-1.7-1\r\n\r\n", b"hell", 5)]
     two.append((b"SEND\ndestination:/queue/c\ncontent-length:3\n\n", b"\0\xff\n", 3))
     message = b"MESSAGE\ndestination:/queue/a\\cb\nmessage-id:1\nsubscription:0\n\n"
@@ -97,10 +169,10 @@ def recording() -> bytes:
     def block(number: int, context: Context, *found: tuple[bytes, bytes, int]) -> list[bytes]:
         sizes = [size for head, kept, of in found for size in (len(head), len(kept), of)]
         payload = b"".join([head + kept for head, kept, _ in found])
-        return encode(Kind.FRAMES, NOW + number, number, context.encode(), sizes, payload)
+        return encode(BlockKind.FRAMES, NOW + number, number, context.encode(), sizes, payload)
 
     pieces = [
-        *encode(Kind.EVENT, NOW, 0, Context().encode(), (), begun.encode()),
+        *encode(BlockKind.EVENT, NOW, 0, Context().encode(), (), begun.encode()),
         *block(0, opening, (connect, b"", 0)),
         *block(0, broker, (b"CONNECTED\nversion:1.2\n\n", b"", 0)),
         *block(1, client, *two),
@@ -153,7 +225,7 @@ def test_a_damaged_header_in_a_file_of_another_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("payload", [b"", b"{}", b'{"version":1}', b"\xff"])
 def test_a_header_that_says_nothing(tmp_path: Path, payload: bytes) -> None:
     """It is damage, though its checksum is right."""
-    start = b"".join(encode(Kind.HEADER, NOW, 0, b"", (), payload))
+    start = b"".join(encode(BlockKind.HEADER, NOW, 0, b"", (), payload))
     assert told(put(tmp_path, *BLOCKS, header=start)) == ["damage", "header", 0, 1, 2]
 
 
@@ -182,7 +254,7 @@ def test_what_is_no_segment(tmp_path: Path) -> None:
 
 
 def test_an_empty_file(tmp_path: Path) -> None:
-    """What is left when a relay dies before its first octet."""
+    """What is left when a relay dies before its first byte."""
     path = tmp_path / f"{NAME}.journal"
     path.touch()
     assert items(path) == [Damage(0, 0, "it is empty", torn=True)]
@@ -328,7 +400,7 @@ def test_round_trips(
     for entry in Folder(folder).segments():
         for item in items(entry.path)[1:]:
             assert isinstance(item, Block)
-            if item.kind is Kind.EVENT:
+            if item.kind is BlockKind.EVENT:
                 read.append(("event", json.loads(item.payload)["text"]))
             else:
                 read.append(("frames", [(frame.head, frame.kept) for frame in item.frames]))

@@ -9,9 +9,9 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from stomprelay.journal.block import Kind, encode
-from stomprelay.journal.name import CLOSED, Name
-from stomprelay.journal.schema import VERSION, Context, Happening, Header, JournalEvent
+from stomprelay.journal.block import BlockKind, encode
+from stomprelay.journal.schema import VERSION, Context, EventRecord, Header, JournalEvent
+from stomprelay.journal.segment import CLOSED, SegmentName
 from stomprelay.pipeline.match import record, transfer
 from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
 from stomprelay.pipeline.match.deliveries import WAIT
@@ -37,18 +37,18 @@ class Run:
 
     def frames(self, ns: int, context: Context, number: int, sizes: Sequence[int], payload: bytes) -> None:
         """The frames of one chunk."""
-        self._add(Kind.FRAMES, ns, number, context.encode(), sizes, payload)
+        self._add(BlockKind.FRAMES, ns, number, context.encode(), sizes, payload)
 
     def happened(self, ns: int, context: Context, event: str, text: str, facts: dict[str, Any]) -> None:
         """An event."""
-        self._add(Kind.EVENT, ns, 0, context.encode(), [], Happening(event, text, facts).encode())
+        self._add(BlockKind.EVENT, ns, 0, context.encode(), [], EventRecord(event, text, facts).encode())
 
     def ends(self, ns: int) -> None:
         """The relay stopped."""
         self.happened(ns, Context(), JournalEvent.ENDED.value, "it stopped", {})
 
     def _add(
-        self, kind: Kind, ns: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
+        self, kind: BlockKind, ns: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
     ) -> None:
         self.blocks.append((ns, b"".join(encode(kind, ns, number, context, sizes, payload))))
 
@@ -62,8 +62,8 @@ class Run:
             part = self.blocks[first:last]
             created = part[0][0]
             header = Header(VERSION, self.relay, self.run, number, created, 60.0, "tests")
-            path = folder / f"{Name(created, self.relay, self.run, number)}{CLOSED}"
-            first_block = b"".join(encode(Kind.HEADER, created, 0, b"", [], header.encode()))
+            path = folder / f"{SegmentName(created, self.relay, self.run, number)}{CLOSED}"
+            first_block = b"".join(encode(BlockKind.HEADER, created, 0, b"", [], header.encode()))
             path.write_bytes(first_block + b"".join(data for _, data in part))
             paths.append(path)
         return paths

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, Final
 
-from stomprelay.journal.capture import ALL, NOTHING, Capture
-from stomprelay.journal.schema import Context, Side
-from stomprelay.journal.tape import Tape
+from stomprelay.journal.capture import Capture, LegRecorder
+from stomprelay.journal.schema import Context, JournalSide
+from stomprelay.journal.settings import ALL, NOTHING
 from stomprelay.pipeline.settings import SECOND
 from stomprelay.relay import effects as asked
 from stomprelay.relay.model.health import Checks
@@ -22,7 +22,7 @@ from stomprelay.session.leg import Leg
 from tests.pipeline.journals import BEGUN, Run
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable
-from tests.relay.model import Heard, Pairs, cut
+from tests.relay.reference import Heard, Pairs, cut
 from tests.relay.survival import BEAT, Caller, Letter, Node, Order, Pipe, Transaction, World
 
 STEP: Final = 137_000
@@ -97,7 +97,7 @@ class RecordedClient(Caller):
     def __init__(self, world: "RecordedWorld", name: bytes, version: bytes) -> None:
         self.world = world
         self.depth = 0
-        self.reels: dict[Leg, tuple[Tape, Context]] = {}
+        self.reels: dict[Leg, tuple[LegRecorder, Context]] = {}
         self.context = Context(
             listener="public", session=name.decode(), peer="127.0.0.1:1", client=f"client of {name.decode()}"
         )
@@ -117,7 +117,7 @@ class RecordedClient(Caller):
         self.depth += 1
         ns = self.world.ns
         if self.relay.client not in self.reels and self.depth == 1:
-            self._tape(self.relay.client, self.context._replace(side=Side.CLIENT.value))
+            self._tape(self.relay.client, self.context._replace(side=JournalSide.CLIENT.value))
         said, self.reading = self.reading, []
         answers = self._answers(effects)
         for each in said:
@@ -132,7 +132,7 @@ class RecordedClient(Caller):
         for effect in effects:
             if isinstance(effect, asked.Open):
                 broker = self.context._replace(
-                    side=Side.BROKER.value, upstream="main", broker=str(effect.broker)
+                    side=JournalSide.BROKER.value, upstream="main", broker=str(effect.broker)
                 )
                 self._tape(effect.leg, broker)
             elif isinstance(effect, Note):
@@ -157,7 +157,7 @@ class RecordedClient(Caller):
 
     def _tape(self, leg: Leg, context: Context) -> None:
         self.reels[leg] = (
-            Tape(leg, self.world.capture, traced=self.world.front.trace),
+            LegRecorder(leg, self.world.capture, traced=self.world.front.trace),
             context,
         )
 
@@ -165,7 +165,7 @@ class RecordedClient(Caller):
         for leg, (tape, context) in self.reels.items():
             if tape.frames:
                 version = leg.dialect.version.decode()
-                number, sizes, payload = tape.cut()
+                number, sizes, payload = tape.take()
                 self.world.run.frames(ns, context._replace(version=version), number, sizes, payload)
 
     # What it says

@@ -96,3 +96,39 @@ def message(body: bytes = b"", **headers: str) -> bytes:
     """A MESSAGE of subscription 1."""
     lines = b"".join([f"{name.replace('_', '-')}:{value}\n".encode() for name, value in headers.items()])
     return b"MESSAGE\nsubscription:1\n%bdestination:/queue/a\n\n%b\0" % (lines, body)
+
+
+HERE, THERE = b"/queue/here", b"/queue/there.1"
+"""Destinations of `two_upstreams`: of the listener's own, and of the other."""
+
+BEGIN, COMMIT, ABORT = (tell(command, transaction="t") for command in (b"BEGIN", b"COMMIT", b"ABORT"))
+
+
+def two_upstreams() -> Playbook:
+    """A client that uses two upstreams, `main` with broker a and `there` with broker b."""
+    play = begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a")
+    play.client_says(send(b"", THERE))
+    comes(play, "b")
+    play.broker_gets(send(b"", THERE), at="b")
+    return play
+
+
+def both_get(play: Playbook, expected: bytes) -> None:
+    """Brokers a and b were sent these bytes and no others."""
+    play.broker_gets(expected, at="a")
+    play.broker_gets(expected, at="b")
+
+
+def subscribed(play: Playbook, **headers: str) -> Playbook:
+    """The client is subscribed at all brokers, with these headers."""
+    play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", **headers))
+    for peer in play.brokers:
+        peer.written = b""
+    return play
+
+
+def delivers(play: Playbook, at: str, number: int) -> None:
+    """A broker sends a message with the `ack` of `at` and `number`, and the client receives it."""
+    wire = message(b"", message_id=f"m{at}{number}", ack=f"{at}{number}")
+    play.broker_says(wire, at=at)
+    play.client_gets(wire)

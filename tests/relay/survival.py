@@ -13,7 +13,7 @@ from math import inf
 from typing import Any, Final
 
 from stomprelay.broker.bounds import DEFAULTS
-from stomprelay.broker.broker import Broker as Embedded
+from stomprelay.broker.broker import EmbeddedBroker
 from stomprelay.broker.connection import Connection
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.message import Message
@@ -26,7 +26,7 @@ from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, R
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
 from tests.playbook import PRODUCTS
-from tests.relay.model import Heard, Pairs, cut, write
+from tests.relay.reference import Heard, Pairs, cut, write
 
 BEAT: Final = Terms(1000, 1000)
 SILENCE: Final = 1.0
@@ -69,8 +69,8 @@ class Node:
         self.product = product
         self.refusing = False
         self.stalled = False
-        self.broker = Embedded(DEFAULTS, BEAT, name)
-        register = Register(DEFAULTS, name, lambda _: None, lambda _: None)
+        self.broker = EmbeddedBroker(DEFAULTS, BEAT, name)
+        register = Register(DEFAULTS, name, lambda _: None)
         register.taken = []
         register.traces = {}
         self.broker.destinations = register
@@ -116,7 +116,7 @@ class Node:
         """Everything that nobody consumed, when all connections are gone."""
         assert not self.pipes
         assert len(self.broker) == 0
-        places = sorted(self.broker.destinations.entries)
+        places = sorted(self.broker.destinations.kept)
         connection, _ = self.broker.opened(now)
         said = [write(b"1.1", b"CONNECT", [(b"accept-version", b"1.1"), (b"host", b"/")])]
         said += [write(b"1.1", b"SUBSCRIBE", [(b"id", each), (b"destination", each)]) for each in places]

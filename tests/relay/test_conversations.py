@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.playbook import PAIRS, Cut, Playbook, joined
-from tests.relay.model import Heard, Pairs, TinyBroker, TinyClient, read, spell, write
+from tests.relay.reference import Heard, Pairs, TinyBroker, TinyClient, read, spell, write
 
 # What every version can say in a name or a value, though most need an escape for some of it.
 _COMMON = "abz09 -_.;/\\é☃\t\x01"
@@ -217,7 +217,7 @@ class Stage:
     cut=st.sampled_from([Cut.WHOLE, Cut.WHOLE, Cut.OCTETS]),
     trace=st.booleans(),
 )
-@settings(max_examples=600)
+@settings(max_examples=6 * settings().max_examples)
 def test_a_random_conversation(
     pair: tuple[bytes, bytes],
     operations: list[tuple[str, int, object]],
@@ -256,7 +256,7 @@ def test_a_random_conversation(
 
 
 @given(pair=_PAIRS, value=st.binary(max_size=20))
-@settings(max_examples=400)
+@settings(max_examples=4 * settings().max_examples)
 def test_any_value_that_both_versions_can_say(pair: tuple[bytes, bytes], value: bytes) -> None:
     """A value of any octets comes back as it left, where neither version lacks an escape for it."""
     client, broker = pair

@@ -24,7 +24,7 @@ def test_effects_are_values() -> None:
 
 
 def test_the_order_of_a_session() -> None:
-    """From the first octet to the last, effect by effect, as the service is told them."""
+    """From the first byte to the last, effect by effect, as the service is told them."""
     relay = Relay(listener(), b"s", Counters())
     assert list(relay.opened(1.0)) == [Wake(11.0)]
     effects = list(relay.received(relay.client, SAY_HELLO[b"1.2"], 2.0))
@@ -51,7 +51,7 @@ def test_the_order_of_a_session() -> None:
     ]
 
 
-def test_octets_of_one_chunk_leave_in_one_send() -> None:
+def test_bytes_of_one_chunk_leave_in_one_send() -> None:
     """However many frames a chunk holds, the other leg is written to once."""
     relay = Relay(listener(), b"s", Counters())
     relay.opened(0.0)

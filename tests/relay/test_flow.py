@@ -6,24 +6,24 @@ from typing import Final
 
 import pytest
 
-from stomprelay.relay.effects import Effect
+from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import DisconnectState, Flow
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import join
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import How, Send
 from stomprelay.session.handshake import Offer
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
-from stomprelay.session.states import Side, State
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import StompError
 from tests.playbook import SAY_WELCOME, Cut, in_all_cuts, listener
-from tests.relay.several import copied, fan_out, lasting, message, plain, receipt, routed, send, tell
+from tests.relay.several import copied, fan_out, group, lasting, message, plain, receipt, routed, send, tell
 
 KINDS: Final[tuple[type[Flow], ...]] = (Single, Fanout)
 
@@ -31,143 +31,170 @@ PLAIN: Final = "plain"
 FAILOVER: Final = "failover"
 FAN_OUT: Final = "fan-out"
 ROUTED: Final = "routed"
+FEW: Final = {"startup_attempts": 1, "attempts": 3}
+
+
+def failover() -> Upstream:
+    """An upstream whose broker is sought three times after it was lost."""
+    return Upstream("main", (group("main", "a", **FEW),))
+
+
 FRONTS: Final[dict[str, Callable[[], Listener]]] = {
     PLAIN: lambda: listener(plain("main", "a")),
-    FAILOVER: lambda: listener(lasting("main", "a")),
-    FAN_OUT: lambda: listener(fan_out(2)),
-    ROUTED: lambda: routed(lasting("main", "a"), lasting("there", "b")),
+    FAILOVER: lambda: listener(failover()),
+    FAN_OUT: lambda: listener(fan_out(2, options=FEW)),
+    ROUTED: lambda: routed(failover(), lasting("there", "b")),
 }
 
 in_all_flows = pytest.mark.parametrize("front", FRONTS)
 in_flows_that_survive = pytest.mark.parametrize("front", [FAILOVER, FAN_OUT, ROUTED])
 
-BYE: Final = tell(b"DISCONNECT", receipt="bye")
+DISCONNECT: Final = tell(b"DISCONNECT", receipt="end")
 MEMBERS: Final = [name for name in (*vars(Flow), *Flow.__annotations__) if not name.startswith("_")]
+NONE, WAITING, SENT, CONFIRMED = DisconnectState
 
 
-class Scene:
-    """A flow and what it asked for so far."""
+def joined(front: Listener, outbox: Outbox) -> tuple[Leg, Session, Flow]:
+    """Return the leg, the session and the flow of a client of this listener that has just connected."""
+    client = Leg(Side.DOWNSTREAM, front.limits)
+    client.enter(State.CONNECTED, V1_2)
+    session = Session(b"relay-session", V1_2, 10, Counters())
+    offer = Offer([], frozenset({b"1.2"}), None)
+    return client, session, join(client, front, offer, session, outbox, lambda: 0.5)
+
+
+class Harness:
+    """A flow, its legs, and what it asked for. All that raises does so as the flow does."""
 
     def __init__(self, kind: str) -> None:
-        front = FRONTS[kind]()
-        self.client = Leg(Side.DOWNSTREAM, front.limits)
-        self.client.enter(State.CONNECTED, V1_2)
-        self.counters = Counters()
-        self.session = Session(b"relay-session", V1_2, 10, self.counters)
-        offer = Offer([], frozenset({b"1.2"}), None)
-        self.flow: Flow = join(self.client, front, offer, self.session, lambda: 0.5)
-        self.effects: list[Effect] = []
+        self.outbox = Outbox()
+        self.client, self.session, self.flow = joined(FRONTS[kind](), self.outbox)
         self.now = 100.0
 
     def finds(self) -> None:
         """Each link that has no broker gets one."""
         for link in self.flow.links:
             if not link.up:
-                self.finds_one(link)
+                self._finds_one(link)
 
-    def finds_one(self, link: Link) -> None:
-        """This one does."""
+    def _finds_one(self, link: Link) -> None:
         if link.fresh:
-            link.seek(self.effects, self.now)
+            link.seek(self.now)
         while link.asked is None:
             self.now = link.until
-            link.woke(self.effects, self.now)
-        assert isinstance(link.answered(SAY_WELCOME[b"1.2"], self.effects, self.now), Accepted)
-        assert self.flow.bound(link, self.effects, self.now) is None
+            link.woke(self.now)
+        assert isinstance(link.answered(SAY_WELCOME[b"1.2"], self.now), Accepted)
+        self.flow.connected(link, self.now)
 
-    def client_says(self, data: bytes) -> StompError | None:
-        """The client wrote this."""
+    def finds_none(self, link: Link) -> None:
+        """A link that seeks a broker is refused until it seeks no more."""
+        while not link.ended:
+            if link.asked is None:
+                self.now = link.until
+                link.woke(self.now)
+            link.refused("secret.example refused", self.now)
+        self.flow.given_up(link, self.now)
+
+    def loses(self, link: Link) -> None:
+        """A broker is gone; another one is sought if the session survives."""
+        try:
+            self.flow.lost(link, self.now)
+        finally:
+            link.hang_up(How.ABORT)
+            link.seek(self.now)
+
+    def loses_all(self) -> None:
+        """All brokers are."""
+        for link in list(self.flow.links):
+            self.loses(link)
+
+    def client_sends(self, data: bytes) -> None:
+        """The client sent these bytes."""
         self.client.decoder.feed(data)
-        return self.flow.to_broker(self.effects, self.now)
+        self.flow.to_broker(self.now)
 
-    def broker_says(self, data: bytes, link: Link) -> StompError | None:
-        """A broker wrote this."""
-        assert link.leg is not None
-        link.leg.decoder.feed(data)
-        return self.flow.to_client(link, self.effects, self.now)
+    def broker_sends(self, data: bytes, link: Link) -> None:
+        """A broker sent these bytes."""
+        link.connection.leg.decoder.feed(data)
+        self.flow.to_client(link, self.now)
 
-    def all_say(self, data: bytes) -> None:
+    def all_send(self, data: bytes) -> None:
         """All brokers that are there did."""
         for link in list(self.flow.links):
             if link.up:
-                assert self.broker_says(data, link) is None
+                self.broker_sends(data, link)
 
-    def loses(self, link: Link) -> StompError | None:
-        """A broker is gone; another one is sought if the session survives."""
-        failure = self.flow.lost(link, self.effects, self.now)
-        link.hang_up(How.ABORT, self.effects)
-        link.seek(self.effects, self.now)
-        return failure
+    def client_receives(self) -> bytes:
+        """Return what the client was sent; what brokers were sent is forgotten with it."""
+        return self._sent().get(self.client, b"")
 
-    def client_gets(self) -> bytes:
-        """What was written to the client; what was written to brokers is forgotten with it."""
-        return self._wrote(self.client)
+    def brokers_receive(self) -> set[bytes]:
+        """Return what the brokers that are there were sent; what the client was sent is forgotten with it."""
+        sent = self._sent()
+        return {sent.get(link.connection.leg, b"") for link in self.flow.links if link.up}
 
-    def brokers_get(self) -> set[bytes]:
-        """What was written to each broker that is there; what was written to the client is forgotten with it."""
-        legs = [link.leg for link in self.flow.links if link.up]
-        effects = self.effects
-        told = set()
-        for leg in legs:
-            assert leg is not None
-            self.effects = effects
-            told.add(self._wrote(leg))
-        return told
-
-    def _wrote(self, leg: Leg) -> bytes:
-        effects, self.effects = self.effects, []
-        wrote = b"".join(each.data for each in effects if isinstance(each, Send) and each.leg is leg)
-        return wrote.replace(b"\0\n", b"\0")
-
-    def stage(self) -> DisconnectState:
-        """How far the client's DISCONNECT is."""
-        return self.flow.disconnect
+    def _sent(self) -> dict[Leg, bytes]:
+        sent: dict[Leg, bytes] = {}
+        for each in self.outbox.drain():
+            if isinstance(each, Send):
+                sent[each.leg] = sent.get(each.leg, b"") + each.data
+        return {leg: data.replace(b"\0\n", b"\0") for leg, data in sent.items()}
 
 
-def started(front: str) -> Scene:
+def started(front: str) -> Harness:
     """A flow all of whose links have brokers."""
-    play = Scene(front)
+    play = Harness(front)
     play.finds()
-    play.effects.clear()
+    play.outbox.drain()
     return play
 
 
 def to_all(front: str, frame: bytes) -> bytes:
-    """What a broker gets of the first SEND."""
+    """What a broker is sent of the first SEND."""
     return copied(1, frame) if front == FAN_OUT else frame
 
 
-# The protocol's members
+# Which clients have which flow
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", MEMBERS)
-def test_members(name: str, kind: type[Flow]) -> None:
-    """Each is there: what is asked can be asked, and what is told has the protocol's own signature."""
-    wanted = vars(Flow).get(name)
-    if inspect.isfunction(wanted):
-        found = inspect.getattr_static(kind, name)
-        assert inspect.isfunction(found)
-        assert inspect.signature(found) == inspect.signature(wanted)
-    else:
-        assert inspect.isdatadescriptor(inspect.getattr_static(kind, name))
+def test_one_broker_at_a_time() -> None:
+    """One group and no routes: the two legs are coupled, and the only link has the client's session."""
+    for front in (listener(), listener(lasting("main", "a")), listener(fan_out(1))):
+        _, session, flow = joined(front, Outbox())
+        assert isinstance(flow, Single)
+        assert flow.coupled
+        assert [link.session for link in flow.links] == [session]
 
 
-def test_there_is_something_to_ask() -> None:
-    """The list that is gone through is that of the protocol."""
-    assert {"links", "deaf", "disconnect", "to_broker", "unblocked"} <= set(MEMBERS)
-    assert len(MEMBERS) == len(set(MEMBERS)) > 20
+@pytest.mark.parametrize(
+    ("front", "groups"),
+    [
+        (listener(fan_out(3)), ["main-1", "main-2", "main-3"]),
+        (routed(plain("main", "a"), plain("there", "b")), ["a"]),
+        (routed(fan_out(2), plain("there", "c")), ["main-1", "main-2"]),
+    ],
+)
+def test_several(front: Listener, groups: list[str]) -> None:
+    """Each link has an account of its own, the client's own being the first; none has sought a broker yet."""
+    _, session, flow = joined(front, Outbox())
+    assert isinstance(flow, Fanout)
+    assert not flow.coupled
+    assert [link.group.name for link in flow.links] == groups
+    sessions = [link.session for link in flow.links]
+    assert sessions[0] is session
+    assert len(set(map(id, sessions))) == len(groups)
+    assert all(link.resender is not None for link in flow.links)
 
 
-@in_all_flows
-def test_members_have_values(front: str) -> None:
-    """Whatever can be asked is answered before there is any broker, and after."""
-    play = Scene(front)
-    for name in MEMBERS:
-        getattr(play.flow, name)
-    play.finds()
-    for name in MEMBERS:
-        getattr(play.flow, name)
+def test_members() -> None:
+    """Both flows have all members of the protocol; their methods have its signatures."""
+    assert {"links", "coupled", "disconnect", "to_broker", "unblocked"} <= set(MEMBERS)
+    for kind in KINDS:
+        for name in MEMBERS:
+            wanted, found = vars(Flow).get(name), inspect.getattr_static(kind, name)
+            if inspect.isfunction(wanted):
+                assert inspect.isfunction(found)
+                assert inspect.signature(found) == inspect.signature(wanted), (kind, name)
 
 
 # Before and after there are brokers
@@ -176,180 +203,164 @@ def test_members_have_values(front: str) -> None:
 @in_all_flows
 def test_before_there_are_brokers(front: str) -> None:
     """The client has to wait, and nothing has happened."""
-    play = Scene(front)
-    flow = play.flow
+    flow = Harness(front).flow
     assert flow.opened() == []
     assert flow.links
     assert [link.leg for link in flow.links] == [None] * len(flow.links)
     assert (flow.ready, flow.flowing, flow.full, flow.crowded) == (False, False, False, False)
-    assert (flow.disconnect, flow.disconnect_receipt, flow.settled) == (DisconnectState.UNSAID, None, False)
-    assert (flow.erred, flow.deaf, flow.safe) == (False, False, True)
+    assert (flow.disconnect, flow.disconnect_receipt, flow.settled) == (NONE, None, False)
+    assert (flow.erred, flow.safe) == (False, True)
     assert flow.survives == (front != PLAIN)
     assert flow.unanswered() == []
 
 
 @in_all_flows
 def test_with_brokers(front: str) -> None:
-    """Frames flow both ways, and nothing was said of a disconnect."""
+    """Frames flow both ways, and no DISCONNECT is under way."""
     play = started(front)
     flow = play.flow
-    assert (flow.ready, flow.flowing) == (True, True)
-    assert play.client_says(send(b"x")) is None
-    assert play.brokers_get() == {to_all(front, send(b"x"))}
-    assert play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a")) is None
-    assert len(play.brokers_get()) == 1
-    assert play.broker_says(message(b"m"), flow.links[0]) is None
-    assert play.client_gets() == message(b"m")
+    assert (flow.ready, flow.flowing, flow.full, flow.crowded) == (True, True, False, False)
+    play.client_sends(send(b"x"))
+    assert play.brokers_receive() == {to_all(front, send(b"x"))}
+    play.client_sends(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
+    assert len(play.brokers_receive()) == 1
+    play.broker_sends(message(b"m"), flow.links[0])
+    assert play.client_receives() == message(b"m")
     assert flow.opened() == []
     assert not any(flow.over(link) for link in flow.links)
-    assert flow.disconnect is DisconnectState.UNSAID
+    assert flow.disconnect is NONE
 
 
 @in_all_flows
 def test_what_was_wrong_comes_after_what_was_right(front: str) -> None:
     """Frames before a bad one reach the brokers."""
     play = started(front)
-    failure = play.client_says(send(b"x") + b"SENT\n\n\0")
-    assert isinstance(failure, StompError)
-    assert play.brokers_get() == {to_all(front, send(b"x"))}
+    with pytest.raises(StompError):
+        play.client_sends(send(b"x") + b"SENT\n\n\0")
+    assert play.brokers_receive() == {to_all(front, send(b"x"))}
 
 
-# DisconnectState
-
-
-def test_the_stages_of_a_goodbye() -> None:
-    """In this order, from the first to the last."""
-    assert [each.value for each in DisconnectState] == ["unsaid", "waiting", "said", "confirmed"]
+# DISCONNECT
 
 
 @in_all_cuts
 @in_all_flows
-def test_a_goodbye_that_need_not_wait(front: str, cut: Cut) -> None:
-    """Nothing is owed, so that it is said at once; the receipt that it asked for confirms it."""
+def test_a_disconnect_that_need_not_wait(front: str, cut: Cut) -> None:
+    """Nothing is owed, so that it is sent at once; the receipt that it asked for confirms it."""
     play = started(front)
-    for chunk in cut.chunks(BYE):
-        assert play.client_says(chunk) is None
-    assert (play.stage(), play.flow.disconnect_receipt, play.flow.settled) == (
-        DisconnectState.SAID,
-        b"bye",
-        False,
-    )
+    for chunk in cut.chunks(DISCONNECT):
+        play.client_sends(chunk)
+    assert (play.flow.disconnect, play.flow.disconnect_receipt, play.flow.settled) == (SENT, b"end", False)
     assert play.client.state is State.LEAVING
-    assert play.brokers_get() == {BYE}
-    play.all_say(receipt("bye"))
-    assert (play.stage(), play.flow.settled) == (DisconnectState.CONFIRMED, True)
-    assert play.client_gets() == receipt("bye")
+    assert play.brokers_receive() == {DISCONNECT}
+    play.all_send(receipt("end"))
+    assert (play.flow.disconnect, play.flow.settled) == (CONFIRMED, True)
+    assert play.client_receives() == receipt("end")
     assert all(play.flow.over(link) for link in play.flow.links)
 
 
 @in_all_cuts
 @in_all_flows
-def test_a_goodbye_that_waits(front: str, cut: Cut) -> None:
-    """A receipt is owed: brokers are told only when it came, for they may answer the disconnect first."""
+def test_a_disconnect_that_waits(front: str, cut: Cut) -> None:
+    """A receipt is owed: brokers are sent it only when that came, for they may confirm the DISCONNECT first."""
     play = started(front)
     frame = send(b"x", receipt="r")
-    for chunk in cut.chunks(frame + BYE):
-        assert play.client_says(chunk) is None
-    assert (play.stage(), play.flow.safe, play.flow.settled) == (DisconnectState.WAITING, False, False)
+    for chunk in cut.chunks(frame + DISCONNECT):
+        play.client_sends(chunk)
+    assert (play.flow.disconnect, play.flow.safe, play.flow.settled) == (WAITING, False, False)
     assert play.client.state is State.LEAVING
-    assert play.brokers_get() == {to_all(front, frame)}
-    play.all_say(receipt("r"))
-    assert (play.stage(), play.flow.safe) == (DisconnectState.SAID, True)
-    assert play.brokers_get() == {BYE}
-    play.all_say(receipt("bye"))
-    assert play.stage() is DisconnectState.CONFIRMED
+    assert play.brokers_receive() == {to_all(front, frame)}
+    play.all_send(receipt("r"))
+    assert (play.flow.disconnect, play.flow.safe) == (SENT, True)
+    assert play.brokers_receive() == {DISCONNECT}
+    play.all_send(receipt("end"))
+    assert play.flow.disconnect is CONFIRMED
 
 
 @in_all_flows
-def test_a_goodbye_that_waited_long_enough(front: str) -> None:
-    """It is said regardless; the client is still owed its receipt, and gets it if it comes."""
+def test_a_disconnect_that_waited_long_enough(front: str) -> None:
+    """It is sent regardless; the client is still owed its receipt, and gets it if it comes."""
     play = started(front)
-    play.client_says(send(b"x", receipt="r") + BYE)
-    play.effects.clear()
-    play.flow.send_disconnect(play.effects, play.now)
-    assert (play.stage(), play.flow.safe, play.flow.settled) == (DisconnectState.SAID, False, False)
-    assert play.brokers_get() == {BYE}
-    play.all_say(receipt("r", "bye"))
-    assert play.client_gets() == receipt("r", "bye")
-    assert (play.stage(), play.flow.settled) == (DisconnectState.CONFIRMED, True)
+    play.client_sends(send(b"x", receipt="r") + DISCONNECT)
+    play.outbox.drain()
+    play.flow.send_disconnect(play.now)
+    assert (play.flow.disconnect, play.flow.safe, play.flow.settled) == (SENT, False, False)
+    assert play.brokers_receive() == {DISCONNECT}
+    play.all_send(receipt("r", "end"))
+    assert play.client_receives() == receipt("r", "end")
+    assert (play.flow.disconnect, play.flow.settled) == (CONFIRMED, True)
 
 
 @in_all_flows
-def test_a_goodbye_without_receipt(front: str) -> None:
-    """It is settled when it was said, for nothing will confirm it."""
+def test_a_disconnect_without_receipt(front: str) -> None:
+    """It is settled when it was sent, for nothing will confirm it."""
     play = started(front)
-    play.client_says(tell(b"DISCONNECT"))
-    assert (play.stage(), play.flow.disconnect_receipt, play.flow.settled) == (
-        DisconnectState.SAID,
-        None,
-        True,
-    )
-    assert play.brokers_get() == {tell(b"DISCONNECT")}
+    play.client_sends(tell(b"DISCONNECT"))
+    assert (play.flow.disconnect, play.flow.disconnect_receipt, play.flow.settled) == (SENT, None, True)
+    assert play.brokers_receive() == {tell(b"DISCONNECT")}
     assert all(play.flow.over(link) for link in play.flow.links)
 
 
 @in_all_flows
-def test_a_goodbye_that_is_owed_more_than_its_own_receipt(front: str) -> None:
-    """Said before its time and without a receipt, it is not settled until the other one came."""
+def test_a_disconnect_that_is_owed_more_than_its_own_receipt(front: str) -> None:
+    """Sent before its time and without a receipt, it is not settled until the other one came."""
     play = started(front)
-    play.client_says(send(b"x", receipt="r") + tell(b"DISCONNECT"))
-    play.flow.send_disconnect(play.effects, play.now)
+    play.client_sends(send(b"x", receipt="r") + tell(b"DISCONNECT"))
+    play.flow.send_disconnect(play.now)
     assert not play.flow.settled
     assert not any(play.flow.over(link) for link in play.flow.links)
-    play.all_say(receipt("r"))
+    play.all_send(receipt("r"))
     assert play.flow.safe
-    assert (play.stage(), play.flow.settled) == (DisconnectState.SAID, True)
+    assert (play.flow.disconnect, play.flow.settled) == (SENT, True)
 
 
 @in_all_flows
-def test_a_goodbye_is_the_last_word(front: str) -> None:
-    """What the client says behind it reaches nobody."""
+def test_frames_behind_a_disconnect(front: str) -> None:
+    """No broker is sent them."""
     play = started(front)
-    assert play.client_says(BYE + send(b"x")) is None
-    assert play.brokers_get() == {BYE}
+    play.client_sends(DISCONNECT + send(b"x"))
+    assert play.brokers_receive() == {DISCONNECT}
 
 
 @in_all_flows
-def test_a_goodbye_that_is_confirmed_twice(front: str) -> None:
-    """As ActiveMQ may do: the client is told once."""
+def test_a_disconnect_that_is_confirmed_twice(front: str) -> None:
+    """As ActiveMQ may do: the client gets one receipt."""
     play = started(front)
-    play.client_says(BYE)
-    play.all_say(receipt("bye") * 2)
-    assert play.stage() is DisconnectState.CONFIRMED
-    assert play.client_gets() == receipt("bye")
+    play.client_sends(DISCONNECT)
+    play.all_send(receipt("end") * 2)
+    assert play.flow.disconnect is CONFIRMED
+    assert play.client_receives() == receipt("end")
 
 
 @in_flows_that_survive
-def test_a_goodbye_that_a_lost_broker_took_along(front: str) -> None:
-    """The next one is told it again."""
+def test_a_disconnect_whose_broker_is_lost(front: str) -> None:
+    """The next one is sent it again."""
     play = started(front)
-    play.client_says(BYE)
-    for link in list(play.flow.links):
-        assert play.loses(link) is None
+    play.client_sends(DISCONNECT)
+    play.loses_all()
     play.finds()
-    assert play.stage() is DisconnectState.SAID
-    assert play.brokers_get() == {BYE}
-    play.all_say(receipt("bye"))
-    assert (play.stage(), play.client_gets()) == (DisconnectState.CONFIRMED, receipt("bye"))
+    assert play.flow.disconnect is SENT
+    assert play.brokers_receive() == {DISCONNECT}
+    play.all_send(receipt("end"))
+    assert (play.flow.disconnect, play.client_receives()) == (CONFIRMED, receipt("end"))
 
 
 @in_flows_that_survive
-def test_a_goodbye_while_there_is_no_broker(front: str) -> None:
-    """Brokers are asked for what was said before it, and only then told it."""
+def test_a_disconnect_while_there_is_no_broker(front: str) -> None:
+    """Brokers are sent again what was before it, and it only when they confirmed that."""
     play = started(front)
     frame = send(b"x", receipt="r")
-    play.client_says(frame + BYE)
-    for link in list(play.flow.links):
-        assert play.loses(link) is None
-    assert play.stage() is DisconnectState.WAITING
-    play.effects.clear()
+    play.client_sends(frame + DISCONNECT)
+    play.loses_all()
+    assert play.flow.disconnect is WAITING
+    play.outbox.drain()
     play.finds()
-    assert play.stage() is DisconnectState.WAITING
+    assert play.flow.disconnect is WAITING
     again = to_all(front, frame).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
-    assert play.brokers_get() == {again}
-    play.all_say(receipt("r"))
-    assert play.stage() is DisconnectState.SAID
-    assert play.brokers_get() == {BYE}
+    assert play.brokers_receive() == {again}
+    play.all_send(receipt("r"))
+    assert play.flow.disconnect is SENT
+    assert play.brokers_receive() == {DISCONNECT}
 
 
 # A client that is gone
@@ -357,15 +368,14 @@ def test_a_goodbye_while_there_is_no_broker(front: str) -> None:
 
 @in_all_flows
 def test_a_client_that_is_gone(front: str) -> None:
-    """It is told nothing; what it said is still safe when brokers have it."""
+    """It is sent nothing; what it sent is still safe when brokers have it."""
     play = started(front)
-    play.client_says(send(b"x", receipt="r"))
-    play.flow.deaf = True
-    assert play.flow.deaf
-    play.effects.clear()
-    play.all_say(receipt("r"))
+    play.client_sends(send(b"x", receipt="r"))
+    play.client.lost()
+    play.outbox.drain()
+    play.all_send(receipt("r"))
     assert play.flow.safe
-    assert play.client_gets() == b""
+    assert play.client_receives() == b""
 
 
 # Brokers come and go
@@ -375,89 +385,89 @@ def test_a_client_that_is_gone(front: str) -> None:
 def test_a_lost_broker(front: str) -> None:
     """The session goes with it, and the client learns which upstream that was; or it survives."""
     play = started(front)
-    failure = play.loses(play.flow.links[0])
+    link = play.flow.links[0]
     if front == PLAIN:
-        assert failure is not None
-        assert (failure.message, failure.detail) == ("connection to the broker was lost", "upstream main")
-    else:
-        assert failure is None
-        assert play.flow.ready == (front == FAN_OUT)
-        play.finds()
-        assert play.flow.ready
-        assert play.flow.flowing
+        with pytest.raises(StompError) as failure:
+            play.loses(link)
+        assert (failure.value.message, failure.value.detail) == (
+            "connection to the broker was lost",
+            "upstream main",
+        )
+        return
+    play.loses(link)
+    assert play.flow.ready == (front == FAN_OUT)
+    play.finds()
+    assert play.flow.ready
+    assert play.flow.flowing
 
 
 @in_all_flows
 def test_no_broker_for_a_client_that_has_just_come(front: str) -> None:
     """It is told which upstream, not why: reasons hold addresses. With others, it is enough that they can be had."""
-    play = Scene(front)
+    play = Harness(front)
     link = play.flow.links[0]
-    link.verdict = "secret.example refused"
-    link.end(play.effects)
-    failure = play.flow.given_up(link, play.effects, play.now)
+    link.seek(play.now)
     if front == FAN_OUT:
-        assert failure is None
-    else:
-        assert failure is not None
-        assert (failure.message, failure.detail) == (
-            "broker not available",
-            "upstream main did not connect",
-        )
+        play.finds_none(link)
+        return
+    with pytest.raises(StompError) as failure:
+        play.finds_none(link)
+    assert (failure.value.message, failure.value.detail) == (
+        "broker not available",
+        "upstream main did not connect",
+    )
 
 
 @in_all_flows
 def test_no_broker_any_more(front: str) -> None:
-    """A client that was connected is told how long was tried, and that its disconnect did not come through."""
+    """A client that was connected is told how long was tried, and that its DISCONNECT was not confirmed."""
     play = started(front)
-    play.client_says(BYE)
-    for link in list(play.flow.links):
-        failure = play.loses(link)
-        if front == PLAIN:
-            assert failure is not None
-            assert failure.receipt == b"bye"
-            continue
-        link.verdict = "none could be had in 3 attempts"
-        link.end(play.effects)
-        failure = play.flow.given_up(link, play.effects, play.now)
-    assert failure is not None
-    if front != PLAIN:
-        assert "none could be had in 3 attempts" in failure.detail
+    play.client_sends(DISCONNECT)
+    *others, last = list(play.flow.links)
+    for link in others:
+        play.loses(link)
+        play.finds_none(link)
+    if front == PLAIN:
+        with pytest.raises(StompError) as failure:
+            play.loses(last)
+    else:
+        play.loses(last)
+        with pytest.raises(StompError) as failure:
+            play.finds_none(last)
+        assert "none could be had in 3 attempts" in failure.value.detail
+    assert failure.value.receipt == b"end"
 
 
 @in_all_flows
 def test_a_broker_that_denies(front: str) -> None:
-    """The client gets its words where nobody else can take its place."""
-    play = Scene(front)
+    """The client is sent its ERROR whole where no other broker can take its place."""
+    play = Harness(front)
     link = play.flow.links[0]
-    link.seek(play.effects, play.now)
+    link.seek(play.now)
     error = b"ERROR\nmessage:no\n\n\0"
-    told = play.flow.denied(link, error, play.effects, play.now)
-    assert told == (None if front == FAN_OUT else error)
+    assert play.flow.denied(link, error, play.now) == (None if front == FAN_OUT else error)
 
 
 @in_all_flows
-def test_who_owes_an_answer(front: str) -> None:
-    """Brokers that another one may take the place of; where there are several, only those in the way."""
+def test_which_brokers_owe_an_answer(front: str) -> None:
+    """Those whose place another one may take; where there are several, only those that a DISCONNECT waits for."""
     play = started(front)
-    play.client_says(send(b"x", receipt="r") + BYE)
+    play.client_sends(send(b"x", receipt="r") + DISCONNECT)
     links = [] if front == PLAIN else play.flow.links
     assert play.flow.unanswered() == links
     if front == FAN_OUT:
-        play.broker_says(receipt("r"), links[0])
+        play.broker_sends(receipt("r"), links[0])
         assert play.flow.unanswered() == links[1:]
 
 
 @in_all_flows
-def test_a_broker_whose_connection_is_full(front: str) -> None:
-    """Where there is one, the service sees to it; where there are several, what is said to it waits in its member."""
+def test_a_broker_whose_connection_takes_no_more(front: str) -> None:
+    """Where legs are coupled, the service stops reading; elsewhere what is sent to the broker waits in its member."""
     play = started(front)
-    leg = play.flow.links[0].leg
-    assert leg is not None
+    leg = play.flow.links[0].connection.leg
     play.flow.blocked(leg)
-    play.client_says(send(b"x"))
-    waits = isinstance(play.flow, Fanout)
-    told = [each.leg for each in play.effects if isinstance(each, Send)]
-    assert (leg not in told) == waits
-    play.effects.clear()
-    assert play.flow.unblocked(leg, play.effects, play.now) is None
-    assert play.effects == ([Send(leg, to_all(front, send(b"x")))] if waits else [])
+    play.client_sends(send(b"x"))
+    waits = not play.flow.coupled
+    assert (leg not in [each.leg for each in play.outbox.drain() if isinstance(each, Send)]) == waits
+    play.flow.unblocked(leg, play.now)
+    assert play.outbox.drain() == ([Send(leg, to_all(front, send(b"x")))] if waits else [])

@@ -1,9 +1,9 @@
-"""What is told of sessions, for machines: the facts of notes, as scripts of what happens to a session."""
+"""Notes of sessions, for machines: the facts of notes, as scripts of what happens to a session."""
 
 import pytest
 
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import End, given_up, lost, unconfirmed
+from stomprelay.relay.notes import End, failed, given_up, lost, unconfirmed
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.errors import StompError
@@ -51,7 +51,7 @@ def test_a_broker_that_is_found() -> None:
 
 
 def test_a_broker_that_is_lost_and_the_next_one() -> None:
-    """LOST says which and why, RECOVERED which one came in its place; a second loss is told as the first."""
+    """LOST tells which and why, RECOVERED which one came in its place; a second loss is told as the first."""
     with started() as play:
         play.broker_goes("Connection reset by peer")
         gone = {
@@ -78,8 +78,8 @@ def test_a_broker_that_is_lost_and_the_next_one() -> None:
 
 
 @in_all_cuts
-def test_what_is_said_again_is_counted_for_each_recovery(cut: Cut) -> None:
-    """SENDs that were not confirmed; not those that no broker was told of, nor subscriptions."""
+def test_what_is_sent_again_is_counted_for_each_recovery(cut: Cut) -> None:
+    """SENDs that were not confirmed; not those that no broker was sent, nor subscriptions."""
     with started(confirm=True, cut=cut) as play:
         play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a") + send(b"1") + send(b"2"))
         play.broker_reads()
@@ -95,7 +95,7 @@ def test_what_is_said_again_is_counted_for_each_recovery(cut: Cut) -> None:
         play.broker_reads()
 
 
-def test_what_is_said_again_is_counted_for_each_session() -> None:
+def test_what_is_sent_again_is_counted_for_each_session() -> None:
     """Sessions share their counters, but not this."""
     play = started(confirm=True)
     other = Playbook(listener(movable(confirm=True)), counters=play.counters)
@@ -112,7 +112,7 @@ def test_what_is_said_again_is_counted_for_each_session() -> None:
 
 
 def test_a_planned_move() -> None:
-    """MOVED says which broker was left, RECOVERED which one came in its place."""
+    """MOVED tells which broker was left, RECOVERED which one came in its place."""
     with started() as play:
         sent_away(play)
         assert play.facts(Event.MOVED) == [{"broker": "tcp://a", "upstream": "main"}]
@@ -187,7 +187,7 @@ def test_a_broker_that_falls_silent() -> None:
 
 
 def test_a_client_that_falls_silent() -> None:
-    """It ends its session, which is told in an ERROR that it may not read any more."""
+    """It ends its session, with an ERROR that it may not read any more."""
     play = joined(b"1.2", b"1.2", hello=b"heart-beat:1000,1000\n", heart_beat=BEAT)
     play.time_passes(3)
     assert play.facts(Event.LOST) == [{"side": "client", "beats": 1}]
@@ -195,8 +195,8 @@ def test_a_client_that_falls_silent() -> None:
     assert ends(play) == [(Event.DISCONNECTED, "client", True)]
 
 
-def test_a_broker_that_falls_silent_after_the_goodbye() -> None:
-    """What ends with it ends for the client's sake, and the silence is told all the same."""
+def test_a_broker_that_falls_silent_after_disconnect() -> None:
+    """The session ends because the client wanted it, and the silence is noted all the same."""
     play = joined(
         b"1.2",
         b"1.2",
@@ -239,7 +239,7 @@ def test_a_client_that_leaves_while_a_broker_is_sought() -> None:
     assert ends(play) == [(Event.VANISHED, "client", False)]
 
 
-def test_a_client_that_leaves_what_it_said() -> None:
+def test_a_client_that_leaves_what_it_sent() -> None:
     """It is told when it goes, and again when all is delivered: then the session is over."""
     play = started(confirm=True)
     play.client_says(send(b"1"))
@@ -251,7 +251,7 @@ def test_a_client_that_leaves_what_it_said() -> None:
 
 
 @pytest.mark.parametrize("first", ["client", "broker", "nobody"])
-def test_a_goodbye(first: str) -> None:
+def test_a_disconnect(first: str) -> None:
     """Whoever closes then, it was the client that ended the session."""
     play = joined(b"1.2", b"1.2")
     play.client_says(tell(b"DISCONNECT", receipt="bye"))
@@ -265,7 +265,7 @@ def test_a_goodbye(first: str) -> None:
     assert ends(play) == [(Event.DISCONNECTED, "client", first == "nobody")]
 
 
-def test_a_goodbye_that_is_not_answered() -> None:
+def test_a_disconnect_that_is_not_answered() -> None:
     """It is the broker that failed; each one that there was is told of."""
     play = joined(b"1.2", b"1.2")
     play.client_says(tell(b"DISCONNECT", receipt="bye"))
@@ -286,8 +286,8 @@ def test_a_broker_of_a_plain_address_goes() -> None:
     assert ends(play) == [(Event.DISCONNECTED, "broker", True)]
 
 
-def test_a_broker_that_says_error_and_goes() -> None:
-    """The client was told why by the broker."""
+def test_a_broker_that_sends_error_and_goes() -> None:
+    """The client was sent the reason by the broker."""
     play = joined(b"1.2", b"1.2")
     play.broker_says(b"ERROR\nmessage:odd\n\n\0")
     play.broker_goes("Connection was closed cleanly.")
@@ -341,7 +341,7 @@ def test_what_the_client_did_wrong() -> None:
 
 
 def test_what_the_broker_did_wrong() -> None:
-    """The client cannot be told what it said."""
+    """The client cannot be sent its ERROR."""
     play = joined(b"1.2", b"1.2")
     play.broker_says(b"HELLO\n\n\0")
     assert play.facts(Event.ERROR) == [{"side": "broker", "message": "unknown command"}]
@@ -365,7 +365,7 @@ def test_a_commit_of_unknown_outcome() -> None:
 
 
 def test_the_relay_stops() -> None:
-    """Which is nobody else's doing."""
+    """The relay brought it about, and neither client nor broker."""
     play = joined(b"1.2", b"1.2")
     play.relay_stops()
     assert play.facts(Event.ERROR) == [{"side": "client", "message": "the relay is stopping"}]
@@ -392,7 +392,7 @@ def test_receipts_in_the_place_of_a_lost_broker(cut: Cut) -> None:
         assert answers(play) == ["a:b", "u"]
 
 
-def test_a_receipt_of_an_ack_that_is_not_said() -> None:
+def test_a_receipt_of_an_ack_that_is_not_sent() -> None:
     """It names a delivery of a broker that was lost, while there is another one."""
     with started() as play:
         play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"))
@@ -418,7 +418,7 @@ def test_a_client_that_is_gone_is_given_none() -> None:
 
 
 def test_receipts_of_a_fan_out() -> None:
-    """Those that no broker of a quorum gave: nobody is left who could, or a group gave up."""
+    """Those that no broker of a quorum gave: no broker is left that could, or a group gave up."""
     with fanned(quorum=1, options={"attempts": 0}) as play:
         play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
         play.broker_says(MESSAGE % b"x" + (MESSAGE % b"y").replace(b":k", b":l"), at="a")
@@ -484,7 +484,7 @@ def test_a_broker_of_a_route() -> None:
 
 
 def test_a_group_whose_broker_is_left() -> None:
-    """It said an ERROR that nobody asked for: that is a loss, and so there is a recovery; the second time the group is
+    """It sent an ERROR that answers nothing: that is a loss, and so there is a recovery; the second time the group is
     given up, and with it the broker that it has.
     """
     with fanned(2) as play:
@@ -535,7 +535,7 @@ def test_a_broker_that_takes_nothing_any_more() -> None:
 
 
 def test_an_error_that_a_fan_out_does_not_pass_on() -> None:
-    """The group and what it said."""
+    """The group and what it sent."""
     with fanned(2) as play:
         play.client_says(send(b"1", receipt="r"))
         for at in "ab":
@@ -545,7 +545,7 @@ def test_an_error_that_a_fan_out_does_not_pass_on() -> None:
         assert play.facts(Event.IGNORED) == [{"group": "main-1", **why}]
 
 
-def test_a_goodbye_that_several_do_not_answer() -> None:
+def test_a_disconnect_that_several_do_not_answer() -> None:
     """One line for the log, and a loss for each."""
     groups = tuple(group for host in "ab" for group in plain("main", host).groups)
     play = begun(listener(Upstream("main", groups, quorum=2)))
@@ -582,10 +582,8 @@ def test_ends_are_named_as_they_are_written() -> None:
     assert [end.value for end in End] == ["client", "broker", "relay"]
 
 
-def test_no_error_tells_its_detail_twice() -> None:
+def test_no_error_gives_its_detail_twice() -> None:
     """The text has it, for people."""
-    play = joined(b"1.2", b"1.2")
-    effects = play.relay._failed(StompError("no", "because"))
-    assert [each.text for each in effects if isinstance(each, Note) and not each.quiet] == [
-        "client: no (because)"
-    ]
+    note = failed("client", StompError("no", "because"))
+    assert note == Note(Event.ERROR, "client: no (because)", {"side": "client", "message": "no"})
+    assert failed("broker", StompError("no")).text == "broker: no"

@@ -14,6 +14,7 @@ Hypothesis plays clients and fate in front of embedded brokers, see `survival`. 
 from collections.abc import Callable
 from typing import Final
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -29,7 +30,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Checks
 from tests.playbook import VERSIONS, listener
 from tests.relay.failing import movable
-from tests.relay.model import Pairs
+from tests.relay.reference import Pairs
 from tests.relay.survival import BEAT, Caller, Copy, Letter, Node, Order, Transaction, World
 
 QUEUES: Final = (b"/queue/a", b"/queue/b")
@@ -491,6 +492,9 @@ class Survival(RuleBasedStateMachine):
         caller.perform(caller.relay.lost(caller.relay.client, "Connection reset by peer", self.world.now))
 
 
+@pytest.mark.hypothesis
 def test_clients_survive_their_brokers() -> None:
     """Through any conversation and any fault."""
-    run_state_machine_as_test(Survival, settings=settings(max_examples=250, stateful_step_count=60))
+    run_state_machine_as_test(
+        Survival, settings=settings(max_examples=4 * settings().max_examples, stateful_step_count=60)
+    )

@@ -13,8 +13,8 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.testing import MemoryReactor
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 
-from stomprelay.service import direct
-from tests.service.house import Wire
+from stomprelay.service.connection import direct
+from tests.service.harness import FakeTransport
 
 
 class Ends:
@@ -68,7 +68,7 @@ def test_nothing_is_queued_when_the_socket_takes_all(ends: Ends) -> None:
 
 
 def test_what_the_socket_does_not_take_is_queued(ends: Ends) -> None:
-    """Part of it went at once, the rest goes when there is room: the octets arrive in order and once."""
+    """Part of it went at once, the rest goes when there is room: the bytes arrive in order and once."""
     data = bytes(range(256)) * 40_000
     direct.write(ends.connection, data)
     assert ends.waiting
@@ -115,14 +115,14 @@ def test_a_busy_connection_may_hold_and_read_more(ends: Ends) -> None:
 
 def test_a_producer_hears_of_a_full_queue(ends: Ends) -> None:
     """What was not sent counts as what was written in the usual way does."""
-    wire = Wire()
-    ends.connection.registerProducer(wire, True)
+    transport = FakeTransport()
+    ends.connection.registerProducer(transport, True)
     direct.write(ends.connection, b"hello")
-    assert wire.reading
+    assert transport.reading
     direct.write(ends.connection, b"x" * 5_000_000)
-    assert not wire.reading
+    assert not transport.reading
     ends.received(5_000_005)
-    assert wire.reading
+    assert transport.reading
 
 
 def test_an_error_is_left_to_the_reactor(ends: Ends) -> None:
@@ -155,7 +155,7 @@ def test_only_bare_sockets_are_written_to_directly(ends: Ends) -> None:
         """Perhaps it changes what is written."""
 
     odd = object.__new__(Odd)
-    for transport in (wrapper, Wire(), odd):
+    for transport in (wrapper, FakeTransport(), odd):
         assert direct.plain(transport) is None
 
 

@@ -1,4 +1,4 @@
-"""Clients of the embedded broker on transports in memory: pieces, beats, slowness, and what is left behind."""
+"""The embedded broker: its clients in memory and on sockets, its endpoint in memory, its start and its stop."""
 
 import socket
 from math import inf
@@ -6,38 +6,38 @@ from typing import Any
 
 import pytest
 import pytest_twisted
-from twisted.internet.address import IPv4Address
+from twisted.internet.address import IPv4Address, UNIXAddress
 from twisted.internet.defer import maybeDeferred
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
-from stomprelay.service.brokerservice import BrokerService
-from tests.service.house import CONNECT, SEND, Wire
-from tests.service.pub import Pub
-from tests.service.sockets import ANY_PORT, call, port_of, reactor
+from stomprelay.service.embedded import BrokerService
+from stomprelay.service.network.endpoints import BadEndpoint
+from tests.service.harness import CONNECT, SEND, SUBSCRIBE, BrokerHarness, FakeTransport
+from tests.service.sockets import ANY_PORT, call, connect, port_of, reactor, until
 
 
-def reads(wire: Wire) -> bool:
+def reads(transport: FakeTransport) -> bool:
     """Whether the service reads from this client now."""
-    return bool(wire.reading)
+    return bool(transport.reading)
 
 
 def test_octets_may_come_in_any_pieces() -> None:
     """One at a time, too."""
-    pub = Pub()
-    consumer, publisher = pub.subscriber(), pub.caller()
+    harness = BrokerHarness()
+    consumer, publisher = harness.subscriber(), harness.caller()
     for octet in CONNECT + SEND:
-        publisher.says(bytes([octet]))
+        publisher.sends(bytes([octet]))
     assert publisher.written().startswith(b"CONNECTED\n")
     assert b"\n\nhello\0" in consumer.written()
 
 
 def test_messages_wait_while_the_client_reads_too_slowly() -> None:
     """They are kept by the broker, not by the transport; the publisher is not slowed down."""
-    pub = Pub()
-    consumer, publisher = pub.subscriber(), pub.client()
+    harness = BrokerHarness()
+    consumer, publisher = harness.subscriber(), harness.client()
     consumer.fills()
     for number in range(3):
-        publisher.says(SEND.replace(b"hello", b"%d" % number))
+        publisher.sends(SEND.replace(b"hello", b"%d" % number))
     assert consumer.written() == b""
     assert publisher.reading
     assert consumer.reading
@@ -48,29 +48,29 @@ def test_messages_wait_while_the_client_reads_too_slowly() -> None:
 
 def test_a_client_that_is_not_read_from_is_not_silent() -> None:
     """It is we who do not listen; when we do again, its time begins anew."""
-    pub = Pub(unread=10)
+    harness = BrokerHarness(unread=10)
     beating = CONNECT.replace(b"\n\n", b"\nheart-beat:1000,0\n\n")
-    client = pub.client(connect=beating)
+    client = harness.client(connect=beating)
     client.fills()
     order = SEND.replace(b"\n\n", b"\nreceipt:of-some-length\n\n")
-    client.says(order)
-    client.says(order)
+    client.sends(order)
+    client.sends(order)
     assert not reads(client)
-    pub.reactor.advance(60)
+    harness.reactor.advance(60)
     assert client.ends == []
     client.drains()
     assert reads(client)
-    pub.reactor.pump([0.1] * 15)
+    harness.reactor.pump([0.1] * 15)
     assert client.ends == []
-    pub.reactor.pump([0.1] * 10)
+    harness.reactor.pump([0.1] * 10)
     assert b"heart-beat missed" in client.written()
 
 
 def test_beats_are_written_when_there_is_nothing_else() -> None:
     """The connection's alarm is the service's timer."""
-    pub = Pub()
-    client = pub.client(connect=CONNECT.replace(b"\n\n", b"\nheart-beat:0,1000\n\n"))
-    pub.reactor.pump([0.1] * 10)
+    harness = BrokerHarness()
+    client = harness.client(connect=CONNECT.replace(b"\n\n", b"\nheart-beat:0,1000\n\n"))
+    harness.reactor.pump([0.1] * 10)
     beats = client.written()
     assert beats
     assert beats == b"\n" * len(beats)
@@ -79,38 +79,38 @@ def test_beats_are_written_when_there_is_nothing_else() -> None:
 
 def test_the_transport_is_left_alone_once_the_connection_is_over() -> None:
     """No producer is registered with it any more, and nothing is written."""
-    pub = Pub()
-    consumer = pub.subscriber(b"/topic/a")
+    harness = BrokerHarness()
+    consumer = harness.subscriber(b"/topic/a")
     assert consumer.producer is not None
-    consumer.says(b"DISCONNECT\nreceipt:bye\n\n\0")
+    consumer.sends(b"DISCONNECT\nreceipt:bye\n\n\0")
     assert consumer.written().rstrip(b"\n") == b"RECEIPT\nreceipt-id:bye\n\n\0"
     assert consumer.producer is None
     assert consumer.ends == ["half"]
-    pub.client().says(SEND.replace(b"/queue/a", b"/topic/a"))
+    harness.client().sends(SEND.replace(b"/queue/a", b"/topic/a"))
     assert consumer.written() == b""
-    consumer.goes()
+    consumer.disconnects()
 
 
 def test_nothing_is_armed_for_a_client_that_is_gone() -> None:
     """However it left."""
-    pub = Pub()
-    client = pub.client(connect=CONNECT.replace(b"\n\n", b"\nheart-beat:1000,1000\n\n"))
-    assert pub.reactor.getDelayedCalls() != []
-    client.goes()
-    assert pub.reactor.getDelayedCalls() == []
-    assert pub.service.stage.alarms._next == inf
-    assert pub.service.stage.lines == {}
+    harness = BrokerHarness()
+    client = harness.client(connect=CONNECT.replace(b"\n\n", b"\nheart-beat:1000,1000\n\n"))
+    assert harness.reactor.getDelayedCalls() != []
+    client.disconnects()
+    assert harness.reactor.getDelayedCalls() == []
+    assert harness.service.runtime.timers._next == inf
+    assert harness.service.runtime.protocols == {}
 
 
 def test_the_log_names_the_session_and_no_secret() -> None:
     """One line for each thing worth one; an ERROR is a warning."""
-    pub = Pub()
+    harness = BrokerHarness()
     secret = CONNECT.replace(b"host:/\n", b"host:/\nlogin:alice\npasscode:sesame\n")
     with capturedLogs() as logs:
-        good, bad = pub.client(connect=secret), pub.client(connect=secret)
-        bad.says(b"NONSENSE\n\nsesame\0")
-        good.goes()
-    name = pub.service.broker.name.decode()
+        good, bad = harness.client(connect=secret), harness.client(connect=secret)
+        bad.sends(b"NONSENSE\n\nsesame\0")
+        good.disconnects()
+    name = harness.service.broker.name.decode()
     lines = [(event["log_level"], formatEvent(event)) for event in logs]
     assert (LogLevel.info, f"embedded broker: connected: {name}-session-1: STOMP 1.2") in lines
     assert (
@@ -125,59 +125,59 @@ def test_the_log_names_the_session_and_no_secret() -> None:
 @pytest.mark.parametrize("peer", [IPv4Address("TCP", "192.0.2.8", 1), None])
 def test_a_foreign_protocol_is_answered_in_its_own_way(peer: object) -> None:
     """A browser gets HTTP, not an ERROR frame."""
-    pub = Pub()
-    caller = pub.caller()
+    harness = BrokerHarness()
+    caller = harness.caller()
     caller.peerAddr = peer
-    caller.says(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    caller.sends(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert caller.written().startswith(b"HTTP/1.1 ")
     assert caller.ends == ["half"]
-    caller.goes()
+    caller.disconnects()
 
 
 def test_a_long_backlog_leaves_nothing_behind_for_the_alarms() -> None:
     """Each portion asks to be woken at once, before a beat that is an hour away."""
-    pub = Pub(burst=1)
-    consumer = pub.client(connect=CONNECT.replace(b"\n\n", b"\nheart-beat:0,3600000\n\n"))
+    harness = BrokerHarness(burst=1)
+    consumer = harness.client(connect=CONNECT.replace(b"\n\n", b"\nheart-beat:0,3600000\n\n"))
     consumer.fills()
-    consumer.says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
-    pub.client().says(SEND * 500)
+    consumer.sends(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
+    harness.client().sends(SEND * 500)
     consumer.drains()
-    pub.reactor.advance(0)
+    harness.reactor.advance(0)
     assert consumer.written().count(b"MESSAGE\n") == 500
-    assert len(pub.service.stage.alarms._heap) < 100
+    assert len(harness.service.runtime.timers._heap) < 100
 
 
 # The service around them
 
 
-def stop(pub: Pub) -> list[Any]:
+def stop(harness: BrokerHarness) -> list[Any]:
     """Begin to stop; the list holds what `stopService` fired with, once it did."""
     results: list[Any] = []
-    _ended = maybeDeferred(pub.service.stopService).addBoth(results.append)
+    _ended = maybeDeferred(harness.service.stopService).addBoth(results.append)
     return results
 
 
 def test_all_endpoints_lead_to_one_broker() -> None:
     """A message may come in by one and go out by another."""
-    pub = Pub("tcp:61613", "tcp:61614:interface=127.0.0.1")
-    assert [server[0] for server in pub.reactor.tcpServers] == [61613, 61614]
-    consumer, publisher = pub.client(0), pub.client(1)
-    consumer.says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
-    publisher.says(SEND)
+    harness = BrokerHarness("tcp:61613", "tcp:61614:interface=127.0.0.1")
+    assert [server[0] for server in harness.reactor.tcpServers] == [61613, 61614]
+    consumer, publisher = harness.client(0), harness.client(1)
+    consumer.sends(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
+    publisher.sends(SEND)
     assert b"\n\nhello\0" in consumer.written()
 
 
 def test_a_client_that_lingers_is_a_connection_and_no_client() -> None:
     """The stop waits for it all the same."""
-    pub = Pub()
-    staying, leaving = pub.client(), pub.client()
-    assert (len(pub.service.clients), pub.service.stage.sockets) == (2, 2)
-    leaving.says(b"DISCONNECT\n\n\0")
-    assert (len(pub.service.clients), pub.service.stage.sockets) == (1, 2)
-    staying.goes()
-    stopped = stop(pub)
+    harness = BrokerHarness()
+    staying, leaving = harness.client(), harness.client()
+    assert (len(harness.service.clients), harness.service.runtime.sockets) == (2, 2)
+    leaving.sends(b"DISCONNECT\n\n\0")
+    assert (len(harness.service.clients), harness.service.runtime.sockets) == (1, 2)
+    staying.disconnects()
+    stopped = stop(harness)
     assert stopped == []
-    leaving.goes()
+    leaving.disconnects()
     assert stopped == [None]
 
 
@@ -185,30 +185,17 @@ def test_no_two_brokers_give_the_same_ids() -> None:
     """Clients may remember ids, and a broker that was started anew must not seem the old one."""
     sessions = set()
     for _ in range(2):
-        caller = Pub().caller()
-        caller.says(CONNECT)
+        caller = BrokerHarness().caller()
+        caller.sends(CONNECT)
         sessions.add(caller.written().partition(b"session:")[2].partition(b"\n")[0])
     assert len(sessions) == 2
 
 
 def test_it_stops_at_once_when_nobody_is_there() -> None:
     """And no timer is left."""
-    pub = Pub()
-    assert stop(pub) == [None]
-    assert pub.reactor.getDelayedCalls() == []
-
-
-def test_a_client_that_does_not_go_is_cut_off() -> None:
-    """After the linger, and then the stop goes on."""
-    pub = Pub()
-    client = pub.client()
-    stopped = stop(pub)
-    pub.reactor.advance(1.9)
-    assert client.ends == ["half"]
-    pub.reactor.advance(0.1)
-    assert client.ends == ["half", "abort"]
-    client.goes()
-    assert stopped == [None]
+    harness = BrokerHarness()
+    assert stop(harness) == [None]
+    assert harness.reactor.getDelayedCalls() == []
 
 
 @pytest_twisted.ensureDeferred
@@ -217,7 +204,7 @@ async def test_a_stop_over_real_sockets() -> None:
     service = BrokerService(reactor, listen=[ANY_PORT])
     service.privilegedStartService()
     service.startService()
-    door = service._doors.getServiceNamed("broker-1")
+    door = service._listening.getServiceNamed("broker-1")
     port = port_of(door)
     client = await call(door)
     client.transport.write(CONNECT)
@@ -231,3 +218,160 @@ async def test_a_stop_over_real_sockets() -> None:
     client.transport.loseConnection()
     await client.gone()
     await stopped
+
+
+# What clients do
+
+
+def test_a_message_from_one_client_to_another(log: list[str]) -> None:
+    """What one says is written to the other; the log knows of both."""
+    harness = BrokerHarness()
+    consumer = harness.caller(data=CONNECT + SUBSCRIBE)
+    assert consumer.written().startswith(b"CONNECTED\n")
+    producer = harness.caller(data=CONNECT + SEND)
+    assert producer.written().startswith(b"CONNECTED\n")
+    message = consumer.written()
+    assert message.startswith(b"MESSAGE\n")
+    assert b"\n\nhello\0" in message
+    for client in (consumer, producer):
+        client.disconnects()
+    assert harness.service.clients == set()
+    assert harness.reactor.getDelayedCalls() == []
+    assert sum("connected: " in line for line in log) == 2
+    assert all(line.startswith("info: embedded broker: ") for line in log if "session" in line)
+
+
+def test_a_client_that_never_says_connect() -> None:
+    """Is told so in time, and its connection is ended."""
+    harness = BrokerHarness()
+    client = harness.caller()
+    harness.reactor.advance(10)
+    assert client.written().startswith(b"ERROR\nmessage:no CONNECT in time\n")
+    assert client.ends == ["half"]
+    harness.reactor.advance(2)
+    assert client.ends == ["half", "abort"]
+    client.disconnects()
+    assert harness.reactor.getDelayedCalls() == []
+
+
+def test_a_client_that_vanishes() -> None:
+    """What it did not acknowledge goes to the next."""
+    harness = BrokerHarness()
+    first = harness.caller(data=CONNECT + SUBSCRIBE.replace(b"\n\n", b"\nack:client\n\n"))
+    harness.caller(data=CONNECT + SEND)
+    assert b"MESSAGE\n" in first.written()
+    first.disconnects()
+    second = harness.caller(data=CONNECT + SUBSCRIBE)
+    assert b"redelivered:true\n" in second.written()
+
+
+def test_a_backlog_is_written_in_portions() -> None:
+    """Turn by turn, so that others are heard meanwhile."""
+    harness = BrokerHarness(burst=1000)
+    harness.caller(data=CONNECT + SEND * 100)
+    consumer = harness.caller(data=CONNECT + SUBSCRIBE)
+    first = consumer.written().count(b"MESSAGE\n")
+    assert 0 < first < 100
+    harness.reactor.advance(0)
+    assert first + consumer.written().count(b"MESSAGE\n") == 100
+
+
+# The service
+
+
+PLACE = "tcp:0:interface=127.0.0.1"
+
+
+def address(service: Any, door: int = 0) -> str:
+    """Where it listens."""
+    port = list(service._listening)[door]._waitingForPort.result
+    return f"tcp:127.0.0.1:{port.getHost().port}"
+
+
+@pytest_twisted.ensureDeferred
+async def test_clients_over_the_network_and_in_memory_meet() -> None:
+    """They are clients of one broker, on every endpoint."""
+    service = BrokerService(reactor, listen=[PLACE, PLACE])
+    service.startService()
+    consumer = await connect(address(service, 0))
+    consumer.transport.write(CONNECT + SUBSCRIBE)
+    await consumer.frame()
+    for place in (address(service, 1), service.memory):
+        producer = await connect(place)
+        producer.transport.write(CONNECT + SEND)
+        await producer.frame()
+        assert (await consumer.frame()).endswith(b"\n\nhello\0")
+        producer.transport.loseConnection()
+    consumer.transport.loseConnection()
+    await until(lambda: not service.clients and not service.runtime.sockets)
+    await service.stopService()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_large_backlog_arrives_whole() -> None:
+    """More than sockets hold, to a reader that takes its time."""
+    service = BrokerService(reactor)
+    service.startService()
+    producer = await connect(service.memory)
+    body = b"x" * 50_000
+    send = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (len(body), body)
+    producer.transport.write(CONNECT + send * 200)
+    await until(lambda: producer.transport.dataBuffer == b"" and not producer.transport._tempDataBuffer)
+    consumer = await connect(service.memory)
+    consumer.transport.write(CONNECT + SUBSCRIBE)
+    await consumer.frame()
+    for _ in range(200):
+        assert (await consumer.frame()).endswith(body + b"\0")
+    for client in (producer, consumer):
+        client.transport.loseConnection()
+    await until(lambda: not service.runtime.sockets)
+    await service.stopService()
+
+
+def test_stopping_tells_every_client() -> None:
+    """And waits until they have gone."""
+    harness = BrokerHarness()
+    clients = [harness.caller(data=CONNECT) for _ in range(3)]
+    stopped: list[object] = []
+    _ = harness.service.stopService().addCallback(stopped.append)
+    for client in clients:
+        assert b"ERROR\nmessage:the broker is stopping\n" in client.written()
+        assert client.ends == ["half"]
+        assert stopped == []
+        client.disconnects()
+    assert stopped == [None]
+    assert harness.reactor.getDelayedCalls() == []
+
+
+def test_stopping_does_not_wait_for_ever() -> None:
+    """A client that does not close is given the time to linger, and then a little."""
+    harness = BrokerHarness()
+    client = harness.caller(data=CONNECT)
+    stopped: list[object] = []
+    _ = harness.service.stopService().addCallback(stopped.append)
+    harness.reactor.advance(2)
+    assert client.ends == ["half", "abort"]
+    assert stopped == []
+    harness.reactor.advance(1)
+    assert stopped == [None]
+
+
+def test_nobody_is_received_while_stopping() -> None:
+    """A client that was about to be accepted is not."""
+    harness = BrokerHarness()
+    _ = harness.service.stopService()
+    assert harness.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)) is None
+
+
+def test_the_bounds_are_the_brokers() -> None:
+    """What is configured is what holds."""
+    harness = BrokerHarness(connect_timeout=1.0)
+    client = harness.caller()
+    harness.reactor.advance(1)
+    assert client.written().startswith(b"ERROR\n")
+
+
+def test_a_bad_endpoint() -> None:
+    """Recorded before anything starts."""
+    with pytest.raises(BadEndpoint, match="nonsense:1"):
+        BrokerService(reactor, listen=["nonsense:1"])

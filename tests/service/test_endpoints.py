@@ -16,10 +16,16 @@ from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service import tls
-from stomprelay.service.endpoints import BACKLOG, BadEndpoint, CannotStart, entrance, way
+from stomprelay.service.network import tls
+from stomprelay.service.network.endpoints import (
+    BACKLOG,
+    BadEndpoint,
+    CannotStart,
+    client_endpoint,
+    listening_service,
+)
 from tests.e2e.certificates import Authority
-from tests.service.talker import Accepting, Talker, connect
+from tests.service.sockets import Accepting, Peer, connect
 
 
 @pytest.fixture(scope="module")
@@ -44,28 +50,28 @@ def _port(door: Any) -> Any:
 def test_a_tcp_listener() -> None:
     """Port and interface are the string's; more clients may wait than Twisted lets by itself."""
     memory, factory = MemoryReactorClock(), Accepting()
-    entrance(memory, "public", "tcp:61613:interface=127.0.0.1", factory).startService()
+    listening_service(memory, "public", "tcp:61613:interface=127.0.0.1", factory).startService()
     assert memory.tcpServers == [(61613, factory, BACKLOG, "127.0.0.1")]
 
 
 def test_a_backlog_of_ones_own() -> None:
     """What the string says stands."""
     memory, factory = MemoryReactorClock(), Accepting()
-    entrance(memory, "public", "tcp:61613:backlog=7", factory).startService()
+    listening_service(memory, "public", "tcp:61613:backlog=7", factory).startService()
     assert memory.tcpServers == [(61613, factory, 7, "")]
 
 
 def test_a_unix_listener(tmp_path: Path) -> None:
     """A path instead of a port."""
     memory, factory = MemoryReactorClock(), Accepting()
-    entrance(memory, "local", f"unix:{tmp_path}/stomp", factory).startService()
+    listening_service(memory, "local", f"unix:{tmp_path}/stomp", factory).startService()
     assert memory.unixServers[0][:3] == (f"{tmp_path}/stomp", factory, BACKLOG)
 
 
 def test_a_listener_with_tls(authority: Authority) -> None:
     """The table puts TLS into whatever the string describes."""
     memory, factory = MemoryReactorClock(), Accepting()
-    entrance(memory, "public", "tcp:61614", factory, server_tls(authority)).startService()
+    listening_service(memory, "public", "tcp:61614", factory, server_tls(authority)).startService()
     wrapped: Any = memory.tcpServers[0][1]
     assert isinstance(wrapped, TLSMemoryBIOFactory)
     assert wrapped.wrappedFactory is factory
@@ -76,8 +82,8 @@ def test_tls_twice(authority: Authority) -> None:
     own = server_tls(authority)
     endpoint = f"ssl:61614:privateKey={own.key}:certKey={own.certificate}"
     with pytest.raises(BadEndpoint, match="has TLS of its own"):
-        entrance(MemoryReactorClock(), "public", endpoint, Accepting(), own)
-    entrance(MemoryReactorClock(), "public", endpoint, Accepting())
+        listening_service(MemoryReactorClock(), "public", endpoint, Accepting(), own)
+    listening_service(MemoryReactorClock(), "public", endpoint, Accepting())
 
 
 @pytest.mark.parametrize(
@@ -93,13 +99,13 @@ def test_tls_twice(authority: Authority) -> None:
 def test_a_listener_that_cannot_be(endpoint: str, words: str) -> None:
     """The string is told, and the reason."""
     with pytest.raises(BadEndpoint, match=words):
-        entrance(MemoryReactorClock(), "public", endpoint, Accepting())
+        listening_service(MemoryReactorClock(), "public", endpoint, Accepting())
 
 
 def test_a_certificate_that_cannot_be_used() -> None:
     """The key that names it is told."""
     with pytest.raises(BadEndpoint, match=r"^tls.certificate: /absent.pem: No such file"):
-        entrance(
+        listening_service(
             MemoryReactorClock(), "public", "tcp:1", Accepting(), ServerTLS("/absent.pem", "/absent.key")
         )
 
@@ -107,11 +113,11 @@ def test_a_certificate_that_cannot_be_used() -> None:
 @pytest_twisted.ensureDeferred
 async def test_a_port_that_is_taken() -> None:
     """Starting fails, with a line that says where: the process must not run on without the port."""
-    first = entrance(reactor, "first", "tcp:0:interface=127.0.0.1", Accepting())
+    first = listening_service(reactor, "first", "tcp:0:interface=127.0.0.1", Accepting())
     first.startService()
     port = _port(first).getHost().port
     place = f"tcp:{port}:interface=127.0.0.1"
-    second = entrance(reactor, "second", place, Accepting())
+    second = listening_service(reactor, "second", place, Accepting())
     with capturedLogs() as logs, pytest.raises(CannotStart) as caught:
         second.startService()
     text = f"second: cannot listen on {place}: Address already in use"
@@ -138,13 +144,15 @@ async def test_a_port_that_is_taken() -> None:
 )
 def test_a_host_by_name_or_address(address: str, kind: type) -> None:
     """A name may have addresses of either family."""
-    assert type(way(reactor, broker(address), ClientTLS())) is kind
+    assert type(client_endpoint(reactor, broker(address), ClientTLS())) is kind
 
 
 def test_the_parts_of_a_tcp_endpoint() -> None:
     """Host, port, timeout and local address come from the string."""
     memory = MemoryReactorClock()
-    endpoint = way(memory, broker("tcp:192.0.2.1:61613:timeout=5:bindAddress=192.0.2.2"), ClientTLS())
+    endpoint = client_endpoint(
+        memory, broker("tcp:192.0.2.1:61613:timeout=5:bindAddress=192.0.2.2"), ClientTLS()
+    )
     attempt = endpoint.connect(Accepting())
     host, port, _, timeout, local = cast(tuple[Any, ...], memory.tcpClients[0])
     assert (host, port, timeout, local) == ("192.0.2.1", 61613, 5.0, ("192.0.2.2", 0))
@@ -155,7 +163,9 @@ def test_the_parts_of_a_tcp_endpoint() -> None:
 def test_a_broker_on_a_unix_socket(tmp_path: Path) -> None:
     """Whatever else Twisted knows goes as it is."""
     memory = MemoryReactorClock()
-    attempt = way(memory, broker(f"unix:path={tmp_path}/broker"), ClientTLS()).connect(Accepting())
+    attempt = client_endpoint(memory, broker(f"unix:path={tmp_path}/broker"), ClientTLS()).connect(
+        Accepting()
+    )
     assert memory.unixClients[0][0] == f"{tmp_path}/broker"
     _ = attempt.addErrback(lambda _: None)
     attempt.cancel()
@@ -174,9 +184,9 @@ def test_a_broker_on_a_unix_socket(tmp_path: Path) -> None:
     ],
 )
 def test_a_broker_that_cannot_be_reached_ever(address: str, settings: ClientTLS, words: str) -> None:
-    """Told when the service is made, not when the first client comes."""
+    """Recorded when the service is made, not when the first client comes."""
     with pytest.raises(BadEndpoint, match=words):
-        way(MemoryReactorClock(), broker(address), settings)
+        client_endpoint(MemoryReactorClock(), broker(address), settings)
 
 
 ADDRESSES = [
@@ -193,22 +203,24 @@ ADDRESSES = [
 async def test_a_broker_with_tls(authority: Authority, tmp_path: Path, address: str, name: str) -> None:
     """However it is said that there is TLS: what is said arrives, and a wrong name is not believed."""
     accepting = Accepting()
-    door = entrance(reactor, "broker", "tcp:0:interface=127.0.0.1", accepting, server_tls(authority, name))
+    door = listening_service(
+        reactor, "broker", "tcp:0:interface=127.0.0.1", accepting, server_tls(authority, name)
+    )
     door.startService()
     port = _port(door).getHost().port
     (tmp_path / "root.pem").write_bytes(authority.file.read_bytes())
     place = broker(address.format(port=port, trust=tmp_path))
-    talker = await connect(way(reactor, place, ClientTLS(ca=str(authority.file))))
-    talker.transport.write(b"hello")
+    peer = await connect(client_endpoint(reactor, place, ClientTLS(ca=str(authority.file))))
+    peer.transport.write(b"hello")
     if name == "localhost":
-        accepted: Talker = await accepting.accepted.get()
-        await accepted.hears(b"hello")
-        talker.transport.loseConnection()
-    await talker.gone()
+        accepted: Peer = await accepting.accepted.get()
+        await accepted.receive_until(b"hello")
+        peer.transport.loseConnection()
+    await peer.gone()
     if name != "localhost":
         accepted = await accepting.accepted.get()
         await accepted.gone()
-        assert accepted.heard == b""
+        assert accepted.received == b""
     await door.stopService()
 
 
@@ -216,4 +228,4 @@ def test_the_broker_of_an_address_with_tls() -> None:
     """Its host is what is verified, where no other name is given."""
     place = broker("ssl://broker.example.net")
     assert isinstance(place, Broker)
-    assert tls.client(ClientTLS(), place.host)._name == "broker.example.net"
+    assert tls.for_broker(ClientTLS(), place.host)._name == "broker.example.net"

@@ -12,13 +12,14 @@ from twisted.internet.defer import Deferred
 from stomprelay.journal.block import Block, Damage
 from stomprelay.journal.schema import Header, JournalEvent
 from stomprelay.journal.segment import read
-from stomprelay.journal.settings import Full, Settings
+from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.journal.writer import Writer
-from stomprelay.service.endpoints import CannotStart
-from stomprelay.service.journal import GRACE, SOFTWARE, Journal
-from stomprelay.service.scribe import Scribe
+from stomprelay.service.journal import writer_thread
+from stomprelay.service.journal.journal import GRACE, SOFTWARE, Journal
+from stomprelay.service.journal.writer_thread import WriterThread
+from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.session.effects import Event, Note
-from tests.service.diary import Threaded, Told, told
+from tests.service.harness import Recorded, ThreadedReactor, told
 
 
 class Session:
@@ -34,16 +35,17 @@ class Session:
         self.held.append(False)
 
 
-class Room:
+class JournalOnDisk:
     """A journal in a reactor in memory, with a thread and files that are real."""
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.directory = directory
-        self.reactor = Threaded()
+        self.reactor = ThreadedReactor()
         self.session = Session()
         defaults: dict[str, Any] = {"relay": "here", "flush_interval": 0.01}
         self.journal = Journal(
-            Settings(str(directory), **{**defaults, **settings}),
+            str(directory),
+            JournalSettings(str(directory), **{**defaults, **settings}),
             self.reactor,
             "0123abcd",
             lambda: [self.session],
@@ -51,11 +53,11 @@ class Room:
 
     def until(self, reached: Callable[[], object]) -> None:
         """Let the thread work until something is so."""
-        for _ in range(6000):
+        for _ in range(20_000):
             self.reactor.turn()
             if reached():
                 return
-            time.sleep(0.01)
+            time.sleep(0.001)
         raise AssertionError("not reached")
 
     def stop(self) -> None:
@@ -65,9 +67,9 @@ class Room:
         self.until(lambda: ended)
         assert ended == [None]
 
-    def read(self) -> list[Told]:
+    def read(self) -> list[Recorded]:
         """What is in the files, all of which have ended; the headers name the relay."""
-        found: list[Told] = []
+        found: list[Recorded] = []
         for path in sorted(self.directory.iterdir()):
             assert path.name.endswith("-here-0123abcd-000001.journal")
             for each in read(path):
@@ -81,29 +83,33 @@ class Room:
 
 def test_from_start_to_end(tmp_path: Path) -> None:
     """The folder is made; what was recorded lies between the two events."""
-    room = Room(tmp_path / "a" / "b")
-    room.journal.startService()
-    room.journal.record(b'["l","s"]', 3, (3, 0, 0), b"a\n\n")
-    room.stop()
-    begun, frames, ended = room.read()
+    disk = JournalOnDisk(tmp_path / "a" / "b")
+    disk.journal.startService()
+    disk.journal.record(b'["l","s"]', 3, (3, 0, 0), b"a\n\n")
+    disk.stop()
+    begun, frames, ended = disk.read()
     assert begun.event == JournalEvent.BEGUN.value
     assert begun.facts.keys() == {"software", "pid"}
     assert (frames.context.session, frames.number, frames.frames) == ("s", 3, (b"a\n\n",))
     assert ended.event == JournalEvent.ENDED.value
     assert (tmp_path / "a" / "b").stat().st_mode & 0o007 == 0
-    written = room.journal.written
+    written = disk.journal.written
     assert (written.blocks, written.frames, written.errors) == (3, 1, 0)
-    assert (room.journal.waiting, room.journal.dropped.blocks, room.journal.state) == (0, 0, "is written")
+    assert (
+        disk.journal.waiting,
+        disk.journal.dropped.blocks,
+        disk.journal.state,
+    ) == (0, 0, "is written")
 
 
 def test_what_comes_after_the_end_is_left_out(tmp_path: Path) -> None:
     """And counted."""
-    room = Room(tmp_path)
-    room.journal.startService()
-    room.stop()
-    room.journal.record(b"[]", 0, (), b"{}")
-    assert room.journal.dropped.blocks == 1
-    assert len(room.read()) == 2
+    disk = JournalOnDisk(tmp_path)
+    disk.journal.startService()
+    disk.stop()
+    disk.journal.record(b"[]", 0, (), b"{}")
+    assert disk.journal.dropped.blocks == 1
+    assert len(disk.read()) == 2
 
 
 def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
@@ -112,18 +118,18 @@ def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
     file.write_text("")
     for place in (file, file / "below"):
         with pytest.raises(CannotStart, match=f"^journal: {place} cannot be used: "):
-            Room(place).journal.startService()
+            JournalOnDisk(place).journal.startService()
 
 
 def test_events_that_are_nobodys(tmp_path: Path) -> None:
     """What the relay learns of brokers, and what is done to them."""
-    room = Room(tmp_path)
-    room.journal.startService()
+    disk = JournalOnDisk(tmp_path)
+    disk.journal.startService()
     note = Note(Event.LOST, "broker b is down", {"broker": "b"})
-    room.journal.noted(note, "main")
-    room.journal.happened(JournalEvent.PAUSED, "paused", {"x": 1}, "main", "b")
-    room.stop()
-    _, lost, paused, _ = room.read()
+    disk.journal.noted(note, "main")
+    disk.journal.happened(JournalEvent.PAUSED, "paused", {"x": 1}, "main", "b")
+    disk.stop()
+    _, lost, paused, _ = disk.read()
     assert (lost.event, lost.text) == ("lost", "broker b is down")
     assert lost.facts == {"upstream": "main", "broker": "b"}
     assert (lost.context.upstream, lost.context.session) == ("main", "")
@@ -134,62 +140,63 @@ def test_events_that_are_nobodys(tmp_path: Path) -> None:
 def test_the_machines_name(tmp_path: Path) -> None:
     """Where none is configured."""
     with patch("socket.gethostname", return_value="box"):
-        assert Room(tmp_path, relay=None).journal.relay == "box"
+        assert JournalOnDisk(tmp_path, relay=None).journal.relay == "box"
 
 
 def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:
     """Until half of it is written; both are told, and nothing is left out."""
-    room = Room(tmp_path, queue=1000, when_full=Full.BLOCK)
-    with patch.object(Scribe, "start"):
-        room.journal.startService()
+    disk = JournalOnDisk(tmp_path, queue=1000, when_full=WhenFull.BLOCK)
+    with patch.object(WriterThread, "start"):
+        disk.journal.startService()
     for _ in range(20):
-        room.journal.record(b"[]", 0, (100, 0, 0), b"x" * 100)
-    assert room.session.held == [True]
-    assert room.journal.full
-    assert not room.journal.stuck
-    assert room.journal.state == "has no room: nobody is read from"
-    room.reactor.advance(2.5)
-    room.journal.written.start()
-    room.until(lambda: not room.journal.full)
-    assert room.session.held == [True, False]
-    room.stop()
-    found = room.read()
+        disk.journal.record(b"[]", 0, (100, 0, 0), b"x" * 100)
+    assert disk.session.held == [True]
+    assert disk.journal.full
+    assert not disk.journal.stuck
+    assert disk.journal.state == "has no room: nobody is read from"
+    disk.reactor.advance(2.5)
+    disk.journal.written.start()
+    disk.until(lambda: not disk.journal.full)
+    assert disk.session.held == [True, False]
+    disk.stop()
+    found = disk.read()
     assert len([each for each in found if each.frames]) == 20
     events = {each.event: each.facts for each in found if each.event}
     assert events[JournalEvent.HELD.value] == {"side": "", "reason": "journal"}
     assert events[JournalEvent.RELEASED.value] == {"side": "", "seconds": 2.5}
-    assert room.journal.dropped.blocks == 0
+    assert disk.journal.dropped.blocks == 0
 
 
 def test_a_full_queue_that_drops(tmp_path: Path) -> None:
     """Nobody is held."""
-    room = Room(tmp_path, queue=1000)
-    with patch.object(Scribe, "start"):
-        room.journal.startService()
+    disk = JournalOnDisk(tmp_path, queue=1000)
+    with patch.object(WriterThread, "start"):
+        disk.journal.startService()
     for _ in range(30):
-        room.journal.record(b"[]", 0, (100, 0, 0), b"x" * 100)
-    assert room.session.held == []
-    assert room.journal.dropped.blocks > 10
-    room.journal.written.start()
-    room.stop()
-    assert JournalEvent.DROPPED.value in {each.event for each in room.read()}
+        disk.journal.record(b"[]", 0, (100, 0, 0), b"x" * 100)
+    assert disk.session.held == []
+    assert disk.journal.dropped.blocks > 10
+    disk.journal.written.start()
+    disk.stop()
+    assert JournalEvent.DROPPED.value in {each.event for each in disk.read()}
 
 
-def test_a_disk_that_fails(tmp_path: Path, log: list[str]) -> None:
+def test_a_disk_that_fails(tmp_path: Path, log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It shows while it lasts; what waited is written when it is over."""
-    room = Room(tmp_path)
-    room.journal.startService()
-    room.until(lambda: room.journal.written.blocks == 1)
+    monkeypatch.setattr(writer_thread, "IDLE", 0.01)  # the pause after a failure
+    disk = JournalOnDisk(tmp_path)
+    disk.journal.startService()
+    disk.until(lambda: disk.journal.written.blocks == 1)
     failing = OSError(28, "No space left on device", "/j")
     with patch.object(Writer, "write", side_effect=failing):
-        room.journal.record(b'["l"]', 0, (3, 0, 0), b"a\n\n")
-        room.until(lambda: room.journal.trouble)
-        assert room.journal.state == "cannot be written: /j: No space left on device"
-        assert not room.journal.stuck
-        assert room.journal.written.errors >= 1
-    room.until(lambda: not room.journal.trouble)
-    room.stop()
-    assert [each.frames for each in room.read()][1] == (b"a\n\n",)
+        disk.journal.record(b'["l"]', 0, (3, 0, 0), b"a\n\n")
+        disk.until(lambda: disk.journal.trouble)
+        assert disk.journal.state == "cannot be written: /j: No space left on device"
+        assert not disk.journal.stuck
+        assert disk.journal.written.errors >= 1
+    disk.until(lambda: not disk.journal.trouble)
+    disk.stop()
+    assert [each.frames for each in disk.read()][1] == (b"a\n\n",)
     assert log[:2] == [
         "warn: the journal cannot be written: /j: No space left on device",
         "info: the journal is written again",
@@ -198,16 +205,16 @@ def test_a_disk_that_fails(tmp_path: Path, log: list[str]) -> None:
 
 def test_a_disk_that_hangs_at_the_end(tmp_path: Path, log: list[str]) -> None:
     """The relay does not wait for it for ever."""
-    room = Room(tmp_path)
-    with patch.object(Scribe, "start"):
-        room.journal.startService()
-    stopped: Deferred[None] = room.journal.stopService()
+    disk = JournalOnDisk(tmp_path)
+    with patch.object(WriterThread, "start"):
+        disk.journal.startService()
+    stopped: Deferred[None] = disk.journal.stopService()
     ended: list[object] = []
     _ = stopped.addBoth(ended.append)
-    room.reactor.advance(GRACE - 0.1)
+    disk.reactor.advance(GRACE - 0.1)
     assert ended == []
-    room.reactor.advance(0.1)
+    disk.reactor.advance(0.1)
     assert ended == [None]
-    assert log == [f"warn: the journal did not end in time: {room.journal.waiting} bytes are lost"]
-    room.journal.written.start()
-    room.until(lambda: room.journal.waiting == 0)
+    assert log == [f"warn: the journal did not end in time: {disk.journal.waiting} bytes are lost"]
+    disk.journal.written.start()
+    disk.until(lambda: disk.journal.waiting == 0)

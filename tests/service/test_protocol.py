@@ -1,4 +1,4 @@
-"""One leg's connection: what its performer is told, and how it ends."""
+"""One leg's connection: what its driver is told, and how it ends."""
 
 import gc
 import socket
@@ -15,178 +15,237 @@ from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
 from twisted.protocols.tls import TLSMemoryBIOFactory
-from twisted.python.failure import Failure
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service import direct, tls
-from stomprelay.service.perform import Stage
-from stomprelay.service.protocol import LegProtocol
-from stomprelay.service.valve import ASKED, PRESSURE
-from stomprelay.session.effects import How
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side
-from stomprelay.wire.limits import Limits
+from stomprelay.service.connection import direct
+from stomprelay.service.connection.backpressure import ASKED, PRESSURE
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.network import tls
+from stomprelay.session.effects import Close, How
+from stomprelay.session.leg import Leg, Side
+from stomprelay.wire.head import Limits
 from tests.e2e.certificates import Authority
-from tests.service.ground import Ground, Recording
-from tests.service.house import Wire
-from tests.service.talker import Accepting, Talker, connect, until
+from tests.service.harness import FakeTransport
+from tests.service.scripted import DriverHarness, SpyDriver
+from tests.service.sockets import Accepting, Peer, connect, until
 
 CLIENT, BROKER = Side.DOWNSTREAM, Side.UPSTREAM
 
 
 @pytest.fixture
-def ground() -> Ground:
+def harness() -> DriverHarness:
     """A connected client."""
-    ground = Ground()
-    assert ground.said() == [("made", CLIENT)]
-    return ground
+    harness = DriverHarness()
+    assert harness.said() == [("connected", CLIENT)]
+    return harness
 
 
-def test_octets_are_told_and_counted(ground: Ground) -> None:
+def test_octets_are_told_and_counted(harness: DriverHarness) -> None:
     """As they come."""
-    ground.wire.says(b"one")
-    ground.wire.says(b"three")
-    assert ground.said() == [("received", CLIENT, b"one"), ("received", CLIENT, b"three")]
-    assert ground.line.octets == 8
+    harness.transport.sends(b"one")
+    harness.transport.sends(b"three")
+    assert harness.said() == [("received", CLIENT, b"one"), ("received", CLIENT, b"three")]
+    assert harness.protocol.bytes_received == 8
 
 
-def test_a_connection_that_is_lost(ground: Ground) -> None:
-    """Told with a reason; then the leg is closed, and nothing of it is kept."""
-    ground.wire.goes(error.ConnectionLost())
-    assert ground.said() == [("lost", CLIENT, "connection reset")]
-    assert ground.over == [ground.performer]
-    assert ground.stage.lines == {}
-    assert ground.stage.sockets == 0
-    assert ground.line.peer == ground.wire.getPeer()
+def test_a_connection_that_is_lost(harness: DriverHarness) -> None:
+    """Recorded with a reason; then the leg is closed, and nothing of it is kept."""
+    harness.transport.disconnects(error.ConnectionLost())
+    assert harness.said() == [("lost", CLIENT, "connection reset")]
+    assert harness.over == [harness.driver]
+    assert harness.runtime.protocols == {}
+    assert harness.runtime.sockets == 0
+    assert harness.protocol.peer == harness.transport.getPeer()
 
 
-def test_a_peer_that_closes_its_direction(ground: Ground) -> None:
+def test_a_peer_that_closes_its_direction(harness: DriverHarness) -> None:
     """What is queued for it is written before the connection ends."""
-    ground.line.readConnectionLost()
-    assert ground.said() == [("lost", CLIENT, "connection closed")]
-    assert ground.wire.ends == ["flush"]
-    ground.wire.goes()
-    assert ground.said() == []
+    harness.protocol.readConnectionLost()
+    assert harness.said() == [("lost", CLIENT, "connection closed")]
+    assert harness.transport.ends == ["flush"]
+    harness.transport.disconnects()
+    assert harness.said() == []
 
 
-def test_the_answer_to_a_half_closed_peer_decides_how_it_ends(ground: Ground) -> None:
+def test_the_answer_to_a_half_closed_peer_decides_how_it_ends(harness: DriverHarness) -> None:
     """Where the core closes the leg itself, that counts."""
-    ground.performer.lost = lambda line, reason: line.close(How.LINGER)  # type: ignore[method-assign]
-    ground.line.readConnectionLost()
-    assert ground.wire.ends == ["half"]
+    harness.driver.lost = lambda protocol, reason: protocol.close(How.LINGER)  # type: ignore[method-assign]
+    harness.protocol.readConnectionLost()
+    assert harness.transport.ends == ["half"]
 
 
-def test_pressure_is_told_to_the_producer(ground: Ground) -> None:
-    """Whose octets are written here stops when they are too many."""
-    source = Ground()
+def test_pressure_is_told_to_the_producer(harness: DriverHarness) -> None:
+    """Whose bytes are written here stops when they are too many."""
+    source = DriverHarness()
     source.said()
-    assert source.line.valve is not None
-    ground.line.throttle(source.line.valve)
-    ground.wire.fills()
-    assert not source.wire.reading
+    assert source.protocol.reading is not None
+    harness.protocol.set_producer(source.protocol.reading)
+    harness.transport.fills()
+    assert not source.transport.reading
     assert source.said() == [("read", CLIENT, False)]
-    ground.wire.drains()
-    assert source.wire.reading
-    ground.wire.fills()
-    ground.line.part()
-    assert source.wire.reading
-    assert ground.wire.producer is None
-    ground.line.part()
+    harness.transport.drains()
+    assert source.transport.reading
+    harness.transport.fills()
+    harness.protocol.close(How.ABORT)
+    assert source.transport.reading
+    assert harness.transport.producer is None
 
 
-def test_another_producer_takes_the_place_of_the_first(ground: Ground) -> None:
+def test_another_producer_takes_the_place_of_the_first(harness: DriverHarness) -> None:
     """The first one is released."""
-    one, two = Ground(), Ground()
-    assert one.line.valve is not None
-    assert two.line.valve is not None
-    ground.line.throttle(one.line.valve)
-    ground.wire.fills()
-    ground.line.throttle(two.line.valve)
-    assert one.wire.reading
-    assert ground.wire.producer is two.line.valve
+    one, two = DriverHarness(), DriverHarness()
+    assert one.protocol.reading is not None
+    assert two.protocol.reading is not None
+    harness.protocol.set_producer(one.protocol.reading)
+    harness.transport.fills()
+    harness.protocol.set_producer(two.protocol.reading)
+    assert one.transport.reading
+    assert harness.transport.producer is two.protocol.reading
 
 
 @pytest.mark.parametrize("how", [How.FLUSH, How.LINGER])
-def test_a_closed_connection_is_read_and_thrown_away(ground: Ground, how: How) -> None:
+def test_a_closed_connection_is_read_and_thrown_away(harness: DriverHarness, how: How) -> None:
     """Whatever stood against reading: the peer's end has to be seen."""
-    assert ground.line.valve is not None
-    ground.line.valve.hold(PRESSURE)
-    ground.said()
-    ground.line.close(how)
-    assert ground.wire.reading
-    ground.wire.says(b"x")
-    assert ground.said() == []
+    assert harness.protocol.reading is not None
+    harness.protocol.reading.hold(PRESSURE)
+    harness.said()
+    harness.protocol.close(how)
+    assert harness.transport.reading
+    harness.transport.sends(b"x")
+    assert harness.said() == []
 
 
 @pytest.mark.parametrize("flushed", [True, False])
-def test_a_peer_that_does_not_close(ground: Ground, flushed: bool) -> None:
+def test_a_peer_that_does_not_close(harness: DriverHarness, flushed: bool) -> None:
     """After the time to linger it is closed without it: in order when all was sent, else at once."""
-    ground.line.close(How.LINGER)
+    harness.protocol.close(How.LINGER)
     if flushed:
-        ground.line.writeConnectionLost()
-    ground.clock.advance(1.9)
-    assert ground.wire.ends == ["half"]
-    ground.clock.advance(0.1)
-    assert ground.wire.ends == ["half", "flush" if flushed else "abort"]
-    ground.wire.goes()
-    assert ground.clock.getDelayedCalls() == []
+        harness.protocol.writeConnectionLost()
+    harness.clock.advance(1.9)
+    assert harness.transport.ends == ["half"]
+    harness.clock.advance(0.1)
+    assert harness.transport.ends == ["half", "flush" if flushed else "abort"]
+    harness.transport.disconnects()
+    assert harness.clock.getDelayedCalls() == []
 
 
-def test_a_peer_that_does_not_read_what_is_left_for_it(ground: Ground) -> None:
+def test_a_peer_that_does_not_read_what_is_left_for_it(harness: DriverHarness) -> None:
     """The time to linger bounds the flush, too."""
-    ground.line.close(How.FLUSH)
-    ground.clock.advance(2)
-    assert ground.wire.ends == ["flush", "abort"]
+    harness.protocol.close(How.FLUSH)
+    harness.clock.advance(2)
+    assert harness.transport.ends == ["flush", "abort"]
 
 
-def test_closing_twice(ground: Ground) -> None:
+def test_closing_twice(harness: DriverHarness) -> None:
     """The first counts."""
-    ground.line.close(How.FLUSH)
-    ground.line.close(How.ABORT)
-    assert ground.wire.ends == ["flush"]
-    assert ground.over == [ground.performer]
+    harness.protocol.close(How.FLUSH)
+    harness.protocol.close(How.ABORT)
+    assert harness.transport.ends == ["flush"]
+    assert harness.over == [harness.driver]
 
 
-def test_an_attempt_that_fails(ground: Ground) -> None:
-    """Told as refused, with the reason."""
-    line = LegProtocol(ground.performer, Leg(BROKER, Limits()))
-    line.failed(Failure(error.ConnectionRefusedError()))
-    assert ground.said() == [("refused", BROKER, "connection refused")]
-    assert line.leg not in ground.stage.lines
+class Endpoint:
+    """An endpoint that does what a test tells it."""
+
+    def __init__(self, connect: Any) -> None:
+        self._connect = connect
+
+    def connect(self, factory: Any) -> Any:
+        return self._connect(factory)
 
 
-def test_an_attempt_that_is_given_up(ground: Ground) -> None:
+def attempt(harness: DriverHarness, connect: Any) -> LegProtocol:
+    """A broker's leg that is being connected by such an endpoint."""
+    protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
+    endpoint: Any = Endpoint(connect)
+    protocol.connect(endpoint)
+    return protocol
+
+
+def test_an_attempt_that_succeeds_at_once(harness: DriverHarness) -> None:
+    """The driver is told, and there is nothing left to cancel."""
+
+    def connect(factory: Any) -> defer.Deferred[Any]:
+        factory.doStart()
+        protocol = factory.buildProtocol(None)
+        protocol.makeConnection(FakeTransport(protocol))
+        return defer.succeed(protocol)
+
+    protocol = attempt(harness, connect)
+    assert harness.said() == [("connected", BROKER)]
+    assert harness.runtime.protocols[protocol.leg] is protocol
+    assert protocol._attempt is None
+
+
+def test_an_attempt_that_is_given_up(harness: DriverHarness) -> None:
     """It is cancelled, and nothing is told of it."""
     cancelled: list[object] = []
-    line = LegProtocol(ground.performer, Leg(BROKER, Limits()))
-    line.attempt = defer.Deferred(cancelled.append).addErrback(line.failed)
-    line.close(How.FLUSH)
+    protocol = attempt(harness, lambda factory: defer.Deferred(cancelled.append))
+    assert harness.said() == []
+    harness.driver.perform([Close(protocol.leg, How.ABORT)])
     assert len(cancelled) == 1
-    assert ground.said() == []
-    assert line.leg not in ground.stage.lines
+    harness.clock.advance(0)
+    assert harness.said() == []
+    assert protocol.leg not in harness.runtime.protocols
 
 
-def test_a_connection_that_comes_too_late(ground: Ground) -> None:
+@pytest.mark.parametrize("later", [True, False])
+def test_an_attempt_that_fails(harness: DriverHarness, later: bool) -> None:
+    """Recorded as refused with the reason, never before the reactor's next turn."""
+    attempts: list[defer.Deferred[Any]] = []
+
+    def connect(factory: Any) -> defer.Deferred[Any]:
+        attempts.append(defer.Deferred() if later else defer.fail(error.ConnectionRefusedError()))
+        return attempts[0]
+
+    protocol = attempt(harness, connect)
+    if later:
+        attempts[0].errback(error.ConnectionRefusedError())
+    assert harness.said() == []
+    harness.clock.advance(0)
+    assert harness.said() == [("refused", BROKER, "connection refused")]
+    assert protocol.leg not in harness.runtime.protocols
+
+
+def test_several_attempts_at_a_time(harness: DriverHarness) -> None:
+    """Each with a leg of its own; giving up one leaves the other."""
+    cancelled: list[object] = []
+    factories: list[Any] = []
+
+    def connect(factory: Any) -> defer.Deferred[Any]:
+        factories.append(factory)
+        return defer.Deferred(cancelled.append)
+
+    first, second = attempt(harness, connect), attempt(harness, connect)
+    first.close(How.ABORT)
+    assert len(cancelled) == 1
+    protocol = factories[1].buildProtocol(None)
+    protocol.makeConnection(FakeTransport(protocol))
+    assert harness.said() == [("connected", BROKER)]
+    assert list(harness.runtime.protocols) == [harness.leg, second.leg]
+
+
+def test_a_connection_that_comes_too_late(harness: DriverHarness) -> None:
     """Where an attempt cannot be cancelled any more, what comes of it is dropped."""
-    line = LegProtocol(ground.performer, Leg(BROKER, Limits()))
-    line.close(How.FLUSH)
-    wire = Wire(line)
-    line.makeConnection(wire)
-    assert wire.ends == ["abort"]
-    wire.goes()
-    assert ground.said() == []
-    assert ground.stage.sockets == 1
+    protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
+    protocol.close(How.FLUSH)
+    transport = FakeTransport(protocol)
+    protocol.makeConnection(transport)
+    assert transport.ends == ["abort"]
+    transport.disconnects()
+    assert harness.said() == []
+    assert harness.runtime.sockets == 1
 
 
-def test_writing_to_a_connection_that_is_not_there(ground: Ground) -> None:
+def test_writing_to_a_connection_that_is_not_there(harness: DriverHarness) -> None:
     """Nothing to write to, nothing raised."""
-    LegProtocol(ground.performer, Leg(BROKER, Limits())).write(b"x")
+    LegProtocol(harness.driver, Leg(BROKER, Limits())).write(b"x")
 
 
 def test_a_connection_is_small() -> None:
     """It has slots and no dictionary."""
-    assert not hasattr(Ground().line, "__dict__")
+    assert not hasattr(DriverHarness().protocol, "__dict__")
 
 
 def test_a_lost_connection_is_freed_at_once() -> None:
@@ -194,17 +253,17 @@ def test_a_lost_connection_is_freed_at_once() -> None:
     gc.collect()
     gc.disable()
     try:
-        ground = Ground()
-        ground.wire.says(b"x")
-        assert ground.line.valve is not None
-        seen = weakref.finalize(ground.wire, int)
-        valve = weakref.finalize(ground.performer.place, int)
-        ground.wire.goes()
-        ground.over.clear()
-        ground.wire.protocol = None
-        del ground
+        harness = DriverHarness()
+        harness.transport.sends(b"x")
+        assert harness.protocol.reading is not None
+        seen = weakref.finalize(harness.transport, int)
+        driver = weakref.finalize(harness.driver, int)
+        harness.transport.disconnects()
+        harness.over.clear()
+        harness.transport.protocol = None
+        del harness
         assert not seen.alive
-        assert not valve.alive
+        assert not driver.alive
     finally:
         gc.enable()
 
@@ -213,33 +272,33 @@ def test_a_lost_connection_is_freed_at_once() -> None:
 
 
 class Real:
-    """A performer that keeps its connections, on the real reactor."""
+    """A driver that keeps its connections, on the real reactor."""
 
     def __init__(self) -> None:
-        self.stage = Stage(reactor, reactor.seconds, lambda performer: None)
-        self.performer = Recording(self.stage)
-        self.lines: list[LegProtocol] = []
+        self.runtime = Runtime(reactor, reactor.seconds)
+        self.driver = SpyDriver(self.runtime, lambda driver: None)
+        self.protocols: list[LegProtocol] = []
 
-    def line(self, side: Side) -> LegProtocol:
-        line = LegProtocol(self.performer, Leg(side, Limits()))
-        self.lines.append(line)
-        return line
+    def protocol(self, side: Side) -> LegProtocol:
+        protocol = LegProtocol(self.driver, Leg(side, Limits()))
+        self.protocols.append(protocol)
+        return protocol
 
     def factory(self, side: Side = CLIENT) -> Factory:
-        """Builds a line for each connection."""
+        """Builds a protocol for each connection."""
         real = self
 
         class Building(Factory):
             noisy = False
 
             def buildProtocol(self, addr: IAddress | None) -> Any:
-                return real.line(side)
+                return real.protocol(side)
 
         return Building()
 
     def told(self, what: str) -> list[tuple[Any, ...]]:
-        """What the performer was told of this kind."""
-        return [each for each in self.performer.told if each[0] == what]
+        """What the driver was told of this kind."""
+        return [each for each in self.driver.told if each[0] == what]
 
 
 async def listening(factory: Any) -> Any:
@@ -258,17 +317,17 @@ async def test_lingering_on_a_real_socket() -> None:
     real = Real()
     port = await listening(real.factory())
     peer = await connect(at(port))
-    await until(lambda: real.lines)
-    (line,) = real.lines
-    line.write(b"x" * 5_000_000)
-    line.close(How.LINGER)
+    await until(lambda: real.protocols)
+    (protocol,) = real.protocols
+    protocol.write(b"x" * 5_000_000)
+    protocol.close(How.LINGER)
     peer.transport.write(b"y" * 100_000)
-    assert len(await peer.hears_all(5_000_000)) == 5_000_000
+    assert len(await peer.receive_bytes(5_000_000)) == 5_000_000
     await peer.ended()
     assert peer.half_closed
-    assert real.stage.sockets == 1
+    assert real.runtime.sockets == 1
     peer.transport.loseConnection()
-    await until(lambda: real.stage.sockets == 0)
+    await until(lambda: real.runtime.sockets == 0)
     assert real.told("lost") == []
     await port.stopListening()
 
@@ -279,14 +338,14 @@ async def test_a_half_closed_peer_on_a_real_socket() -> None:
     real = Real()
     port = await listening(real.factory())
     peer = await connect(at(port))
-    await until(lambda: real.lines)
-    real.lines[0].write(b"x" * 5_000_000)
+    await until(lambda: real.protocols)
+    real.protocols[0].write(b"x" * 5_000_000)
     peer.transport.loseWriteConnection()
     await until(lambda: real.told("lost"))
-    assert len(await peer.hears_all(5_000_000)) == 5_000_000
+    assert len(await peer.receive_bytes(5_000_000)) == 5_000_000
     await peer.gone()
     assert real.told("lost") == [("lost", CLIENT, "connection closed")]
-    assert real.stage.sockets == 0
+    assert real.runtime.sockets == 0
     await port.stopListening()
 
 
@@ -296,13 +355,13 @@ async def test_a_peer_that_breaks_off_on_a_real_socket() -> None:
     real = Real()
     port = await listening(real.factory())
     raw = socket.create_connection(("127.0.0.1", port.getHost().port))
-    await until(lambda: real.lines)
-    valve = real.lines[0].valve
-    assert valve is not None
-    valve.hold(PRESSURE)
+    await until(lambda: real.protocols)
+    reading = real.protocols[0].reading
+    assert reading is not None
+    reading.hold(PRESSURE)
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     raw.close()
-    valve.release(PRESSURE)
+    reading.release(PRESSURE)
     await until(lambda: real.told("lost"))
     assert real.told("lost") == [("lost", CLIENT, "connection reset")]
     await port.stopListening()
@@ -314,10 +373,10 @@ async def test_the_end_is_seen_where_only_the_core_does_not_want_to_read() -> No
     real = Real()
     port = await listening(real.factory())
     peer = await connect(at(port))
-    await until(lambda: real.lines)
-    valve = real.lines[0].valve
-    assert valve is not None
-    valve.hold(ASKED)
+    await until(lambda: real.protocols)
+    reading = real.protocols[0].reading
+    assert reading is not None
+    reading.hold(ASKED)
     peer.transport.loseConnection()
     await until(lambda: real.told("lost"))
     await port.stopListening()
@@ -331,19 +390,19 @@ async def test_the_settings_of_a_socket() -> None:
     port = await listening(accepting)
     attempt = endpoints.clientFromString(reactor, at(port)).connect(real.factory(BROKER))
     await attempt
-    peer: Talker = await accepting.accepted.get()
-    (line,) = real.lines
-    transport = line.transport
+    peer: Peer = await accepting.accepted.get()
+    (protocol,) = real.protocols
+    transport = protocol.transport
     assert type(transport).__name__ == "Client"
-    assert transport.protocol is line
+    assert transport.protocol is protocol
     assert transport.getTcpNoDelay()
     assert transport.getTcpKeepAlive()
     assert transport.bufferSize == direct.FIRST_READ
     peer.transport.write(b"x" * 1_000_000)
-    await until(lambda: line.octets == 1_000_000)
+    await until(lambda: protocol.bytes_received == 1_000_000)
     assert transport.bufferSize == direct.READ
     peer.transport.loseConnection()
-    await until(lambda: real.stage.sockets == 0)
+    await until(lambda: real.runtime.sockets == 0)
     await port.stopListening()
 
 
@@ -356,8 +415,8 @@ class Secured:
     def __init__(self, directory: Path, *names: str) -> None:
         authority = Authority(directory, "authority")
         own = authority.issue("server", names or ("localhost",))
-        self.server = tls.server(ServerTLS(str(own.certificate), str(own.key)))
-        self.client = tls.client(ClientTLS(str(authority.file)), "localhost")
+        self.server = tls.for_listener(ServerTLS(str(own.certificate), str(own.key)))
+        self.client = tls.for_broker(ClientTLS(str(authority.file)), "localhost")
         self.ours, self.theirs = Real(), Real()
 
     async def __aenter__(self) -> "Secured":
@@ -369,7 +428,7 @@ class Secured:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await until(lambda: self.ours.stage.sockets == 0 and self.theirs.stage.sockets == 0)
+        await until(lambda: self.ours.runtime.sockets == 0 and self.theirs.runtime.sockets == 0)
         await self.port.stopListening()
 
 
@@ -377,13 +436,13 @@ class Secured:
 async def test_a_broker_with_tls_is_there_after_the_handshake(tmp_path: Path) -> None:
     """A client is there before it, for its time runs from the first moment."""
     async with Secured(tmp_path) as secured:
-        assert secured.ours.told("made") == []
-        await until(lambda: secured.theirs.told("made"))
-        await until(lambda: secured.ours.told("made"))
-        secured.ours.lines[0].write(b"hello")
+        assert secured.ours.told("connected") == []
+        await until(lambda: secured.theirs.told("connected"))
+        await until(lambda: secured.ours.told("connected"))
+        secured.ours.protocols[0].write(b"hello")
         await until(lambda: secured.theirs.told("received"))
-        secured.theirs.lines[0].write(b"bye")
-        secured.theirs.lines[0].close(How.LINGER)
+        secured.theirs.protocols[0].write(b"bye")
+        secured.theirs.protocols[0].close(How.LINGER)
         await until(lambda: secured.ours.told("lost"))
     assert secured.ours.told("received") == [("received", BROKER, b"bye")]
     assert secured.ours.told("lost") == [("lost", BROKER, "connection closed")]
@@ -395,7 +454,7 @@ async def test_a_broker_with_a_wrong_certificate_is_refused(tmp_path: Path) -> N
     """It was never there; the reason names both names."""
     async with Secured(tmp_path, "elsewhere.example") as secured:
         await until(lambda: secured.ours.told("refused"))
-    assert secured.ours.told("made") == []
+    assert secured.ours.told("connected") == []
     ((_, _, reason),) = secured.ours.told("refused")
     assert reason == "TLS: certificate verify failed: it is for elsewhere.example, not for localhost"
 
@@ -404,23 +463,23 @@ async def test_a_broker_with_a_wrong_certificate_is_refused(tmp_path: Path) -> N
 async def test_tls_throttles(tmp_path: Path) -> None:
     """A peer that does not read fills the transport, which says so; and everything arrives."""
     async with Secured(tmp_path) as secured:
-        await until(lambda: secured.ours.told("made"))
-        ours, theirs = secured.ours.lines[0], secured.theirs.lines[0]
-        source = Ground()
-        assert source.line.valve is not None
-        assert theirs.valve is not None
-        theirs.valve.hold(PRESSURE)
-        ours.throttle(source.line.valve)
+        await until(lambda: secured.ours.told("connected"))
+        ours, theirs = secured.ours.protocols[0], secured.theirs.protocols[0]
+        source = DriverHarness()
+        assert source.protocol.reading is not None
+        assert theirs.reading is not None
+        theirs.reading.hold(PRESSURE)
+        ours.set_producer(source.protocol.reading)
         written = 0
-        while source.wire.reading:
+        while source.transport.reading:
             ours.write(b"x" * 100_000)
             written += 100_000
             assert written < 50_000_000
             await until(lambda: True)
             await defer.ensureDeferred(turn())
-        theirs.valve.release(PRESSURE)
-        await until(lambda: theirs.octets == written)
-        await until(lambda: source.wire.reading)
+        theirs.reading.release(PRESSURE)
+        await until(lambda: theirs.bytes_received == written)
+        await until(lambda: source.transport.reading)
         ours.close(How.FLUSH)
 
 
@@ -435,46 +494,46 @@ async def turn() -> None:
 async def test_closing_during_the_handshake(tmp_path: Path) -> None:
     """Gives it up at once, and nothing is told."""
     async with Secured(tmp_path) as secured:
-        secured.ours.lines[0].close(How.FLUSH)
-    assert secured.ours.performer.told == []
+        secured.ours.protocols[0].close(How.FLUSH)
+    assert secured.ours.driver.told == []
 
 
 @pytest_twisted.ensureDeferred
 async def test_a_plain_peer_on_a_tls_port(tmp_path: Path) -> None:
     """It is lost with a reason that says so."""
     async with Secured(tmp_path) as secured:
-        await until(lambda: secured.ours.told("made"))
+        await until(lambda: secured.ours.told("connected"))
         plain = await connect(at(secured.port))
         plain.transport.write(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0")
         await plain.gone()
-        secured.ours.lines[0].close(How.FLUSH)
+        secured.ours.protocols[0].close(How.FLUSH)
     reasons = [reason for _, _, reason in secured.theirs.told("lost")]
     assert any("does not speak TLS" in reason for reason in reasons), reasons
 
 
 def test_wrapped_transports() -> None:
     """Behind a PROXY header the transport is used as it is: it has a socket beneath, yet not one to write to."""
-    ground = Ground()
+    harness = DriverHarness()
     memory = MemoryReactorClock()
     endpoint = endpoints.serverFromString(memory, "haproxy:tcp:61613")
-    line = LegProtocol(ground.performer, Leg(CLIENT, Limits()))
+    protocol = LegProtocol(harness.driver, Leg(CLIENT, Limits()))
 
     class Building(Factory):
         noisy = False
 
         def buildProtocol(self, addr: IAddress | None) -> Any:
-            return line
+            return protocol
 
     endpoint.listen(Building())
     factory = memory.tcpServers[0][1]
-    wire = Wire(factory.buildProtocol(UNIXAddress(None)))
-    wire.protocol.makeConnection(wire)
-    ground.said()
-    wire.says(b"PROXY TCP4 198.51.100.9 192.0.2.1 5555 61613\r\nhello")
-    assert ground.said() == [("received", CLIENT, b"hello")]
-    assert line.peer.host == "198.51.100.9"  # type: ignore[attr-defined]
-    line.write(b"answer")
-    assert wire.written() == b"answer"
-    line.close(How.LINGER)
-    assert wire.ends == ["half"]
-    wire.goes()
+    transport = FakeTransport(factory.buildProtocol(UNIXAddress(None)))
+    transport.protocol.makeConnection(transport)
+    harness.said()
+    transport.sends(b"PROXY TCP4 198.51.100.9 192.0.2.1 5555 61613\r\nhello")
+    assert harness.said() == [("received", CLIENT, b"hello")]
+    assert protocol.peer.host == "198.51.100.9"  # type: ignore[attr-defined]
+    protocol.write(b"answer")
+    assert transport.written() == b"answer"
+    protocol.close(How.LINGER)
+    assert transport.ends == ["half"]
+    transport.disconnects()

@@ -8,22 +8,16 @@ from pathlib import Path
 import pytest
 import pytest_twisted
 from twisted.internet.protocol import Factory
-from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
 from stomprelay.config import Config
 from stomprelay.config.address import broker
 from stomprelay.relay.model.group import alone
-from stomprelay.relay.model.listener import Listener, ServerTLS
-from stomprelay.relay.model.upstream import ClientTLS, Upstream
-from stomprelay.service.endpoints import BadEndpoint, entrance
-from stomprelay.service.relayservice import RelayService
-from tests.service.sockets import ANY_PORT, call, port_of, reactor, running
-from tests.service.talker import Accepting
-
-PLAIN = ClientTLS()
-ABSENT = ServerTLS("/absent.pem", "/absent.key")
-
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.service.network.endpoints import listening_service
+from stomprelay.service.relay import RelayService
+from tests.service.sockets import ANY_PORT, Accepting, call, port_of, reactor, running
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
@@ -38,17 +32,10 @@ def _sockets_that_could_not_be_bound() -> Iterator[None]:
 def start(name: str, description: str) -> str:
     """The line that is logged when the start ends."""
     with capturedLogs() as logs, pytest.raises(SystemExit) as caught:
-        entrance(reactor, name, description, Factory()).startService()
+        listening_service(reactor, name, description, Factory()).startService()
     (event,) = (event for event in logs if event["log_level"] is LogLevel.critical)
     assert caught.value.code == 1
     return formatEvent(event)
-
-
-def test_a_port_that_is_taken() -> None:
-    """Another program has it."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = f"tcp:{taken.getsockname()[1]}:interface=127.0.0.1"
-        assert start("public", place) == f"public: cannot listen on {place}: Address already in use"
 
 
 @pytest.mark.parametrize("interface", ["203.0.113.7", "256.1.1.1"])
@@ -68,7 +55,7 @@ def test_a_local_socket_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_a_path_that_is_too_long(tmp_path: Path) -> None:
-    """The kernel takes about a hundred octets."""
+    """The kernel takes about a hundred bytes."""
     place = f"unix:{tmp_path / ('d' * 120)}"
     assert start("local", place) == f"local: cannot listen on {place}: AF_UNIX path too long"
 
@@ -100,52 +87,17 @@ def test_a_relay_without_its_admin_endpoint() -> None:
         assert any(formatEvent(event).startswith(f"admin: cannot listen on {place}: ") for event in logs)
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "secured", "address", "trusted", "text"),
-    [
-        ("pigeon:x:y", None, "tcp://192.0.2.1", PLAIN, "listener.public.endpoint 'pigeon:x:y': "),
-        ("tcp:0", ABSENT, "tcp://192.0.2.1", PLAIN, "listener.public.tls.certificate: /absent.pem: No such"),
-        ("tcp:0", None, "pigeon:x", PLAIN, "upstream.main.pigeon:x: "),
-        (
-            "tcp:0",
-            None,
-            "ssl://192.0.2.1",
-            ClientTLS(ca="/absent.pem"),
-            "upstream.main.tls.ca: /absent.pem: No such",
-        ),
-    ],
-    ids=["a listener", "its certificate", "an upstream", "its authority"],
-)
-def test_a_relay_that_cannot_be(
-    endpoint: str, secured: ServerTLS | None, address: str, trusted: ClientTLS, text: str
-) -> None:
-    """It is not made, let alone started; the configuration's key is named."""
-    upstream = Upstream("main", alone(broker(address)), tls=trusted)
-    config = Config((Listener("public", endpoint, upstream, tls=secured),))
-    with pytest.raises(BadEndpoint) as caught:
-        RelayService(config, MemoryReactorClock())
-    assert str(caught.value).startswith(text)
-
-
-def test_an_admin_endpoint_that_cannot_be() -> None:
-    """It is found before anything listens."""
-    memory = MemoryReactorClock()
-    with pytest.raises(BadEndpoint, match=r"^admin: endpoint 'pigeon:x:y': "):
-        RelayService(Config((), admin="pigeon:x:y"), memory)
-    assert memory.tcpServers == []
-
-
 @pytest_twisted.ensureDeferred
 async def test_an_entrance_that_starts() -> None:
     """Clients come in, and after the stop they come in no more."""
     accepting = Accepting()
-    door = entrance(reactor, "public", ANY_PORT, accepting)
+    door = listening_service(reactor, "public", ANY_PORT, accepting)
     async with running(door):
         port = port_of(door)
         client = await call(door)
         server = await accepting.accepted.get()
         server.transport.write(b"hello")
-        assert await client.hears(b"hello") == b"hello"
+        assert await client.receive_until(b"hello") == b"hello"
         client.transport.loseConnection()
         await server.ended()
         server.transport.loseConnection()

@@ -16,7 +16,7 @@ from OpenSSL import SSL
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service import tls
+from stomprelay.service.network import tls
 from tests.e2e.certificates import Authority, Credentials
 
 PROTOCOL: Any = None
@@ -41,21 +41,23 @@ def strangers(directory: Path) -> Authority:
     return Authority(directory, "strangers")
 
 
-def serving(credentials: Credentials, **more: Any) -> tls.Verification:
+def serving(credentials: Credentials, **more: Any) -> tls.TLSConnections:
     """A listener that shows this certificate."""
-    return tls.server(ServerTLS(str(credentials.certificate), str(credentials.key), **more))
+    return tls.for_listener(ServerTLS(str(credentials.certificate), str(credentials.key), **more))
 
 
-def asking(authority: Authority, host: str = "localhost", own: Credentials | None = None) -> tls.Verification:
+def asking(
+    authority: Authority, host: str = "localhost", own: Credentials | None = None
+) -> tls.TLSConnections:
     """An upstream that knows this authority, and may have a certificate of its own."""
     certificate, key = (str(own.certificate), str(own.key)) if own else (None, None)
-    return tls.client(ClientTLS(str(authority.file), certificate, key), host)
+    return tls.for_broker(ClientTLS(str(authority.file), certificate, key), host)
 
 
-class Meeting:
+class Handshake:
     """A handshake in memory between what a listener and what an upstream would make."""
 
-    def __init__(self, server: tls.Verification, client: tls.Verification) -> None:
+    def __init__(self, server: tls.TLSConnections, client: tls.TLSConnections) -> None:
         self.server = server.serverConnectionForTLS(PROTOCOL)
         self.client = client.clientConnectionForTLS(PROTOCOL)
         self.server.set_accept_state()
@@ -82,32 +84,32 @@ class Meeting:
     def trouble(self, side: str) -> str | None:
         """What the log would say."""
         layer: Any = SimpleNamespace(getHandle=lambda: getattr(self, side))
-        return tls.trouble(layer)
+        return tls.certificate_problem(layer)
 
 
 def test_a_broker_that_is_who_it_should_be(authority: Authority) -> None:
     """A known authority and the right name: nothing is wrong; TLS 1.2 or newer."""
-    meeting = Meeting(serving(authority.issue("good")), asking(authority))
-    assert meeting.failed == {}
-    assert meeting.trouble("client") is None
-    assert meeting.client.get_protocol_version_name() in {"TLSv1.2", "TLSv1.3"}
-    assert meeting.server.get_servername() == b"localhost"
+    handshake = Handshake(serving(authority.issue("good")), asking(authority))
+    assert handshake.failed == {}
+    assert handshake.trouble("client") is None
+    assert handshake.client.get_protocol_version_name() in {"TLSv1.2", "TLSv1.3"}
+    assert handshake.server.get_servername() == b"localhost"
 
 
 def test_a_broker_by_its_address(authority: Authority) -> None:
     """An IP address is verified as one, and not sent as a name."""
-    meeting = Meeting(serving(authority.issue("address")), asking(authority, "127.0.0.1"))
-    assert meeting.failed == {}
-    assert meeting.server.get_servername() is None
+    handshake = Handshake(serving(authority.issue("address")), asking(authority, "127.0.0.1"))
+    assert handshake.failed == {}
+    assert handshake.server.get_servername() is None
 
 
 def test_a_name_in_place_of_the_host(authority: Authority) -> None:
     """`name` is verified and asked for, whatever the address says; other alphabets become ASCII."""
     good = authority.issue("other", ["b\u00fccher.example".encode("idna").decode()])
-    client = tls.client(ClientTLS(str(authority.file), name="b\u00fccher.example"), "127.0.0.1")
-    meeting = Meeting(serving(good), client)
-    assert meeting.failed == {}
-    assert meeting.server.get_servername() == b"xn--bcher-kva.example"
+    client = tls.for_broker(ClientTLS(str(authority.file), name="b\u00fccher.example"), "127.0.0.1")
+    handshake = Handshake(serving(good), client)
+    assert handshake.failed == {}
+    assert handshake.server.get_servername() == b"xn--bcher-kva.example"
 
 
 @pytest.mark.parametrize(
@@ -119,9 +121,9 @@ def test_a_name_in_place_of_the_host(authority: Authority) -> None:
 )
 def test_a_wrong_name(authority: Authority, host: str, names: list[str], words: str) -> None:
     """The names that the certificate is for are told."""
-    meeting = Meeting(serving(authority.issue("wrong", names)), asking(authority, host))
-    assert "client" in meeting.failed
-    assert meeting.trouble("client") == f"TLS: certificate verify failed: {words}"
+    handshake = Handshake(serving(authority.issue("wrong", names)), asking(authority, host))
+    assert "client" in handshake.failed
+    assert handshake.trouble("client") == f"TLS: certificate verify failed: {words}"
 
 
 def test_a_certificate_without_any_name(directory: Path, authority: Authority) -> None:
@@ -139,37 +141,23 @@ def test_a_certificate_without_any_name(directory: Path, authority: Authority) -
     )
     path = directory / "really-nameless.pem"
     path.write_bytes(builder.sign(authority._key, hashes.SHA256()).public_bytes(Encoding.PEM))
-    server = tls.server(ServerTLS(str(path), str(issued.key)))
-    meeting = Meeting(server, asking(authority))
-    assert "client" in meeting.failed
-    assert "cannot be for localhost" in (meeting.trouble("client") or "")
-
-
-def test_an_unknown_authority(authority: Authority, strangers: Authority) -> None:
-    """The chain ends somewhere else."""
-    meeting = Meeting(serving(strangers.issue("stranger")), asking(authority))
-    assert "client" in meeting.failed
-    assert "authority is not known" in (meeting.trouble("client") or "")
-
-
-def test_an_expired_certificate(authority: Authority) -> None:
-    """Says so, and whose."""
-    meeting = Meeting(serving(authority.issue("late", expired=True)), asking(authority))
-    assert "client" in meeting.failed
-    assert "it has expired (certificate of late" in (meeting.trouble("client") or "")
+    server = tls.for_listener(ServerTLS(str(path), str(issued.key)))
+    handshake = Handshake(server, asking(authority))
+    assert "client" in handshake.failed
+    assert "cannot be for localhost" in (handshake.trouble("client") or "")
 
 
 def test_the_platforms_trust_does_not_include_ours(authority: Authority) -> None:
     """Without `ca` the authorities of the system count, and no others."""
-    meeting = Meeting(serving(authority.issue("private")), tls.client(ClientTLS(), "localhost"))
-    assert "client" in meeting.failed
+    handshake = Handshake(serving(authority.issue("private")), tls.for_broker(ClientTLS(), "localhost"))
+    assert "client" in handshake.failed
 
 
 def test_the_whole_chain_is_sent(directory: Path, authority: Authority) -> None:
     """A client that knows only the root believes a leaf of an authority in between."""
     between = Authority(directory, "between", authority)
-    meeting = Meeting(serving(between.issue("leaf")), asking(authority))
-    assert meeting.failed == {}
+    handshake = Handshake(serving(between.issue("leaf")), asking(authority))
+    assert handshake.failed == {}
 
 
 @pytest.mark.parametrize("required", [True, False])
@@ -178,18 +166,18 @@ def test_clients_with_certificates(authority: Authority, strangers: Authority, r
     more = {"client_ca": str(authority.file), "require_client_certificate": required}
     server = serving(authority.issue("host"), **more)
     member = authority.issue("member", client=True)
-    assert Meeting(server, asking(authority, own=member)).failed == {}
-    stranger = Meeting(server, asking(authority, own=strangers.issue("nobody", client=True)))
+    assert Handshake(server, asking(authority, own=member)).failed == {}
+    stranger = Handshake(server, asking(authority, own=strangers.issue("nobody", client=True)))
     assert "server" in stranger.failed
     assert "authority is not known" in (stranger.trouble("server") or "")
-    nobody = Meeting(server, asking(authority))
+    nobody = Handshake(server, asking(authority))
     assert ("server" in nobody.failed) is required
 
 
 def test_clients_are_told_whose_certificates_count(authority: Authority) -> None:
     """Some choose by it which one they show."""
     server = serving(authority.issue("asks"), client_ca=str(authority.file))
-    names = Meeting(server, asking(authority)).client.get_client_ca_list()
+    names = Handshake(server, asking(authority)).client.get_client_ca_list()
     assert [name.commonName for name in names] == ["authority"]
 
 
@@ -219,7 +207,9 @@ def test_files_that_cannot_be_used(directory: Path, authority: Authority) -> Non
     ]
     for settings, words in cases:
         with pytest.raises(tls.Unusable) as caught:
-            tls.server(settings) if isinstance(settings, ServerTLS) else tls.client(settings, "localhost")
+            tls.for_listener(settings) if isinstance(settings, ServerTLS) else tls.for_broker(
+                settings, "localhost"
+            )
         assert str(caught.value).startswith(words)
 
 
@@ -228,8 +218,8 @@ def test_certificate_and_key_in_one_file(directory: Path, authority: Authority) 
     own = authority.issue("both", client=True)
     both = directory / "both.pem"
     both.write_bytes(own.certificate.read_bytes() + own.key.read_bytes())
-    client = tls.client(ClientTLS(str(authority.file), str(both)), "localhost")
+    client = tls.for_broker(ClientTLS(str(authority.file), str(both)), "localhost")
     server = serving(
         authority.issue("strict"), client_ca=str(authority.file), require_client_certificate=True
     )
-    assert Meeting(server, client).failed == {}
+    assert Handshake(server, client).failed == {}

@@ -7,9 +7,8 @@ import pytest
 
 from stomprelay.session import effects
 from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, Resume, Send, Wake
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side
-from stomprelay.wire.limits import Limits
+from stomprelay.session.leg import Leg, Side
+from stomprelay.wire.head import Limits
 
 LEG, OTHER = Leg(Side.DOWNSTREAM, Limits()), Leg(Side.UPSTREAM, Limits())
 

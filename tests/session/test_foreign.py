@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.session.foreign import HTTP, TLS, Foreign, recognise
+from stomprelay.session.refusal import HTTP, TLS, Foreign, recognise
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ, detect
 from stomprelay.session.handshake import Accord, Credentials, Offer, put, spell_versions, versions
 from stomprelay.session.heartbeat import Terms
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side
+from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
 from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from tests.transcripts import Recording, recordings
 
 ALL = frozenset(DIALECTS)

@@ -295,7 +295,7 @@ operations = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 @given(script=operations)
 def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object, object]]) -> None:
     """Any deliveries, ACKs and transactions: the same as a plain list that is searched."""

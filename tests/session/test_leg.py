@@ -2,11 +2,10 @@
 
 import pytest
 
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_0, V1_1, V1_2
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 
 sides = pytest.mark.parametrize("side", Side, ids=lambda side: side.value)
 
@@ -27,7 +26,7 @@ def test_connect_is_raw_and_what_follows_is_not() -> None:
     leg.decoder.feed(b"\r\nCONNECT\r\npasscode:a\\tb\r\n\r\n\0\nSEND\nk:a\\cb\n\n\0SEND\nk:\\t\n\n\0")
     frames = leg.decoder.frames()
     assert next(frames).headers(leg.dialect) == [(b"passcode", b"a\\tb")]
-    leg.enter(State.BINDING, V1_2)
+    leg.enter(State.CONNECTING, V1_2)
     assert leg.dialect is V1_2
     leg.enter(State.CONNECTED)
     assert leg.dialect is V1_2
@@ -41,7 +40,7 @@ def test_what_comes_while_a_leg_binds_waits() -> None:
     leg = Leg(Side.DOWNSTREAM, Limits())
     leg.decoder.feed(b"CONNECT\n\n\0SEND\nn:1\n\n\0SE")
     next(leg.decoder.frames())
-    leg.enter(State.BINDING, V1_1)
+    leg.enter(State.CONNECTING, V1_1)
     leg.decoder.feed(b"ND\nn:2\n\n\0")
     assert leg.decoder.buffered == len(b"SEND\nn:1\n\n\0SEND\nn:2\n\n\0")
     leg.enter(State.CONNECTED)

@@ -2,10 +2,9 @@
 
 import pytest
 
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import EXPECTED, NEXT, Side, State
+from stomprelay.session.leg import EXPECTED, NEXT, Leg, Side, State
 from stomprelay.wire.errors import ProtocolError
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING
 
 COMMANDS = sorted(OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS)
@@ -13,26 +12,26 @@ COMMANDS = sorted(OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS)
 CLIENT = b"SEND SUBSCRIBE UNSUBSCRIBE ACK NACK BEGIN COMMIT ABORT DISCONNECT"
 MAY_COME = {
     (Side.DOWNSTREAM, State.OPENING): b"CONNECT STOMP",
-    (Side.DOWNSTREAM, State.BINDING): b"",
+    (Side.DOWNSTREAM, State.CONNECTING): b"",
     (Side.DOWNSTREAM, State.CONNECTED): CLIENT,
     (Side.DOWNSTREAM, State.LEAVING): CLIENT,
     (Side.DOWNSTREAM, State.CLOSED): b"",
     (Side.UPSTREAM, State.OPENING): b"CONNECTED ERROR",
-    (Side.UPSTREAM, State.BINDING): b"",
+    (Side.UPSTREAM, State.CONNECTING): b"",
     (Side.UPSTREAM, State.CONNECTED): b"MESSAGE RECEIPT ERROR",
     (Side.UPSTREAM, State.LEAVING): b"MESSAGE RECEIPT ERROR",
     (Side.UPSTREAM, State.CLOSED): b"",
 }
 PATH = {
     State.OPENING: (),
-    State.BINDING: (State.BINDING,),
+    State.CONNECTING: (State.CONNECTING,),
     State.CONNECTED: (State.CONNECTED,),
     State.LEAVING: (State.CONNECTED, State.LEAVING),
     State.CLOSED: (State.CLOSED,),
 }
 FOLLOWS = {
-    State.OPENING: {State.BINDING, State.CONNECTED, State.CLOSED},
-    State.BINDING: {State.CONNECTED, State.CLOSED},
+    State.OPENING: {State.CONNECTING, State.CONNECTED, State.CLOSED},
+    State.CONNECTING: {State.CONNECTED, State.CLOSED},
     State.CONNECTED: {State.LEAVING, State.CLOSED},
     State.LEAVING: {State.CLOSED},
     State.CLOSED: set[State](),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stomprelay.session.transaction import Transaction
+from stomprelay.session.session import Transaction
 
 BEGIN = b"BEGIN\ntransaction:t\n\n\0"
 SEND = b"SEND\ndestination:/queue/a\ntransaction:t\n\nhello\0"
@@ -26,7 +26,7 @@ def test_it_is_kept_in_order() -> None:
     assert transaction.keep(SEND, 1000) == len(SEND)
     assert transaction.keep(SEND * 2, 1000) == 2 * len(SEND)
     assert transaction.frames == [BEGIN, SEND, SEND * 2]
-    assert transaction.octets == len(BEGIN) + 3 * len(SEND)
+    assert transaction.size == len(BEGIN) + 3 * len(SEND)
     assert not transaction.cut
 
 
@@ -44,7 +44,7 @@ def test_what_does_not_fit_cuts_it() -> None:
     assert transaction.keep(SEND, len(SEND) - 1) == -len(SEND)
     assert transaction.cut
     assert transaction.frames == [BEGIN]
-    assert transaction.octets == len(BEGIN)
+    assert transaction.size == len(BEGIN)
     assert transaction.keep(b"SEND\n\n\0", 1000) == 0
     assert transaction.frames == [BEGIN]
 

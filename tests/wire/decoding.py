@@ -7,7 +7,7 @@ from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2, Dialect
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING
 
 ANY: Final = OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS

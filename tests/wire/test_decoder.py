@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, demanding_utf8
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, OPENING, SEND
 from tests import strategies
 from tests.wire.decoding import ANY, Seen, decode, octets, refuse, run
@@ -175,7 +175,7 @@ def test_a_stream_cut_in_two_anywhere(wire: bytes) -> None:
         assert run([wire[:at], wire[at:]]) == whole
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(dialect=st.sampled_from(SPECIFIED), data=st.data())
 def test_any_chunking_gives_the_same_frames(dialect: Dialect, data: st.DataObject) -> None:
     """However a stream of good frames is cut, the same frames come out, and nothing is left."""
@@ -493,7 +493,7 @@ def test_undefined_escapes_are_fatal(line: bytes, *, in_1_0: bool, in_1_1: bool,
             assert str(refuse(wire, dialect)) == "undefined escape sequence in a header"
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     dialect=st.sampled_from(SPECIFIED),
     line=st.text("\\\\\\\\ncrt:", max_size=12).map(lambda text: b"foo:" + text.encode()),
@@ -860,7 +860,7 @@ def test_buffered_counts_what_waits(dialect: Dialect) -> None:
 # ------------------------------------------------------------------ anything
 
 
-@settings(max_examples=500)
+@settings(max_examples=5 * settings().max_examples)
 @given(dialect=st.sampled_from(SPECIFIED), data=st.data())
 def test_garbage_gives_frames_or_an_error(dialect: Dialect, data: st.DataObject) -> None:
     """Any octets, cut anyhow: the same frames, an error in all cuts or in none, and never anything else."""
@@ -875,7 +875,7 @@ def test_garbage_gives_frames_or_an_error(dialect: Dialect, data: st.DataObject)
     assert sum(len(frame.command + frame.head_lines + frame.payload) for frame in whole.frames) <= len(stream)
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(dialect=st.sampled_from(SPECIFIED), data=st.data())
 def test_garbage_never_grows_beyond_the_limits(dialect: Dialect, data: st.DataObject) -> None:
     """Whatever comes, what is kept of it stays below what one frame may be, and a chunk."""

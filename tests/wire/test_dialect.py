@@ -14,6 +14,7 @@ from stomprelay.wire.dialect import (
     V1_0,
     V1_1,
     V1_2,
+    DeliveryNaming,
     Dialect,
     Headers,
     demanding_utf8,
@@ -407,7 +408,7 @@ def test_demanding_utf8_changes_nothing_else(dialect: Dialect) -> None:
 # ------------------------------------------------------------------ properties
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(dialect=dialects, data=st.data())
 def test_what_is_written_is_read_again(dialect: Dialect, data: st.DataObject) -> None:
     """Headers that a dialect can say come back unchanged, in order, from the octets that it wrote."""
@@ -418,7 +419,7 @@ def test_what_is_written_is_read_again(dialect: Dialect, data: st.DataObject) ->
         assert dialect.read(written) == headers
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(dialect=dialects, text=strategies.octets)
 def test_decoding_undoes_encoding(dialect: Dialect, text: bytes) -> None:
     """For any text that survives; blanks aside, which 1.0 takes for padding."""
@@ -443,7 +444,7 @@ def one_pass(dialect: Dialect, text: bytes) -> bytes | None:
     return octets
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(dialect=dialects, text=st.text("\\\\ncrt:\r\n", max_size=10).map(str.encode))
 def test_escapes_are_read_as_the_specification_puts_it(dialect: Dialect, text: bytes) -> None:
     """Whatever way is faster gives the same."""
@@ -472,7 +473,7 @@ def test_encoding_leaves_no_octet_that_delimits(text: bytes) -> None:
     assert not set(V1_2.encode(text)) & set(b"\r\n:")
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     dialect=dialects,
     lines=st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"")), max_size=4),
@@ -491,3 +492,23 @@ def test_reading_anything_gives_headers_or_an_error(dialect: Dialect, lines: lis
 def test_a_dialect_is_a_key() -> None:
     """Records are frozen and hashable, so that what depends on two of them can be kept."""
     assert len({V1_0, V1_1, V1_2, dataclasses.replace(V1_2)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (b"a:b", [b"a:b", b"a:b", b"a:b"]),
+        (b"a\rb", [b"a\rb", b"a\rb", b"a\rb"]),
+        (b"a\nb", [b"a<1>b", b"a\nb", b"a\nb"]),
+        (b"a\r\r\nb\n", [b"a<3>b<1>", b"a\r\r\nb\n", b"a\r\r\nb\n"]),
+        (b"a\r\r", [b"a<2>", b"a<2>", b"a\r\r"]),
+        (b"a\n\r", [b"a<1><1>", b"a\n<1>", b"a\n\r"]),
+        (b"\n", [b"<1>", b"\n", b"\n"]),
+    ],
+)
+def test_line_ends_that_cannot_be_spelled_are_replaced(value: bytes, expected: list[bytes]) -> None:
+    """In 1.0 an LF with the CRs before it, and up to 1.1 the CRs at the end; the rest stays, and can be spelled."""
+    for dialect, replaced in zip(DIALECTS.values(), expected, strict=True):
+        found = dialect.replace_line_ends(value, lambda end: b"<%d>" % len(end))
+        assert found == replaced
+        assert dialect.speakable(found)

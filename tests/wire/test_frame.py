@@ -8,7 +8,7 @@ from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, Headers
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame, compose, compose_raw
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CONNECT, CONNECTED, CONTENT_LENGTH, MESSAGE, RECEIPT, SEND, STOMP
 from tests import strategies
 from tests.wire.decoding import ANY, decode
@@ -76,6 +76,18 @@ def test_every_slice_of_a_chunk_is_beside_the_next() -> None:
     frames = list(decoder.frames())
     assert [frame.start for frame in frames[1:]] == [frame.after for frame in frames[:-1]]
     assert frames[-1].after == len(frames[-1].data)
+
+
+def test_a_frame_with_one_more_header() -> None:
+    """All its offsets move, wherever in its chunk it stood, and CR LF is no obstacle."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(b"\n\nSEND\r\ndestination:a\r\ncontent-length:2\r\n\r\n\0x\0\nSEND\nx:y\n\nbody\0")
+    for frame in decoder.frames():
+        copy = frame.with_header(b"relay-copy", b"n-1")
+        assert copy.wire == frame.wire.replace(b"\n", b"\nrelay-copy:n-1\n", 1)
+        assert copy.payload == frame.payload
+        assert copy.headers(V1_2) == [(b"relay-copy", b"n-1"), *frame.headers(V1_2)]
+        assert (copy.plain, copy.crlf) == (frame.plain, frame.crlf)
 
 
 @pytest.mark.parametrize("command", sorted(ANY), ids=bytes.decode)
@@ -220,7 +232,7 @@ def test_the_body_does_not_make_a_frame_less_plain(dialect: Dialect) -> None:
     assert one(b"SEND\na:1\n\n\\: \r\n:\0", dialect).plain
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(dialect=st.sampled_from(list(DIALECTS.values())), data=st.data())
 def test_plain_means_the_same_everywhere(dialect: Dialect, data: st.DataObject) -> None:
     """A plain head read in its own dialect and written in any other is the same bytes; and where padding was
@@ -281,7 +293,7 @@ def parsed(wire: bytes, dialect: Dialect) -> tuple[bytes, Headers, bytes]:
     return frame.command, frame.headers(dialect), frame.payload
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     dialect=st.sampled_from(list(DIALECTS.values())),
     command=st.sampled_from([SEND, MESSAGE]),

@@ -6,8 +6,7 @@ import pytest
 
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect, demanding_utf8
 from stomprelay.wire.errors import FrameError, LimitError, StompError
-from stomprelay.wire.head import Head
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Head, Limits
 
 SPECIFIED = list(DIALECTS.values())
 LIMITS = Limits()

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 
 
 def test_the_limits_that_nobody_set() -> None:

@@ -14,11 +14,10 @@ from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.profile import GENERIC, detect
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.handshake import Accord
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import DIALECTS, V1_0, Dialect, Headers
 from stomprelay.wire.errors import StompError
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BODIES, CONNECTED, CONTENT_LENGTH, MESSAGE
 from tests.transcripts import Recording, recordings
 from tests.wire.decoding import octets

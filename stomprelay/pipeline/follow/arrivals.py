@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from stomprelay.journal import name
+from stomprelay.journal.segment import parse_name
 from stomprelay.pipeline.read.frames import SegmentFile
 from stomprelay.pipeline.store.volume import Volume
 
@@ -114,7 +114,7 @@ def ordered(paths: Sequence[str]) -> list[str]:
     """Segments by when they were begun, those of one run by their number; other files last."""
 
     def place(path: str) -> tuple[bool, int, str, str, int, str]:
-        read = name.read(posixpath.basename(path))
+        read = parse_name(posixpath.basename(path))
         if read is None:
             return True, 0, "", "", 0, path
         return False, read[0].created, read[0].relay, read[0].run, read[0].number, path

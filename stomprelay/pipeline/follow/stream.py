@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from stomprelay.journal.folder import Folder
-from stomprelay.journal.name import CLOSED
+from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.follow.arrivals import Arrivals, Part
 from stomprelay.pipeline.follow.progress import ProgressLine
 from stomprelay.pipeline.match import messages

@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from stomprelay.journal.capture import TRACE
-from stomprelay.journal.name import CLOSED
 from stomprelay.journal.schema import JournalEvent
+from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.match import record, transfer
 from stomprelay.pipeline.match.conversation import EVENTS, Conversations, SessionRow
 from stomprelay.pipeline.match.deliveries import WAIT

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from stomprelay.journal.name import CLOSED, read
+from stomprelay.journal.segment import CLOSED, parse_name
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 
 _DAY: Final = 24 * 3600 * SECOND
@@ -31,7 +31,7 @@ def run_of(segment: str) -> str:
 
 def number_of(segment: str) -> int:
     """The number of a segment in its run; 0 for a name that is none."""
-    found = read(segment + CLOSED)
+    found = parse_name(segment + CLOSED)
     return 0 if found is None else found[0].number
 
 
@@ -103,8 +103,8 @@ class Runs:
 
     def _read(self, horizon: int) -> int:
         earliest = horizon - self._limits.patience
-        read = [_progress(run) for run in self._runs.values() if not run.ended or run.waiting]
-        return max(self._until, min((each for each in read if each >= earliest), default=horizon))
+        parse_name = [_progress(run) for run in self._runs.values() if not run.ended or run.waiting]
+        return max(self._until, min((each for each in parse_name if each >= earliest), default=horizon))
 
     @property
     def newest(self) -> dict[str, int]:

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stomprelay.journal import segment
-from stomprelay.journal.block import SIZES, Block, Damage, Kind
-from stomprelay.journal.name import CLOSED
-from stomprelay.journal.schema import Context, Header, Side
+from stomprelay.journal.block import SIZES, Block, BlockKind, Damage
+from stomprelay.journal.schema import Context, Header, JournalSide
+from stomprelay.journal.segment import CLOSED
 from stomprelay.pipeline.read import heads
 from stomprelay.pipeline.schema import FRAMES
 from stomprelay.pipeline.spark import arrow
@@ -50,7 +50,7 @@ ROWS: Final = 16384
 OCTETS: Final = 32 << 20
 """And bytes of heads and bodies, about."""
 _NAMES: Final = ("destination", "subscription", "message_id", "ack", "receipt", "transaction")
-_DIRECTION: Final = {Side.CLIENT.value: "to_broker", Side.BROKER.value: "to_client"}
+_DIRECTION: Final = {JournalSide.CLIENT.value: "to_broker", JournalSide.BROKER.value: "to_client"}
 _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream", "broker", "version")
 
 
@@ -131,7 +131,7 @@ class _Reading:
             known = self.contexts[block.context] = self._context(block.context)
         if known is None:
             self._reject(block, "its context cannot be understood")
-        elif block.kind is Kind.FRAMES:
+        elif block.kind is BlockKind.FRAMES:
             self._frames(block, *known)
         else:
             self._event(block, known[0])

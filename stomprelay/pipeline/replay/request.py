@@ -4,7 +4,7 @@ import argparse
 import re
 from typing import Any, Final
 
-from stomprelay.journal import moment
+from stomprelay.journal.records import parse_time
 from stomprelay.pipeline import options
 from stomprelay.pipeline.replay.selection import Selection
 from stomprelay.pipeline.replay.state import State
@@ -50,7 +50,7 @@ def _time(said: str | None, name: str, now: int) -> int | None:
     try:
         if _AGO.fullmatch(said):
             return now - round(options.duration(said) * SECOND)
-        return moment.read(said) // 1000
+        return parse_time(said) // 1000
     except (ValueError, argparse.ArgumentTypeError):
         raise ValueError(f"--{name}: {said!r} is no time: say 2026-11-21, 2026-11-21T08:00 or 24h") from None
 

@@ -22,8 +22,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import State
+from stomprelay.session.leg import Leg, State
 
 ROOM: Final = 8 * 1024 * 1024
 """Bytes that may wait in either direction."""

@@ -4,11 +4,12 @@ A bridge is the steps whose facts differ between two dialects. The only ways a h
 and headers put in front, which the specification allows an intermediary ("Repeated Header Entries"), and
 respelling, where the escapes differ and the head has something to escape. All else passes as the slice that came.
 
-Where both legs speak one version the broker judges what a client says. Where they do not, the bridge has to
+Where both legs speak one version the broker judges what a client sends. Where they do not, the bridge has to
 understand it, so the bridge judges.
 """
 
-import re
+from collections.abc import Callable
+from copy import copy
 from typing import Final
 
 from stomprelay.relay.bridge.steps import AS_IT_IS, NOTHING, Edit, Pair, steps_between
@@ -19,17 +20,15 @@ from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.frame import END, Frame
 from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE, RECEIPT_HEADER
 
-_ORDINARY: Final = bytes(octet for octet in range(256) if octet not in b":\n\\\r")
-_LAST_CRS: Final = re.compile(rb"\r+\Z")
-_LINE_ENDS: Final = re.compile(rb"\r*\n|\r+\Z")
+_ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r")
 
 
-def _blank(octets: bytes) -> bytes:
-    return b" " * len(octets)
+def _blank(unfit: bytes) -> bytes:
+    return b" " * len(unfit)
 
 
-def _percent(octets: bytes) -> bytes:
-    return b"".join([b"%%%02X" % octet for octet in octets])
+def _percent(unfit: bytes) -> bytes:
+    return b"".join([b"%%%02X" % byte for byte in unfit])
 
 
 class Bridge:
@@ -59,6 +58,12 @@ class Bridge:
         alike = not source.padded and source.escaped_names == target.escaped_names
         self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
 
+    def with_steps(self, steps: dict[bytes, Callable[[Pair, Frame, Session], Edit]]) -> "Bridge":
+        """Return the same bridge with other steps, by command."""
+        other = copy(self)
+        other.steps = steps
+        return other
+
     def carry(self, frame: Frame, session: Session) -> bytes:
         """What the other leg is written for a frame, perhaps nothing. Raises as `head` does."""
         head = self.head(frame, session)
@@ -67,8 +72,8 @@ class Bridge:
         return head + frame.data[frame.body : frame.after]
 
     def compose(self, command: bytes, headers: Headers, session: Session) -> bytes:
-        """A frame without a body that the relay says in the client's name. Raises `Refused` as `head` does."""
-        lines = [self._said(name, value, command, session) for name, value in headers]
+        """A frame without a body that the relay sends in the client's name. Raises `Refused` as `head` does."""
+        lines = [self._line(name, value, command, session) for name, value in headers]
         return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
 
     def without(self, frame: Frame, name: bytes, session: Session) -> bytes:
@@ -118,7 +123,7 @@ class Bridge:
     def _respelled(self, frame: Frame, edit: Edit, session: Session) -> bytes:
         """A new head for a frame that has something to escape, or to escape otherwise.
 
-        Most lines are plain: the head without its ordinary octets shows which are not.
+        Most lines are plain: the head without its ordinary bytes shows which are not.
         """
         crlf = frame.crlf
         head = self._cut(frame, edit)
@@ -128,7 +133,7 @@ class Bridge:
         for at in range(1, len(lines) - 2):
             if marks[at] != b":" or (padded and b" " in lines[at]):
                 name, value = self.source.read_line(lines[at], crlf=crlf)
-                lines[at] = self._said(name, value, frame.command, session)
+                lines[at] = self._line(name, value, frame.command, session)
         lines[0] = self._opening(frame, edit, session)
         lines[-2] = b""
         if b"" in lines[1:-2]:
@@ -149,11 +154,11 @@ class Bridge:
         """The command line and the headers put in front, without the last LF."""
         if not edit.add:
             return frame.command
-        added = [self._said(name, value, frame.command, session) for name, value in edit.add]
+        added = [self._line(name, value, frame.command, session) for name, value in edit.add]
         return b"\n".join([frame.command, *added])
 
-    def _said(self, name: bytes, value: bytes, command: bytes, session: Session) -> bytes:
-        """A header line for the target, without its LF; what cannot be said is settled by the policy for losses,
+    def _line(self, name: bytes, value: bytes, command: bytes, session: Session) -> bytes:
+        """A header line for the target, without its LF; what cannot be expressed is settled by the policy for losses,
         and nothing is left of a header whose name is lost.
         """
         target = self.target
@@ -165,14 +170,8 @@ class Bridge:
             # A changed id or destination would be another one.
             self._refuse_loss(name, always=name in PROTOCOL_HEADERS and command in CLIENT_COMMANDS)
             session.lose("loss_value")
-            value = self._replaced(value)
+            value = target.replace_line_ends(value, _percent if self.loss is LossPolicy.PERCENT else _blank)
         return target.write_line(name, value)
-
-    def _replaced(self, value: bytes) -> bytes:
-        """A value without what the target cannot say: an LF anywhere, a CR at the end of a line."""
-        spell = _percent if self.loss is LossPolicy.PERCENT else _blank
-        ends = _LINE_ENDS if b"\n" not in self.target.writes else _LAST_CRS
-        return ends.sub(lambda match: spell(match[0]), value)
 
     def _refuse_loss(self, name: bytes, *, always: bool = False) -> None:
         if always or self.loss is LossPolicy.REJECT:

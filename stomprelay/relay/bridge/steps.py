@@ -57,7 +57,7 @@ class Pair(NamedTuple):
 
     @property
     def judges(self) -> bool:
-        """Whether the bridge has to understand what is said, and so to refuse what it cannot follow."""
+        """Whether the bridge has to understand what is sent, and so to refuse what it cannot follow."""
         return self.source is not self.target
 
 
@@ -126,7 +126,7 @@ def name_subscription(pair: Pair, frame: Frame, session: Session) -> Edit:
 
 def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     """ACK and NACK: from the name by which the client knows a delivery to the broker's. One of a lost broker's
-    deliveries is nobody's business any more.
+    deliveries concerns no broker any more.
     """
     source, target, ledger = pair.source, pair.target, session.ledger
     delivery = _FIND[source.delivery](frame, source, ledger)
@@ -149,8 +149,8 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
         return _renamed(frame, delivery, source)
     if target.delivery is DeliveryNaming.ACK:
         if delivery.ack is None:
-            said = frame.command.decode()
-            raise Refused(f"{said} is not possible", "the broker gave the message no ack header")
+            command = frame.command.decode()
+            raise Refused(f"{command} is not possible", "the broker gave the message no ack header")
         return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
     return Edit(
         (ID, MESSAGE_ID, SUBSCRIPTION),

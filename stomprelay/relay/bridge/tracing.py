@@ -1,7 +1,7 @@
 """What a tracing listener adds to messages, so that the journal can tell which SEND a MESSAGE was.
 
 Each SEND gets a `relay-trace` header whose value no other SEND has, before anything else is done with it: so it is
-part of what is kept, copied and said again. MESSAGEs lose the header on their way to a client. Its octets are those of
+part of what is kept, copied and sent again. MESSAGEs lose the header on their way to a client. Its bytes are those of
 the session's name, a dash and digits, which every version spells alike.
 """
 
@@ -50,8 +50,8 @@ class Tracer:
         return b"%b%b%b" % (_NEEDLE, trace, _lines(frame))
 
     def frames(self, decoder: Decoder) -> Iterator[Frame]:
-        """The frames of a client's leg, as `Decoder.frames`, the SENDs as if the client had said them with a trace; in
-        octets of their own.
+        """The frames of a client's leg, as `Decoder.frames`, the SENDs as if the client had sent them with a trace; in
+        bytes of their own.
         """
         for frame in decoder.frames():
             yield frame.with_lines(self._marked(frame)) if frame.command is SEND else frame

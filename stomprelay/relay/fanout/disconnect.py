@@ -4,9 +4,8 @@ from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Router
 from stomprelay.relay.flow import DisconnectState
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
-from stomprelay.session.states import State
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import RECEIPT_HEADER
 

@@ -280,7 +280,7 @@ class Dispatch:
         headers = frame.headers(self._session.dialect)
         name = next((value for key, value in headers if key == TRANSACTION), None)
         if name is None or name in self._placed:
-            # Brokers know what to say of that.
+            # Brokers answer that in words of their own.
             self._tell(
                 self._placed[name].target if name in self._placed else self._router.main, frame, receipt
             )

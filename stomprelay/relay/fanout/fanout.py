@@ -14,8 +14,8 @@ from stomprelay.relay.flow import DisconnectState
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.complaint import complain
 from stomprelay.session.leg import Leg
+from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.names import DISCONNECT

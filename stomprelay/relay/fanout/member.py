@@ -8,8 +8,8 @@ from stomprelay.relay.link.link import Link
 from stomprelay.relay.resend.resender import Resender, unknown_outcome
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.ledger import Delivery
+from stomprelay.session.leg import State
 from stomprelay.session.session import Session
-from stomprelay.session.states import State
 from stomprelay.wire.dialect import DeliveryNaming, Headers
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame, compose

@@ -54,8 +54,9 @@ class Merge:
                     member.went_on()
                 return bridge.head(frame, session)
             if frame.command is RECEIPT:
-                passes = self._receipt_passes(target, member, frame, leg)
-                return bridge.head(frame, session) if passes else NOTHING
+                if self._receipt_passes(target, member, frame, leg):
+                    return bridge.head(frame, session)
+                return NO_MORE if member.link.ended else NOTHING
             passes = self._error_passes(target, member, frame, leg, now)
             if member.link.done or member.given_up:
                 return NO_MORE

@@ -120,8 +120,7 @@ class Confirmations(Generic[Party]):
         """How many crucial confirmations are open: those about what must not be lost."""
 
     def ask(self, confirmation: Confirmation[Party]) -> None:
-        """A frame that asks for a receipt goes to the parties of an open confirmation."""
-        assert confirmation.outcome is Outcome.OPEN
+        """A frame that asks for a receipt goes to the parties of a confirmation, whose outcome is OPEN."""
         self.pending += confirmation.crucial
         self._confirmations.setdefault(confirmation.receipt, []).append(confirmation)
 

@@ -10,9 +10,8 @@ from stomprelay.relay.model.profile import Profile
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note
 from stomprelay.session.handshake import Accord, Offer, spell_versions, versions
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
-from stomprelay.session.states import Side, State
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import VERSION

@@ -16,9 +16,8 @@ from stomprelay.relay.notes import moved, refused, vain
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Close, How, Resume
 from stomprelay.session.handshake import Offer
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
-from stomprelay.session.states import State
 from stomprelay.wire.names import CONNECTED, DISCONNECT, MESSAGE_HEADER, RECEIPT_HEADER
 
 

@@ -20,8 +20,7 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Accord, Offer
 from stomprelay.session.heartbeat import Terms
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side, State
+from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
@@ -224,7 +223,7 @@ class Watch:
         return back or now >= self._at
 
     def probe(self, now: float) -> Probe:
-        """The next conversation; say `begin`."""
+        """Return the next conversation; call its `begin`."""
         checks = self._upstream.checks
         self._at = now + spread(checks.probe, self._chance) if checks.probe else inf
         self._again = now + checks.pause

@@ -35,7 +35,7 @@ class Attempt(NamedTuple):
 class Schedule:
     """The search of one session in one group. `chance` is a source of numbers from 0 up to 1.
 
-    Say `begin`, then do what `next` says until a broker accepts, or until there is no next: the session is given
+    Call `begin`, then do what `next` returns until a broker accepts, or until there is no next: the session is given
     up. When the time of an attempt has come ask whether it still `stands`, else `next` again. Say `reconsider`, and
     `next`, when a broker was resumed or came back while an attempt waits for its time. Say `found` when a broker
     accepted, `ended` when the session is over.
@@ -139,7 +139,8 @@ class Schedule:
         otherwise the broker was paused, or found to be out while there are others: ask `next`.
         """
         broker = self.last
-        assert broker is not None
+        if broker is None:
+            return False
         health = broker.health
         if health.paused or (health.out(now) and any(not each.health.out(now) for each in self._open())):
             self._left.append(broker)
@@ -150,7 +151,7 @@ class Schedule:
 
     def reconsider(self, now: float) -> None:
         """A broker was resumed or came back while an attempt waits for its time, or for a broker at all. What `next`
-        says now does not wait for the end of a pause, only for its turn among the others.
+        returns now does not wait for the end of a pause, only for its turn among the others.
         """
         if self._target is not None:
             self.last = self._before

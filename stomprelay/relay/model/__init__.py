@@ -1,1 +1,6 @@
-"""What is configured and what is known of it: brokers, groups, upstreams, listeners; how they are; what is counted."""
+"""What is configured and what is known of it, for all sessions together.
+
+`listener` where clients come in and which destination goes where, `upstream` where they are relayed to, `group`
+brokers of which one serves a session at a time and how they are tried, `health` how a broker is, `profile` what its
+product does differently, `balance` which sessions should move, `counters` what is counted.
+"""

@@ -1,6 +1,6 @@
 """Which sessions move to another broker while all is well, and how many at a time.
 
-Asked about once a second. What it answers depends only on where sessions are, so that it never sends them back and
+Asked about once a second. What it returns depends only on where sessions are, so that it never sends them back and
 forth: each move brings the brokers nearer to their shares, and within a tolerance nothing moves.
 """
 
@@ -48,7 +48,7 @@ class Allowance:
 
 
 def wanted(group: Group, broker: Broker) -> bool:
-    """Whether sessions on other brokers go to this one when it is there: then somebody must find out that it is."""
+    """Whether sessions on other brokers go to this one when it is there: then a probe must find out that it is."""
     if group.reconnect is None or len(group.brokers) < 2:
         return False
     if group.policy is Policy.FAILOVER:
@@ -75,7 +75,7 @@ def _well(broker: Broker, now: float) -> bool:
 
 
 def _homeward(group: Group, placed: Mapping[Broker, int], most: int, now: float) -> list[Move]:
-    """Everybody goes to the first broker. Those on one that is paused are sent away by whoever paused it."""
+    """All sessions go to the first broker. Those on one that is paused were asked to leave it when it was paused."""
     home, *others = group.brokers
     if not _well(home, now):
         return []

@@ -62,8 +62,8 @@ class Broker:
     """One address, and what was learnt of it.
 
     `endpoint` is a Twisted client endpoint string, or `memory:` for the embedded broker; `tls` is set where the
-    address asks for TLS. `weight` is its share of the sessions, beside its neighbours'. `versions` is what it said
-    it speaks when it refused ours; `profile` what it turned out to be.
+    address asks for TLS. `weight` is its share of the sessions, beside its neighbours'. `versions` are those it named
+    when it refused ours; `profile` is the product that it was found to be.
     """
 
     __slots__ = ("endpoint", "health", "host", "profile", "tls", "uri", "versions", "weight")

@@ -96,7 +96,7 @@ class Health:
         """It could not be reached, did not answer CONNECT in time, or fell silent.
 
         What a thousand sessions find out at once counts once: during a pause nothing counts, nor while an operator
-        has the broker for himself.
+        has taken the broker out of service.
         """
         self.up = False
         if self.paused or now < self.out_until:
@@ -109,12 +109,12 @@ class Health:
             self.out_until = now + self._pause
 
     def out(self, now: float) -> bool:
-        """Whether it is left out at this time: for having failed, or because somebody else is trying it again."""
+        """Whether it is left out at this time: for having failed, or because another session is trying it again."""
         return now < self.out_until or now < self._trial_until
 
     def trial(self, now: float) -> None:
-        """Somebody tries it now. Where its pause is just over it is left out for as long again, or until somebody
-        says `answered` or `failed`.
+        """A session tries it now. Where its pause is just over the others leave it out for as long again, or until
+        `answered` or `failed` is called.
         """
         if self.up is False and not self.out(now):
             self._trial_until = now + self._pause
@@ -122,7 +122,7 @@ class Health:
     def slot(self, rate: float, now: float) -> float:
         """When the next session may come back to it, at so many a second; each call takes one slot.
 
-        A slot that nobody uses is lost; those behind it keep theirs, and time takes up the slack.
+        A slot that is not used is lost; those behind it keep theirs, and time takes up the slack.
         """
         if not rate:
             return now

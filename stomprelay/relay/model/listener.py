@@ -9,7 +9,7 @@ from fnmatch import translate
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 
 
 class Match(Enum):
@@ -20,7 +20,7 @@ class Match(Enum):
     PREFIX = "prefix"
     """What the destination begins with."""
     GLOB = "glob"
-    """`*` for any octets, `?` for one character, `[...]` for one out of a set; all of the destination."""
+    """`*` for any bytes, `?` for one character, `[...]` for one out of a set; all of the destination."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Route:
 
 
 class LossPolicy(Enum):
-    """What becomes of a header value that the other leg's version cannot say."""
+    """What becomes of a header value that the other leg's version cannot express."""
 
     REPLACE = "replace"
-    """Each octet that cannot be said becomes a blank; a header whose name cannot be said is left out."""
+    """Each byte that cannot be expressed becomes a blank; a header whose name cannot be expressed is left out."""
     PERCENT = "percent"
-    """Each octet that cannot be said becomes `%0A` or `%0D`."""
+    """Each byte that cannot be expressed becomes `%0A` or `%0D`."""
     REJECT = "reject"
     """The frame is refused with an ERROR."""
 
@@ -77,11 +77,11 @@ class Listener:
 
     `upstream` answers CONNECT and takes every destination for which `routes` name no other.
 
-    `connect_timeout`: seconds until CONNECT must have come. `before_connect`: octets that may come before it is
+    `connect_timeout`: seconds until CONNECT must have come. `before_connect`: bytes that may come before it is
     complete. `unacknowledged`: deliveries that a client may owe an ACK before its broker is not read any further
     (where the relay keeps account of them). `linger`: seconds that a closed client may take to read its ERROR.
-    `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as octets. `trace`: see the module of
-    that name.
+    `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as bytes. `trace`: see
+    `bridge.tracing`.
     """
 
     name: str

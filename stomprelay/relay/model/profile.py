@@ -90,14 +90,14 @@ _UNAVAILABLE: Final = re.compile(b"%b|%b" % (_LEAVING, _UNABLE), re.IGNORECASE)
 
 
 def unavailable(message: bytes) -> bool:
-    """Whether the `message` of an ERROR that answers CONNECT says that this broker cannot serve anybody now, so that
-    another one may. All else is its last word: above all, credentials that it does not accept.
+    """Whether the `message` of an ERROR that answers CONNECT says that this broker cannot serve any client now, so that
+    another one may. All else is final: above all, credentials that it does not accept.
     """
     return _UNAVAILABLE.search(message) is not None
 
 
 def leaves(message: bytes) -> bool:
-    """Whether the `message` of a later ERROR says that the broker ends the connection, whatever the client said."""
+    """Whether the `message` of a later ERROR says that the broker ends the connection, whatever the client sent."""
     return _LEAVES.search(message) is not None
 
 

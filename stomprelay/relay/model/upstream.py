@@ -7,7 +7,7 @@ from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.profile import AUTO, Profile
 from stomprelay.session.handshake import Credentials
 from stomprelay.session.heartbeat import Terms
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 
 
 @dataclass(frozen=True)
@@ -28,11 +28,11 @@ class Upstream:
     """Groups of brokers and how their legs behave. Times in seconds.
 
     A session has a leg on one broker of each group. With several groups (`fanout:`) a SEND goes to all of them, and
-    is received when `quorum` of them say so; without `fan_out_queues` one to a queue goes to the first group that
+    is received when `quorum` of them confirm it; without `fan_out_queues` one to a queue goes to the first group that
     has a broker, alone.
 
-    `confirm`: the relay asks for receipts of its own and keeps what is not confirmed. `resend_buffer`: octets of
-    unconfirmed frames that are kept for a session in each group, and of what a client says while no broker is
+    `confirm`: the relay asks for receipts of its own and keeps what is not confirmed. `resend_buffer`: bytes of
+    unconfirmed frames that are kept for a session in each group, and of what a client sends while no broker is
     there, before it is not read any further. `reconnect_rate`: sessions a second that come back to a broker after
     an outage; 0 is without a limit. `rebalance_rate`: sessions a second that move to a broker which came back, 0 is
     none. `drain_timeout`: how long a session that is to move may wait for a quiet moment.

@@ -1,1 +1,5 @@
-"""A client's frames, kept so that they can be sent again to the next broker."""
+"""A client's frames, kept so that they can be sent again to the next broker.
+
+`resender` sends them to the broker that is there, `offline` keeps them while there is none, `unconfirmed` is what is
+not confirmed, and which receipts the client is owed.
+"""

@@ -6,12 +6,11 @@ from functools import lru_cache
 from typing import Final
 
 from stomprelay.relay.resend.unconfirmed import Unconfirmed
-from stomprelay.session.session import Session
-from stomprelay.session.transaction import Transaction
+from stomprelay.session.session import Session, Transaction
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import (
     ABORT,
     ACK,

@@ -18,7 +18,7 @@ from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import (
     BEGIN,
     COMMIT,
@@ -98,8 +98,8 @@ class Resender:
         self._plain = None
 
     def lost(self, *, subscriptions: bool = True) -> list[bytes | None]:
-        """The broker is lost; `subscriptions` as for `replay`. Returns what cannot be made good: each COMMIT of which
-        nobody knows what became, as the receipt that its client asked for with it, if any.
+        """The broker is lost; `subscriptions` as for `replay`. Returns what cannot be made good: each COMMIT whose
+        outcome is unknown, as the receipt that its client asked for with it, if any.
         """
         self._broker = None
         self._joiner.clear()

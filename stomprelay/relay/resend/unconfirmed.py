@@ -108,7 +108,7 @@ class Unconfirmed:
         return receipt in self._owed
 
     def pass_unkept(self) -> None:
-        """A SEND passes that nobody asks a receipt for, so that it is not kept."""
+        """A SEND passes whose receipt is asked for by neither side, so that it is not kept."""
         self.unproved += 1
 
     def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True) -> None:
@@ -119,7 +119,7 @@ class Unconfirmed:
         self.size += len(wire)
 
     def commit(self, receipt: bytes, *, ours: bool) -> None:
-        """A COMMIT passes that this receipt will confirm; until then nobody knows what became of it."""
+        """A COMMIT passes that this receipt will confirm; until then its outcome is unknown."""
         self._committing[receipt] = ours
 
     # What is received
@@ -179,7 +179,7 @@ class Unconfirmed:
     def lost(self, again: Iterable[bytes]) -> list[bytes]:
         """The broker is lost; `again` are the receipts that the next one will be asked for, beside those of what is
         kept. The relay gives the others that the client is owed: their frames have no effect left to wait for, as an
-        UNSUBSCRIBE or the ACK of a message that nobody awaits it for. Returns those.
+        UNSUBSCRIBE or the ACK of a message of a lost broker. Returns those.
         """
         self.unproved = 0
         asked = Counter(again)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stomprelay.journal.schema import Context, Side
+from stomprelay.journal.schema import Context, JournalSide
 from stomprelay.pipeline.match import messages
 from stomprelay.pipeline.match.conversation import SessionRow
 from stomprelay.pipeline.match.matching import MatchRow
@@ -184,8 +184,8 @@ def test_a_segment_that_comes_late(tmp_path: Path) -> None:
 def test_two_relays(tmp_path: Path) -> None:
     """One that is behind holds nobody up, but nothing is final before it had its say."""
     first, second = Run("one", "11111111"), Run("two", "22222222")
-    sent = Context(session="p", side=Side.CLIENT.value, version="1.2", client="producer")
-    came = Context(session="c", side=Side.BROKER.value, version="1.2", client="consumer", broker="b")
+    sent = Context(session="p", side=JournalSide.CLIENT.value, version="1.2", client="producer")
+    came = Context(session="c", side=JournalSide.BROKER.value, version="1.2", client="consumer", broker="b")
     head = b"destination:/queue/a\nrelay-trace:t\n\n"
     first.frames(BEGUN, sent, 0, [len(b"SEND\n" + head), 0, 5], b"SEND\n" + head)
     first.happened(BEGUN + 100 * SECOND, sent, "connected", "", {})

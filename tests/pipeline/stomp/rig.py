@@ -24,7 +24,7 @@ from stomprelay.pipeline.stomp.options import Sink, Source
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.limits import Limits
+from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS
 from tests.e2e.raw import Closed, Connection, ScriptedBroker, close_all, headers
 

@@ -26,9 +26,8 @@ from stomprelay.pipeline.stomp.sockets import (
 )
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.session.effects import How
-from stomprelay.session.leg import Leg
-from stomprelay.session.states import Side
-from stomprelay.wire.limits import Limits
+from stomprelay.session.leg import Leg, Side
+from stomprelay.wire.head import Limits
 from tests.e2e.certificates import Authority
 
 

@@ -1,0 +1,299 @@
+"""What the frames of a connected client do: its subscriptions, its transactions, and each command."""
+
+from collections.abc import Callable
+from typing import Final
+
+from stomprelay.broker.bounds import Bounds
+from stomprelay.broker.destinations import Destinations, PendingTransaction
+from stomprelay.broker.message import MessageHead, require_destination
+from stomprelay.broker.output import SendBuffer
+from stomprelay.broker.queue import Consumer
+from stomprelay.session.subscriptions import AUTO, MODES
+from stomprelay.wire.dialect import DeliveryNaming, Dialect
+from stomprelay.wire.errors import LimitError, ProtocolError, Refused, StompError
+from stomprelay.wire.frame import END, Frame, compose
+from stomprelay.wire.names import (
+    ABORT,
+    ACK,
+    ACK_HEADER,
+    BEGIN,
+    COMMIT,
+    DESTINATION,
+    DISCONNECT,
+    ID,
+    MESSAGE_ID,
+    NACK,
+    RECEIPT,
+    RECEIPT_HEADER,
+    RECEIPT_ID,
+    SELECTOR,
+    SEND,
+    SUBSCRIBE,
+    SUBSCRIPTION,
+    TRANSACTION,
+    UNSUBSCRIBE,
+)
+
+_PREFETCH: Final = (b"prefetch-count", b"activemq.prefetchSize")
+"""RabbitMQ's and ActiveMQ's headers of SUBSCRIBE for the number of messages that may await their ACK."""
+
+_BROWSER: Final = b"browser"
+
+_Found = tuple[Consumer | None, bytes]
+"""The consumer that an ACK or NACK names, None for an unknown one, and the message-id."""
+
+
+class ClientCommands:
+    """Executes the frames of one client. `left`: it sent DISCONNECT, and no frame after that is to be executed.
+
+    Call `closed` when the connection ends, for whatever reason.
+    """
+
+    __slots__ = (
+        "_bounds",
+        "_buffer",
+        "_commands",
+        "_consumers",
+        "_destinations",
+        "_dialect",
+        "_head",
+        "_memo",
+        "_named",
+        "_tags",
+        "_transactions",
+        "left",
+    )
+
+    def __init__(
+        self, dialect: Dialect, buffer: SendBuffer, destinations: Destinations, bounds: Bounds
+    ) -> None:
+        self.left = False
+        self._dialect = dialect
+        self._buffer = buffer
+        self._destinations = destinations
+        self._bounds = bounds
+        self._consumers: dict[bytes, Consumer] = {}
+        self._named: dict[bytes, Consumer] = {}
+        self._tags = 0
+        self._transactions: dict[bytes, PendingTransaction] = {}
+        self._memo: bytes | None = None
+        self._head: MessageHead | None = None
+        commands: dict[bytes, Callable[[Frame], None]] = {
+            SEND: self._send,
+            SUBSCRIBE: self._subscribe,
+            UNSUBSCRIBE: self._unsubscribe,
+            ACK: self._ack,
+            NACK: self._ack,
+            BEGIN: self._begin,
+            COMMIT: self._commit,
+            ABORT: self._abort,
+            DISCONNECT: self._disconnect,
+        }
+        self._commands = {name: command for name, command in commands.items() if name in dialect.commands}
+
+    # Inputs
+
+    def execute(self, frame: Frame) -> None:
+        """Do what a frame asks for. Raises `StompError`, with the frame's receipt, when that cannot be done."""
+        try:
+            command = self._commands.get(frame.command)
+            if command is None:
+                version = self._dialect.version.decode()
+                raise ProtocolError(f"STOMP {version} has no {frame.command.decode()}")
+            command(frame)
+        except StompError as error:
+            error.asked_for(frame.header(RECEIPT_HEADER, self._dialect))
+            raise
+
+    def resumed(self) -> None:
+        """Messages may be written to the client again."""
+        buffer = self._buffer
+        for tag, consumer in list(self._consumers.items()):
+            if not buffer.ready:
+                return
+            consumer.queue.consumer_ready(consumer)
+            if buffer.at_limit:
+                # Next time the others come first.
+                self._consumers[tag] = self._consumers.pop(tag)
+
+    def closed(self) -> None:
+        """The connection ended, and its buffer is closed: undo what it did not finish."""
+        for transaction in self._transactions.values():
+            transaction.aborted()
+        self._transactions.clear()
+        consumers = list(self._consumers.values())
+        self._consumers.clear()
+        self._named.clear()
+        for consumer in consumers:
+            self._destinations.left(consumer)
+        for queue in {consumer.queue: None for consumer in consumers}:
+            queue.deliver()
+            self._destinations.remove_if_idle(queue)
+
+    # Frames
+
+    def _confirm(self, frame: Frame) -> None:
+        receipt = frame.header(RECEIPT_HEADER, self._dialect)
+        if receipt is not None:
+            self._buffer.reply(compose(RECEIPT, [(RECEIPT_ID, receipt)], self._dialect))
+
+    def _send(self, frame: Frame) -> None:
+        memo = frame.memo
+        if memo is not None and memo is self._memo and self._head is not None:
+            head = self._head
+        else:
+            self._head = head = MessageHead.read(frame, self._dialect)
+            self._memo = memo
+        message = self._destinations.message(head, frame.payload + END)
+        if head.transaction is None:
+            self._destinations.publish(message)
+        else:
+            self._transaction(head.transaction).sent(message)
+        if head.receipt is not None:
+            self._confirm(frame)
+
+    def _subscribe(self, frame: Frame) -> None:
+        dialect = self._dialect
+        destination = require_destination(frame.header(DESTINATION, dialect), "SUBSCRIBE")
+        id = frame.header(ID, dialect)
+        if id is None and dialect.named_subscriptions:
+            raise ProtocolError("SUBSCRIBE needs an id header")
+        if id is not None and id in self._named:
+            raise ProtocolError("SUBSCRIBE repeats the id of an open subscription")
+        mode = frame.header(ACK_HEADER, dialect)
+        if mode is not None and mode not in MODES:
+            known = b", ".join(sorted(MODES)).decode()
+            raise ProtocolError("SUBSCRIBE has an unknown ack mode", f"known: {known}")
+        if frame.header(SELECTOR, dialect):
+            raise Refused("selectors are not supported", "the embedded broker delivers all or nothing")
+        if frame.header(_BROWSER, dialect) == b"true":
+            raise Refused("browsing is not supported", "the embedded broker would have consumed the queue")
+        if len(self._consumers) >= self._bounds.subscriptions:
+            limit = f"the limit is {self._bounds.subscriptions} a connection"
+            raise LimitError("too many subscriptions", limit)
+        prefetch = self._prefetch(frame)
+        self._tags += 1
+        tag = b"%d" % self._tags
+        queue = self._destinations.queue_for(destination)
+        consumer = Consumer(queue, tag, id, mode or AUTO, prefetch, dialect, self._buffer)
+        queue.joined(consumer)
+        self._consumers[tag] = consumer
+        if id is not None:
+            self._named[id] = consumer
+        self._confirm(frame)
+        queue.consumer_ready(consumer)
+
+    def _prefetch(self, frame: Frame) -> int:
+        for name in _PREFETCH:
+            value = frame.header(name, self._dialect)
+            if value is not None:
+                if not value.isdigit() or len(value) > 18:
+                    raise ProtocolError(f"{name.decode()} is not a number", f"it says {value[:32]!r}")
+                return int(value) or self._bounds.prefetch
+        return self._bounds.prefetch
+
+    def _unsubscribe(self, frame: Frame) -> None:
+        id = frame.header(ID, self._dialect)
+        if id is not None:
+            consumer = self._named.get(id)
+        elif self._dialect.named_subscriptions:
+            raise ProtocolError("UNSUBSCRIBE needs an id header")
+        else:
+            destination = frame.header(DESTINATION, self._dialect)
+            if destination is None:
+                raise ProtocolError("UNSUBSCRIBE needs an id or a destination header")
+            # The oldest: `resumed` does not keep their order.
+            own = [each for each in self._consumers.values() if each.queue.destination == destination]
+            consumer = min(own, key=lambda each: int(each.tag), default=None)
+        if consumer is None:
+            raise ProtocolError("UNSUBSCRIBE names no open subscription")
+        del self._consumers[consumer.tag]
+        if consumer.id is not None:
+            del self._named[consumer.id]
+        self._destinations.left(consumer)
+        self._confirm(frame)
+        consumer.queue.deliver()
+        self._destinations.remove_if_idle(consumer.queue)
+
+    def _ack(self, frame: Frame) -> None:
+        name = frame.header(TRANSACTION, self._dialect)
+        transaction = None if name is None else self._transaction(name)
+        consumer, message_id = _FIND[self._dialect.delivery](self, frame)
+        messages = [] if consumer is None else consumer.acknowledged(message_id)
+        if consumer is None or not messages:
+            raise ProtocolError(f"{frame.command.decode()} names no message that awaits one")
+        queue = consumer.queue
+        refused = frame.command is NACK
+        if transaction is not None:
+            transaction.acknowledged(consumer, messages, refused=refused)
+        elif refused:
+            self._destinations.refused([(consumer, messages)])
+        else:
+            for queued in messages:
+                queue.settled(queued)
+        self._confirm(frame)
+        queue.consumer_ready(consumer)
+
+    def _by_message(self, frame: Frame) -> _Found:
+        message_id = self._require(MESSAGE_ID, frame)
+        subscription = frame.header(SUBSCRIPTION, self._dialect)
+        if subscription is not None:
+            return self._named.get(subscription), message_id
+        having = (each for each in self._consumers.values() if message_id in each.unsettled)
+        return next(having, None), message_id
+
+    def _by_subscription(self, frame: Frame) -> _Found:
+        self._require(SUBSCRIPTION, frame)
+        return self._by_message(frame)
+
+    def _by_ack(self, frame: Frame) -> _Found:
+        tag, _, message_id = self._require(ID, frame).partition(b"-")
+        return self._consumers.get(tag), message_id
+
+    def _begin(self, frame: Frame) -> None:
+        name = self._require(TRANSACTION, frame)
+        if name in self._transactions:
+            raise ProtocolError("BEGIN repeats the name of an open transaction")
+        if len(self._transactions) >= self._bounds.transactions:
+            limit = f"the limit is {self._bounds.transactions} a connection"
+            raise LimitError("too many open transactions", limit)
+        self._transactions[name] = PendingTransaction(self._destinations, self._bounds.transaction_frames)
+        self._confirm(frame)
+
+    def _commit(self, frame: Frame) -> None:
+        name = self._require(TRANSACTION, frame)
+        self._transaction(name).committed()
+        del self._transactions[name]
+        self._confirm(frame)
+
+    def _abort(self, frame: Frame) -> None:
+        name = self._require(TRANSACTION, frame)
+        self._transaction(name).aborted()
+        del self._transactions[name]
+        self._confirm(frame)
+
+    def _disconnect(self, frame: Frame) -> None:
+        self._confirm(frame)
+        self.left = True
+
+    def _require(self, name: bytes, frame: Frame) -> bytes:
+        value = frame.header(name, self._dialect)
+        if value is None:
+            article = "an" if name == ID else "a"
+            raise ProtocolError(f"{frame.command.decode()} needs {article} {name.decode()} header")
+        return value
+
+    def _transaction(self, name: bytes) -> PendingTransaction:
+        transaction = self._transactions.get(name)
+        if transaction is None:
+            shown = name[:64].decode("utf-8", "backslashreplace")
+            raise ProtocolError("unknown transaction", f"no transaction {shown!r} was begun")
+        return transaction
+
+
+_FIND: Final[dict[DeliveryNaming, Callable[[ClientCommands, Frame], _Found]]] = {
+    DeliveryNaming.MESSAGE_ID: ClientCommands._by_message,
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: ClientCommands._by_subscription,
+    DeliveryNaming.ACK: ClientCommands._by_ack,
+}
+"""What an ACK or NACK names, by the way in which it names it. Raises `ProtocolError` where a header is missing."""

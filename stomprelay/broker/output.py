@@ -1,0 +1,138 @@
+"""What one input makes the embedded broker write and do: one `Send` for each leg, then all other effects."""
+
+from collections.abc import Callable
+from math import inf
+
+from stomprelay.session.effects import Effect, Event, Note, Outbox, Send
+from stomprelay.session.leg import Leg
+
+
+class Output:
+    """What the present input has made the broker do so far, for all of its connections.
+
+    Effects are put into `outbox`, bytes into the connections' buffers. An input ends with `flush`, after which
+    `outbox` can be drained.
+    """
+
+    __slots__ = ("_filled", "_overrun", "outbox")
+
+    def __init__(self) -> None:
+        self.outbox: Outbox[Effect] = Outbox()
+        self._filled: list[SendBuffer] = []
+        self._overrun: dict[Callable[[], None], None] = {}
+
+    def note(self, event: Event, text: str) -> None:
+        """Put a note into the outbox."""
+        self.outbox.put(Note(event, text))
+
+    def filled(self, buffer: "SendBuffer") -> None:
+        """A buffer that was empty has something to send."""
+        self._filled.append(buffer)
+
+    def overran(self, end: Callable[[], None]) -> None:
+        """A subscriber is too slow for its topic: `flush` will call `end`, once, to end its connection."""
+        self._overrun[end] = None
+
+    def flush(self, now: float) -> None:
+        """End the connections that are too slow; then put what is in the buffers in front of all other effects."""
+        while self._overrun:
+            end, _ = self._overrun.popitem()
+            end()
+        rest = self.outbox.drain()
+        for buffer in self._filled:
+            buffer.leg.heartbeat.sent(now)
+            self.outbox.put(Send(buffer.leg, buffer.drain()))
+        self._filled.clear()
+        self.outbox.put(*rest)
+
+
+class SendBuffer:
+    """What is written to one leg when the present input is done, and whether messages may be added to it.
+
+    `ready`: they may. They may not while the transport is full, after the leg was closed, and once the bytes of one
+    turn have reached their limit (`at_limit`). `unread`: bytes of replies that were added while the transport was
+    full. `too_slow` is called at the end of an input in which `overran` was.
+    """
+
+    __slots__ = (
+        "_limit",
+        "_open",
+        "_output",
+        "_pieces",
+        "_size",
+        "_too_slow",
+        "_writable",
+        "at_limit",
+        "leg",
+        "ready",
+        "unread",
+    )
+
+    def __init__(self, leg: Leg, output: Output, too_slow: Callable[[], None]) -> None:
+        self.leg = leg
+        self.ready = True
+        self.at_limit = False
+        self.unread = 0
+        self._output = output
+        self._too_slow = too_slow
+        self._limit: float = inf
+        self._open = True
+        self._writable = True
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def deliver(self, head: bytes, body: bytes) -> None:
+        """Add a message, while `ready`."""
+        pieces = self._pieces
+        if not pieces:
+            self._output.filled(self)
+        pieces.append(head)
+        pieces.append(body)
+        self._size += len(head) + len(body)
+        if self._size >= self._limit:
+            self.at_limit = True
+            self.ready = False
+
+    def reply(self, data: bytes) -> None:
+        """Add what is never held back: a receipt, an error, a beat. `unread` counts it while the transport is full."""
+        if not self._pieces:
+            self._output.filled(self)
+        self._pieces.append(data)
+        if not self._writable:
+            self.unread += len(data)
+
+    def drain(self) -> bytes:
+        """Return what is to be written now, and forget it."""
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size = 0
+        return data
+
+    def start_turn(self, limit: int) -> None:
+        """From now on messages may be added, until there are `limit` bytes."""
+        self._limit = limit
+        self.at_limit = False
+        self.ready = self._open and self._writable
+
+    def end_turn(self) -> None:
+        """From now on there is no limit, until the next turn starts."""
+        self._limit = inf
+
+    def paused(self) -> None:
+        """The transport is full."""
+        self._writable = False
+        self.ready = False
+
+    def resumed(self) -> None:
+        """The transport has room again. Messages may be added when the next turn starts."""
+        self._writable = True
+        self.unread = 0
+
+    def closed(self) -> None:
+        """No more messages are added."""
+        self._open = False
+        self.ready = False
+
+    def overran(self) -> None:
+        """More messages wait for this client than may: its connection ends at the end of this input."""
+        self._output.overran(self._too_slow)

@@ -1,0 +1,75 @@
+"""Requests to pause or resume brokers, and the brokers as they are answered with, in JSON.
+
+    {"broker": "tcp://broker-a:61613", "within": 30}
+
+`broker` is an address as it is configured, its `host:port`, or `*` for all; `within` is seconds.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from stomprelay.service.state import RelayState
+
+LONGEST: Final = 86400.0
+"""Seconds that sessions may be given to leave a broker, at most."""
+
+
+class BadRequest(Exception):
+    """A request that cannot be understood; its text is the reason."""
+
+
+class BrokerRequest(NamedTuple):
+    """Which broker, in the words of the request, and within how many seconds; None where the request has none."""
+
+    broker: str
+    within: float | None = None
+
+
+def parse(body: bytes, *, timed: bool) -> BrokerRequest:
+    """The request in a body; only one that is `timed` may have `within`. Raises `BadRequest`."""
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadRequest('the body must be JSON such as {"broker": "*"}') from None
+    if not isinstance(values, dict):
+        raise BadRequest('the body must be an object such as {"broker": "*"}')
+    known = ("broker", "within") if timed else ("broker",)
+    for key in values:
+        if key not in known:
+            raise BadRequest(f"there is no {json.dumps(key)} here; there is {' and '.join(known)}")
+    broker = values.get("broker")
+    if not isinstance(broker, str):
+        raise BadRequest('"broker" must be the address of a broker, its host:port, or "*" for all')
+    return BrokerRequest(broker, _within(values))
+
+
+def _within(values: Mapping[str, object]) -> float | None:
+    if "within" not in values:
+        return None
+    within = values["within"]
+    if isinstance(within, bool) or not isinstance(within, int | float) or not 0 <= within <= LONGEST:
+        raise BadRequest(f'"within" must be seconds, from 0 to {LONGEST:g}')
+    return float(within)
+
+
+def brokers(state: RelayState) -> str:
+    """All brokers and how they are, in JSON."""
+    now = state.runtime.seconds()
+    moving: dict[object, int] = {}
+    for session in state.sessions:
+        for link in session.relay.links:
+            if link.moving and link.broker is not None:
+                moving[link.broker] = moving.get(link.broker, 0) + 1
+    rows = [
+        {
+            "uri": each.broker.uri,
+            "upstream": each.upstream.name,
+            "group": each.group.name,
+            "state": each.state(now),
+            "sessions": each.broker.health.sessions,
+            "moving": moving.get(each.broker, 0),
+        }
+        for each in state.brokers
+    ]
+    return json.dumps({"brokers": rows}) + "\n"

@@ -1,0 +1,55 @@
+"""All brokers of a relay: where each is configured, its state, and the words by which an operator means it."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from stomprelay.config.address import host_and_port
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.listener import Listener
+from stomprelay.relay.model.upstream import Upstream
+
+ALL: Final = "*"
+"""The word for every broker."""
+
+
+class ConfiguredBroker(NamedTuple):
+    """A broker with its group and its upstream."""
+
+    upstream: Upstream
+    group: Group
+    broker: Broker
+
+    def state(self, now: float) -> str:
+        """`paused` by an operator, `out` for a while after failures, `up`, `down`, or `unknown`."""
+        health = self.broker.health
+        if health.paused:
+            return "paused"
+        if health.out(now):
+            return "out"
+        if health.up is None:
+            return "unknown"
+        return "up" if health.up else "down"
+
+
+class Brokers:
+    """Every broker of every upstream that listeners lead to, in the order of the configuration.
+
+    One address may stand here several times: in several upstreams, or in several groups of one.
+    """
+
+    def __init__(self, listeners: Iterable[Listener]) -> None:
+        upstreams = {id(each): each for listener in listeners for each in listener.upstreams()}
+        self.upstreams = tuple(upstreams.values())
+        self.configured = tuple(
+            ConfiguredBroker(upstream, group, broker)
+            for upstream in self.upstreams
+            for group in upstream.groups
+            for broker in group.brokers
+        )
+
+    def __iter__(self) -> Iterator[ConfiguredBroker]:
+        return iter(self.configured)
+
+    def find(self, word: str) -> tuple[ConfiguredBroker, ...]:
+        """Those that a word means: a broker's address as it is configured, its `host:port`, or `*` for all."""
+        return tuple(each for each in self if word in (ALL, each.broker.uri, host_and_port(each.broker)))

@@ -1,0 +1,165 @@
+"""What is looked after once a second, for all sessions together: brokers whose probe is due are probed, sessions that
+wait for a broker learn that it came back, and sessions move to the brokers where they belong.
+"""
+
+import random
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from twisted.application.service import Service
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.link.probe import Watch
+from stomprelay.relay.model.balance import Allowance, moves
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.service.brokers.brokers import Brokers
+from stomprelay.service.brokers.probe import ProbeDriver
+from stomprelay.service.connection.protocol import Runtime
+from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
+from stomprelay.service.journal.journal import Journal
+
+_log: Final = Logger("stomprelay")
+
+EVERY: Final = 1.0
+"""Seconds between two runs of the checks."""
+
+
+class _Asked(NamedTuple):
+    """A link that was asked to move."""
+
+    link: Link
+    origin: Broker
+    target: Broker
+
+    @property
+    def pending(self) -> bool:
+        """Whether it has not left yet."""
+        return self.link.moving and self.link.broker is self.origin
+
+
+class PeriodicChecks(Service):
+    """Runs the checks while the service runs, where there is anything to check. `sessions` is a live collection; what
+    probes learn is recorded in the journal, if there is one.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        brokers: Brokers,
+        sessions: Iterable[RelayDriver],
+        endpoints: Endpoints,
+        journal: Journal | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._brokers = brokers
+        self._sessions = sessions
+        self._endpoints = endpoints
+        self._journal = journal
+        now = runtime.seconds()
+        self._watches = [
+            (upstream.name, Watch(upstream, group, broker, now, random.random))
+            for upstream, group, broker in brokers
+        ]
+        self._probes: set[ProbeDriver] = set()
+        self._down: frozenset[Broker] = frozenset()
+        self._allowances = [(upstream, Allowance(upstream.rebalance_rate)) for upstream in brokers.upstreams]
+        self._asked: list[_Asked] = []
+        self._loop = LoopingCall(self.run)
+        self._loop.clock = runtime.reactor
+
+    def startService(self) -> None:
+        """Begin, unless every upstream is a plain address that is not probed."""
+        super().startService()
+        if any(each.movable or each.checks.probe for each in self._brokers.upstreams):
+            _ = self._loop.start(EVERY, now=False)
+
+    def stop(self) -> None:
+        """Run no more checks, and end the probes."""
+        if self._loop.running:
+            self._loop.stop()
+        for probe in tuple(self._probes):
+            probe.stop()
+
+    def stopService(self) -> None:
+        """As `stop`."""
+        super().stopService()
+        self.stop()
+
+    def run(self) -> None:
+        """Run all checks once. One that fails is logged, and the others are run."""
+        now = self._runtime.seconds()
+        for check in (self._probe_brokers, self._find_recovered, self._balance):
+            try:
+                check(now)
+            except Exception:
+                _log.failure("a round failed")
+
+    def _probe_brokers(self, now: float) -> None:
+        """Probe the brokers whose probe is due."""
+        for upstream, watch in self._watches:
+            if watch.due(now):
+                probe = ProbeDriver(
+                    self._runtime,
+                    upstream,
+                    watch.probe(now),
+                    self._endpoints,
+                    self._probes.discard,
+                    self._journal,
+                )
+                self._probes.add(probe)
+                probe.begin()
+
+    def _find_recovered(self, now: float) -> None:
+        """Sessions that wait for a broker of a group try at once when one of it was down and is up."""
+        brokers = {each.broker for each in self._brokers}
+        recovered = {broker for broker in self._down if broker.health.up}
+        self._down = frozenset(broker for broker in brokers if broker.health.up is False)
+        if not recovered:
+            return
+        for session in tuple(self._sessions):
+            if any(
+                link.broker is None and not recovered.isdisjoint(link.group.brokers)
+                for link in session.relay.links
+            ):
+                session.reconsider()
+
+    def _balance(self, now: float) -> None:
+        """Move sessions that are on one broker and belong on another, if nothing of theirs is open."""
+        self._asked = [each for each in self._asked if each.pending]
+        for upstream, allowance in self._allowances:
+            for group in upstream.groups:
+                wanted: dict[Broker, list[Broker]] = {}
+                for move in moves(group, self._placed(group), allowance.left(now), now):
+                    wanted.setdefault(move.origin, []).extend([move.target] * move.sessions)
+                if wanted:
+                    allowance.spend(self._move(upstream, group, wanted))
+
+    def _placed(self, group: Group) -> dict[Broker, int]:
+        """How many sessions each broker has or will have, as far as that is known."""
+        placed = {broker: broker.health.sessions + broker.health.coming for broker in group.brokers}
+        for asked in self._asked:
+            if asked.origin in placed:
+                placed[asked.origin] -= 1
+                placed[asked.target] += 1
+        return placed
+
+    def _move(self, upstream: Upstream, group: Group, wanted: dict[Broker, list[Broker]]) -> int:
+        """Ask sessions on each of these brokers to go to the targets listed for it. Returns how many were asked."""
+        count = 0
+        for session in tuple(self._sessions):
+            for link in session.relay.links:
+                if link.group is not group or link.moving or not link.quiet:
+                    continue
+                origin = link.broker
+                if origin is None or not wanted.get(origin):
+                    continue
+                target = wanted[origin].pop()
+                session.move(origin, upstream.drain_timeout, target)
+                self._asked.append(_Asked(link, origin, target))
+                count += 1
+            if not any(wanted.values()):
+                break
+        return count

@@ -1,0 +1,75 @@
+"""Taking brokers out of service and back, as pgbouncer does: clients see silence and heart-beats, no more.
+
+A paused broker gets no new session. The sessions that it has finish what is open and go to another broker of their
+group, at the latest when their time is over. Where there is no other they wait until a broker is resumed. Sessions of
+a plain address cannot leave it, and stay.
+"""
+
+from collections.abc import Iterable
+
+from twisted.logger import Logger
+
+from stomprelay.journal.schema import JournalEvent
+from stomprelay.service.brokers.brokers import ConfiguredBroker
+from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.journal.journal import Journal
+
+_log = Logger("stomprelay")
+
+
+class Pauses:
+    """Pauses and resumes brokers, and moves or wakes the sessions, of which `sessions` is a live collection. What was
+    done is recorded in the journal, if there is one.
+    """
+
+    def __init__(self, sessions: Iterable[RelayDriver], journal: Journal | None = None) -> None:
+        self._sessions = sessions
+        self._journal = journal
+
+    def pause(self, brokers: Iterable[ConfiguredBroker], within: float | None = None) -> None:
+        """Take these brokers out of service. Their sessions may take `within` seconds to leave, those that were asked
+        before included; None is the `drain_timeout` of each upstream.
+
+        Returns at once: a broker is free when its sessions are gone.
+        """
+        brokers = tuple(brokers)
+        for each in brokers:
+            if not each.broker.health.paused:
+                each.broker.health.pause()
+                _log.info(
+                    "upstream {upstream}: broker {broker} is paused, its sessions ({count}) {what}",
+                    upstream=each.upstream.name,
+                    broker=each.broker,
+                    count=each.broker.health.sessions,
+                    what="stay, for it has no other" if each.group.reconnect is None else "leave it",
+                )
+                self._record(JournalEvent.PAUSED, each)
+        seconds = {each.broker: each.upstream.drain_timeout if within is None else within for each in brokers}
+        for session in tuple(self._sessions):
+            leaving = {link.broker for link in session.relay.links if within is not None or not link.moving}
+            for broker in leaving:
+                if broker in seconds:
+                    session.move(broker, seconds[broker])
+
+    def resume(self, brokers: Iterable[ConfiguredBroker]) -> None:
+        """Take these brokers into service again. Sessions that wait for one try at once."""
+        resumed = False
+        for each in brokers:
+            if each.broker.health.paused:
+                each.broker.health.resume()
+                resumed = True
+                _log.info(
+                    "upstream {upstream}: broker {broker} is resumed",
+                    upstream=each.upstream.name,
+                    broker=each.broker,
+                )
+                self._record(JournalEvent.RESUMED, each)
+        if resumed:
+            for session in tuple(self._sessions):
+                session.reconsider()
+
+    def _record(self, event: JournalEvent, what: ConfiguredBroker) -> None:
+        if self._journal is not None:
+            upstream, broker = what.upstream.name, str(what.broker)
+            facts = {"upstream": upstream, "broker": broker}
+            self._journal.happened(event, f"{event.value}: {broker}", facts, upstream, broker)

@@ -1,0 +1,84 @@
+"""Driving one probe: a connection to a broker that belongs to no client."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from stomprelay.relay.effects import Open
+from stomprelay.relay.link.probe import Probe
+from stomprelay.service.connection.driver import Driver, log_note
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.connection.relay_driver import Endpoints
+from stomprelay.service.journal.journal import Journal
+from stomprelay.session.effects import Note
+
+LINGER: Final = 2.0
+"""Seconds that a probed broker may take to close."""
+
+_FORM: Final = "upstream {upstream}: {event}: {text}"
+
+
+class ProbeDriver(Driver):
+    """Drives one probe of a broker of this upstream, from `begin` until `ended` is called. What it learns is logged,
+    and recorded in the journal if there is one.
+    """
+
+    __slots__ = ("_endpoints", "_journal", "_on_end", "_probe", "_upstream")
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        upstream: str,
+        probe: Probe,
+        endpoints: Endpoints,
+        ended: Callable[["ProbeDriver"], None],
+        journal: Journal | None = None,
+    ) -> None:
+        super().__init__(runtime, LINGER)
+        self._upstream = upstream
+        self._probe = probe
+        self._endpoints = endpoints
+        self._on_end = ended
+        self._journal = journal
+
+    def begin(self) -> None:
+        """Begin the probe: connect to the broker."""
+        self.perform(self._probe.begin(self.runtime.seconds()))
+
+    def stop(self) -> None:
+        """End the probe without a result, because the service stops."""
+        self.perform(self._probe.stopped())
+
+    def connected(self, protocol: LegProtocol) -> None:
+        """The connection is established."""
+        self.perform(self._probe.connected(self.runtime.seconds()))
+
+    def received(self, protocol: LegProtocol, data: bytes) -> None:
+        """The broker sent bytes: CONNECTED, a RECEIPT or an ERROR."""
+        self.perform(self._probe.received(data, self.runtime.seconds()))
+
+    def refused(self, protocol: LegProtocol, reason: str) -> None:
+        """The broker cannot be connected to."""
+        self.perform(self._probe.refused(reason, self.runtime.seconds()))
+
+    def lost(self, protocol: LegProtocol, reason: str) -> None:
+        """The connection ended."""
+        self.perform(self._probe.lost(reason, self.runtime.seconds()))
+
+    def woke(self, now: float) -> None:
+        """The time for the probe is over."""
+        self.perform(self._probe.woke(now))
+
+    def end(self) -> None:
+        """The probe is over."""
+        super().end()
+        self._on_end(self)
+
+    def _note(self, effect: Note) -> None:
+        log_note(effect, _FORM, upstream=self._upstream)
+        if self._journal is not None:
+            self._journal.noted(effect, self._upstream)
+
+    def _open(self, effect: Open) -> None:
+        LegProtocol(self, effect.leg).connect(self._endpoints[effect.broker])
+
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Driver.effects, Open: _open}

@@ -1,0 +1,6 @@
+"""One connection with its timers and its back-pressure, and what drives a core over its connections.
+
+`protocol` the connection of one leg, and what the connections of a service share; `driver` performing effects;
+`relay_driver` driving a client's relay; `recording` the same with a journal; `backpressure` when a connection is not
+read from; `timers` many timers on one; `direct` writing without waiting for the reactor's next turn.
+"""

@@ -1,0 +1,108 @@
+"""Whether a connection is read from, and why not.
+
+A connection is not read from while there is a reason against it. One is pressure: what comes from it goes to another
+connection, whose transport holds too much already. So its `ReadControl` is registered as the producer of that
+transport, which stops and resumes it. Another is that the core asked for it, a third that the journal has no room.
+"""
+
+from typing import Any, Final, Protocol
+
+from twisted.internet.interfaces import IPushProducer
+from zope.interface import implementer
+
+PRESSURE: Final = 1
+"""The other connection cannot be written to fast enough."""
+ASKED: Final = 2
+"""The core asked for it, by the effect `Pause`."""
+JOURNAL: Final = 4
+"""The journal has no room for what would come."""
+
+
+class Source(Protocol):
+    """The connection whose reading is controlled."""
+
+    transport: Any
+    """Its `pauseProducing` and `resumeProducing` stop and start the reading."""
+
+    def reading_changed(self, on: bool) -> None:
+        """Reading stopped, or goes on. The core must know: a peer that is not read from is not silent."""
+
+
+@implementer(IPushProducer)
+class ReadControl:
+    """Stops and resumes the reading of one connection.
+
+    Where `ASKED` is the only reason, the transport goes on reading until something comes: only so is the end of the
+    connection seen. That one chunk passes, then reading stops.
+    """
+
+    __slots__ = ("_reasons", "_source", "_stopped")
+
+    def __init__(self, source: Source) -> None:
+        self._source: Source | None = source
+        self._reasons = 0
+        self._stopped = False
+
+    @property
+    def held(self) -> bool:
+        """Whether there is a reason not to read."""
+        return self._reasons != 0
+
+    @property
+    def reasons(self) -> int:
+        """The sum of the reasons not to read; 0 when there is none."""
+        return self._reasons
+
+    def hold(self, reason: int) -> None:
+        """Do not read, for this reason. A reason that is there already changes nothing."""
+        source = self._source
+        if source is None:
+            return
+        before = self._reasons
+        self._reasons = before | reason
+        if reason != ASKED and not self._stopped:
+            self._stopped = True
+            source.transport.pauseProducing()
+        if not before:
+            source.reading_changed(False)
+
+    def release(self, reason: int) -> None:
+        """The reason is gone. Reading goes on if it was the last."""
+        source = self._source
+        before = self._reasons
+        if source is None or not before & reason:
+            return
+        self._reasons = before & ~reason
+        if not self._reasons:
+            self._resume(source)
+            source.reading_changed(True)
+
+    def received(self) -> None:
+        """A chunk came. If there was a reason not to read, it is the last."""
+        if self._reasons and not self._stopped and self._source is not None:
+            self._stopped = True
+            self._source.transport.pauseProducing()
+
+    def retire(self) -> None:
+        """The leg is closed: read whatever the reasons, and report nothing more. The protocol discards what comes."""
+        source, self._source = self._source, None
+        if source is not None:
+            self._resume(source)
+
+    def _resume(self, source: Source) -> None:
+        if self._stopped:
+            self._stopped = False
+            if source.transport is not None:
+                source.transport.resumeProducing()
+
+    def pauseProducing(self) -> None:
+        """The transport that takes this connection's bytes is full."""
+        self.hold(PRESSURE)
+
+    def resumeProducing(self) -> None:
+        """That transport has room again."""
+        self.release(PRESSURE)
+
+    def stopProducing(self) -> None:
+        """That transport is gone; the core decides what becomes of this connection."""
+        self.release(PRESSURE)

@@ -1,0 +1,63 @@
+"""Writing at once.
+
+Twisted's transports queue what they are given and send it in the reactor's next turn, when the socket reports that
+it can be written to. When nothing is queued the socket nearly always takes everything, so it is offered the bytes
+first: one turn of the reactor and two system calls saved for every message.
+
+This relies on four attributes of Twisted's connections (`connected`, `dataBuffer`, `_tempDataBuffer`, `socket`),
+of the exact types below only; every other transport is written to as usual. The tests hold Twisted to it.
+"""
+
+from typing import Any, Final
+
+from twisted.internet import tcp, unix
+from twisted.internet.interfaces import ITransport
+
+FIRST_READ: Final = 16 * 1024
+"""Bytes read at once from a connection that receives little: large buffers for a few bytes fragment the heap."""
+READ: Final = 256 * 1024
+"""Bytes read at once from a busy one, and bytes that wait to be written before its sources are not read any more."""
+
+PLAIN: Final = frozenset({tcp.Server, tcp.Client, unix.Server, unix.Client})
+
+_KNOWN: Final = (
+    *("producer", "streamingProducer", "producerPaused", "bufferSize", "dataBuffer", "offset"),
+    *("connected", "disconnected", "disconnecting", "_writeDisconnecting", "_writeDisconnected"),
+    *("reactor", "socket", "fileno", "protocol", "_tempDataBuffer", "_tempDataLen", "logstr"),
+)
+"""The attributes of a connection; those that it gets only when it is used come first."""
+
+
+def spare_memory() -> None:
+    """Let all connections share one table of attribute names. Call it once, before the first connection.
+
+    Python learns the names from the first few instances of a class, and gives an instance that later uses another
+    one a dictionary of its own, which is large: enough early clients that never connect to a broker would cost half
+    a kilobyte for every connection that comes after them. So instances with all the names are made first.
+    """
+    for kind in PLAIN:
+        first: Any = object.__new__(kind)
+        for name in _KNOWN:
+            setattr(first, name, None)
+
+
+def plain(transport: ITransport) -> tcp.Connection | None:
+    """The transport, if it is a socket's own without TLS or another layer above it; else None."""
+    return transport if type(transport) in PLAIN and not transport.TLS else None  # type: ignore[attr-defined,return-value]
+
+
+def write(connection: tcp.Connection, data: bytes) -> None:
+    """Send as much as the socket takes now, and queue the rest.
+
+    An error of the socket is ignored here: the reactor meets it too, and ends the connection.
+    """
+    sent = 0
+    if connection.connected and not connection.dataBuffer and not connection._tempDataBuffer:
+        try:
+            sent = connection.socket.send(data)
+        except OSError:
+            pass
+        if sent == len(data):
+            return
+    connection.bufferSize = READ
+    connection.write(data[sent:] if sent else data)

@@ -1,0 +1,116 @@
+"""What drives a core: it reports to it what happens, and performs the effects that the core returns, in order.
+
+A `Driver` stands for one client (its relay, or its connection to the embedded broker) or for one probe of a broker.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Final
+
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.logger import Logger, LogLevel
+
+from stomprelay.relay.effects import Effect
+from stomprelay.service.connection.backpressure import ASKED
+from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
+from stomprelay.session.effects import Close, Note, Pause, Resume, Send, Wake
+from stomprelay.session.reasons import WARNINGS
+
+_log: Final = Logger("stomprelay")
+
+
+class Driver(LegOwner):
+    """Performs effects. Its own timer wakes its core. `legs` counts those that are not closed.
+
+    Subclasses know the core: they implement what `LegOwner` and this class leave open.
+    """
+
+    __slots__ = ("legs",)
+
+    def __init__(self, runtime: Runtime, linger: float) -> None:
+        super().__init__(runtime, linger)
+        self.legs = 0
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        """Do what the core returned, in order."""
+        protocols = self.runtime.protocols
+        for effect in effects:
+            if type(effect) is Send:
+                protocol = protocols.get(effect.leg)
+                if protocol is not None:
+                    protocol.write(effect.data)
+            else:
+                self.effects[type(effect)](self, effect)
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen: its legs are all closed."""
+        return not self.legs
+
+    def added(self, protocol: LegProtocol) -> None:
+        """A leg has a connection, or is about to have one."""
+        self.legs += 1
+        self.runtime.protocols[protocol.leg] = protocol
+
+    def closed(self, protocol: LegProtocol) -> None:
+        """A leg was closed. With the last one the driver may be over."""
+        self.legs -= 1
+        del self.runtime.protocols[protocol.leg]
+        if self.over:
+            self.end()
+
+    def end(self) -> None:
+        """It is over. Subclasses also call the `ended` that they were made with."""
+        self.runtime.timers.forget(self)
+
+    # Effects
+
+    def _close(self, effect: Close) -> None:
+        protocol = self.runtime.protocols.get(effect.leg)
+        if protocol is not None:
+            protocol.close(effect.how)
+
+    def _pause(self, effect: Pause) -> None:
+        protocol = self.runtime.protocols.get(effect.leg)
+        if protocol is not None and protocol.reading is not None:
+            protocol.reading.hold(ASKED)
+
+    def _resume(self, effect: Resume) -> None:
+        protocol = self.runtime.protocols.get(effect.leg)
+        if protocol is not None and protocol.reading is not None:
+            protocol.reading.release(ASKED)
+
+    def _wake(self, effect: Wake) -> None:
+        if not self.over:
+            self.runtime.timers.set(self, effect.at)
+
+    def _note(self, effect: Note) -> None:
+        """Write a line to the log."""
+        raise NotImplementedError
+
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
+        Close: _close,
+        Pause: _pause,
+        Resume: _resume,
+        Wake: _wake,
+        Note: lambda self, effect: self._note(effect),
+    }
+    """What is done for each kind of effect but `Send`."""
+
+
+def log_note(effect: Note, form: str, **fields: str) -> None:
+    """Write a note to the log in this form, which may use `event` and `text` beside its own fields. A quiet note is
+    not logged.
+    """
+    if effect.quiet:
+        return
+    level = LogLevel.warn if effect.event in WARNINGS else LogLevel.info
+    _log.emit(level, form, event=effect.event.value, text=effect.text, **fields)
+
+
+def spell_address(address: object) -> str:
+    """A peer's address for the log."""
+    if isinstance(address, IPv6Address):
+        return f"[{address.host}]:{address.port}"
+    if isinstance(address, IPv4Address):
+        return f"{address.host}:{address.port}"
+    return "a local socket"

@@ -1,0 +1,396 @@
+"""The connection of one leg, as Twisted knows it: what happens to it is reported to its owner.
+
+The owner is a `Driver` (see `driver`), which knows the core. `Runtime` is what all owners of one service share.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from OpenSSL import SSL
+from twisted.internet import error, tcp
+from twisted.internet.defer import CancelledError, Deferred, TimeoutError, succeed
+from twisted.internet.interfaces import (
+    IAddress,
+    IHalfCloseableProtocol,
+    IHandshakeListener,
+    IProtocol,
+    IProtocolFactory,
+    IPushProducer,
+    IReactorTime,
+    IStreamClientEndpoint,
+    ITransport,
+)
+from twisted.protocols.policies import ProtocolWrapper
+from twisted.protocols.tls import TLSMemoryBIOProtocol
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from stomprelay.service.connection import direct
+from stomprelay.service.connection.backpressure import ReadControl
+from stomprelay.service.connection.timers import Timed, Timers
+from stomprelay.service.network.tls import certificate_problem
+from stomprelay.session.effects import How
+from stomprelay.session.leg import Leg, Side
+from stomprelay.session.reasons import CLOSED, REFUSED, RESET, TIMED_OUT, UNKNOWN_HOST, spell_tls
+
+GRACE: Final = 1.0
+"""Seconds beyond their linger that a stopping service waits for connections to end."""
+
+
+class Runtime:
+    """What the connections of one service share: the reactor, the clock, the timers, and the protocols by leg.
+
+    `seconds` is a clock that never goes back. `sockets` counts the connections that are still open, closed ones that
+    wait for their peer included.
+    """
+
+    def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
+        self.reactor = reactor
+        self.seconds = seconds
+        self.timers = Timers(reactor, seconds)
+        self.protocols: dict[Leg, LegProtocol] = {}
+        self.sockets = 0
+        self._idle: Deferred[None] | None = None
+
+    def socket_opened(self) -> None:
+        """A connection was established."""
+        self.sockets += 1
+
+    def socket_closed(self) -> None:
+        """A connection ended."""
+        self.sockets -= 1
+        if not self.sockets and self._idle is not None:
+            idle, self._idle = self._idle, None
+            idle.callback(None)
+
+    def idle(self) -> Deferred[None]:
+        """Fires when no connection is left."""
+        if not self.sockets:
+            return succeed(None)
+        if self._idle is None:
+            self._idle = Deferred()
+        return self._idle
+
+    async def wait_closed(self, linger: float) -> bool:
+        """Wait until all connections have ended, for the seconds that they may linger and `GRACE` more. Returns False
+        where some are left then.
+        """
+        try:
+            await self.idle().addTimeout(linger + GRACE, self.reactor)
+        except TimeoutError:
+            return False
+        return True
+
+
+class LegOwner(Timed):
+    """Receives what happens to the connections of its legs. `linger` is for how many seconds a closed connection
+    may wait for its peer.
+    """
+
+    __slots__ = ("linger", "runtime")
+
+    def __init__(self, runtime: Runtime, linger: float) -> None:
+        super().__init__()
+        self.runtime = runtime
+        self.linger = linger
+
+    def added(self, protocol: "LegProtocol") -> None:
+        """A leg has a connection, or is about to have one."""
+        raise NotImplementedError
+
+    def connected(self, protocol: "LegProtocol") -> None:
+        """The connection is established."""
+        raise NotImplementedError
+
+    def received(self, protocol: "LegProtocol", data: bytes) -> None:
+        """Bytes came."""
+        raise NotImplementedError
+
+    def reading_changed(self, protocol: "LegProtocol", on: bool) -> None:
+        """The leg is read from again, or not any more."""
+
+    def refused(self, protocol: "LegProtocol", reason: str) -> None:
+        """The connection could not be established."""
+        raise NotImplementedError
+
+    def lost(self, protocol: "LegProtocol", reason: str) -> None:
+        """The connection ended by itself."""
+        raise NotImplementedError
+
+    def closed(self, protocol: "LegProtocol") -> None:
+        """The protocol reports nothing more of this leg: its connection was closed, lost or refused."""
+        raise NotImplementedError
+
+
+_REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (error.ConnectionDone, CLOSED),
+    (error.ConnectionAborted, "connection aborted"),
+    (error.ConnectionLost, RESET),
+    (error.ConnectionRefusedError, REFUSED),
+    (error.DNSLookupError, UNKNOWN_HOST),
+    (error.NoRouteError, "no route to host"),
+    (error.TCPTimedOutError, TIMED_OUT),
+    (error.TimeoutError, TIMED_OUT),
+    (CancelledError, "cancelled"),
+    (error.ConnectingCancelledError, "cancelled"),
+    (error.UserError, "cancelled"),
+)
+
+
+def spell(failure: Failure) -> str:
+    """Why a connection ended or could not be established, in one line for the log. It may name hosts and certificates,
+    never a secret.
+    """
+    problem = failure.value
+    if isinstance(problem, SSL.Error):
+        queue = problem.args[0] if problem.args and isinstance(problem.args[0], list) else []
+        return spell_tls([each[-1] for each in queue if isinstance(each, tuple) and each and each[-1]])
+    for kind, words in _REASONS:
+        if isinstance(problem, kind):
+            return words
+    text = " ".join(str(problem).split())
+    return text or type(problem).__name__
+
+
+def _layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
+    """The innermost transport, and the TLS above it, if any."""
+    tls = None
+    while isinstance(transport, ProtocolWrapper):
+        if isinstance(transport, TLSMemoryBIOProtocol):
+            tls = transport
+        transport = transport.transport
+    return transport, tls
+
+
+direct.spare_memory()
+
+
+@implementer(IProtocol, IHalfCloseableProtocol, IHandshakeListener)
+class LegProtocol(Timed):
+    """The connection of one leg, to a client or to a broker.
+
+    `reading` controls whether the leg is read from; it is there from the connection to `close`. `bytes_received`
+    counts what came. After `close` nothing more is reported, and what still comes is discarded; the timer then
+    waits for a peer that takes too long to close.
+    """
+
+    __slots__ = (
+        "_address",
+        "_attempt",
+        "_flushed",
+        "_owner",
+        "_plain",
+        "_producer",
+        "_ready",
+        "_tls",
+        "bytes_received",
+        "leg",
+        "reading",
+        "runtime",
+        "transport",
+    )
+
+    def __init__(self, owner: LegOwner, leg: Leg) -> None:
+        super().__init__()
+        self.runtime = owner.runtime
+        self.leg = leg
+        self.transport: Any = None
+        self.reading: ReadControl | None = None
+        self.bytes_received = 0
+        self._owner: LegOwner | None = owner
+        self._attempt: Deferred[Any] | None = None
+        self._address: object = None
+        self._plain: tcp.Connection | None = None
+        self._producer: IPushProducer | None = None
+        self._tls: TLSMemoryBIOProtocol | None = None
+        self._flushed = False
+        self._ready = False
+        owner.added(self)
+
+    def connect(self, endpoint: IStreamClientEndpoint) -> None:
+        """Connect to a broker. The owner gets `connected` or `refused`; until then `close` cancels the attempt."""
+        self._attempt = endpoint.connect(_OneProtocol(self)).addErrback(self._attempt_failed)
+        if self.transport is not None:
+            self._attempt = None
+
+    def _attempt_failed(self, reason: Failure) -> None:
+        # Perhaps at once: but all effects that the core returned must be performed before it is called again.
+        self.runtime.reactor.callLater(0, self.failed, reason)
+
+    def failed(self, reason: Failure) -> None:
+        """The attempt to connect failed."""
+        self._attempt = None
+        if self._owner is not None:
+            self._owner.refused(self, spell(reason))
+            self.close(How.ABORT)
+
+    # What Twisted reports
+
+    def makeConnection(self, transport: ITransport) -> None:
+        """The connection is there; with TLS its handshake is still to come."""
+        owner = self._owner
+        self._attempt = None
+        self.transport = transport
+        self.runtime.socket_opened()
+        if owner is None:  # closed before it was there
+            self.transport.abortConnection()
+            return
+        inner, self._tls = _layers(transport)
+        self._plain = plain = direct.plain(transport)
+        if plain is not None:
+            plain.bufferSize = direct.FIRST_READ
+            # The wrapper of a client endpoint has done its part: what is read need not go through it.
+            plain.protocol = self
+        if isinstance(inner, tcp.Connection):
+            inner.setTcpNoDelay(True)
+            inner.setTcpKeepAlive(True)
+        self.reading = ReadControl(self)
+        if self._tls is None or self.leg.side is Side.DOWNSTREAM:
+            self._connected(owner)
+
+    def handshakeCompleted(self) -> None:
+        """TLS is established, and a broker's certificate was accepted."""
+        if self._owner is not None and not self._ready and not self.transport.disconnecting:
+            self._connected(self._owner)
+
+    def _connected(self, owner: LegOwner) -> None:
+        self._ready = True
+        owner.connected(self)
+
+    def dataReceived(self, data: bytes) -> None:
+        """Bytes came."""
+        owner = self._owner
+        if owner is None:
+            return
+        size = len(data)
+        self.bytes_received += size
+        if size == direct.FIRST_READ and self._plain is not None:
+            self._plain.bufferSize = direct.READ
+        reading = self.reading
+        if reading is not None and reading.held:
+            reading.received()
+        owner.received(self, data)
+
+    def readConnectionLost(self) -> None:
+        """The peer closed its direction. What is queued for it is still written, then ours is closed."""
+        owner = self._owner
+        if owner is not None:
+            owner.lost(self, CLOSED)
+            self.close(How.FLUSH)
+        elif self.transport is not None:
+            self.transport.loseConnection()
+
+    def connectionMade(self) -> None:
+        """Nothing: `makeConnection` does it all."""
+
+    def writeConnectionLost(self) -> None:
+        """All is written, and our direction closed."""
+        self._flushed = True
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The connection ended."""
+        owner, tls = self._owner, self._tls
+        self.runtime.timers.forget(self)
+        self.runtime.socket_closed()
+        words = ""
+        if owner is not None:
+            words = (tls is not None and certificate_problem(tls)) or spell(reason)
+            self._address = self.transport.getPeer()
+        self.transport = self._plain = self._tls = None
+        self._drop_producer()
+        if owner is not None:
+            try:
+                (owner.lost if self._ready else owner.refused)(self, words)
+            finally:
+                self.close(How.ABORT)
+
+    # What the owner asks for
+
+    def write(self, data: bytes) -> None:
+        """Write whole frames; nothing where the connection is not there, or not any more."""
+        if self._plain is not None:
+            direct.write(self._plain, data)
+        elif self.transport is not None:
+            self.transport.write(data)
+
+    def reading_changed(self, on: bool) -> None:
+        """Reading stopped, or goes on: `reading` calls this."""
+        if self._owner is not None:
+            self._owner.reading_changed(self, on)
+
+    def set_producer(self, producer: IPushProducer) -> None:
+        """Pause this producer when too much waits to be written here, and resume it when there is room again. The
+        producer before it, if it is another, is stopped.
+        """
+        if producer is self._producer:
+            return
+        self._drop_producer()
+        if self.transport is not None:
+            self._producer = producer
+            self.transport.registerProducer(producer, True)
+
+    def _drop_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            if self.transport is not None:
+                self.transport.unregisterProducer()
+            producer.stopProducing()
+
+    @property
+    def peer(self) -> object:
+        """The address of the other end."""
+        return self._address if self.transport is None else self.transport.getPeer()
+
+    def close(self, how: How) -> None:
+        """End the connection. The owner gets `closed`, and nothing after it."""
+        owner = self._owner
+        if owner is None:
+            return
+        self._owner = None
+        self._drop_producer()
+        reading, self.reading = self.reading, None
+        transport = self.transport
+        if transport is None:
+            attempt, self._attempt = self._attempt, None
+            if attempt is not None:
+                attempt.cancel()
+        elif how is How.ABORT:
+            transport.abortConnection()
+        else:
+            if how is How.LINGER and self._tls is None:
+                transport.loseWriteConnection()
+            else:
+                transport.loseConnection()
+            self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
+        if reading is not None:
+            reading.retire()
+        owner.closed(self)
+
+    def woke(self, now: float) -> None:
+        """The peer took too long to close, or to read what was left for it."""
+        if self.transport is None:
+            return
+        if self._flushed:
+            self.transport.loseConnection()
+        else:
+            self.transport.abortConnection()
+
+
+@implementer(IProtocolFactory)
+class _OneProtocol:
+    """The factory of one attempt to connect, whose protocol is there already."""
+
+    __slots__ = ("_protocol",)
+
+    def __init__(self, protocol: LegProtocol) -> None:
+        self._protocol = protocol
+
+    def buildProtocol(self, addr: IAddress | None) -> LegProtocol:
+        """The protocol that was made for the attempt."""
+        return self._protocol
+
+    def doStart(self) -> None:
+        """Nothing to prepare."""
+
+    def doStop(self) -> None:
+        """Nothing to end."""

@@ -1,0 +1,291 @@
+"""Driving one relay: a client's connection, its brokers' connections, and back-pressure between them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Final, NamedTuple
+
+from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
+from zope.interface import implementer
+
+from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.relay import Relay
+from stomprelay.service.connection.backpressure import PRESSURE
+from stomprelay.service.connection.driver import Driver, log_note, spell_address
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.session.effects import Note
+from stomprelay.session.leg import State
+
+Endpoints = Mapping[Broker, IStreamClientEndpoint]
+"""How to connect to each broker."""
+
+_FORM: Final = "{session} from {peer} on {listener}: {event}: {text}"
+
+
+class SessionInfo(NamedTuple):
+    """What the status page shows of a session: versions where they are agreed, the brokers it is on, bytes received
+    from the client and from brokers. `brokers` is empty before CONNECT; "searching" stands for a group without one.
+    """
+
+    name: str
+    peer: str
+    client: str
+    broker: str
+    brokers: tuple[str, ...]
+    from_client: int
+    from_brokers: int
+
+
+@implementer(IPushProducer)
+class BrokerOutput:
+    """Whether too much waits to be written to one broker (`full`), as its transport reports it to its producer, which
+    this is. The driver looks at all outputs together, because what a full one means depends on the others.
+    """
+
+    __slots__ = ("_driver", "_reported", "full", "protocol")
+
+    def __init__(self, driver: "RelayDriver", protocol: LegProtocol) -> None:
+        self.protocol = protocol
+        self.full = False
+        self._driver = driver
+        self._reported = False
+
+    def blocked(self, coupled: bool) -> bool:
+        """Whether the relay should know that it is full. Not where that holds the client's reading (`coupled`); but a
+        relay that got `blocked` must get `unblocked` when there is room, coupled or not.
+        """
+        return self.full and (self._reported or not coupled)
+
+    def unreported(self, coupled: bool) -> bool:
+        """Whether what the relay knows differs from `blocked` now."""
+        return self._reported is not self.blocked(coupled)
+
+    def report(self, coupled: bool) -> bool:
+        """What the relay must know now; from now on it counts as reported."""
+        self._reported = self.blocked(coupled)
+        return self._reported
+
+    def pauseProducing(self) -> None:
+        """Too much waits to be written."""
+        self.full = True
+        self._driver.check_outputs()
+
+    def resumeProducing(self) -> None:
+        """There is room again."""
+        self.full = False
+        self._driver.check_outputs()
+
+    def stopProducing(self) -> None:
+        """The transport is gone. The relay decides what becomes of the leg, so it does not get `unblocked`."""
+        self.full = False
+        self._driver.output_ended(self)
+
+
+@implementer(IPushProducer)
+class RelayDriver(Driver):
+    """Drives one relay, which stands for one client; `ended` is called when nothing more will happen.
+
+    It is the producer of its client's transport: while that is full no broker is read from. What a broker's full
+    transport means is up to the relay: where client and broker are `coupled` the client is not read from, else the
+    relay gets `blocked`, in the reactor's next turn, because all effects that it returned must be performed before.
+    """
+
+    __slots__ = (
+        "_client_full",
+        "_endpoints",
+        "_left_bytes",
+        "_on_end",
+        "_outputs",
+        "_report_scheduled",
+        "relay",
+    )
+
+    def __init__(
+        self, runtime: Runtime, relay: Relay, endpoints: Endpoints, ended: Callable[["RelayDriver"], None]
+    ) -> None:
+        super().__init__(runtime, relay.listener.linger)
+        self.relay = relay
+        self._endpoints = endpoints
+        self._on_end = ended
+        self._outputs: tuple[BrokerOutput, ...] = ()
+        self._client_full = False
+        self._report_scheduled = False
+        self._left_bytes = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen. Between two brokers a session may be without any leg."""
+        return not self.legs and self.relay.over
+
+    def end(self) -> None:
+        """It is over: stop its timer, and call `ended`."""
+        super().end()
+        self._on_end(self)
+
+    @property
+    def peer(self) -> str:
+        """The client's address for the log, `host:port`."""
+        protocol = self.runtime.protocols.get(self.relay.client)
+        return "a client that is gone" if protocol is None else spell_address(protocol.peer)
+
+    def info(self) -> SessionInfo:
+        """What there is to show of the session now."""
+        relay = self.relay
+        client = self.runtime.protocols.get(relay.client)
+        links = relay.links
+        versions = [
+            link.leg.dialect.version.decode("ascii")
+            for link in links
+            if link.broker is not None and link.leg is not None
+        ]
+        return SessionInfo(
+            relay.name.decode("ascii"),
+            self.peer,
+            "" if relay.session is None else relay.session.dialect.version.decode("ascii"),
+            ", ".join(dict.fromkeys(versions)),
+            tuple("searching" if link.broker is None else str(link.broker) for link in links),
+            0 if client is None else client.bytes_received,
+            self._left_bytes + sum(output.protocol.bytes_received for output in self._outputs),
+        )
+
+    def connected(self, protocol: LegProtocol) -> None:
+        """The client or a broker is connected."""
+        relay, now = self.relay, self.runtime.seconds()
+        if protocol.leg is relay.client:
+            self.perform(relay.opened(now))
+            return
+        output = BrokerOutput(self, protocol)
+        self._outputs = (*self._outputs, output)
+        protocol.set_producer(output)
+        client = self.runtime.protocols.get(relay.client)
+        if client is not None:
+            client.set_producer(self)
+        self.perform(relay.connected(protocol.leg, now))
+        self.check_outputs()
+
+    def received(self, protocol: LegProtocol, data: bytes) -> None:
+        """The hot path begins here."""
+        self.perform(self.relay.received(protocol.leg, data, self.runtime.seconds()))
+        if self._client_full:
+            self._hold_brokers()
+
+    def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
+        """The relay must know: a leg that is not read from must not be taken for silent."""
+        if on:
+            self.perform(self.relay.resumed(protocol.leg, self.runtime.seconds()))
+        else:
+            self.relay.paused(protocol.leg)
+
+    def refused(self, protocol: LegProtocol, reason: str) -> None:
+        """A broker cannot be connected to."""
+        self.perform(self.relay.refused(protocol.leg, reason, self.runtime.seconds()))
+
+    def lost(self, protocol: LegProtocol, reason: str) -> None:
+        """The connection of the client or of a broker ended."""
+        self.perform(self.relay.lost(protocol.leg, reason, self.runtime.seconds()))
+
+    def closed(self, protocol: LegProtocol) -> None:
+        """A leg was closed; what came from a broker still counts."""
+        if protocol.leg is not self.relay.client:
+            self._left_bytes += protocol.bytes_received
+        super().closed(protocol)
+
+    def woke(self, now: float) -> None:
+        """The relay's time has come."""
+        self._perform_legless(self.relay.woke(now))
+
+    def stop(self) -> None:
+        """End the session, because the service stops: the client gets an ERROR."""
+        self._perform_legless(self.relay.stopped(self.runtime.seconds()))
+
+    def move(self, broker: Broker, within: float, to: Broker | None = None) -> None:
+        """Leave this broker at a quiet moment, at the latest after so many seconds; `to` is preferred to others."""
+        self._perform_legless(self.relay.leave(broker, self.runtime.seconds(), within, to))
+
+    def reconsider(self) -> None:
+        """A broker came back: if the session waits for one, it tries at once."""
+        self._perform_legless(self.relay.reconsidered(self.runtime.seconds()))
+
+    def _perform_legless(self, effects: Iterable[Effect]) -> None:
+        """Perform what the relay returns for an input that may come while there is no leg, whose close would end it."""
+        legs = self.legs
+        self.perform(effects)
+        if not legs and self.over:
+            self.end()
+
+    # Back-pressure
+
+    def pauseProducing(self) -> None:
+        """The client's transport is full."""
+        self._client_full = True
+        self._hold_brokers()
+
+    def resumeProducing(self) -> None:
+        """The client's transport has room again: read from all brokers."""
+        self._client_full = False
+        for output in self._outputs:
+            if output.protocol.reading is not None:
+                output.protocol.reading.release(PRESSURE)
+
+    def stopProducing(self) -> None:
+        """The client is gone, so brokers are read from: what they still send is discarded."""
+        self.resumeProducing()
+
+    def _hold_brokers(self) -> None:
+        """Read from no broker, but from those that have not answered CONNECT yet."""
+        for output in self._outputs:
+            protocol = output.protocol
+            if protocol.reading is not None and protocol.leg.state is not State.OPENING:
+                protocol.reading.hold(PRESSURE)
+
+    def check_outputs(self) -> None:
+        """Hold the client's reading while a coupled broker's output is full, else report it to the relay."""
+        coupled = self.relay.coupled
+        full = unreported = False
+        for output in self._outputs:
+            full = full or output.full
+            unreported = unreported or output.unreported(coupled)
+        client = self.runtime.protocols.get(self.relay.client)
+        if client is not None and client.reading is not None:
+            if coupled and full:
+                client.reading.hold(PRESSURE)
+            else:
+                client.reading.release(PRESSURE)
+        if unreported and not self._report_scheduled:
+            self._report_scheduled = True
+            self.runtime.reactor.callLater(0, self._report_outputs)
+
+    def output_ended(self, output: BrokerOutput) -> None:
+        """A broker's transport takes nothing any more."""
+        if output in self._outputs:
+            self._outputs = tuple(each for each in self._outputs if each is not output)
+            self.check_outputs()
+
+    def _report_outputs(self) -> None:
+        self._report_scheduled = False
+        for output in self._outputs:
+            coupled = self.relay.coupled
+            if output not in self._outputs or not output.unreported(coupled):
+                continue
+            leg = output.protocol.leg
+            if output.report(coupled):
+                self.relay.blocked(leg)
+            else:
+                self.perform(self.relay.unblocked(leg, self.runtime.seconds()))
+
+    # Effects
+
+    def _note(self, effect: Note) -> None:
+        """One line that names the session and the client."""
+        log_note(
+            effect,
+            _FORM,
+            session=self.relay.name.decode("ascii"),
+            peer=self.peer,
+            listener=self.relay.listener.name,
+        )
+
+    def _open(self, effect: Open) -> None:
+        LegProtocol(self, effect.leg).connect(self._endpoints[effect.broker])
+        self.check_outputs()
+
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Driver.effects, Open: _open}

@@ -1,0 +1,214 @@
+"""The embedded broker as a service: one driver for each client, endpoints that it listens on, and one in memory."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import (
+    IAddress,
+    IProtocol,
+    IProtocolFactory,
+    IPushProducer,
+    IStreamClientEndpoint,
+)
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from stomprelay.broker.bounds import DEFAULTS, Bounds
+from stomprelay.broker.broker import EmbeddedBroker
+from stomprelay.service.connection.driver import Driver, log_note
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.network.endpoints import listening_service
+from stomprelay.session.effects import Note
+
+_log: Final = Logger("stomprelay")
+
+LINGER: Final = 2.0
+"""Seconds that a closed connection of the broker may take to end."""
+
+_FORM: Final = "embedded broker: {event}: {text}"
+
+
+@implementer(IPushProducer)
+class BrokerDriver(Driver):
+    """Drives one client's connection to the embedded broker; `ended` is called when it is over.
+
+    Its effects may concern the connections of other clients: a SEND of one is a MESSAGE to another. It is the
+    producer of its client's transport, and pauses no publisher: messages for a client that reads too slowly wait in
+    the broker.
+    """
+
+    __slots__ = ("_first", "_on_end", "connection")
+
+    def __init__(self, runtime: Runtime, broker: EmbeddedBroker, ended: Callable[[Driver], None]) -> None:
+        super().__init__(runtime, LINGER)
+        self.connection, self._first = broker.opened(runtime.seconds())
+        self._on_end = ended
+
+    def end(self) -> None:
+        """It is over: stop its timer, and call `ended`."""
+        super().end()
+        self._on_end(self)
+
+    def connected(self, protocol: LegProtocol) -> None:
+        """The client is connected: perform what the core asked for when it was opened."""
+        protocol.set_producer(self)
+        first, self._first = self._first, []
+        self.perform(first)
+
+    def received(self, protocol: LegProtocol, data: bytes) -> None:
+        """Bytes came."""
+        self.perform(self.connection.received(data, self.runtime.seconds()))
+
+    def lost(self, protocol: LegProtocol, reason: str) -> None:
+        """The client's connection ended: its unacknowledged messages go to others."""
+        self.perform(self.connection.lost(self.runtime.seconds()))
+
+    def woke(self, now: float) -> None:
+        """The connection's time has come."""
+        self.perform(self.connection.woke(now))
+
+    def pauseProducing(self) -> None:
+        """Too much waits to be written to the client."""
+        self.perform(self.connection.paused())
+
+    def resumeProducing(self) -> None:
+        """There is room again."""
+        self.perform(self.connection.resumed(self.runtime.seconds()))
+
+    def stopProducing(self) -> None:
+        """The transport is gone; `lost` is called next."""
+
+    def _note(self, effect: Note) -> None:
+        log_note(effect, _FORM)
+
+
+class BrokerFactory(Factory):
+    """Builds the protocols of the broker's clients."""
+
+    noisy = False
+
+    def __init__(self, service: "BrokerService") -> None:
+        self._service = service
+
+    def logPrefix(self) -> str:
+        """As Twisted's log lines name it."""
+        return "embedded broker"
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        """The protocol of a new client; None while stopping."""
+        return self._service.accept()
+
+
+class BrokerService(MultiService):
+    """Serves the embedded broker on these endpoints, and to `memory`. Raises `BadEndpoint`.
+
+    `clients` are the drivers of connections that are not closed.
+    """
+
+    def __init__(
+        self,
+        reactor: Any,
+        bounds: Bounds = DEFAULTS,
+        listen: Sequence[str] = (),
+        seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self.broker = EmbeddedBroker(bounds, name=b"memory-%b" % os.urandom(4).hex().encode("ascii"))
+        self.clients: set[Driver] = set()
+        self.runtime = Runtime(reactor, seconds)
+        self.stopping = False
+        factory = BrokerFactory(self)
+        self.memory = MemoryEndpoint(reactor, factory)
+        self._listening = MultiService()
+        self._listening.setServiceParent(self)
+        for number, endpoint in enumerate(listen, 1):
+            listening_service(reactor, f"broker-{number}", endpoint, factory).setServiceParent(
+                self._listening
+            )
+
+    def accept(self) -> LegProtocol | None:
+        """The protocol for one more client; None while stopping."""
+        if self.stopping:
+            return None
+        driver = BrokerDriver(self.runtime, self.broker, self.clients.discard)
+        self.clients.add(driver)
+        return LegProtocol(driver, driver.connection.leg)
+
+    def stopService(self) -> Deferred[None]:
+        """Stop accepting, close every client's connection, and wait until all have ended, or long enough."""
+        self.stopping = True
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        closed = self._listening.disownServiceParent()
+        anyone = next(iter(self.clients), None)
+        if anyone is not None:
+            anyone.perform(self.broker.stopped(self.runtime.seconds()))
+        if closed is not None:
+            await closed
+        if not await self.runtime.wait_closed(LINGER):
+            _log.warn("{count} connections of the broker did not end in time", count=self.runtime.sockets)
+        await super().stopService()
+
+
+class _Keeping(Factory):
+    """Keeps the protocols that another factory builds."""
+
+    noisy = False
+
+    def __init__(self, factory: IProtocolFactory) -> None:
+        self._factory = factory
+        self.built: list[Any] = []
+
+    def buildProtocol(self, addr: Any) -> Any:
+        """What the other factory builds."""
+        self.built.append(self._factory.buildProtocol(addr))
+        return self.built[-1]
+
+
+@implementer(IStreamClientEndpoint)
+class MemoryEndpoint:
+    """Connects a client to the embedded broker in the reactor's next turn, by a pair of connected sockets.
+
+    No network sees them, and between the two ends the kernel buffers as between two processes: so back-pressure is
+    that of any other broker.
+    """
+
+    def __init__(self, reactor: Any, factory: IProtocolFactory) -> None:
+        self._reactor = reactor
+        self._factory = factory
+
+    def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
+        """Fires with the client's protocol."""
+        call = self._reactor.callLater(0, lambda: self._join(factory, connected))
+        connected: Deferred[IProtocol] = Deferred(lambda _: call.cancel())
+        return connected
+
+    def _join(self, factory: IProtocolFactory, connected: Deferred[IProtocol]) -> None:
+        keeping = _Keeping(factory)
+        try:
+            join(self._reactor, self._factory, keeping)
+        except Exception:
+            connected.errback(Failure())
+        else:
+            connected.callback(keeping.built[0])
+
+
+def join(reactor: Any, *factories: IProtocolFactory) -> None:
+    """Give each of two factories one end of a pair of sockets. Raises `OSError` when there are no sockets left."""
+    ends = socket.socketpair()
+    try:
+        for end, factory in zip(ends, factories, strict=True):
+            end.setblocking(False)
+            # The reactor takes a duplicate.
+            reactor.adoptStreamConnection(end.fileno(), socket.AF_UNIX, factory)
+    finally:
+        for end in ends:
+            end.close()

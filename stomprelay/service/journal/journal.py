@@ -1,0 +1,207 @@
+"""The journal of a relay that runs: what its sessions record, on its way to the thread that writes it."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, TimeoutError
+from twisted.logger import Logger
+
+from stomprelay import __version__
+from stomprelay.journal.block import BlockKind
+from stomprelay.journal.capture import Capture
+from stomprelay.journal.folder import Folder
+from stomprelay.journal.schema import Context, EventRecord, JournalEvent
+from stomprelay.journal.settings import JournalSettings, WhenFull
+from stomprelay.journal.writer import Writer
+from stomprelay.service.journal.queue import Dropped, JournalQueue
+from stomprelay.service.journal.writer_thread import WriterThread
+from stomprelay.service.network.endpoints import CannotStart
+from stomprelay.session.effects import Note
+
+_log: Final = Logger("stomprelay")
+
+SOFTWARE: Final = f"stomprelay {__version__}"
+_EVENT: Final = int(BlockKind.EVENT)
+GRACE: Final = 10.0
+"""Seconds that the end of the journal may take: a disk may hang for ever."""
+
+
+class Holdable(Protocol):
+    """A session whose legs can be held."""
+
+    def hold(self) -> None:
+        """Read from no leg of which much may come."""
+
+    def release(self) -> None:
+        """Read from all legs again, unless there is another reason not to."""
+
+
+class _ThreadLog:
+    """The log, for another thread than the reactor's: lines are written in the reactor's thread."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+
+    def info(self, form: str, **fields: object) -> None:
+        self._reactor.callFromThread(partial(_log.info, form, **fields))
+
+    def warn(self, form: str, **fields: object) -> None:
+        self._reactor.callFromThread(partial(_log.warn, form, **fields))
+
+
+class Journal(Service):
+    """Takes records from `startService` to `stopService`; what comes later is dropped.
+
+    `directory` is where it is written, whatever `settings` has there. `run` is 8 hexadecimal digits that no other
+    start of a relay has. `sessions` returns those to hold while the queue is full, where `when_full` is so set; then
+    `full` is True, and each session must `hold` itself when more may come of it. `clock` is the time in nanoseconds
+    since 1970. `record` takes a block, of now; it is `JournalQueue.put`.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        settings: JournalSettings,
+        reactor: Any,
+        run: str,
+        sessions: Callable[[], Iterable[Holdable]],
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.settings = settings
+        self.capture = Capture(settings.bodies, settings.rules, settings.redact)
+        self.directory = Path(directory)
+        self.relay = settings.relay or socket.gethostname()
+        self.full = False
+        self._reactor = reactor
+        self._sessions = sessions
+        self._since = 0.0
+        if settings.when_full is WhenFull.BLOCK:
+            self._queue = JournalQueue(settings.queue, clock, lossy=False, full=self._hold)
+        else:
+            self._queue = JournalQueue(settings.queue, clock)
+        self.record = self._queue.put
+        segments = Writer(
+            self.directory,
+            self.relay,
+            run,
+            size=settings.segment_size,
+            age=settings.segment_age,
+            software=SOFTWARE,
+        )
+        self._folder = Folder(self.directory)
+        self._thread = WriterThread(
+            settings, self._queue, segments, self._folder, clock, _ThreadLog(reactor), self._roomy
+        )
+
+    # What there is to see
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait in the queue, those included that are being written."""
+        return self._queue.size
+
+    @property
+    def written(self) -> WriterThread:
+        """Has the counts of what was written, and of failures to write."""
+        return self._thread
+
+    @property
+    def dropped(self) -> Dropped:
+        """What was not written, and will not be."""
+        return self._queue.dropped.plus(*self._thread.lost)
+
+    @property
+    def trouble(self) -> str:
+        """Why the disk takes nothing now; empty while it does."""
+        return self._thread.trouble
+
+    @property
+    def stuck(self) -> bool:
+        """Whether no session is read from because the disk takes nothing."""
+        return self.full and bool(self.trouble)
+
+    @property
+    def state(self) -> str:
+        """How it is: "is written", or why it is not."""
+        if self.trouble:
+            return f"cannot be written: {self.trouble}"
+        return "has no room: nobody is read from" if self.full else "is written"
+
+    # What is recorded
+
+    def event(self, context: bytes, event: str, text: str, facts: Mapping[str, Any]) -> None:
+        """Record an event in this context."""
+        self.record(context, 0, (), EventRecord(event, text, dict(facts)).encode(), _EVENT)
+
+    def happened(
+        self, event: JournalEvent, text: str, facts: Mapping[str, Any], upstream: str = "", broker: str = ""
+    ) -> None:
+        """Record an event that belongs to no session."""
+        self.event(Context(upstream=upstream, broker=broker).encode(), event.value, text, facts)
+
+    def noted(self, note: Note, upstream: str) -> None:
+        """Record what a probe learnt of a broker of this upstream."""
+        facts = {"upstream": upstream, **note.facts}
+        self.event(Context(upstream=upstream).encode(), note.event.value, note.text, facts)
+
+    # From start to end
+
+    def startService(self) -> None:
+        """Begin to write. Raises `CannotStart` where the folder cannot be used."""
+        try:
+            self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+            self._folder.require()
+        except OSError as error:
+            text = f"journal: {self.directory} cannot be used: {error.strerror}"
+            _log.critical("{text}", text=text)
+            raise CannotStart(text) from error
+        super().startService()
+        self._thread.start()
+        facts = {"software": SOFTWARE, "pid": os.getpid()}
+        self.happened(JournalEvent.BEGUN, f"{SOFTWARE} began to write", facts)
+
+    def stopService(self) -> Deferred[None]:
+        """Write what waits, and end the last segment. Fires when that is done, or took too long."""
+        super().stopService()
+        self.happened(JournalEvent.ENDED, f"{SOFTWARE} ended in good order", {})
+        self._queue.shut()
+        ended: Deferred[None] = Deferred()
+        self._thread.stop(lambda: self._reactor.callFromThread(ended.callback, None))
+        return ended.addTimeout(GRACE, self._reactor).addErrback(self._late)
+
+    def _late(self, failure: Any) -> None:
+        failure.trap(TimeoutError)
+        _log.warn("the journal did not end in time: {waiting} bytes are lost", waiting=self.waiting)
+
+    # A queue that is full
+
+    def _hold(self) -> None:
+        if self.full or not self.running:
+            return
+        self.full = True
+        self._since = self._reactor.seconds()
+        text = "the journal's queue is full"
+        _log.warn("{text}; nobody is read from until there is room", text=text)
+        self.happened(JournalEvent.HELD, text, {"side": "", "reason": "journal"})
+        for session in tuple(self._sessions()):
+            session.hold()
+        self._thread.ask_for_room()
+
+    def _roomy(self) -> None:
+        """Called in the writer's thread."""
+        self._reactor.callFromThread(self._release)
+
+    def _release(self) -> None:
+        self.full = False
+        seconds = self._reactor.seconds() - self._since
+        text = "the journal's queue has room again"
+        _log.info("{text}, after {seconds:.1f} s", text=text, seconds=seconds)
+        self.happened(JournalEvent.RELEASED, text, {"side": "", "seconds": round(seconds, 3)})
+        for session in tuple(self._sessions()):
+            session.release()

@@ -1,0 +1,253 @@
+"""The thread that writes what waits in the journal's queue to the journal's folder."""
+
+import time
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Final, Protocol
+
+from stomprelay.journal.block import BlockKind, encode
+from stomprelay.journal.folder import Recovery, SegmentFile
+from stomprelay.journal.schema import Context, EventRecord, JournalEvent
+from stomprelay.journal.settings import JournalSettings
+from stomprelay.service.journal.queue import Batch, Dropped, JournalQueue
+
+PORTION: Final = 1 << 18
+"""Bytes that are written at once."""
+IDLE: Final = 1.0
+"""Seconds between two looks at what is due, where nothing has to be written; also the pause after a failure."""
+EXPIRING: Final = 60.0
+"""Seconds between two looks for segments that need not be retained."""
+
+_NO_CONTEXT: Final = Context().encode()
+
+
+class Segments(Protocol):
+    """Writes segments, of which `number` were begun; `journal.writer.Writer` is one."""
+
+    number: int
+
+    def write(self, data: bytes, now: int) -> None:
+        """Append whole blocks, all of them or none. `now` is nanoseconds since 1970."""
+
+    def sync(self) -> None:
+        """Bring them to the disk."""
+
+    def roll(self, now: int) -> bool:
+        """End a segment that is old."""
+
+    def close(self, now: int) -> None:
+        """End the segment that is being written."""
+
+
+class SegmentFolder(Protocol):
+    """Where segments are; `journal.folder.Folder` is one."""
+
+    def recover(self, now: int) -> list[Recovery]:
+        """End what dead relays left."""
+
+    def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
+        """Remove what need not be kept."""
+
+
+class Log(Protocol):
+    """A log that may be written from any thread."""
+
+    def info(self, form: str, **fields: object) -> None:
+        """Write a line about what went well."""
+
+    def warn(self, form: str, **fields: object) -> None:
+        """Write a line about what did not."""
+
+
+class WriterThread:
+    """Call `start`, and `stop` when nothing more is put into the queue; then it calls `ended`, from its thread.
+
+    `trouble` is why the disk takes nothing; while it is there the same is tried again every second. `errors` counts
+    such failures; `blocks`, `frames` and `size` (in bytes) are what was written, `lost` what could not be before the
+    end. `roomy` is called from the thread, once after each `ask_for_room`, when the queue is at most half full.
+    """
+
+    def __init__(
+        self,
+        settings: JournalSettings,
+        queue: JournalQueue,
+        segments: Segments,
+        folder: SegmentFolder,
+        clock: Callable[[], int],
+        log: Log,
+        roomy: Callable[[], None],
+    ) -> None:
+        self.blocks = self.frames = self.size = self.errors = 0
+        self.lost = Dropped()
+        self.trouble = ""
+        self._settings = settings
+        self._queue = queue
+        self._segments = segments
+        self._folder = folder
+        self._clock = clock
+        self._log = log
+        self._roomy = roomy
+        self._room_wanted = False
+        self._batch: Batch | None = None
+        self._reported = Dropped()
+        self._stopping = Event()
+        self._ended: Callable[[], None] = lambda: None
+        self._number = 0
+        self._sync_at = self._expire_at = self._report_at = 0.0
+        self._portion = min(PORTION, settings.segment_size)
+        self._idle = min(IDLE, settings.segment_age, settings.sync_interval or IDLE)
+
+    def start(self) -> None:
+        """Begin. The process may end without waiting for the thread: a disk may hang for ever."""
+        Thread(target=self._run, name="journal", daemon=True).start()
+
+    def stop(self, ended: Callable[[], None]) -> None:
+        """Write what waits, end the segment, and end the thread."""
+        self._ended = ended
+        self._stopping.set()
+        self._queue.wake()
+
+    def ask_for_room(self) -> None:
+        """Have `roomy` called when there is room again. Call it from another thread, when the queue is full."""
+        self._room_wanted = True
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            self.begin()
+            while not self._stopping.is_set():
+                self._queue.wait(self._idle, self._settings.flush_interval)
+                self.turn()
+                if self.trouble:
+                    self._stopping.wait(IDLE)
+        finally:
+            self.end()
+            self._ended()
+
+    def begin(self) -> None:
+        """End the segments that relays left open that died."""
+        try:
+            for each in self._folder.recover(self._clock()):
+                self._log_recovery(each)
+        except OSError as error:
+            self._log.warn("the journal's folder cannot be looked through: {error}", error=_words(error))
+
+    def _log_recovery(self, recovery: Recovery) -> None:
+        if recovery.failure:
+            self._log.warn(
+                "segment {path} of a relay that died cannot be ended: {failure}",
+                path=recovery.was,
+                failure=recovery.failure,
+            )
+        else:
+            self._log.info(
+                "segment {path} of a relay that died is ended; {cut} octets at its end were torn",
+                path=recovery.path or recovery.was,
+                cut=recovery.cut,
+            )
+
+    def turn(self) -> None:
+        """Write all that waits, and do what is due."""
+        try:
+            self._write()
+            self._sync()
+            self._segments.roll(self._clock())
+        except Exception as error:  # whatever it is, it is tried again in the next turn
+            self._failed(error)
+        else:
+            self._succeeded()
+            self._expire()
+        if self._room_wanted and self._queue.size <= self._queue.room // 2:
+            self._room_wanted = False
+            self._roomy()
+
+    def end(self) -> None:
+        """The last turn: what cannot be written now is lost."""
+        for last in (self._write, lambda: self._segments.close(self._clock())):
+            try:
+                last()
+            except Exception as error:
+                self._failed(error)
+        batch = self._batch or self._queue.take(self._portion)
+        while batch is not None:
+            self.lost = self.lost.plus(batch.blocks, batch.frames, len(batch.data))
+            self._queue.done()
+            batch = self._queue.take(self._portion)
+        if self.lost.blocks:
+            self._log.warn("{count} blocks of the journal are lost", count=self.lost.blocks)
+
+    def _write(self) -> None:
+        while True:
+            if self._batch is None:
+                self._batch = self._queue.take(self._portion)
+            batch = self._batch
+            if batch is None:
+                break
+            self._segments.write(batch.data, self._clock())
+            self._batch = None
+            self._queue.done()
+            self.blocks += batch.blocks
+            self.frames += batch.frames
+            self.size += len(batch.data)
+        self._record_dropped()
+
+    def _record_dropped(self) -> None:
+        """Write an event about what was dropped, at most once a second."""
+        dropped, now = self._queue.dropped, time.monotonic()
+        if dropped == self._reported or (now < self._report_at and not self._stopping.is_set()):
+            return
+        self._report_at = now + IDLE
+        count = dropped.since(self._reported)
+        text = f"{count.blocks} blocks with {count.frames} frames were left out: the queue was full"
+        facts = {"blocks": count.blocks, "frames": count.frames, "octets": count.size}
+        happening = EventRecord(JournalEvent.DROPPED.value, text, facts).encode()
+        data = b"".join(encode(BlockKind.EVENT, self._clock(), 0, _NO_CONTEXT, (), happening))
+        self._segments.write(data, self._clock())
+        self._reported = dropped
+        self.blocks += 1
+        self.size += len(data)
+        self._log.warn("the journal: {text}", text=text)
+
+    def _sync(self) -> None:
+        every, now = self._settings.sync_interval, time.monotonic()
+        if every and now >= self._sync_at:
+            self._segments.sync()
+            self._sync_at = now + every
+
+    def _expire(self) -> None:
+        """Remove segments that need not be kept: with each new segment, and every `EXPIRING` seconds. A failure is
+        logged, and stops nothing else.
+        """
+        age, size, now = self._settings.retain_age, self._settings.retain_size, time.monotonic()
+        number = self._segments.number
+        if (age is None and size is None) or (number == self._number and now < self._expire_at):
+            return
+        self._number = number
+        self._expire_at = now + EXPIRING
+        try:
+            expired = self._folder.expire(self._clock(), age, size)
+        except OSError as error:
+            self._log.warn("old segments cannot be removed: {error}", error=_words(error))
+            return
+        if expired:
+            self._log.info("{count} old segments were removed", count=len(expired))
+
+    def _failed(self, error: Exception) -> None:
+        self.errors += 1
+        words = _words(error)
+        if words != self.trouble:
+            self.trouble = words
+            self._log.warn("the journal cannot be written: {error}", error=words)
+
+    def _succeeded(self) -> None:
+        if self.trouble:
+            self.trouble = ""
+            self._log.info("the journal is written again")
+
+
+def _words(error: Exception) -> str:
+    if not isinstance(error, OSError):
+        return f"{type(error).__name__}: {error}"
+    reason = error.strerror or str(error)
+    return f"{error.filename}: {reason}" if error.filename else reason

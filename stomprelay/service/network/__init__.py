@@ -1,0 +1,4 @@
+"""Sockets and certificates: endpoints to listen on and to connect to, and their TLS.
+
+`endpoints` from configured strings to Twisted endpoints; `tls` certificates and their verification.
+"""

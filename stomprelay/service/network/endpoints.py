@@ -1,0 +1,166 @@
+"""From configured endpoint strings to services that listen and to endpoints that connect to brokers."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from twisted.application.internet import StreamServerEndpointService
+from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.endpoints import (
+    HostnameEndpoint,
+    TCP4ClientEndpoint,
+    TCP6ClientEndpoint,
+    clientFromString,
+    serverFromString,
+    wrapClientTLS,
+)
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IProtocolFactory, IStreamClientEndpoint, IStreamServerEndpoint
+from twisted.logger import Logger
+from twisted.protocols.tls import TLSMemoryBIOFactory
+
+from stomprelay.config.endpoint import client, server
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.service.network import tls
+
+BACKLOG: Final = 1024
+"""Clients that may wait to be accepted, where the endpoint does not set it; Twisted's own default is 50."""
+WITH_BACKLOG: Final = frozenset({"tcp", "tcp6", "ssl", "tls", "unix"})
+
+ATTEMPT_DELAY: Final = 0.1
+"""Seconds after which the next address of a host is tried beside the one before (RFC 8305, section 5)."""
+
+_log: Final = Logger("stomprelay")
+
+
+class BadEndpoint(Exception):
+    """An endpoint, or a certificate for it, that cannot be used; its text names it and the reason."""
+
+
+class CannotStart(SystemExit, Exception):
+    """An endpoint cannot be listened on, and the process ends with status 1.
+
+    As an exit it shows no traceback: its line is in the log. As an exception it is one of those that `twistd` reports
+    to the process that waits for the daemon to start.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.code = 1
+
+
+class ListeningService(StreamServerEndpointService):
+    """Listens on one endpoint. Where it cannot listen it cannot be started."""
+
+    # By default Twisted only logs it, and runs on without the port.
+    _raiseSynchronously = True
+
+    def __init__(self, name: str, description: str, endpoint: IStreamServerEndpoint, factory: Any) -> None:
+        super().__init__(endpoint, factory)
+        self.setName(name)
+        self.description = description
+
+    def privilegedStartService(self) -> None:
+        """Listen, or raise `CannotStart`."""
+        try:
+            super().privilegedStartService()
+        except (CannotListenError, OSError) as error:
+            cause = error.socketError if isinstance(error, CannotListenError) else error
+            reason = getattr(cause, "strerror", None) or cause
+            text = f"{self.name}: cannot listen on {self.description}: {reason}"
+            _log.critical("{text}", text=text)
+            raise CannotStart(text) from error
+
+
+def listening_service(
+    reactor: Any,
+    name: str,
+    description: str,
+    factory: IProtocolFactory,
+    secured: ServerTLS | None = None,
+) -> ListeningService:
+    """The service that listens on a Twisted server endpoint string, with TLS inside it where `secured` is given.
+
+    Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
+    """
+    try:
+        endpoint = serverFromString(reactor, _with_backlog(description))
+    except Exception as error:
+        raise BadEndpoint(f"endpoint {description!r}: {_why(error)}") from error
+    if secured is not None:
+        if description.startswith(("ssl:", "tls:")):
+            raise BadEndpoint(
+                f"endpoint {description!r} has TLS of its own: leave out the tls table, or say tcp:"
+            )
+        try:
+            factory = TLSMemoryBIOFactory(tls.for_listener(secured), False, factory, reactor)
+        except tls.Unusable as error:
+            raise BadEndpoint(f"tls.{error}") from error
+    return ListeningService(name, description, endpoint, factory)
+
+
+def _with_backlog(description: str) -> str:
+    """The endpoint with `BACKLOG`, where it has none of its own."""
+    parts = server(description)
+    if parts.kind in WITH_BACKLOG and "backlog" not in parts.arguments:
+        return f"{description}:backlog={BACKLOG}"
+    return description
+
+
+def client_endpoint(reactor: Any, broker: Broker, secured: ClientTLS) -> IStreamClientEndpoint:
+    """The endpoint that connects to a broker on the network. Raises `BadEndpoint`."""
+    try:
+        endpoint = _client(reactor, broker.endpoint)
+        if broker.tls:
+            endpoint = wrapClientTLS(tls.for_broker(secured, broker.host), endpoint, reactor)
+    except tls.Unusable as error:
+        raise BadEndpoint(f"tls.{error}") from error
+    except Exception as error:
+        raise BadEndpoint(f"{broker}: {_why(error)}") from error
+    return endpoint
+
+
+def _client(reactor: Any, description: str) -> IStreamClientEndpoint:
+    """The endpoint that a string describes.
+
+    Twisted's own `tcp:` resolves host names to IPv4 addresses only, and its `ssl:` and `tls:` accept a certificate
+    that has no name in it at all.
+    """
+    parts = client(description)
+    if parts.kind == "tcp":
+        return _tcp(reactor, parts.arguments)
+    if parts.kind in ("ssl", "tls"):
+        return _tls(reactor, parts.arguments)
+    return clientFromString(reactor, description)  # type: ignore[no-any-return]
+
+
+def _tcp(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
+    host, port = arguments["host"], int(arguments["port"])
+    timeout = float(arguments.get("timeout", "30"))
+    local = (arguments["bindAddress"], 0) if "bindAddress" in arguments else None
+    if isIPAddress(host):
+        return TCP4ClientEndpoint(reactor, host, port, timeout, local)
+    if isIPv6Address(host):
+        return TCP6ClientEndpoint(reactor, host, port, timeout, local)
+    return HostnameEndpoint(reactor, host, port, timeout, local, ATTEMPT_DELAY)
+
+
+def _tls(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
+    secured = ClientTLS(
+        ca=arguments.get("caCertsDir", arguments.get("trustRoots")),
+        certificate=arguments.get("certKey", arguments.get("certificate")),
+        key=arguments.get("privateKey"),
+        name=arguments.get("hostname"),
+    )
+    inner = arguments.get("endpoint")
+    within = _tcp(reactor, arguments) if inner is None else _client(reactor, inner)
+    return wrapClientTLS(tls.for_broker(secured, arguments["host"]), within, reactor)
+
+
+def _why(error: Exception) -> str:
+    """The reason in words. Twisted's parsers let any exception through."""
+    text = " ".join(str(error).split())
+    if isinstance(error, (IndexError, KeyError)):
+        return f"systemd passed no such socket ({text})"
+    return text or type(error).__name__

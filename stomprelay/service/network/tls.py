@@ -1,0 +1,207 @@
+"""TLS: loading our certificates, and verifying the peer's.
+
+OpenSSL verifies the chain, service_identity the name; a certificate without any name is refused too. What was wrong is
+kept with the connection, because OpenSSL only reports that something was.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from OpenSSL import SSL
+from OpenSSL.crypto import X509
+from service_identity import CertificateError, VerificationError
+from service_identity.hazmat import DNS_ID, IPAddress_ID, ServiceID, verify_service_identity
+from service_identity.pyopenssl import extract_patterns
+from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IOpenSSLServerConnectionCreator
+from twisted.internet.ssl import CertificateOptions, TLSVersion
+from twisted.protocols.tls import TLSMemoryBIOProtocol
+from zope.interface import implementer
+
+from stomprelay.relay.model.listener import ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.session.reasons import rejected
+
+_CODES = SSL.X509VerificationCodes
+_UNKNOWN: Final = "its authority is not known here"
+_MEANINGS: Final = {
+    _CODES.ERR_CERT_HAS_EXPIRED: "it has expired",
+    _CODES.ERR_CERT_NOT_YET_VALID: "it is not valid yet",
+    _CODES.ERR_CERT_REVOKED: "it was revoked",
+    _CODES.ERR_DEPTH_ZERO_SELF_SIGNED_CERT: "it is signed by itself, by no authority that is known here",
+    _CODES.ERR_SELF_SIGNED_CERT_IN_CHAIN: _UNKNOWN,
+    _CODES.ERR_UNABLE_TO_GET_ISSUER_CERT: _UNKNOWN,
+    _CODES.ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY: _UNKNOWN,
+    _CODES.ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE: _UNKNOWN,
+    _CODES.ERR_INVALID_PURPOSE: "it is not made for this purpose",
+}
+
+
+class Unusable(Exception):
+    """A file of ours that cannot be used, and why; `key` is the setting that names it."""
+
+    def __init__(self, key: str, path: str, reason: str) -> None:
+        super().__init__(f"{key}: {path}: {reason}")
+
+
+class CheckedConnection(SSL.Connection):
+    """A TLS connection that remembers what was wrong with the peer's certificate (`problem`)."""
+
+    problem: str | None = None
+
+    def reject(self, problem: str) -> None:
+        """The certificate is not accepted, for this reason."""
+        self.problem = problem
+
+
+@implementer(IOpenSSLServerConnectionCreator, IOpenSSLClientConnectionCreator)
+class TLSConnections:
+    """Makes the TLS connections of one listener or one broker, and verifies the peers' certificates.
+
+    `name`: what the peer's certificate must be for and what is asked for by SNI; None where the peer is a client,
+    which has no name. `demanded` is OpenSSL's `VERIFY_*`.
+    """
+
+    def __init__(self, context: SSL.Context, demanded: int, name: str | None = None) -> None:
+        self._context = context
+        self._name = name
+        self._sni: bytes | None = None
+        self._ids: list[ServiceID] = []
+        if name is not None:
+            if isIPAddress(name) or isIPv6Address(name):
+                self._ids.append(IPAddress_ID(name))
+            else:
+                self._sni = name.encode("ascii" if name.isascii() else "idna")
+                self._ids.append(DNS_ID(self._sni.decode("ascii")))
+        context.set_verify(demanded, self._verify)
+
+    def serverConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
+        """A TLS connection to a client."""
+        return self._connection()
+
+    def clientConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
+        """A TLS connection to a broker."""
+        connection = self._connection()
+        if self._sni is not None:
+            connection.set_tlsext_host_name(self._sni)
+        return connection
+
+    def _connection(self) -> SSL.Connection:
+        return CheckedConnection(self._context, None)
+
+    def _verify(
+        self, connection: SSL.Connection, certificate: X509, code: int, depth: int, trusted: int
+    ) -> bool:
+        problem = None
+        if not trusted:
+            problem = _MEANINGS.get(code, f"OpenSSL's code is {code}")
+            problem += f" (certificate of {_subject(certificate)}, level {depth})"
+        elif depth == 0 and self._ids:
+            problem = self._misnamed(certificate)
+        if problem is not None and isinstance(connection, CheckedConnection):
+            connection.reject(problem)
+        return problem is None
+
+    def _misnamed(self, certificate: X509) -> str | None:
+        try:
+            patterns = extract_patterns(certificate)
+            verify_service_identity(patterns, self._ids, [])
+        except VerificationError:
+            names = ", ".join(_shown(getattr(pattern, "pattern", "?")) for pattern in patterns)
+            return f"it is for {names}, not for {self._name}"
+        except CertificateError as error:
+            return f"it cannot be for {self._name}: {error}"
+        return None
+
+
+def _shown(pattern: object) -> str:
+    return pattern.decode("ascii", "replace") if isinstance(pattern, bytes) else str(pattern)
+
+
+def _subject(certificate: X509) -> str:
+    subject = certificate.get_subject()
+    return f"{subject.commonName or 'no name'!s}"
+
+
+def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:
+    """Why the peer's certificate was not accepted, once the connection is being lost; None where it was accepted."""
+    connection: Any = layer.getHandle()
+    if isinstance(connection, CheckedConnection) and connection.problem is not None:
+        return rejected(connection.problem)
+    return None
+
+
+def for_listener(tls: ServerTLS) -> TLSConnections:
+    """The TLS of a listener, its files loaded. Raises `Unusable`."""
+    context = _context()
+    _load_own(context, tls.certificate, tls.key)
+    demanded = SSL.VERIFY_NONE
+    if tls.client_ca is not None:
+        _load_trust(context, "client_ca", tls.client_ca)
+        context.load_client_ca(os.fsencode(tls.client_ca))
+        demanded = SSL.VERIFY_PEER
+        if tls.require_client_certificate:
+            demanded |= SSL.VERIFY_FAIL_IF_NO_PEER_CERT
+    return TLSConnections(context, demanded)
+
+
+def for_broker(tls: ClientTLS, host: str) -> TLSConnections:
+    """The TLS to a broker at this host, its files loaded. Raises `Unusable`."""
+    context = _context()
+    if tls.certificate is not None:
+        _load_own(context, tls.certificate, tls.key or tls.certificate)
+    if tls.ca is None:
+        context.set_default_verify_paths()
+    else:
+        _load_trust(context, "ca", tls.ca)
+    return TLSConnections(context, SSL.VERIFY_PEER, tls.name or host)
+
+
+def _context() -> SSL.Context:
+    context = CertificateOptions(raiseMinimumTo=TLSVersion.TLSv1_2).getContext()
+    # OpenSSL would ask for the passphrase on the terminal.
+    context.set_passwd_cb(lambda *_: b"")
+    return context
+
+
+def _load_own(context: SSL.Context, certificate: str, key: str) -> None:
+    _require_readable("certificate", certificate)
+    try:
+        context.use_certificate_chain_file(certificate)
+    except SSL.Error as error:
+        raise Unusable("certificate", certificate, _why(error, "not a usable PEM file")) from None
+    _require_readable("key", key)
+    try:
+        context.use_privatekey_file(key)
+    except SSL.Error as error:
+        why = _why(error, "not a usable PEM file")
+        if "mismatch" in why:
+            why = f"it does not belong to the certificate {certificate}"
+        raise Unusable("key", key, why) from None
+
+
+def _load_trust(context: SSL.Context, key: str, path: str) -> None:
+    """From a file, or from every .pem file of a directory."""
+    files = sorted(Path(path).glob("*.pem")) if os.path.isdir(path) else [path]
+    if not files:
+        raise Unusable(key, path, "no .pem file in it")
+    for file in map(str, files):
+        _require_readable(key, file)
+        try:
+            context.load_verify_locations(file)
+        except SSL.Error as error:
+            raise Unusable(key, file, _why(error, "no certificate in it")) from None
+
+
+def _require_readable(key: str, path: str) -> None:
+    try:
+        with open(path, "rb"):
+            pass
+    except OSError as error:
+        raise Unusable(key, path, error.strerror or str(error)) from None
+
+
+def _why(error: SSL.Error, fallback: str) -> str:
+    reasons = [str(entry[-1]) for entry in error.args[0] if entry[-1]] if error.args else []
+    return f"{fallback} ({', '.join(reasons)})" if reasons else fallback

@@ -1,0 +1,178 @@
+"""The process around a service: signals by which brokers are paused and resumed, notices to systemd, and memory."""
+
+import ctypes
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from twisted.application.service import Service
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+
+_log: Final = Logger("stomprelay")
+
+# Signals
+
+PAUSE: Final = "SIGUSR1"
+"""Pauses every broker: `kill -USR1` before brokers are upgraded. Works without an admin endpoint."""
+RESUME: Final = "SIGUSR2"
+"""Resumes them all."""
+
+
+class Signals(Service):
+    """Calls `actions` on their signals, by name, in the reactor's next turn, from `startService` to `stopService`;
+    then the handlers that were there before are restored.
+
+    Nothing is installed where there is no such signal (Windows), outside the main thread, or with a reactor that no
+    other thread can wake.
+    """
+
+    def __init__(self, reactor: Any, actions: Mapping[str, Callable[[], None]]) -> None:
+        self._reactor = reactor
+        self._actions = actions
+        self._before: dict[int, tuple[Any, Any]] = {}
+
+    def startService(self) -> None:
+        """Install the handlers, in the main thread only."""
+        super().startService()
+        if not IReactorFromThreads.providedBy(self._reactor):
+            return
+        for name, action in self._actions.items():
+            number = getattr(signal, name, None)
+            if number is None:
+                continue
+            installed = self._installed(action)
+            try:
+                self._before[number] = (installed, signal.signal(number, installed))
+            except ValueError:  # not the main thread
+                return
+
+    def _installed(self, action: Callable[[], None]) -> Callable[[int, object], None]:
+        def received(_number: int, _frame: object) -> None:
+            if self.running:
+                # Python calls this between any two instructions, and the reactor may be asleep.
+                self._reactor.callFromThread(self._run, action)
+
+        return received
+
+    def _run(self, action: Callable[[], None]) -> None:
+        if self.running:
+            action()
+
+    def stopService(self) -> None:
+        """Restore the handlers, but for those that were replaced since."""
+        super().stopService()
+        for number, (installed, before) in self._before.items():
+            if signal.getsignal(number) is installed:
+                signal.signal(number, signal.SIG_DFL if before is None else before)
+        self._before.clear()
+
+
+# systemd
+
+EVERY: Final = 5.0
+"""Seconds between two looks at the status."""
+
+
+class Notify(Service):
+    """Notifies systemd (`sd_notify(3)`) that the relay is ready, of its status, that it lives, and that it stops. Does
+    nothing where the environment names no socket of a service manager.
+
+    `status` returns one line. Let this service start last, when everything listens, and call `stopping` before
+    anything stops.
+    """
+
+    def __init__(
+        self,
+        status: Callable[[], str],
+        reactor: Any,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._status = status
+        self._sent = ""
+        self._address = _address(environment.get("NOTIFY_SOCKET", ""))
+        watchdog = _watchdog(environment)
+        self._watched = watchdog is not None
+        self._every = EVERY if watchdog is None else min(EVERY, watchdog / 2)
+        self._loop = LoopingCall(self._check)
+        self._loop.clock = reactor
+
+    def startService(self) -> None:
+        """Send that the relay is ready: everything listens."""
+        super().startService()
+        if self._address is not None:
+            self._sent = self._status()
+            self._send("READY=1", f"STATUS={self._sent}")
+            _ = self._loop.start(self._every, now=False)
+
+    def stopping(self) -> None:
+        """Send that the relay begins to stop."""
+        self._send("STOPPING=1", "STATUS=stopping")
+
+    def stopService(self) -> None:
+        """Send nothing more."""
+        super().stopService()
+        if self._loop.running:
+            self._loop.stop()
+
+    def _check(self) -> None:
+        lines = ["WATCHDOG=1"] if self._watched else []
+        status = self._status()
+        if status != self._sent:
+            self._sent = status
+            lines.append(f"STATUS={status}")
+        if lines:
+            self._send(*lines)
+
+    def _send(self, *lines: str) -> None:
+        if self._address is None:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+                sender.sendto("\n".join(lines).encode("utf-8"), self._address)
+        except OSError as error:
+            _log.warn("systemd could not be told {lines}: {error}", lines=lines, error=error)
+
+
+def _address(name: str) -> str | None:
+    """A path, or a name in the abstract name space, which begins with @ in the environment."""
+    if name.startswith("@"):
+        return f"\0{name[1:]}"
+    return name if name.startswith("/") else None
+
+
+def _watchdog(environment: Mapping[str, str]) -> float | None:
+    """Seconds within which systemd wants a sign of life; None where it wants none from this process."""
+    period, process = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
+    if not period.isdigit() or int(period) == 0 or (process and process != str(os.getpid())):
+        return None
+    return int(period) / 1_000_000
+
+
+# Memory
+
+KEPT: Final = 16 * 1024 * 1024
+"""Bytes at the top of the heap that are not given back."""
+LARGE: Final = 2 * 1024 * 1024
+"""Bytes from which on a block is taken from the system by itself."""
+
+# glibc's malloc.h
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+
+
+def keep_freed_memory() -> bool:
+    """Let the C library keep memory that this process freed. Returns False where it has no `mallopt` (musl, macOS).
+
+    It gives memory at the top of its heap back to the system as soon as there is a little of it, and takes large
+    blocks from the system each time. Chunks of a busy connection are such blocks: without this, each chunk is paid
+    for with fresh pages, which costs as much as relaying it.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    return bool(mallopt(_M_TRIM_THRESHOLD, KEPT)) and bool(mallopt(_M_MMAP_THRESHOLD, LARGE))

@@ -1,0 +1,209 @@
+"""The relay as a service: made from a configuration, it listens, accepts sessions, and ends them when it stops."""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from twisted.application.service import MultiService
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IAddress, IStreamClientEndpoint
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+
+from stomprelay.config import Config
+from stomprelay.config.address import MEMORY
+from stomprelay.journal.settings import JournalSettings
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.relay import Relay
+from stomprelay.service.brokers.brokers import ALL, Brokers
+from stomprelay.service.brokers.checks import PeriodicChecks
+from stomprelay.service.brokers.pause import Pauses
+from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.connection.recording import RecordingDriver
+from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.embedded import BrokerService
+from stomprelay.service.journal.journal import Journal
+from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
+from stomprelay.service.process import PAUSE, RESUME, Notify, Signals
+from stomprelay.service.state import ListenerSessions, RelayState, Sessions
+
+_log: Final = Logger("stomprelay")
+
+
+class ListenerFactory(Factory):
+    """Builds the protocols of one listener's clients."""
+
+    noisy = False
+
+    def __init__(
+        self, sessions: ListenerSessions, accept: Callable[[ListenerSessions], LegProtocol | None]
+    ) -> None:
+        self._sessions = sessions
+        self._accept = accept
+
+    def logPrefix(self) -> str:
+        """As Twisted's log lines name it."""
+        return f"listener {self._sessions.listener.name}"
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        """The protocol of a new client; None while stopping."""
+        return self._accept(self._sessions)
+
+
+class RelayService(MultiService):
+    """Listens on the configured endpoints, and relays. Raises `BadEndpoint` for what cannot be used.
+
+    `state` is what runs; `embedded` is the embedded broker, if an upstream leads to it. SIGUSR1 pauses all brokers,
+    SIGUSR2 resumes them; so does `state.pauses`, each by itself. `clock` is the time of the journal, in nanoseconds
+    since 1970.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        reactor: Any,
+        seconds: Callable[[], float] = time.monotonic,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        super().__init__()
+        self._reactor = reactor
+        run = os.urandom(4).hex()
+        self._prefix = f"relay-{run}"
+        self._named = 0
+        runtime = Runtime(reactor, seconds)
+        brokers = Brokers(config.listeners)
+        sessions = Sessions(config.listeners)
+        # Added first, the journal ends last.
+        journal = self._add_journal(config.journal, sessions, run, clock)
+        self.state = RelayState(runtime, sessions, brokers, Pauses(sessions, journal), journal)
+        self._upstreams = {each.broker: each.upstream.name for each in brokers}
+        self.embedded: BrokerService | None = None
+        if any(each.broker.endpoint == MEMORY for each in brokers):
+            self.embedded = BrokerService(reactor, config.broker, seconds=seconds)
+            self.embedded.setServiceParent(self)
+        self._endpoints = {
+            broker: self._endpoint(upstream, broker)
+            for upstream in brokers.upstreams
+            for broker in upstream.brokers
+        }
+        self._listening = MultiService()
+        self._listening.setServiceParent(self)
+        for each in sessions.listeners.values():
+            self._listen(each)
+        self._checks = PeriodicChecks(runtime, brokers, sessions, self._endpoints, journal)
+        self._checks.setServiceParent(self)
+        self._add_admin(config.admin)
+        actions = {
+            PAUSE: lambda: self.state.pauses.pause(brokers.find(ALL)),
+            RESUME: lambda: self.state.pauses.resume(brokers.find(ALL)),
+        }
+        Signals(reactor, actions).setServiceParent(self)
+        self._notify = Notify(self._status, reactor)
+        self._notify.setServiceParent(self)
+
+    def _add_journal(
+        self, settings: JournalSettings, sessions: Sessions, run: str, clock: Callable[[], int]
+    ) -> Journal | None:
+        if settings.directory is None:
+            return None
+
+        def recorded() -> Iterator[RecordingDriver]:
+            return (session for session in sessions if isinstance(session, RecordingDriver))
+
+        journal = Journal(settings.directory, settings, self._reactor, run, recorded, clock)
+        journal.setServiceParent(self)
+        return journal
+
+    def _endpoint(self, upstream: Upstream, broker: Broker) -> IStreamClientEndpoint:
+        if self.embedded is not None and broker.endpoint == MEMORY:
+            return self.embedded.memory
+        try:
+            return client_endpoint(self._reactor, broker, upstream.tls)
+        except BadEndpoint as error:
+            raise BadEndpoint(f"upstream.{upstream.name}.{error}") from error
+
+    def _listen(self, sessions: ListenerSessions) -> None:
+        listener, factory = sessions.listener, ListenerFactory(sessions, self._accept)
+        try:
+            service = listening_service(
+                self._reactor, listener.name, listener.endpoint, factory, listener.tls
+            )
+        except BadEndpoint as error:
+            raise BadEndpoint(f"listener.{listener.name}.{error}") from error
+        service.setServiceParent(self._listening)
+
+    def _add_admin(self, endpoint: str | None) -> None:
+        if endpoint is None:
+            return
+        # A web server is not loaded where none is wanted.
+        from stomprelay.service.admin.site import site
+
+        try:
+            service = listening_service(self._reactor, "admin", endpoint, site(self.state, self._reactor))
+        except BadEndpoint as error:
+            raise BadEndpoint(f"admin: {error}") from error
+        service.setServiceParent(self)
+
+    def _accept(self, sessions: ListenerSessions) -> LegProtocol | None:
+        """A session for a new client; None while stopping."""
+        runtime, journal = self.state.runtime, self.state.journal
+        if self.state.sessions.stopping:
+            return None
+        relay = Relay(sessions.listener, self._next_name(), sessions.counters, random.random)
+        driver = (
+            RelayDriver(runtime, relay, self._endpoints, sessions.ended)
+            if journal is None
+            else RecordingDriver(runtime, relay, self._endpoints, sessions.ended, journal, self._upstreams)
+        )
+        sessions.add(driver)
+        return LegProtocol(driver, relay.client)
+
+    def _next_name(self) -> bytes:
+        """A name for a session that no other ever had."""
+        self._named += 1
+        return f"{self._prefix}-{self._named}".encode("ascii")
+
+    def _status(self) -> str:
+        """One line for systemd."""
+        sessions, journal = self.state.sessions, self.state.journal
+        count, listeners = len(sessions), len(sessions.listeners)
+        state = "stopping, " if sessions.stopping else ""
+        trouble = f", the journal {journal.state}" if journal is not None and journal.trouble else ""
+        return (
+            f"{state}{count} session{'s'[: count != 1]}, {listeners} listener{'s'[: listeners != 1]}{trouble}"
+        )
+
+    def startService(self) -> None:
+        """All listeners listen, or `CannotStart` names the one that cannot."""
+        super().startService()
+        for each in self.state.sessions.listeners.values():
+            listener = each.listener
+            _log.info(
+                "{listener}: {endpoint} to {brokers}",
+                listener=listener.name,
+                endpoint=listener.endpoint,
+                brokers=", ".join(
+                    str(broker) for upstream in listener.upstreams() for broker in upstream.brokers
+                ),
+            )
+
+    def stopService(self) -> Deferred[None]:
+        """Stop accepting, end every session, and wait until their connections have ended, or long enough."""
+        self.state.sessions.refuse()
+        self._notify.stopping()
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        runtime, sessions = self.state.runtime, self.state.sessions
+        closed = self._listening.disownServiceParent()
+        self._checks.stop()
+        sessions.stop()
+        if closed is not None:
+            await closed
+        longest = max((each.listener.linger for each in sessions.listeners.values()), default=0.0)
+        if not await runtime.wait_closed(longest):
+            _log.warn("{count} connections did not end in time", count=runtime.sockets)
+        await super().stopService()

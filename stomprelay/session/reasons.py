@@ -1,0 +1,43 @@
+"""Words for the log that everything with sockets uses: why connections fail, and which notes are warnings."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from stomprelay.session.effects import Event
+
+WARNINGS: Final = frozenset({Event.ERROR, Event.FOREIGN, Event.LOST, Event.REFUSED})
+"""The events whose notes are logged as warnings; all others are information."""
+
+CLOSED: Final = "connection closed"
+"""The peer closed the connection in good order."""
+RESET: Final = "connection reset"
+REFUSED: Final = "connection refused"
+TIMED_OUT: Final = "connection timed out"
+UNKNOWN_HOST: Final = "host name not found"
+
+_NO_TLS: Final = "the peer does not speak TLS"
+_TLS: Final = {
+    "certificate verify failed": "the peer's certificate was not accepted",
+    "wrong version number": _NO_TLS,
+    "packet length too long": _NO_TLS,
+    "record layer failure": _NO_TLS,
+    "http request": "the peer speaks HTTP, not TLS",
+    "https proxy request": _NO_TLS,
+    "peer did not return a certificate": "the peer did not show a certificate",
+    "no shared cipher": "no cipher in common",
+    "unsupported protocol": "no TLS version in common",
+    "tlsv1 alert unknown ca": "the peer does not know the authority of our certificate",
+    "tlsv13 alert certificate required": "the peer demands a certificate of ours",
+}
+"""OpenSSL's reasons, as it writes them, and what they mean."""
+
+
+def spell_tls(reasons: Iterable[str]) -> str:
+    """Why TLS failed, in one line: each of OpenSSL's reasons, behind its meaning where that is known."""
+    words = [f"{_TLS[each]} ({each})" if each in _TLS else each for each in reasons]
+    return f"TLS: {', '.join(words)}" if words else "TLS failed"
+
+
+def rejected(problem: str) -> str:
+    """That the peer's certificate was not accepted, and what is wrong with it."""
+    return f"TLS: certificate verify failed: {problem}"

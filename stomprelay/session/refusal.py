@@ -1,0 +1,60 @@
+"""What a peer is sent that is refused: an ERROR of our own; where it does not speak STOMP, an answer it understands."""
+
+from typing import Final, NamedTuple
+
+from stomprelay.wire.dialect import Dialect, Headers
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import compose
+from stomprelay.wire.names import CONTENT_LENGTH, CONTENT_TYPE, ERROR, MESSAGE_HEADER, RECEIPT_ID, VERSION
+
+
+def complain(error: StompError, dialect: Dialect, supported: bytes | None = None) -> bytes:
+    """The ERROR frame that tells a client what an error says, spelled in the client's dialect.
+
+    `supported`: the versions to name when none was in common (STOMP 1.2, "Protocol Negotiation").
+    """
+    body = error.detail.encode()
+    headers: Headers = [(MESSAGE_HEADER, error.message.encode())]
+    if error.receipt is not None and dialect.speakable(error.receipt):
+        headers.append((RECEIPT_ID, error.receipt))
+    if supported is not None:
+        headers.append((VERSION, supported))
+    headers += [(CONTENT_TYPE, b"text/plain"), (CONTENT_LENGTH, b"%d" % len(body))]
+    return compose(ERROR, headers, dialect, body)
+
+
+def not_stomp(error: StompError) -> StompError:
+    """What a client is told when it was its broker that went wrong."""
+    return StompError("the broker sent what is not STOMP", error.message)
+
+
+_TLS_HANDSHAKE: Final = 0x16
+_METHODS: Final = (b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"PRI * ")
+_HINT: Final = b"This port speaks STOMP, not HTTP: use a STOMP client.\r\n"
+_HTTP_ANSWER: Final = (
+    b"HTTP/1.1 400 Bad Request\r\n"
+    b"Content-Type: text/plain\r\n"
+    b"Content-Length: %d\r\n"
+    b"Connection: close\r\n"
+    b"\r\n%b" % (len(_HINT), _HINT)
+)
+
+
+class Foreign(NamedTuple):
+    """What it was, for the log, and what it is answered in its own protocol."""
+
+    what: str
+    answer: bytes
+
+
+TLS: Final = Foreign("TLS hello on a plain listener", b"")
+HTTP: Final = Foreign("HTTP request on a STOMP listener", _HTTP_ANSWER)
+
+
+def recognise(data: bytes) -> Foreign | None:
+    """What the first octets of a connection are, when they are known not to be STOMP."""
+    if data[:1] == bytes([_TLS_HANDSHAKE]):
+        return TLS
+    if data.startswith(_METHODS):
+        return HTTP
+    return None

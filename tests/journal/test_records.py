@@ -1,0 +1,312 @@
+"""Times, records one by one, and which of them are selected."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.journal.block import BlockKind, Damage, RecordedFrame, encode
+from stomprelay.journal.records import (
+    Contexts,
+    Record,
+    RecordFilter,
+    parse_time,
+    records,
+    segments,
+    spell_time,
+)
+from stomprelay.journal.schema import Context, EventRecord
+from stomprelay.pipeline.schema import FRAMES
+from tests.journal.made import BROKER, CLIENT, HEADER, NAME, NOW, SECOND, SEND, event, frames, header, put
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000000Z"),
+        (NOW, "2026-11-21T08:23:00.123456Z"),
+        (NOW + 544, "2026-11-21T08:23:00.123457Z"),
+        (-1, "1969-12-31T23:59:59.999999Z"),
+        (-62135596800 * SECOND, "0001-01-01T00:00:00.000000Z"),
+        ((1 << 63) - 1, "2262-04-11T23:47:16.854775Z"),
+        (1 << 80, f"{1 << 80}ns"),
+    ],
+)
+def test_shown(ns: int, text: str) -> None:
+    """UTC, ISO 8601, microseconds; there is nothing that cannot be shown."""
+    assert spell_time(ns) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("1970-01-01", 0),
+        ("1970-01-01T00:01", 60 * SECOND),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01 00:00:00.000001Z", 1000),
+        ("19700101T000001Z", SECOND),
+        ("1969-12-31T23:59:59.999999", -1000),
+    ],
+)
+def test_read(text: str, ns: int) -> None:
+    """Parts of it, UTC where nothing else is said."""
+    assert parse_time(text) == ns
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2026-13-01", "2026-11-21T25:00", "5"])
+def test_what_is_no_time(text: str) -> None:
+    """It is a `ValueError`."""
+    with pytest.raises(ValueError):  # noqa: PT011 - its text is the standard library's
+        parse_time(text)
+
+
+@given(st.integers(-62135596800 * SECOND, (1 << 63) - 1))
+def test_round_trips(ns: int) -> None:
+    """To the microsecond."""
+    assert parse_time(spell_time(ns)) == ns // 1000 * 1000
+
+
+def only(tmp_path: Path, block: bytes) -> Record:
+    """The one record of a block."""
+    (record,) = records(put(tmp_path, block))
+    assert isinstance(record, Record)
+    return record
+
+
+def test_frames(tmp_path: Path) -> None:
+    """Each of a block, with its number on the leg."""
+    path = put(tmp_path, frames((SEND, b"a"), RecordedFrame(b"ABORT\ntransaction:t\n\n", b"", 0), number=7))
+    first, second = [record for record in records(path) if isinstance(record, Record)]
+    assert first == Record(
+        "eu-1",
+        NAME,
+        len(header()),
+        NOW,
+        7,
+        CLIENT,
+        "SEND",
+        [("destination", "/queue/a")],
+        RecordedFrame(SEND, b"a", 1),
+        None,
+    )
+    assert (second.number, second.offset, second.command) == (8, len(header()), "ABORT")
+    assert second.header("transaction") == "t"
+    assert second.header("x") is None
+
+
+def test_events(tmp_path: Path) -> None:
+    """With what happened, and no command."""
+    record = only(tmp_path, event("lost", "gone", resent=3))
+    assert record.event == EventRecord("lost", "gone", {"resent": 3})
+    assert (record.context, record.command, record.headers, record.frame) == (CLIENT, "", [], None)
+
+
+@pytest.mark.parametrize(
+    ("version", "head", "headers"),
+    [
+        ("1.2", b"SEND\na\\cb:c\\n\\\\n\n\n", [("a:b", "c\n\\n")]),
+        ("1.2", b"SEND\r\na:b\r\nc: d \r\n\r\n", [("a", "b"), ("c", " d ")]),
+        ("1.1", b"SEND\na:\\n\\c\n\n", [("a", "\n:")]),
+        ("1.0", b"SEND\ndestination: /a \nx: y \n\n", [("destination", "/a"), ("x", "y ")]),
+        ("1.0", b"SEND\na:\\c\n\n", [("a", "\\c")]),
+        ("1.2", b"CONNECTED\na:\\c\n\n", [("a", "\\c")]),
+        ("1.2", b"SEND\na:\\t\n\n", [("a", "\\t")]),
+        ("1.2", b"SEND\nnothing\n\n", [("", "nothing")]),
+        ("1.2", b"SEND\na:\xff\xc3\xa4\n\n", [("a", "\\xffä")]),
+        ("1.2", b"SEND\na:1\na:2\n\n", [("a", "1"), ("a", "2")]),
+        ("", b"STOMP\naccept-version:1.2\n\n", [("accept-version", "1.2")]),
+        ("9.9", b"SEND\na:\\c\n\n", [("a", ":")]),
+        ("1.2", b"SEND\n\n", []),
+        ("1.2", b"SEND\r\n\r\n", []),
+        ("1.2", b"SEND\n", []),
+        ("1.2", b"SEND", []),
+        ("1.2", b"", []),
+    ],
+)
+def test_heads(tmp_path: Path, version: str, head: bytes, headers: list[tuple[str, str]]) -> None:
+    """As the dialect of the block's version has them; what is none of its heads is read as far as it goes."""
+    record = only(tmp_path, frames((head, b""), context=CLIENT._replace(version=version)))
+    assert record.headers == headers
+    assert record.command == head.partition(b"\n")[0].strip().decode()
+
+
+@pytest.mark.parametrize("command", [b"CONNECT", b"STOMP"])
+def test_secrets(tmp_path: Path, command: bytes) -> None:
+    """A passcode is not shown, even if somebody forgot to blank it."""
+    record = only(tmp_path, frames((command + b"\nlogin:a\npasscode:secret\n\n", b"")))
+    assert record.headers == [("login", "a"), ("passcode", "***")]
+    assert "secret" not in json.dumps(record.columns(bodies=True))
+
+
+def test_a_frame_for_machines(tmp_path: Path) -> None:
+    """By the names of the pipeline's table; of repeated headers the first."""
+    record = only(tmp_path, frames((b"MESSAGE\na:1\na:2\nb:3\n\n", b"hello"), context=BROKER, number=4))
+    assert record.columns() == {
+        "at": "2026-11-21T08:23:00.123456Z",
+        "ns": NOW,
+        "relay": "eu-1",
+        "listener": "main",
+        "session": "eu-1.7",
+        "peer": "10.0.0.1:5",
+        "client": "orders",
+        "side": "broker",
+        "upstream": "erp",
+        "broker": "tcp://b:61613",
+        "version": "1.2",
+        "direction": "to_client",
+        "kind": "frame",
+        "command": "MESSAGE",
+        "headers": {"a": "1", "b": "3"},
+        "size": len(b"MESSAGE\na:1\na:2\nb:3\n\nhello\0"),
+        "body_size": 5,
+        "segment": NAME,
+        "offset": len(header()),
+        "number": 4,
+    }
+    assert list(record.columns()["headers"]) == ["a", "b"]
+
+
+def test_an_event_for_machines(tmp_path: Path) -> None:
+    """What is empty is left out."""
+    assert only(tmp_path, event("lost", "gone", Context(), broker="b")).columns() == {
+        "at": "2026-11-21T08:23:00.123456Z",
+        "ns": NOW,
+        "relay": "eu-1",
+        "kind": "event",
+        "event": "lost",
+        "text": "gone",
+        "facts": {"broker": "b"},
+        "segment": NAME,
+        "offset": len(header()),
+        "number": 0,
+    }
+
+
+def test_the_names_are_those_of_the_table(tmp_path: Path) -> None:
+    """Whoever knows the one knows the other."""
+    columns = {column.name for column in FRAMES.columns}
+    for block in (frames((SEND, b"a")), event()):
+        assert set(only(tmp_path, block).columns(bodies=True)) <= columns
+
+
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        (b"", {}),
+        ("zürich\0".encode(), {"body": "zürich\0"}),
+        (b"\xff\0", {"body_base64": "/wA="}),
+    ],
+)
+def test_bodies_for_machines(tmp_path: Path, kept: bytes, told: dict[str, str]) -> None:
+    """As text where it is text; when asked for."""
+    record = only(tmp_path, frames(RecordedFrame(SEND, kept, 9)))
+    assert {
+        name: value for name, value in record.columns(bodies=True).items() if name.startswith("body_b")
+    } | (
+        {"body": record.columns(bodies=True)["body"]} if "body" in record.columns(bodies=True) else {}
+    ) == told
+    assert not {"body", "body_base64"} & set(record.columns())
+
+
+def test_damage_is_passed_on(tmp_path: Path) -> None:
+    """In its place."""
+    path = put(tmp_path, frames((SEND, b"")), b"garbage", frames((SEND, b"")))
+    assert [type(item) for item in records(path)] == [Record, Damage, Record]
+
+
+def block(kind: BlockKind, context: bytes, payload: bytes) -> bytes:
+    """A block with a right checksum and any content."""
+    return b"".join(encode(kind, NOW, 0, context, (), payload))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        block(BlockKind.FRAMES, b"{", b""),
+        block(BlockKind.FRAMES, b"{}", b""),
+        block(BlockKind.FRAMES, b"\xff", b""),
+        block(BlockKind.EVENT, CLIENT.encode(), b"{"),
+        block(BlockKind.EVENT, CLIENT.encode(), b"[]"),
+        block(BlockKind.EVENT, CLIENT.encode(), b'{"event":"a"}'),
+        block(BlockKind.EVENT, CLIENT.encode(), b'{"event":"a","text":"b","facts":3}'),
+    ],
+)
+def test_blocks_that_make_no_sense(tmp_path: Path, odd: bytes) -> None:
+    """Though their checksums are right, they are damage; the others are read."""
+    path = put(tmp_path, event(), odd, event())
+    found = list(records(path))
+    assert [type(item) for item in found] == [Record, Damage, Record]
+    at = len(header()) + len(event())
+    assert found[1] == Damage(at, len(odd), "the block is whole, but what it says is not understood")
+
+
+def test_a_newer_schema(tmp_path: Path) -> None:
+    """Each block is read under the header before it."""
+    newer = header(HEADER._replace(number=2, relay="eu-2", context=("colour", "session")))
+    path = put(
+        tmp_path, event(), newer, block(BlockKind.EVENT, b'["red","s"]', EventRecord("a", "", {}).encode())
+    )
+    found = [(item.relay, item.context.session) for item in records(path) if isinstance(item, Record)]
+    assert found == [("eu-1", "eu-1.7"), ("eu-2", "s")]
+
+
+def test_contexts() -> None:
+    """Each is read once; none without a header, save that of nothing."""
+    contexts = Contexts(HEADER)
+    assert contexts[CLIENT.encode()] is contexts[CLIENT.encode()]
+    assert contexts[b""] == Context()
+    with pytest.raises(ValueError, match="header"):
+        Contexts()[CLIENT.encode()]
+
+
+def found(tmp_path: Path) -> list[Record]:
+    """A SEND, a frame without a destination, an event, a MESSAGE."""
+    path = put(
+        tmp_path,
+        frames((SEND, b""), at=NOW),
+        frames((b"ACK\nid:1\n\n", b""), at=NOW + 1),
+        event(at=NOW + 2),
+        frames((b"MESSAGE\ndestination:/topic/b\\cc\n\n", b""), at=NOW + 3, context=BROKER),
+        event(at=NOW + 4, context=CLIENT._replace(session="eu-1.8")),
+    )
+    return [record for record in records(path) if isinstance(record, Record)]
+
+
+@pytest.mark.parametrize(
+    ("selection", "taken"),
+    [
+        (RecordFilter(), [0, 1, 2, 3, 4]),
+        (RecordFilter(sessions=frozenset({"eu-1.7"})), [0, 1, 2, 3]),
+        (RecordFilter(sessions=frozenset({"eu-1.8", "eu-1.9"})), [4]),
+        (RecordFilter(commands=frozenset({"ACK", "MESSAGE"})), [1, 3]),
+        (RecordFilter(destinations=("/queue/a",)), [0]),
+        (RecordFilter(destinations=("/queue",)), []),
+        (RecordFilter(destinations=("/queue/*", "/topic/?:[c]")), [0, 3]),
+        (RecordFilter(destinations=("*",)), [0, 3]),
+        (RecordFilter(destinations=("*",), commands=frozenset({"MESSAGE"})), [3]),
+        (RecordFilter(since=NOW + 1), [1, 2, 3, 4]),
+        (RecordFilter(until=NOW + 1), [0]),
+        (RecordFilter(since=NOW + 1, until=NOW + 3), [1, 2]),
+    ],
+)
+def test_what_is_taken(tmp_path: Path, selection: RecordFilter, taken: list[int]) -> None:
+    """All conditions hold together; of one condition, any value will do."""
+    assert [index for index, record in enumerate(found(tmp_path)) if selection.matches(record)] == taken
+
+
+def test_segments(tmp_path: Path) -> None:
+    """Those of folders in order, and files of any name."""
+    late = put(tmp_path, name=NAME.replace("000001", "000002") + ".journal.open")
+    early = put(tmp_path)
+    other = put(tmp_path, name="copy")
+    assert list(segments([str(tmp_path)])) == [early, late]
+    assert list(segments([str(other), str(tmp_path)])) == [other, early, late]
+
+
+def test_a_place_that_is_not_there(tmp_path: Path) -> None:
+    """The error names it."""
+    with pytest.raises(FileNotFoundError) as raised:
+        list(segments([str(tmp_path / "absent")]))
+    assert raised.value.filename in (tmp_path / "absent", str(tmp_path / "absent"))

@@ -1,0 +1,524 @@
+"""What a bridge does to heads and leaves of bodies, frame by frame and byte by byte."""
+
+import pytest
+
+from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.session.leg import EXPECTED, Side, State
+from stomprelay.session.session import Session
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.errors import Refused
+from stomprelay.wire.head import Limits
+from tests.playbook import PAIRS, VERSIONS, Cut, in_all_cuts, in_all_pairs, joined
+
+OTHERS = tuple((client, broker) for client, broker in PAIRS if client != broker)
+
+in_other_pairs = pytest.mark.parametrize(("client", "broker"), OTHERS, ids=lambda version: version.decode())
+in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=lambda version: version.decode())
+
+# One header line as each version spells it: name "path", value "C:\new", a colon and a backslash in it.
+PATH = {b"1.0": b"path:C:\\new", b"1.1": b"path:C\\c\\\\new", b"1.2": b"path:C\\c\\\\new"}
+
+# Header lines that a client says, and what a broker of each version is told.
+LINES = [
+    # plain lines are the same in every version
+    (b"1.0", b"foo:bar", b"foo:bar", b"foo:bar", b"foo:bar"),
+    (b"1.1", b"foo:bar", b"foo:bar", b"foo:bar", b"foo:bar"),
+    (b"1.2", b"foo:bar", b"foo:bar", b"foo:bar", b"foo:bar"),
+    # empty values
+    (b"1.0", b"foo:", b"foo:", b"foo:", b"foo:"),
+    (b"1.1", b"foo:", b"foo:", b"foo:", b"foo:"),
+    (b"1.2", b"foo:", b"foo:", b"foo:", b"foo:"),
+    # 1.0 knows no escapes: a backslash is a backslash, a second colon a colon
+    (b"1.0", b"foo:a\\nb:c", b"foo:a\\nb:c", b"foo:a\\\\nb\\cc", b"foo:a\\\\nb\\cc"),
+    (b"1.0", b"foo:\\", b"foo:\\", b"foo:\\\\", b"foo:\\\\"),
+    (b"1.0", b"foo::", b"foo::", b"foo:\\c", b"foo:\\c"),
+    # 1.0 may pad; toward 1.0 as it came, toward others the padding is gone
+    (b"1.0", b"foo: bar", b"foo: bar", b"foo:bar", b"foo:bar"),
+    (b"1.0", b"foo:  bar ", b"foo:  bar ", b"foo:bar ", b"foo:bar "),
+    (b"1.0", b"foo :bar", b"foo :bar", b"foo :bar", b"foo :bar"),
+    # a CR in 1.0 is an octet of the value
+    (b"1.0", b"foo:a\rb", b"foo:a\rb", b"foo:a\rb", b"foo:a\\rb"),
+    # escapes of 1.1
+    (b"1.1", b"foo:a\\cb", b"foo:a:b", b"foo:a\\cb", b"foo:a\\cb"),
+    (b"1.1", b"foo:a\\\\b", b"foo:a\\b", b"foo:a\\\\b", b"foo:a\\\\b"),
+    (b"1.1", b"foo:a\\nb", b"foo:a b", b"foo:a\\nb", b"foo:a\\nb"),
+    (b"1.1", b"foo:a\\\\nb", b"foo:a\\nb", b"foo:a\\\\nb", b"foo:a\\\\nb"),
+    (b"1.1", b"foo:a\\\\\\nb", b"foo:a\\ b", b"foo:a\\\\\\nb", b"foo:a\\\\\\nb"),
+    (b"1.1", b"foo:a:b", b"foo:a:b", b"foo:a:b", b"foo:a:b"),
+    (b"1.1", b"foo:a\rb", b"foo:a\rb", b"foo:a\rb", b"foo:a\\rb"),
+    # escapes of 1.2
+    (b"1.2", b"foo:a\\cb", b"foo:a:b", b"foo:a\\cb", b"foo:a\\cb"),
+    (b"1.2", b"foo:a\\\\b", b"foo:a\\b", b"foo:a\\\\b", b"foo:a\\\\b"),
+    (b"1.2", b"foo:a\\nb", b"foo:a b", b"foo:a\\nb", b"foo:a\\nb"),
+    (b"1.2", b"foo:a\\rb", b"foo:a\rb", b"foo:a\rb", b"foo:a\\rb"),
+    (b"1.2", b"foo:a\\r", b"foo:a ", b"foo:a ", b"foo:a\\r"),
+    (b"1.2", b"foo:a\\\\rb", b"foo:a\\rb", b"foo:a\\\\rb", b"foo:a\\\\rb"),
+    # blanks are part of a value in 1.1 and 1.2
+    (b"1.1", b"foo:  x ", b"foo:  x ", b"foo:  x ", b"foo:  x "),
+    (b"1.2", b"foo:  x ", b"foo:  x ", b"foo:  x ", b"foo:  x "),
+    # octets above ASCII pass, whether or not they are UTF-8
+    (b"1.0", b"foo:\xc5\xbc\xff", b"foo:\xc5\xbc\xff", b"foo:\xc5\xbc\xff", b"foo:\xc5\xbc\xff"),
+    (b"1.1", b"foo:\xc5\xbc\\c\xff", b"foo:\xc5\xbc:\xff", b"foo:\xc5\xbc\\c\xff", b"foo:\xc5\xbc\\c\xff"),
+    (b"1.2", b"foo:\xc5\xbc\\c\xff", b"foo:\xc5\xbc:\xff", b"foo:\xc5\xbc\\c\xff", b"foo:\xc5\xbc\\c\xff"),
+    # header names are escaped as values are
+    (b"1.0", b"a\\b:c", b"a\\b:c", b"a\\\\b:c", b"a\\\\b:c"),
+    (b"1.1", b"a\\\\b:c", b"a\\b:c", b"a\\\\b:c", b"a\\\\b:c"),
+    (b"1.2", b"a\\cb:c", None, b"a\\cb:c", b"a\\cb:c"),
+    (b"1.2", b"a\\nb:c", None, b"a\\nb:c", b"a\\nb:c"),
+    (b"1.1", b"a\\cb:c", None, b"a\\cb:c", b"a\\cb:c"),
+]
+
+CELLS = [
+    pytest.param(row[0], broker, row[1], got, id=f"{row[0].decode()}-{broker.decode()}-{row[1]!r}")
+    for row in LINES
+    for broker, got in zip(VERSIONS, row[2:], strict=True)
+]
+
+
+@pytest.mark.parametrize(("client", "broker", "said", "got"), CELLS)
+def test_header_lines_of_a_client(client: bytes, broker: bytes, said: bytes, got: bytes | None) -> None:
+    """Each header line that a version can spell reaches a broker of each version as that one spells it."""
+    told = b"" if got is None else got + b"\n"
+    with joined(client, broker) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\n" + said + b"\n\nhello\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\n" + told + b"\nhello\0")
+
+
+# Header lines that a broker says, and what a client of each version is told.
+ANSWERS = [
+    (b"1.0", b"foo:bar", b"foo:bar", b"foo:bar", b"foo:bar"),
+    (b"1.0", b"foo:a:b", b"foo:a:b", b"foo:a\\cb", b"foo:a\\cb"),
+    (b"1.0", b"foo:a\\nb", b"foo:a\\nb", b"foo:a\\\\nb", b"foo:a\\\\nb"),
+    (b"1.0", b"foo: bar", b"foo: bar", b"foo:bar", b"foo:bar"),
+    (b"1.1", b"foo:a\\cb", b"foo:a:b", b"foo:a\\cb", b"foo:a\\cb"),
+    (b"1.1", b"foo:a\\nb", b"foo:a b", b"foo:a\\nb", b"foo:a\\nb"),
+    (b"1.1", b"foo:  x ", b"foo:  x ", b"foo:  x ", b"foo:  x "),
+    # Artemis and Spring say \r on 1.1 too: brokers are read leniently
+    (b"1.1", b"foo:a\\rb", b"foo:a\rb", b"foo:a\\rb", b"foo:a\\rb"),
+    (b"1.2", b"foo:a\\cb", b"foo:a:b", b"foo:a\\cb", b"foo:a\\cb"),
+    (b"1.2", b"foo:a\\rb", b"foo:a\rb", b"foo:a\rb", b"foo:a\\rb"),
+    (b"1.2", b"foo:a\\nb\\r", b"foo:a b ", b"foo:a\\nb ", b"foo:a\\nb\\r"),
+    (b"1.2", b"foo:\\r\\nb", b"foo:  b", b"foo:\r\\nb", b"foo:\\r\\nb"),
+    (b"1.2", b"a\\cb:c", None, b"a\\cb:c", b"a\\cb:c"),
+]
+
+ANSWER_CELLS = [
+    pytest.param(client, row[0], row[1], got, id=f"{client.decode()}-{row[0].decode()}-{row[1]!r}")
+    for row in ANSWERS
+    for client, got in zip(VERSIONS, row[2:], strict=True)
+]
+
+
+@pytest.mark.parametrize(("client", "broker", "said", "got"), ANSWER_CELLS)
+def test_header_lines_of_a_broker(client: bytes, broker: bytes, said: bytes, got: bytes | None) -> None:
+    """Each header line that a broker's version can spell reaches a client of each version as that one spells it."""
+    told = b"" if got is None else got + b"\n"
+    with joined(client, broker) as play:
+        play.broker_says(b"ERROR\nmessage:odd\n" + said + b"\n\nlong story\0")
+        play.client_gets(b"ERROR\nmessage:odd\n" + told + b"\nlong story\0")
+
+
+@in_all_cuts
+@in_all_pairs
+def test_send_in_all_pairs(client: bytes, broker: bytes, cut: Cut) -> None:
+    """A SEND reaches every broker with its headers in their order, respelled, and its body as it came."""
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(
+            b"SEND\nz:1\ndestination:/queue/a\n"
+            + PATH[client]
+            + b"\nz:2\na:3\ncontent-type:text/plain\n\nhello\0",
+        )
+        play.broker_gets(
+            b"SEND\nz:1\ndestination:/queue/a\n"
+            + PATH[broker]
+            + b"\nz:2\na:3\ncontent-type:text/plain\n\nhello\0",
+        )
+
+
+@in_all_cuts
+@in_all_pairs
+def test_bodies_are_opaque(client: bytes, broker: bytes, cut: Cut) -> None:
+    """A body passes byte by byte both ways: NULs, line ends, escapes, half of a UTF-8 sequence."""
+    body = bytes(range(256)) + b"\\n\\c\r\n\n\0\xc5"
+    length = b"content-length:%d\n" % len(body)
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(
+            b"SEND\ndestination:/queue/a\n" + PATH[client] + b"\n" + length + b"\n" + body + b"\0"
+        )
+        play.broker_gets(
+            b"SEND\ndestination:/queue/a\n" + PATH[broker] + b"\n" + length + b"\n" + body + b"\0"
+        )
+        play.broker_says(b"ERROR\n" + length + PATH[broker] + b"\n\n" + body + b"\0")
+        play.client_gets(b"ERROR\n" + length + PATH[client] + b"\n\n" + body + b"\0")
+
+
+@in_all_cuts
+@in_all_pairs
+def test_content_length_is_neither_invented_nor_dropped(client: bytes, broker: bytes, cut: Cut) -> None:
+    """Several brokers choose between text and bytes by its presence, so it passes as the sender had it."""
+    with joined(client, broker, cut=cut) as play:
+        for said, told in (
+            (b"SEND\ndestination:/queue/a\n\nhello\0", b"SEND\ndestination:/queue/a\n\nhello\0"),
+            (
+                b"SEND\ndestination:/queue/a\n" + PATH[client] + b"\n\nhello\0",
+                b"SEND\ndestination:/queue/a\n" + PATH[broker] + b"\n\nhello\0",
+            ),
+            (
+                b"SEND\ndestination:/queue/a\ncontent-length:5\n\nhello\0",
+                b"SEND\ndestination:/queue/a\ncontent-length:5\n\nhello\0",
+            ),
+            (
+                b"SEND\ndestination:/queue/a\n" + PATH[client] + b"\ncontent-length:0\n\n\0",
+                b"SEND\ndestination:/queue/a\n" + PATH[broker] + b"\ncontent-length:0\n\n\0",
+            ),
+        ):
+            play.client_says(said)
+            play.broker_gets(told)
+
+
+@in_all_pairs
+def test_content_type_is_never_invented(client: bytes, broker: bytes) -> None:
+    """What had no content-type goes without, both ways."""
+    with joined(client, broker) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\n" + PATH[client] + b"\n\n{}\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\n" + PATH[broker] + b"\n\n{}\0")
+        play.broker_says(
+            b"MESSAGE\ndestination:/queue/x\nmessage-id:1\nsubscription:0\n" + PATH[broker] + b"\n\n{}\0"
+        )
+        play.client_gets(
+            b"MESSAGE\ndestination:/queue/x\nmessage-id:1\nsubscription:0\n" + PATH[client] + b"\n\n{}\0"
+        )
+
+
+@in_all_cuts
+@in_all_versions
+def test_same_version_passes_byte_by_byte(version: bytes, cut: Cut) -> None:
+    """Between equal versions nothing is respelled, however odd it is spelled."""
+    with joined(version, version, cut=cut) as play:
+        odd = b"foo:a:b\nfoo: padded \nfoo:second\nfoo:C\\c\\\\x"
+        for frame in (
+            b"SEND\ndestination:/queue/a\n" + odd + b"\n\nbody\n\0",
+            b"SEND\r\ndestination:/queue/a\r\nfoo:bar\r\n\r\nbody\0",
+            b"SUBSCRIBE\nid:0\ndestination:/queue/a\n" + odd + b"\n\n\0",
+            b"BEGIN\ntransaction:t\n" + odd + b"\n\n\0",
+            b"COMMIT\ntransaction:t\n" + odd + b"\n\n\0",
+            b"ABORT\ntransaction:t\n" + odd + b"\n\n\0",
+            b"ACK\nid:x\nmessage-id:y\nsubscription:z\n" + odd + b"\n\n\0",
+            b"NACK\nid:x\nmessage-id:y\nsubscription:z\n" + odd + b"\n\n\0",
+            b"UNSUBSCRIBE\nid:0\ndestination:/queue/b\n" + odd + b"\n\n\0",
+            b"DISCONNECT\nreceipt:r\n" + odd + b"\n\n\0",
+        ):
+            play.client_says(frame)
+            play.broker_gets(frame)
+        for frame in (
+            b"MESSAGE\ndestination:/queue/a\nmessage-id:1\nack:x\nsubscription:0\n" + odd + b"\n\nbody\n\0",
+            b"MESSAGE\r\ndestination:/queue/a\r\nmessage-id:1\r\n\r\nbody\0",
+            b"ERROR\nmessage:no\n" + odd + b"\n\nbody\0",
+            b"RECEIPT\nreceipt-id:r\n" + odd + b"\n\n\0",
+        ):
+            play.broker_says(frame)
+            play.client_gets(frame)
+
+
+@pytest.mark.parametrize("product", ["rabbitmq", "activemq", "artemis", "generic"])
+@in_all_versions
+def test_same_version_meets_the_broker_as_it_is(version: bytes, product: str) -> None:
+    """Quirks of a broker are the client's business when both speak one version: nothing is smoothed over."""
+    with joined(version, version, product=product) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:C\\c\\\\x:y\n\n\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:C\\c\\\\x:y\n\n\0")
+        play.broker_says(b"MESSAGE\nmessage-id:T_i:1\\x@@s@@1\nfoo:a\\cb\n\n\0")
+        play.client_gets(b"MESSAGE\nmessage-id:T_i:1\\x@@s@@1\nfoo:a\\cb\n\n\0")
+
+
+@in_all_pairs
+@pytest.mark.parametrize("behind", [b"", b"\n", b"\r\n", b"\n\n\n", b"\0\n"], ids=repr)
+def test_of_what_stands_between_frames_at_most_one_lf_passes(
+    client: bytes, broker: bytes, behind: bytes
+) -> None:
+    """The LF that brokers write behind a frame may pass with it; a CR or a NUL between frames never does."""
+    send = b"SEND\ndestination:/queue/a\n\nx\0"
+    message = b"ERROR\nmessage:x\n\ny\0"
+    with joined(client, broker) as play:
+        play.client_says((send + behind) * 3)
+        assert play.broker_reads() in (send * 3, (send + b"\n") * 3)
+        play.broker_says((message + behind) * 3)
+        assert play.client_reads() in (message * 3, (message + b"\n") * 3)
+
+
+@in_all_pairs
+def test_beats_are_never_carried(client: bytes, broker: bytes) -> None:
+    """EOLs on one leg are that leg's own."""
+    with joined(client, broker) as play:
+        play.client_says(b"\n")
+        play.client_says(b"\r\n\n")
+        play.broker_says(b"\n\n")
+        play.client_gets(b"")
+        play.broker_gets(b"")
+
+
+@in_all_cuts
+@in_other_pairs
+def test_crlf_lines_reach_another_version_as_lf(client: bytes, broker: bytes, cut: Cut) -> None:
+    """A client that ends its lines in CR LF, on any version, is understood: no CR gets into a value."""
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(b"SEND\r\ndestination:/queue/a\r\nfoo:bar\r\n\r\nbody\r\n\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:bar\n\nbody\r\n\0")
+
+
+@in_all_cuts
+@pytest.mark.parametrize("broker", [b"1.0", b"1.1"], ids=bytes.decode)
+def test_mixed_line_ends_on_1_2(broker: bytes, cut: Cut) -> None:
+    """On 1.2 each line may end its own way; the CR is never part of the value."""
+    with joined(b"1.2", broker, cut=cut) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\r\nfoo:bar\n\r\nbody\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:bar\n\nbody\0")
+
+
+@in_all_cuts
+@pytest.mark.parametrize("broker", [b"1.0", b"1.2"], ids=bytes.decode)
+def test_a_cr_is_part_of_a_value_on_1_1(broker: bytes, cut: Cut) -> None:
+    """On 1.1 a CR before the LF belongs to the value, unless the command line ended so too."""
+    told = {b"1.0": b"foo:bar ", b"1.2": b"foo:bar\\r"}[broker]
+    with joined(b"1.1", broker, cut=cut) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:bar\r\n\nbody\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\n" + told + b"\n\nbody\0")
+
+
+@in_other_pairs
+def test_repeated_headers_keep_their_order(client: bytes, broker: bytes) -> None:
+    """The first of repeated headers counts, so it must stay the first; the later ones pass behind it."""
+    with joined(client, broker) as play:
+        play.client_says(
+            b"SEND\ndestination:/queue/a\ndestination:/queue/b\nfoo:1\nfoo:2\n" + PATH[client] + b"\n\n\0"
+        )
+        play.broker_gets(
+            b"SEND\ndestination:/queue/a\ndestination:/queue/b\nfoo:1\nfoo:2\n" + PATH[broker] + b"\n\n\0"
+        )
+
+
+@in_all_cuts
+@in_all_pairs
+def test_forged_headers_never_leave_a_publisher(client: bytes, broker: bytes, cut: Cut) -> None:
+    """Headers that only a broker may set are taken out of a SEND, repeated ones too, and counted."""
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(
+            b"SEND\nsubscription:1\ndestination:/queue/a\nmessage-id:9\nack:forged\nfoo:bar\nack:again\n"
+            b"redelivered:true\nreceipt-id:r\nJMSXUserID:root\n\nhello\0",
+        )
+        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:bar\n\nhello\0")
+        assert play.counters["loss_reserved"] >= 6
+
+
+@in_all_pairs
+def test_headers_that_look_like_forged_ones_pass(client: bytes, broker: bytes) -> None:
+    """Only whole names count: their case, what is before or behind them, and bodies make no difference."""
+    frame = b"SEND\ndestination:/queue/a\nx-ack:1\nack-x:2\nACK:3\nfoo:ack\n\nack:4\nsubscription:5\0"
+    with joined(client, broker) as play:
+        play.client_says(frame)
+        play.broker_gets(frame)
+        assert play.counters["loss_reserved"] == 0
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"], ids=bytes.decode)
+def test_a_head_in_crlf_stays_one_when_a_header_is_taken_out(version: bytes) -> None:
+    """Where CR LF counts only as a whole frame's style, a frame keeps it on all its lines or on none."""
+    with joined(version, version) as play:
+        play.client_says(b"SEND\r\ndestination:/queue/a\r\nack:forged\r\n\r\nhello\0")
+        assert play.broker_reads() in (
+            b"SEND\r\ndestination:/queue/a\r\n\r\nhello\0",
+            b"SEND\ndestination:/queue/a\n\nhello\0",
+        )
+
+
+# What a version cannot say, under each policy: client, broker, the line, and what is told the broker.
+LOSSES = [
+    (b"1.1", b"1.0", b"foo:a\\nb", LossPolicy.REPLACE, b"foo:a b\n", "loss_value"),
+    (b"1.1", b"1.0", b"foo:a\\nb", LossPolicy.PERCENT, b"foo:a%0Ab\n", "loss_value"),
+    (b"1.2", b"1.0", b"foo:a\\nb", LossPolicy.REPLACE, b"foo:a b\n", "loss_value"),
+    (b"1.2", b"1.0", b"foo:a\\nb", LossPolicy.PERCENT, b"foo:a%0Ab\n", "loss_value"),
+    (b"1.2", b"1.0", b"foo:a\\r", LossPolicy.REPLACE, b"foo:a \n", "loss_value"),
+    (b"1.2", b"1.0", b"foo:a\\r", LossPolicy.PERCENT, b"foo:a%0D\n", "loss_value"),
+    (b"1.2", b"1.1", b"foo:a\\r", LossPolicy.REPLACE, b"foo:a \n", "loss_value"),
+    (b"1.2", b"1.1", b"foo:a\\r", LossPolicy.PERCENT, b"foo:a%0D\n", "loss_value"),
+    (b"1.2", b"1.0", b"foo:\\r\\n", LossPolicy.PERCENT, b"foo:%0D%0A\n", "loss_value"),
+    (b"1.1", b"1.0", b"a\\cb:c", LossPolicy.REPLACE, b"", "loss_name"),
+    (b"1.1", b"1.0", b"a\\cb:c", LossPolicy.PERCENT, b"", "loss_name"),
+    (b"1.2", b"1.0", b"a\\nb:c", LossPolicy.REPLACE, b"", "loss_name"),
+    (b"1.2", b"1.0", b"a\\nb:c", LossPolicy.PERCENT, b"", "loss_name"),
+]
+
+
+@pytest.mark.parametrize(("client", "broker", "line", "loss", "told", "counter"), LOSSES)
+def test_losses_follow_the_policy_and_are_counted(
+    client: bytes,
+    broker: bytes,
+    line: bytes,
+    loss: LossPolicy,
+    told: bytes,
+    counter: str,
+) -> None:
+    """What a version cannot spell is replaced, percented or left out, and each time counted."""
+    with joined(client, broker, loss=loss) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\n" + line + b"\n\n1\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\n" + told + b"\n1\0")
+        assert play.counters[counter] == 1
+        play.client_says(b"SEND\ndestination:/queue/b\n" + line + b"\n\n2\0")
+        play.broker_gets(b"SEND\ndestination:/queue/b\n" + told + b"\n2\0")
+        assert play.counters[counter] == 2
+
+
+REFUSALS = [
+    (b"1.1", b"1.0", b"foo:a\\nb"),
+    (b"1.2", b"1.0", b"foo:a\\nb"),
+    (b"1.2", b"1.0", b"foo:a\\r"),
+    (b"1.2", b"1.1", b"foo:a\\r"),
+    (b"1.1", b"1.0", b"foo\\c:b"),
+    (b"1.2", b"1.0", b"foo\\n:b"),
+]
+
+
+@pytest.mark.parametrize(("client", "broker", "line"), REFUSALS)
+def test_a_loss_can_be_refused(client: bytes, broker: bytes, line: bytes) -> None:
+    """With `loss = "reject"` the frame is answered with an ERROR that names it, and nothing goes out."""
+    with joined(client, broker, loss=LossPolicy.REJECT) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:7\n" + line + b"\n\n1\0")
+        play.client_gets_error(b"a header cannot be said in the other version", receipt=b"7")
+        play.broker_gets(b"")
+        play.broker_is_closed()
+        assert (play.counters["loss_value"], play.counters["loss_name"]) == (0, 0)
+
+
+def test_a_header_injection_is_impossible() -> None:
+    """An escaped LF in a value or a name never becomes a line of its own toward 1.0."""
+    with joined(b"1.2", b"1.0") as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\ndestination\\c/queue/b\nx\\ny:z\n\n1\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:a destination:/queue/b\n\n1\0")
+
+
+@in_all_pairs
+def test_values_of_1_0_survive_the_way_there_and_back(client: bytes, broker: bytes) -> None:
+    """Whatever a client can spell comes back to it as it was, when the broker can spell it too."""
+    with joined(client, broker) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\n" + PATH[client] + b"\n\nx\0")
+        sent = play.broker_reads()
+        play.broker_says(b"MESSAGE\nmessage-id:1\n" + sent.removeprefix(b"SEND\n"))
+        play.client_gets(b"MESSAGE\nmessage-id:1\ndestination:/queue/a\n" + PATH[client] + b"\n\nx\0")
+
+
+@pytest.mark.parametrize("command", [b"SEND", b"BEGIN", b"COMMIT", b"ABORT", b"DISCONNECT"], ids=bytes.decode)
+@in_all_pairs
+def test_unknown_headers_pass_on_every_command(client: bytes, broker: bytes, command: bytes) -> None:
+    """A header that the relay does not know is the broker's to understand, on any frame."""
+    with joined(client, broker) as play:
+        play.client_says(command + b"\ntransaction:t\nx-odd:1\n" + PATH[client] + b"\n\n\0")
+        play.broker_gets(command + b"\ntransaction:t\nx-odd:1\n" + PATH[broker] + b"\n\n\0")
+
+
+@in_all_pairs
+def test_many_frames_of_one_chunk_arrive_in_one_piece(client: bytes, broker: bytes) -> None:
+    """Frames that need another spelling and frames that do not keep their order."""
+    plain = b"SEND\ndestination:/queue/a\n\n%d\0"
+    odd = b"SEND\ndestination:/queue/a\n%b\n\n%d\0"
+    with joined(client, broker) as play:
+        play.client_says(b"".join(plain % n + odd % (PATH[client], n) for n in range(20)))
+        play.broker_gets(b"".join(plain % n + odd % (PATH[broker], n) for n in range(20)))
+
+
+@in_all_pairs
+def test_frames_split_anywhere_are_carried_the_same(client: bytes, broker: bytes) -> None:
+    """One cut at every place of a conversation makes no difference."""
+    said = (
+        b"SEND\ndestination:/queue/a\n" + PATH[client] + b"\ncontent-length:3\n\na\0b\0\n"
+        b"SEND\r\ndestination:/queue/\xc5\xbc\r\n\r\nhello\0"
+    )
+    told = b"SEND\ndestination:/queue/a\n" + PATH[broker] + b"\ncontent-length:3\n\na\0b\0"
+    second = b"SEND\r\ndestination:/queue/\xc5\xbc\r\n\r\nhello\0"
+    if client != broker:
+        second = second.replace(b"\r", b"")
+    for at in range(1, len(said)):
+        with joined(client, broker) as play:
+            play.client_says(said[:at])
+            play.client_says(said[at:])
+            assert play.broker_reads() in (told + second, told + b"\n" + second)
+
+
+def _frames(version: bytes, said: bytes) -> Decoder:
+    decoder = Decoder(DIALECTS[version], EXPECTED[Side.DOWNSTREAM, State.CONNECTED], Limits())
+    decoder.feed(said)
+    return decoder
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
+def test_a_bridge_between_equals_has_no_new_head(version: bytes) -> None:
+    """`head` is None where the frame passes as it came, and `carry` is then the frame itself."""
+    dialect = DIALECTS[version]
+    bridge = Bridge(dialect, dialect)
+    session = Session(b"s", dialect, 10, dict.fromkeys(("loss_reserved",), 0))
+    said = b"SEND\ndestination:/queue/a\nfoo:a\\\\b\n\nhello\0"
+    for frame in _frames(version, said).frames():
+        assert bridge.head(frame, session) is None
+        assert bridge.carry(frame, session) == said
+
+
+@in_other_pairs
+def test_a_new_head_keeps_the_body_out_of_it(client: bytes, broker: bytes) -> None:
+    """`head` ends with the blank line; `carry` adds the body as it came."""
+    bridge = Bridge(DIALECTS[client], DIALECTS[broker])
+    session = Session(b"s", DIALECTS[client], 10, dict.fromkeys(("loss_reserved", "loss_value"), 0))
+    said = b"SEND\ndestination:/queue/a\nack:x\n\nhello\0"
+    for frame in _frames(client, said).frames():
+        assert bridge.head(frame, session) == b"SEND\ndestination:/queue/a\n\n"
+    for frame in _frames(client, said).frames():
+        assert bridge.carry(frame, session) == b"SEND\ndestination:/queue/a\n\nhello\0"
+
+
+@in_all_pairs
+def test_a_change_of_policy_between_repeated_heads(client: bytes, broker: bytes) -> None:
+    """Neighbours with one and the same head are each carried and each counted."""
+    frame = b"SEND\ndestination:/queue/a\nack:x\n" + PATH[client] + b"\n\n%d\0"
+    told = b"SEND\ndestination:/queue/a\n" + PATH[broker] + b"\n\n%d\0"
+    with joined(client, broker) as play:
+        for round_ in range(3):
+            play.client_says(b"".join(frame % n for n in range(3)))
+            play.broker_gets(b"".join(told % n for n in range(3)))
+            assert play.counters["loss_reserved"] == 3 * (round_ + 1)
+
+
+# What the relay says itself, in the client's name
+
+
+@in_all_pairs
+def test_a_frame_of_our_own(client: bytes, broker: bytes) -> None:
+    """Spelled for the target, in the order given, with an EOL behind it."""
+    bridge = Bridge(DIALECTS[client], DIALECTS[broker])
+    session = Session(b"s", DIALECTS[client], 10, dict.fromkeys(("loss_value", "loss_name"), 0))
+    said = bridge.compose(b"SUBSCRIBE", [(b"id", b"a:b"), (b"destination", b"/queue/c\\d")], session)
+    lines = (b"id:a:b", b"destination:/queue/c\\d")
+    if broker != b"1.0":
+        lines = (b"id:a\\cb", b"destination:/queue/c\\\\d")
+    assert said == b"SUBSCRIBE\n%b\n%b\n\n\0\n" % lines
+
+
+def test_a_frame_of_our_own_that_cannot_be_spelled() -> None:
+    """An id that the target cannot spell is refused; a header of the client's own is left to the policy for losses."""
+    bridge = Bridge(DIALECTS[b"1.2"], DIALECTS[b"1.0"])
+    session = Session(b"s", DIALECTS[b"1.2"], 10, dict.fromkeys(("loss_value", "loss_name"), 0))
+    with pytest.raises(Refused):
+        bridge.compose(b"SUBSCRIBE", [(b"id", b"a\nb")], session)
+    said = bridge.compose(b"SUBSCRIBE", [(b"id", b"1"), (b"x", b"a\nb"), (b"y:z", b"")], session)
+    assert said == b"SUBSCRIBE\nid:1\nx:a b\n\n\0\n"
+    assert (session.counters["loss_value"], session.counters["loss_name"]) == (1, 1)
+
+
+@in_all_pairs
+def test_a_header_that_is_left_behind(client: bytes, broker: bytes) -> None:
+    """Each of that name and no other, whatever else has to be respelled."""
+    bridge = Bridge(DIALECTS[client], DIALECTS[broker])
+    session = Session(b"s", DIALECTS[client], 10, dict.fromkeys(("loss_value", "loss_name"), 0))
+    said = b"SEND\nreceipt:1\n" + PATH[client] + b"\nreceipt:2\nreceipt-id:3\n\nbody\0"
+    for frame in _frames(client, said).frames():
+        head = bridge.without(frame, b"receipt", session)
+        assert head == b"SEND\n" + PATH[broker] + b"\nreceipt-id:3\n\n"

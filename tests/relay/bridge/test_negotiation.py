@@ -1,0 +1,143 @@
+"""Which dialects meet: what is asked of a broker, and what its answer means."""
+
+import pytest
+
+from stomprelay.relay.bridge.negotiation import asked, bridges_between, credentials, profile
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, PROFILES, RABBITMQ, Profile
+from stomprelay.session.handshake import Accord, Credentials
+from stomprelay.session.heartbeat import Terms
+from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
+from tests.playbook import PAIRS, URI, VERSIONS, Playbook, joined, listener, upstream
+
+ASKED = [
+    # the client's version, `versions` of the upstream, what the broker is known to speak, what is asked
+    (V1_0, None, None, {b"1.0"}),
+    (V1_1, None, None, {b"1.0", b"1.1"}),
+    (V1_2, None, None, {b"1.0", b"1.1", b"1.2"}),
+    (V1_2, {b"1.1"}, None, {b"1.1"}),
+    (V1_0, {b"1.1", b"1.2"}, {b"1.0"}, {b"1.1", b"1.2"}),
+    (V1_2, None, {b"1.0"}, {b"1.0"}),
+    (V1_2, None, {b"1.0", b"1.1"}, {b"1.0", b"1.1"}),
+    (V1_1, None, {b"1.1", b"1.2"}, {b"1.1"}),
+    (V1_0, None, {b"1.1", b"1.2"}, {b"1.1", b"1.2"}),
+    (V1_1, None, {b"1.2"}, {b"1.2"}),
+]
+
+
+@pytest.mark.parametrize(("client", "settings", "known", "expected"), ASKED)
+def test_what_is_asked(
+    client: Dialect, settings: set[bytes] | None, known: set[bytes] | None, expected: set[bytes]
+) -> None:
+    """The client's version and those below, or what the broker is known to speak; a setting overrides all."""
+    over = upstream(versions=None if settings is None else frozenset(settings))
+    over.brokers[0].versions = None if known is None else frozenset(known)
+    assert asked(over, over.brokers[0], client) == expected
+
+
+@pytest.mark.parametrize("product", list(PROFILES), ids=str)
+@pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
+def test_bridges_between_versions(client: bytes, broker: bytes, product: str) -> None:
+    """Equal versions face each other as the specification has them; unequal ones face the product's way."""
+    bridges = bridges_between(client, broker, product, LossPolicy.REPLACE)
+    spoken = PROFILES[product].dialects[broker]
+    assert bridges.broker is spoken
+    assert bridges.to_broker.source is bridges.to_client.target is DIALECTS[client]
+    assert bridges.to_broker.target is bridges.to_client.source
+    assert bridges.to_broker.target is (DIALECTS[client] if client == broker else spoken)
+
+
+def test_bridges_are_made_once() -> None:
+    """All sessions of a kind share two bridges."""
+    assert bridges_between(b"1.0", b"1.2", "generic", LossPolicy.REJECT) is bridges_between(
+        b"1.0", b"1.2", "generic", LossPolicy.REJECT
+    )
+    assert bridges_between(b"1.0", b"1.2", "generic", LossPolicy.REJECT) is not bridges_between(
+        b"1.0", b"1.2", "generic", LossPolicy.PERCENT
+    )
+
+
+def accord(server: bytes = b"", session: bytes = b"") -> Accord:
+    """A CONNECTED with these headers alone."""
+    return Accord([], V1_2, Terms(), server, session)
+
+
+@pytest.mark.parametrize("configured", [GENERIC, RABBITMQ, ACTIVEMQ, ARTEMIS], ids=lambda each: each.name)
+def test_a_configured_profile_wins(configured: Profile) -> None:
+    """What a broker tells of itself counts only where nothing is configured."""
+    over = upstream(profile=configured)
+    assert profile(over, over.brokers[0], accord(b"RabbitMQ/3.10.8")) is configured
+    assert over.brokers[0].profile is configured
+
+
+def test_a_detected_profile_is_remembered() -> None:
+    """The next CONNECT to this broker is spelled its way."""
+    over = upstream()
+    assert over.profile is AUTO
+    assert profile(over, over.brokers[0], accord(b"ActiveMQ/5.17.2")) is ACTIVEMQ
+    assert over.brokers[0].profile is ACTIVEMQ
+
+
+# the upstream's profile and `connect_escape`, what the broker is known to be, how the passcode is spelled
+SPELLINGS = [
+    (AUTO, None, None, b"p:\\"),
+    (AUTO, None, RABBITMQ, b"p\\c\\\\"),
+    (AUTO, None, ACTIVEMQ, b"p\\c\\\\"),
+    (AUTO, None, ARTEMIS, b"p:\\"),
+    (AUTO, True, None, b"p\\c\\\\"),
+    (AUTO, False, RABBITMQ, b"p:\\"),
+    (RABBITMQ, None, None, b"p\\c\\\\"),
+    (GENERIC, None, None, b"p:\\"),
+    (GENERIC, True, None, b"p\\c\\\\"),
+]
+
+
+@pytest.mark.parametrize(("configured", "escape", "known", "spelled"), SPELLINGS)
+def test_our_credentials(
+    configured: Profile, escape: bool | None, known: Profile | None, spelled: bytes
+) -> None:
+    """They are escaped for brokers that unescape CONNECT, or as the upstream is configured."""
+    over = upstream(profile=configured, connect_escape=escape, credentials=Credentials(b"u:v", b"p:\\"))
+    over.brokers[0].profile = known
+    own = credentials(over, over.brokers[0])
+    assert own is not None
+    assert own.passcode == spelled
+    assert own.login == (b"u\\cv" if b"\\c" in spelled else b"u:v")
+
+
+def test_a_login_without_passcode() -> None:
+    """A login may stand alone; and without own credentials the client's pass."""
+    own = credentials(upstream(profile=RABBITMQ, credentials=Credentials(b"u:v")), Broker(URI, ""))
+    assert own == Credentials(b"u\\cv", None)
+    assert credentials(upstream(), Broker(URI, "")) is None
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
+def test_a_broker_is_asked_for_the_clients_own_version(version: bytes) -> None:
+    """Then nothing needs translating: the broker's own semantics of that version hold, and frames pass as slices."""
+    with joined(version, version) as play:
+        odd = b"SEND\ndestination:/queue/a\nfoo:a:b \n\n\0"
+        play.client_says(odd)
+        play.broker_gets(odd)
+    broker = Broker(URI, "tcp:broker:61613")
+    with Playbook(listener(upstream(groups=alone(broker)))) as play:
+        play.client_says(b"CONNECT\naccept-version:" + version + b"\nhost:h\n\n\0")
+        play.broker_accepts()
+        assert b"\naccept-version:1.0" in play.broker_reads()
+        assert play.opened == [broker]
+
+
+@pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
+def test_bridges_that_keep_account(client: bytes, broker: bytes) -> None:
+    """For a session that may move ACKs, NACKs and MESSAGEs are looked at in all pairs; else only where names differ."""
+    tracked = bridges_between(client, broker, "generic", LossPolicy.REPLACE, tracked=True)
+    plain = bridges_between(client, broker, "generic", LossPolicy.REPLACE)
+    assert tracked.to_broker.tracked
+    assert tracked.to_client.tracked
+    assert not plain.to_broker.tracked
+    assert b"ACK" in tracked.to_broker.steps
+    assert b"MESSAGE" in tracked.to_client.steps
+    assert (b"ACK" in plain.to_broker.steps) is (client != broker)
+    assert (b"MESSAGE" in plain.to_client.steps) is (client != broker)
+    assert tracked.broker is plain.broker

@@ -1,0 +1,594 @@
+"""SUBSCRIBE, UNSUBSCRIBE, MESSAGE and SEND through all nine pairs, and what bridging refuses."""
+
+import pytest
+
+from stomprelay.relay.bridge.steps import steps_between
+from stomprelay.session.leg import EXPECTED, Side, State
+from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.names import RESERVED
+from tests.playbook import PAIRS, Cut, in_all_cuts, in_all_pairs, joined
+from tests.relay.bridge.conversation import BRIDGED, CONVERSATIONS, subscribed
+from tests.relay.failing import started
+
+
+@in_all_cuts
+@in_all_pairs
+def test_a_delivery_and_its_ack(client: bytes, broker: bytes, cut: Cut) -> None:
+    """A subscription is opened, a message delivered and acknowledged, each under the names its leg knows."""
+    conversation = CONVERSATIONS[client, broker]
+    with subscribed(client, broker, cut) as play:
+        play.broker_says(conversation.message[0])
+        play.client_gets(conversation.message[1])
+        play.client_says(conversation.ack[0])
+        play.broker_gets(conversation.ack[1])
+        play.client_says(conversation.unsubscribe[0])
+        play.broker_gets(conversation.unsubscribe[1])
+        play.both_stay()
+
+
+@in_all_pairs
+def test_a_nack(client: bytes, broker: bytes) -> None:
+    """NACK goes as ACK does, but for a broker whose version has none; a 1.0 client's passes where it is taken."""
+    conversation = CONVERSATIONS[client, broker]
+    said, told = (frame.replace(b"ACK\n", b"NACK\n") for frame in conversation.ack)
+    with subscribed(client, broker) as play:
+        play.broker_says(conversation.message[0])
+        play.client_gets(conversation.message[1])
+        play.client_says(said)
+        if broker == b"1.0" != client:
+            play.client_gets_error(b"NACK cannot be said to the broker")
+            play.broker_is_closed()
+        else:
+            play.broker_gets(told)
+            play.both_stay()
+
+
+@in_all_pairs
+def test_a_delivery_in_auto_mode(client: bytes, broker: bytes) -> None:
+    """Without acknowledgement no ack header is made up, and none that a publisher made up gets across versions."""
+    conversation = CONVERSATIONS[client, broker]
+    auto = [frame.replace(b"ack:client-individual\n", b"") for frame in conversation.subscribe]
+    message, delivered = (
+        frame.replace(b"ack:ID\\ch-2\\c7\n", b"").replace(b"ack:relay-ack-1\n", b"")
+        for frame in conversation.message
+    )
+    with joined(client, broker) as play:
+        play.client_says(auto[0])
+        play.broker_gets(auto[1])
+        play.broker_says(message)
+        play.client_gets(delivered)
+        play.broker_says(message.replace(b"\n\nhi", b"\nack:forged\n\nhi"))
+        if DIALECTS[client].delivery is DIALECTS[broker].delivery:
+            play.client_gets(delivered.replace(b"\n\nhi", b"\nack:forged\n\nhi"))
+        else:
+            play.client_gets(delivered)
+
+
+@in_all_cuts
+@in_all_pairs
+def test_receipts_on_every_frame(client: bytes, broker: bytes, cut: Cut) -> None:
+    """`receipt` is asked for and answered under the client's own id, whatever it is made of."""
+    conversation = CONVERSATIONS[client, broker]
+    spelled = {b"1.0": b"r:1\\", b"1.1": b"r\\c1\\\\", b"1.2": b"r\\c1\\\\"}
+    with subscribed(client, broker, cut) as play:
+        play.broker_says(conversation.message[0])
+        play.client_gets(conversation.message[1])
+        turns = [
+            (b"SEND\ndestination:/queue/a\n\n\0", b"SEND\ndestination:/queue/a\n\n\0"),
+            (b"BEGIN\ntransaction:t\n\n\0", b"BEGIN\ntransaction:t\n\n\0"),
+            (b"COMMIT\ntransaction:t\n\n\0", b"COMMIT\ntransaction:t\n\n\0"),
+            (b"ABORT\ntransaction:u\n\n\0", b"ABORT\ntransaction:u\n\n\0"),
+            conversation.ack,
+            conversation.unsubscribe,
+        ]
+        for said, told in turns:
+            play.client_says(said.replace(b"\n\n", b"\nreceipt:" + spelled[client] + b"\n\n"))
+            play.broker_gets(told.replace(b"\n\n", b"\nreceipt:" + spelled[broker] + b"\n\n"))
+            play.broker_says(b"RECEIPT\nreceipt-id:" + spelled[broker] + b"\n\n\0")
+            play.client_gets(b"RECEIPT\nreceipt-id:" + spelled[client] + b"\n\n\0")
+
+
+@in_all_cuts
+@in_all_pairs
+def test_an_error_of_the_broker_names_the_clients_receipt(client: bytes, broker: bytes, cut: Cut) -> None:
+    """ERROR passes with its receipt-id respelled for the client, and the session goes on if the broker lets it."""
+    spelled = {b"1.0": b"r:1", b"1.1": b"r\\c1", b"1.2": b"r\\c1"}
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:" + spelled[client] + b"\n\n\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\nreceipt:" + spelled[broker] + b"\n\n\0")
+        play.broker_says(b"ERROR\nreceipt-id:" + spelled[broker] + b"\nmessage:no such queue\n\nwhy\0")
+        play.client_gets(b"ERROR\nreceipt-id:" + spelled[client] + b"\nmessage:no such queue\n\nwhy\0")
+        play.both_stay()
+        play.client_says(b"SEND\ndestination:/queue/b\n\n\0")
+        play.broker_gets(b"SEND\ndestination:/queue/b\n\n\0")
+
+
+# SUBSCRIBE
+
+MODES = (b"auto", b"client", b"client-individual")
+
+
+@pytest.mark.parametrize("mode", MODES, ids=bytes.decode)
+@in_all_pairs
+def test_ack_modes_pass(client: bytes, broker: bytes, mode: bytes) -> None:
+    """Each ack mode is the broker's to honour, on 1.0 too: it is never turned into another."""
+    told, said = CONVERSATIONS[client, broker].subscribe[1], CONVERSATIONS[client, broker].subscribe[0]
+    with joined(client, broker) as play:
+        play.client_says(said.replace(b"client-individual", mode))
+        play.broker_gets(told.replace(b"client-individual", mode))
+
+
+@pytest.mark.parametrize("mode", [b"", b"Auto", b"cumulative", b"client,auto"], ids=repr)
+@in_all_pairs
+def test_an_unknown_ack_mode(client: bytes, broker: bytes, mode: bytes) -> None:
+    """Between versions the relay refuses what it could not follow; between equals the broker judges."""
+    said, told = (
+        frame.replace(b"client-individual", mode) for frame in CONVERSATIONS[client, broker].subscribe
+    )
+    with joined(client, broker) as play:
+        play.client_says(said.replace(b"\n\n", b"\nreceipt:s\n\n"))
+        if client == broker:
+            play.broker_gets(told.replace(b"\n\n", b"\nreceipt:s\n\n"))
+        else:
+            play.client_gets_error(b"SUBSCRIBE has an unknown ack mode", receipt=b"s")
+
+
+@pytest.mark.parametrize(("client", "broker"), PAIRS[3:], ids=lambda version: version.decode())
+def test_a_subscribe_without_id_on_1_1_and_1_2(client: bytes, broker: bytes) -> None:
+    """`id` is required there: the relay refuses between versions, between equals the broker judges."""
+    frame = b"SUBSCRIBE\ndestination:/queue/a\n\n\0"
+    with joined(client, broker) as play:
+        play.client_says(frame)
+        if client == broker:
+            play.broker_gets(frame)
+        else:
+            play.client_gets_error(b"SUBSCRIBE needs an id header")
+
+
+@in_all_pairs
+def test_a_subscribe_without_destination(client: bytes, broker: bytes) -> None:
+    """The relay refuses it between versions, the broker between equals."""
+    frame = b"SUBSCRIBE\nid:0\nreceipt:5\n\n\0"
+    with joined(client, broker) as play:
+        play.client_says(frame)
+        if client == broker:
+            play.broker_gets(frame)
+        else:
+            play.client_gets_error(b"SUBSCRIBE needs a destination header", receipt=b"5")
+
+
+@in_all_pairs
+def test_a_repeated_subscription_id(client: bytes, broker: bytes) -> None:
+    """Two open subscriptions of one id could not be kept apart between versions; between equals the broker judges."""
+    first = b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
+    second = b"SUBSCRIBE\nid:0\ndestination:/queue/b\n\n\0"
+    with joined(client, broker) as play:
+        play.client_says(first)
+        play.broker_gets(first)
+        play.client_says(second)
+        if client == broker:
+            play.broker_gets(second)
+        else:
+            play.client_gets_error(b"SUBSCRIBE repeats the id of an open subscription")
+
+
+@in_all_pairs
+def test_a_subscription_id_is_free_after_unsubscribe(client: bytes, broker: bytes) -> None:
+    """An id can be used again once its subscription is closed."""
+    with joined(client, broker) as play:
+        for _ in range(3):
+            for frame in (b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0", b"UNSUBSCRIBE\nid:0\n\n\0"):
+                play.client_says(frame)
+                play.broker_gets(frame)
+
+
+@in_all_pairs
+def test_unknown_headers_of_subscribe_pass(client: bytes, broker: bytes) -> None:
+    """Prefetch, durability, selectors and browsing have headers of each broker's own, which pass as they came."""
+    extras = (
+        b"activemq.prefetchSize:10\nprefetch-count:10\nactivemq.subscriptionName:n\ndurable:true\n"
+        b"auto-delete:false\npersistent:true\nx-queue-type:quorum\nselector:colour = 'red'\nbrowser:true\n"
+    )
+    said, told = (frame[:-2] + extras + b"\n\0" for frame in CONVERSATIONS[client, broker].subscribe)
+    with joined(client, broker) as play:
+        play.client_says(said)
+        play.broker_gets(told)
+
+
+@in_all_pairs
+def test_ids_of_clients_are_kept(client: bytes, broker: bytes) -> None:
+    """Brokers derive the names of durable queues from subscription ids, so a client's own id is never replaced."""
+    spelled = {b"1.0": b"a:b", b"1.1": b"a\\cb", b"1.2": b"a\\cb"}
+    with joined(client, broker) as play:
+        play.client_says(b"SUBSCRIBE\nid:" + spelled[client] + b"\ndestination:/topic/t\ndurable:true\n\n\0")
+        play.broker_gets(b"SUBSCRIBE\nid:" + spelled[broker] + b"\ndestination:/topic/t\ndurable:true\n\n\0")
+        play.broker_says(
+            b"MESSAGE\nsubscription:" + spelled[broker] + b"\ndestination:/topic/t\nmessage-id:1\n\n\0"
+        )
+        play.client_gets(
+            b"MESSAGE\nsubscription:" + spelled[client] + b"\ndestination:/topic/t\nmessage-id:1\n\n\0"
+        )
+        play.client_says(b"UNSUBSCRIBE\nid:" + spelled[client] + b"\ndurable:true\n\n\0")
+        play.broker_gets(b"UNSUBSCRIBE\nid:" + spelled[broker] + b"\ndurable:true\n\n\0")
+
+
+def test_a_1_0_client_that_names_its_subscription() -> None:
+    """An id that a 1.0 client gave is its own: it passes, and MESSAGE names it."""
+    with joined(b"1.0", b"1.2") as play:
+        play.client_says(b"SUBSCRIBE\ndestination:/queue/a\nid:mine\nack:client\n\n\0")
+        play.broker_gets(b"SUBSCRIBE\ndestination:/queue/a\nid:mine\nack:client\n\n\0")
+        play.broker_says(b"MESSAGE\nsubscription:mine\nack:k\nmessage-id:m\ndestination:/queue/a\n\n\0")
+        play.client_gets(b"MESSAGE\nsubscription:mine\nmessage-id:m\ndestination:/queue/a\n\n\0")
+        play.client_says(b"ACK\nmessage-id:m\nsubscription:mine\n\n\0")
+        play.broker_gets(b"ACK\nid:k\n\n\0")
+        play.client_says(b"UNSUBSCRIBE\nid:mine\n\n\0")
+        play.broker_gets(b"UNSUBSCRIBE\nid:mine\n\n\0")
+
+
+def test_a_1_0_client_may_take_an_id_that_looks_like_ours() -> None:
+    """A subscription that the client named keeps its name, even one that begins as those of the relay do."""
+    with joined(b"1.0", b"1.1") as play:
+        play.client_says(b"SUBSCRIBE\nid:relay-x\ndestination:/queue/a\n\n\0")
+        play.broker_gets(b"SUBSCRIBE\nid:relay-x\ndestination:/queue/a\n\n\0")
+        play.broker_says(b"MESSAGE\nsubscription:relay-x\nmessage-id:1\ndestination:/queue/a\n\n\0")
+        play.client_gets(b"MESSAGE\nsubscription:relay-x\nmessage-id:1\ndestination:/queue/a\n\n\0")
+
+
+@pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
+def test_names_of_the_relay_never_meet_those_of_a_client(broker: bytes) -> None:
+    """A subscription without id gets a name that no open subscription has."""
+    with joined(b"1.0", broker) as play:
+        play.client_says(b"SUBSCRIBE\nid:relay-1\ndestination:/queue/a\n\n\0")
+        play.broker_gets(b"SUBSCRIBE\nid:relay-1\ndestination:/queue/a\n\n\0")
+        play.client_says(b"SUBSCRIBE\ndestination:/queue/b\n\n\0")
+        told = play.broker_reads()
+        assert told.endswith(b"\ndestination:/queue/b\n\n\0")
+        assert not told.startswith(b"SUBSCRIBE\nid:relay-1\n")
+
+
+@pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
+def test_names_made_for_1_0_subscriptions_differ(broker: bytes) -> None:
+    """Each subscription without id has a name of its own toward the broker, to the same destination too."""
+    with joined(b"1.0", broker) as play:
+        play.client_says(
+            b"SUBSCRIBE\ndestination:/topic/t\n\n\0SUBSCRIBE\ndestination: /topic/t\nselector:x\n\n\0"
+        )
+        play.broker_gets(
+            b"SUBSCRIBE\nid:relay-1\ndestination:/topic/t\n\n\0"
+            b"SUBSCRIBE\nid:relay-2\ndestination:/topic/t\nselector:x\n\n\0",
+        )
+
+
+@pytest.mark.parametrize("broker", [b"1.1", b"1.2"], ids=bytes.decode)
+def test_unsubscribe_by_destination_takes_the_oldest(broker: bytes) -> None:
+    """A 1.0 UNSUBSCRIBE by destination closes one subscription at a time, the oldest first."""
+    with joined(b"1.0", broker) as play:
+        play.client_says(
+            b"SUBSCRIBE\ndestination:/topic/t\n\n\0SUBSCRIBE\ndestination:/topic/u\n\n\0"
+            b"SUBSCRIBE\ndestination:/topic/t\n\n\0",
+        )
+        play.broker_reads()
+        play.client_says(b"UNSUBSCRIBE\ndestination: /topic/t\nfoo:bar\n\n\0")
+        play.broker_gets(b"UNSUBSCRIBE\nid:relay-1\nfoo:bar\n\n\0")
+        play.client_says(b"UNSUBSCRIBE\ndestination:/topic/t\n\n\0")
+        play.broker_gets(b"UNSUBSCRIBE\nid:relay-3\n\n\0")
+        play.client_says(b"UNSUBSCRIBE\ndestination:/topic/t\n\n\0")
+        play.client_gets_error(b"UNSUBSCRIBE names no open subscription")
+
+
+@in_all_pairs
+def test_an_unsubscribe_that_names_nothing(client: bytes, broker: bytes) -> None:
+    """The broker judges, but where the relay has to find the subscription and cannot."""
+    frame = b"UNSUBSCRIBE\nid:none\nreceipt:u\n\n\0"
+    with joined(client, broker) as play:
+        play.client_says(frame)
+        if DIALECTS[client].named_subscriptions == DIALECTS[broker].named_subscriptions:
+            play.broker_gets(frame)
+        else:
+            play.client_gets_error(b"UNSUBSCRIBE names no open subscription", receipt=b"u")
+
+
+def test_subscriptions_are_bounded() -> None:
+    """No client can make the relay remember without end, not even where the broker judges the rest."""
+    with joined(b"1.2", b"1.2") as play:
+        one = b"SUBSCRIBE\nid:%d\ndestination:/queue/a\n\n\0"
+        play.client_says(b"".join(one % n for n in range(65536)))
+        assert play.broker_reads().count(b"\0") == 65536
+        play.client_says(one % 65536)
+        play.client_gets_error(b"too many subscriptions")
+
+
+@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
+def test_a_subscription_id_that_1_0_cannot_spell(client: bytes) -> None:
+    """`subscription` MUST match the id of SUBSCRIBE: such a name is kept from the broker or refused, never changed."""
+    with joined(client, b"1.0") as play:
+        play.client_says(b"SUBSCRIBE\nid:a\\nb\ndestination:/queue/a\nack:client\n\n\0")
+        told = play.broker_reads()
+        if play.client.closed is not None:
+            assert play.client_reads().startswith(b"ERROR\n")
+            return
+        id = told.split(b"\nid:")[1].split(b"\n")[0]
+        play.broker_says(b"MESSAGE\nsubscription:" + id + b"\nmessage-id:1\ndestination:/queue/a\n\nhi\0")
+        assert b"\nsubscription:a\\nb\n" in play.client_reads()
+
+
+@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
+def test_a_receipt_that_1_0_cannot_spell(client: bytes) -> None:
+    """`receipt-id` is the value that the client gave: a changed one would be waited for in vain."""
+    with joined(client, b"1.0") as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:a\\nb\n\n\0")
+        told = play.broker_reads()
+        if play.client.closed is not None:
+            assert play.client_reads().startswith(b"ERROR\n")
+            return
+        receipt = told.split(b"\nreceipt:")[1].split(b"\n")[0]
+        play.broker_says(b"RECEIPT\nreceipt-id:" + receipt + b"\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:a\\nb\n\n\0")
+
+
+# MESSAGE
+
+
+@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
+def test_a_1_0_broker_may_name_the_subscription(client: bytes) -> None:
+    """Most 1.0 brokers do when SUBSCRIBE had an id: then that name counts, whatever the destination is."""
+    with joined(client, b"1.0") as play:
+        play.client_says(
+            b"SUBSCRIBE\nid:0\ndestination:/topic/*\n\n\0SUBSCRIBE\nid:1\ndestination:/topic/b\n\n\0"
+        )
+        play.broker_reads()
+        play.broker_says(b"MESSAGE\ndestination:/topic/b\nsubscription:0\nmessage-id:1\n\n\0")
+        play.client_gets(b"MESSAGE\ndestination:/topic/b\nsubscription:0\nmessage-id:1\n\n\0")
+
+
+@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
+def test_a_1_0_broker_that_names_none(client: bytes) -> None:
+    """Then the destination shows the subscription: the oldest of that destination that is open."""
+    with joined(client, b"1.0") as play:
+        play.client_says(
+            b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0"
+            b"SUBSCRIBE\nid:2\ndestination:/queue/b\n\n\0",
+        )
+        play.broker_reads()
+        play.broker_says(b"MESSAGE\ndestination:/queue/b\nmessage-id:1\n\n\0")
+        play.client_gets(b"MESSAGE\nsubscription:1\ndestination:/queue/b\nmessage-id:1\n\n\0")
+        play.client_says(b"UNSUBSCRIBE\nid:1\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"MESSAGE\ndestination:/queue/b\nmessage-id:2\n\n\0")
+        play.client_gets(b"MESSAGE\nsubscription:2\ndestination:/queue/b\nmessage-id:2\n\n\0")
+
+
+@pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
+def test_a_1_0_broker_that_names_none_on_a_wildcard(client: bytes) -> None:
+    """1.1 and 1.2 want `subscription` on every MESSAGE; with one subscription open there is no doubt which."""
+    with joined(client, b"1.0") as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/topic/*\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"MESSAGE\ndestination:/topic/b\nmessage-id:1\n\n\0")
+        play.client_gets(b"MESSAGE\nsubscription:0\ndestination:/topic/b\nmessage-id:1\n\n\0")
+
+
+@in_all_pairs
+def test_a_message_of_another_destination(client: bytes, broker: bytes) -> None:
+    """Wildcards and virtual topics deliver under other names: `subscription` counts, never the destination."""
+    names = {(b"1.0", b"1.1"): b"relay-1", (b"1.0", b"1.2"): b"relay-1"}
+    name = names.get((client, broker), b"0")
+    with joined(client, broker) as play:
+        given = b"" if (client, broker) in names else b"id:0\n"
+        play.client_says(b"SUBSCRIBE\n" + given + b"destination:/topic/*\nack:client\n\n\0")
+        play.broker_reads()
+        ack = b"ack:k\n" if broker == b"1.2" else b""
+        play.broker_says(
+            b"MESSAGE\nsubscription:" + name + b"\nmessage-id:m\n" + ack + b"destination:/topic/b\n\nhi\0",
+        )
+        delivered = play.client_reads()
+        assert delivered.endswith(b"destination:/topic/b\n\nhi\0")
+        assert (b"\nsubscription:0\n" in delivered) == ((client, broker) not in names)
+        play.client_says(
+            {
+                b"1.0": b"ACK\nmessage-id:m\n\n\0",
+                b"1.1": b"ACK\nmessage-id:m\nsubscription:0\n\n\0",
+                b"1.2": b"ACK\nid:k\n\n\0" if broker == b"1.2" else b"ACK\nid:relay-ack-1\n\n\0",
+            }[client],
+        )
+        told = play.broker_reads()
+        assert (b"\nid:k\n" if broker == b"1.2" else b"\nmessage-id:m\n") in told
+
+
+@in_all_pairs
+def test_a_message_that_the_client_did_not_subscribe_to(client: bytes, broker: bytes) -> None:
+    """Replies to a temporary queue come for a subscription that the client never opened: they are delivered."""
+    message = b"MESSAGE\nsubscription:/temp-queue/x\ndestination:/reply-queue/g\nmessage-id:1\n\nhi\0"
+    with joined(client, broker) as play:
+        play.broker_says(message)
+        play.client_gets(message)
+
+
+@in_all_pairs
+def test_a_message_after_unsubscribe_is_delivered(client: bytes, broker: bytes) -> None:
+    """In auto mode the broker has forgotten it already, so the relay must not."""
+    name = b"relay-1" if client == b"1.0" != broker else b"0"
+    given = b"" if client == b"1.0" != broker else b"id:0\n"
+    with joined(client, broker) as play:
+        play.client_says(b"SUBSCRIBE\n" + given + b"destination:/queue/a\n\n\0")
+        play.client_says(
+            b"UNSUBSCRIBE\ndestination:/queue/a\n\n\0" if client == b"1.0" else b"UNSUBSCRIBE\nid:0\n\n\0"
+        )
+        play.broker_reads()
+        play.broker_says(b"MESSAGE\nsubscription:" + name + b"\ndestination:/queue/a\nmessage-id:1\n\nhi\0")
+        delivered = play.client_reads()
+        assert delivered.endswith(b"destination:/queue/a\nmessage-id:1\n\nhi\0")
+        assert b"relay-1" not in delivered
+
+
+@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
+def test_a_message_after_unsubscribe_can_be_acknowledged(client: bytes, broker: bytes) -> None:
+    """What was on its way when the client unsubscribed is acknowledged as any other (1.2: MESSAGE MUST have `ack`)."""
+    conversation = CONVERSATIONS[client, broker]
+    name = b"" if broker != b"1.0" else b"subscription:0\n"
+    with subscribed(client, broker) as play:
+        play.client_says(conversation.unsubscribe[0])
+        play.broker_gets(conversation.unsubscribe[1])
+        play.broker_says(conversation.message[0].replace(b"MESSAGE\n", b"MESSAGE\n" + name))
+        delivered = play.client_reads()
+        assert client != b"1.2" or b"\nack:" in delivered
+        play.client_says(conversation.ack[0])
+        assert play.broker_reads().startswith(b"ACK\n")
+        play.both_stay()
+
+
+@pytest.mark.parametrize(
+    ("client", "broker"),
+    [pair for pair in PAIRS if pair[1] != b"1.0"],
+    ids=lambda version: version.decode(),
+)
+def test_a_repeated_subscription_header(client: bytes, broker: bytes) -> None:
+    """A publisher's own `subscription` comes behind the broker's, and the first counts."""
+    with subscribed(client, broker) as play:
+        message, delivered = CONVERSATIONS[client, broker].message
+        play.broker_says(message.replace(b"\n\nhi", b"\nsubscription:forged\n\nhi"))
+        told = play.client_reads()
+        if client == b"1.0" != broker:
+            assert told == delivered  # both are gone
+        else:
+            assert told == delivered.replace(b"\n\nhi", b"\nsubscription:forged\n\nhi")
+
+
+@in_all_pairs
+def test_receipt_and_transaction_of_a_publisher_pass(client: bytes, broker: bytes) -> None:
+    """Some brokers leave them on the MESSAGE; they pass as they came, and mean nothing to the relay."""
+    with subscribed(client, broker) as play:
+        message, delivered = (
+            frame.replace(b"\n\nhi", b"\nreceipt:1\ntransaction:t\n\nhi")
+            for frame in CONVERSATIONS[client, broker].message
+        )
+        play.broker_says(message)
+        play.client_gets(delivered)
+
+
+@pytest.mark.parametrize(("client", "broker"), BRIDGED, ids=lambda version: version.decode())
+def test_a_message_without_message_id(client: bytes, broker: bytes) -> None:
+    """A MESSAGE to be acknowledged that nothing could name ends the session: the broker broke the protocol."""
+    message = CONVERSATIONS[client, broker].message[0]
+    with subscribed(client, broker) as play:
+        play.broker_says(message.replace(b"message-id:ID", b"x:ID"))
+        play.client_gets_error(b"the broker sent what is not STOMP")
+        play.broker_is_closed()
+
+
+# SEND
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("name", RESERVED, ids=bytes.decode)
+def test_a_reserved_header_is_taken_out_of_a_send_wherever_it_stands(name: bytes, place: int) -> None:
+    """A publisher's header that only a broker may set goes, as the first header as well as later."""
+    lines = [b"destination:/queue/a\n", b"foo:bar\n"]
+    with joined(b"1.2", b"1.2") as play:
+        forged = [*lines[:place], name + b":forged\n", *lines[place:]]
+        play.client_says(b"SEND\n" + b"".join(forged) + b"\nx\0")
+        play.broker_gets(b"SEND\n" + b"".join(lines) + b"\nx\0")
+        assert play.counters["loss_reserved"] == 1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_receipt_of_a_send_is_owed_wherever_it_stands(place: int) -> None:
+    """DISCONNECT waits for it, whether it is the first header or a later one."""
+    lines = [b"destination:/queue/a\n", b"foo:bar\n"]
+    send = b"SEND\n" + b"".join([*lines[:place], b"receipt:r\n", *lines[place:]]) + b"\nx\0"
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(send)
+        play.broker_gets(send)
+        session = play.relay.session
+        assert session is not None
+        assert list(session.receipts) == [b"r"]
+        play.client_says(b"DISCONNECT\n\n\0")
+        play.broker_gets(b"")
+        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.broker_gets(b"DISCONNECT\n\n\0")
+
+
+def test_a_header_that_only_ends_as_a_reserved_one_passes() -> None:
+    """So does one whose value or body looks like it."""
+    send = b"SEND\nx-receipt:r\nx-ack:a\ndestination:/queue/a\nfoo:receipt:r\n\nack:1\nreceipt:2\n\0"
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(send + b"DISCONNECT\n\n\0")
+        play.broker_gets(send + b"DISCONNECT\n\n\0")
+        assert play.counters["loss_reserved"] == 0
+
+
+# The table of steps
+
+
+@pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda version: version.decode())
+def test_every_command_of_a_client_has_its_place(client: bytes, broker: bytes) -> None:
+    """A command either needs no step, or has one, or cannot be sent to the broker: nothing else is in the table."""
+    edits = steps_between(DIALECTS[client], DIALECTS[broker])
+    commands = EXPECTED[Side.DOWNSTREAM, State.CONNECTED] | EXPECTED[Side.UPSTREAM, State.CONNECTED]
+    assert set(edits) <= commands
+    assert (b"ACK" in edits) == (DIALECTS[client].delivery is not DIALECTS[broker].delivery)
+    same = steps_between(DIALECTS[client], DIALECTS[client])
+    assert set(same) == {b"SEND", b"SUBSCRIBE", b"UNSUBSCRIBE", b"BEGIN", b"COMMIT", b"ABORT"}
+
+
+# Sessions that may move to another broker keep account of deliveries whatever the versions.
+
+
+@in_all_cuts
+@pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
+@pytest.mark.parametrize("mode", [b"auto", b"client", b"client-individual"], ids=bytes.decode)
+def test_account_is_kept_without_a_trace(version: bytes, mode: bytes, cut: Cut) -> None:
+    """Where both sides speak one version, all bytes of MESSAGEs, ACKs and NACKs pass as they came."""
+    with started(version, cut=cut) as play:
+        subscribe = b"SUBSCRIBE\r\n" if version == b"1.2" else b"SUBSCRIBE\n"
+        subscribe += b"id:1\ndestination:/queue/a\nack:" + mode + b"\nx:a b \n\n\0"
+        play.client_says(subscribe)
+        play.broker_gets(subscribe)
+        ack = b"ack:k\\c1\n" if version == b"1.2" else b""
+        message = (
+            b"MESSAGE\nsubscription:1\nmessage-id:m 1\n" + ack + b"destination:/queue/a\nx: \xff\nx:2\n\nb\0"
+        )
+        play.broker_says(message)
+        play.client_gets(message)
+        if mode != b"auto":
+            named = {
+                b"1.0": b"message-id:m 1\n",
+                b"1.1": b"subscription:1\nmessage-id:m 1\n",
+                b"1.2": b"id:k\\c1\n",
+            }
+            said = b"ACK\nfoo:bar\n" + named[version] + b"foo: baz\n\n\0"
+            play.client_says(said)
+            play.broker_gets(said)
+        session = play.relay.session
+        assert session is not None
+        assert len(session.ledger) == 0
+        play.both_stay()
+
+
+@pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
+def test_what_names_no_delivery_passes_all_the_same(version: bytes) -> None:
+    """As long as no broker was lost the broker judges: the relay knows no more than it."""
+    with started(version) as play:
+        said = b"ACK\nmessage-id:unknown\nsubscription:1\nid:unknown\n\n\0"
+        play.client_says(said)
+        play.broker_gets(said)
+        message = b"MESSAGE\nmessage-id:m\ndestination:/queue/unknown\n\nx\0"
+        play.broker_says(message)
+        play.client_gets(message)
+        play.both_stay()
+
+
+@in_all_pairs
+def test_without_acknowledging_subscriptions_nothing_is_kept(client: bytes, broker: bytes) -> None:
+    """In auto mode there is nothing to keep account of."""
+    with started(client, broker) as play:
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
+        play.broker_reads()
+        for n in range(5):
+            play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:%d\ndestination:/queue/a\n\nx\0" % n)
+        assert play.client_reads().count(b"\0") == 5
+        session = play.relay.session
+        assert session is not None
+        assert len(session.ledger) == 0
+        assert session.quiet

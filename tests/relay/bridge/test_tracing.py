@@ -1,0 +1,495 @@
+"""SENDs that the journal can distinguish, and MESSAGEs that do not show it."""
+
+from typing import Any, Final
+
+import pytest
+
+from stomprelay.relay.bridge.negotiation import bridges_between
+from stomprelay.relay.bridge.tracing import TRACE, Tracer, Untracing
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.head import Limits
+from stomprelay.wire.names import CLIENT_COMMANDS, SEND
+from tests.playbook import (
+    SAY_HELLO,
+    SAY_WELCOME,
+    VERSIONS,
+    Cut,
+    Playbook,
+    in_all_cuts,
+    in_all_pairs,
+    joined,
+    listener,
+    upstream,
+)
+from tests.relay.bridge.test_bridge import PATH
+from tests.relay.failing import found, sent_away, started
+from tests.relay.several import SOON, begun, comes, copied, fan_out, lasting, receipt, routed, send, tell
+
+in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
+MESSAGE = b"MESSAGE\n%bsubscription:1\nmessage-id:m\ndestination:/queue/a\n\n%b\0"
+TRACES: Final[dict[str, Any]] = {"trace": True}
+"""A listener's settings."""
+
+
+def traced(number: int, wire: bytes) -> bytes:
+    """What brokers get of a SEND without a trace."""
+    return wire.replace(b"SEND\n", b"SEND\nrelay-trace:relay-session-%d\n" % number, 1)
+
+
+def again(number: int, wire: bytes) -> bytes:
+    """The same when it is sent once more."""
+    return traced(number, wire).replace(b"SEND\n", b"SEND\nrelay-resent:true\n", 1)
+
+
+def taped(play: Playbook) -> list[Frame]:
+    """The client's frames from now on, as the journal gets them."""
+    tape: list[Frame] = []
+    play.relay.client.decoder.record(tape)
+    return tape
+
+
+def traces(tape: list[Frame]) -> list[tuple[bytes, bytes | None]]:
+    """Each frame's command and trace."""
+    return [(each.command, getattr(each, "trace", None)) for each in tape]
+
+
+# SENDs
+
+
+@in_all_cuts
+@in_all_pairs
+def test_each_send_has_its_own(client: bytes, broker: bytes, cut: Cut) -> None:
+    """In front, plain in every version; everything else is sent as it would be, and the client's frames are marked."""
+    frame = b"SEND\ndestination:/queue/a\n%b\n\nhello\0"
+    with joined(client, broker, cut=cut, **TRACES) as play:
+        tape = taped(play)
+        play.client_says((frame % PATH[client]) * 2)
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
+        play.client_says(frame % PATH[client])
+        play.broker_gets(
+            traced(1, frame % PATH[broker])
+            + traced(2, frame % PATH[broker])
+            + tell(b"SUBSCRIBE", id="1", destination="/queue/a")
+            + traced(3, frame % PATH[broker])
+        )
+        assert traces(tape) == [
+            (b"SEND", b"relay-session-1"),
+            (b"SEND", b"relay-session-2"),
+            (b"SUBSCRIBE", None),
+            (b"SEND", b"relay-session-3"),
+        ]
+        assert all(frame.raw(TRACE) is None for frame in tape)
+
+
+@in_all_pairs
+def test_heads_that_repeat(client: bytes, broker: bytes) -> None:
+    """A head that was seen before is not taken for the same message."""
+    frame = b"SEND\ndestination:/queue/a\n\n%d\0"
+    with joined(client, broker, **TRACES) as play:
+        play.client_says(b"".join([frame % number for number in range(1, 40)]))
+        play.broker_gets(b"".join([traced(number, frame % number) for number in range(1, 40)]))
+
+
+@in_all_cuts
+@in_all_versions
+def test_a_publishers_own_is_removed(version: bytes, cut: Cut) -> None:
+    """However often it is set, wherever it stands, escapes and all; headers that look like it pass."""
+    with joined(version, version, cut=cut, **TRACES) as play:
+        like = b"relay-traces:1\nRelay-Trace:2\nx-relay-trace:3\nrelay-trac:e\n"
+        play.client_says(
+            b"SEND\nrelay-trace:forged\ndestination:/queue/a\nrelay-trace:\n"
+            + like
+            + b"relay-trace:a\\\\b\nrelay-trace:again\n\nrelay-trace:body\n\0"
+        )
+        play.broker_gets(
+            b"SEND\nrelay-trace:relay-session-1\ndestination:/queue/a\n" + like + b"\nrelay-trace:body\n\0"
+        )
+
+
+@in_all_pairs
+def test_a_publishers_own_is_removed_before_anything_is_lost(client: bytes, broker: bytes) -> None:
+    """What cannot be spelled in the other version need not be."""
+    value = b"x" if client == b"1.0" else b"a\\nb"
+    with joined(client, broker, loss=LossPolicy.REJECT, **TRACES) as play:
+        play.client_says(b"SEND\nrelay-trace:%b\ndestination:/queue/a\n\n1\0" % value)
+        play.broker_gets(traced(1, b"SEND\ndestination:/queue/a\n\n1\0"))
+        assert play.counters["loss_value"] == 0
+
+
+@in_all_cuts
+def test_lines_that_end_in_crlf(cut: Cut) -> None:
+    """Between equals the rest passes as it came."""
+    with joined(b"1.2", b"1.2", cut=cut, **TRACES) as play:
+        play.client_says(b"SEND\r\nrelay-trace:x\r\ndestination:/queue/a\r\nfoo:b\r\n\r\n1\0")
+        play.client_says(b"SEND\r\n\r\n\0")
+        play.broker_gets(
+            b"SEND\r\nrelay-trace:relay-session-1\ndestination:/queue/a\r\nfoo:b\r\n\r\n1\0"
+            b"SEND\r\nrelay-trace:relay-session-2\n\r\n\0"
+        )
+    with joined(b"1.1", b"1.2", cut=cut, **TRACES) as play:
+        play.client_says(b"SEND\r\nrelay-trace:x\r\ndestination:/queue/a\r\nfoo:b\r\n\r\n1\0")
+        play.broker_gets(b"SEND\nrelay-trace:relay-session-1\ndestination:/queue/a\nfoo:b\n\n1\0")
+
+
+@in_all_cuts
+def test_bodies_pass_as_they_came(cut: Cut) -> None:
+    """By their length, with NULs and whatever looks like a head in them."""
+    body = b"\0SEND\nrelay-trace:x\n\n\0"
+    frame = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (len(body), body)
+    for play in (joined(b"1.2", b"1.2", cut=cut, **TRACES), started(cut=cut, front=TRACES)):
+        with play:
+            play.client_says(frame * 3)
+            play.broker_gets(traced(1, frame) + traced(2, frame) + traced(3, frame))
+
+
+def test_bytes_behind_a_frame() -> None:
+    """The LF that came with it goes with it."""
+    with joined(b"1.2", b"1.2", **TRACES) as play:
+        play.client_says(send(b"1") + b"\n" + send(b"2") + b"\n")
+        play.broker_gets(traced(1, send(b"1")) + b"\n" + traced(2, send(b"2")) + b"\n")
+
+
+def test_what_a_publisher_may_not_set() -> None:
+    """A trace does not hide it."""
+    with joined(b"1.2", b"1.2", **TRACES) as play:
+        play.client_says(b"SEND\nmessage-id:x\ndestination:/queue/a\nreceipt:r\n\n1\0")
+        play.broker_gets(traced(1, send(b"1", receipt="r")))
+        assert play.counters["loss_reserved"] == 1
+        play.client_says(tell(b"DISCONNECT"))
+        play.broker_gets(b"")  # it waits for the receipt
+        play.broker_says(receipt("r"))
+        play.client_gets(receipt("r"))
+        play.broker_gets(tell(b"DISCONNECT"))
+
+
+def test_without_the_setting() -> None:
+    """Nothing is added, nothing removed, and no frame is marked."""
+    with joined(b"1.2", b"1.2") as play:
+        tape = taped(play)
+        mine = b"SEND\nrelay-trace:mine\ndestination:/queue/a\n\n1\0"
+        play.client_says(mine)
+        play.broker_gets(mine)
+        play.broker_says(MESSAGE % (b"relay-trace:mine\n", b"1"))
+        play.client_gets(MESSAGE % (b"relay-trace:mine\n", b"1"))
+        assert traces(tape) == [(b"SEND", None)]
+
+
+def test_a_send_that_cannot_be_carried() -> None:
+    """The ERROR names its receipt all the same."""
+    play = joined(b"1.2", b"1.0", loss=LossPolicy.REJECT, **TRACES)
+    play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\nreceipt:r\n\n1\0")
+    play.client_gets_error(b"a header cannot be said in the other version", receipt=b"r")
+
+
+# MESSAGEs
+
+
+@in_all_cuts
+@in_all_pairs
+def test_a_message_loses_it(client: bytes, broker: bytes, cut: Cut) -> None:
+    """Wherever it stands and however often; the rest is sent as it would be."""
+    with joined(client, broker, cut=cut, **TRACES) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
+        play.broker_reads()
+        for said, told in (
+            (b"relay-trace:s-1\n", b""),
+            (b"relay-trace:s-1\n" + PATH[broker] + b"\nrelay-trace:s-2\n", PATH[client] + b"\n"),
+            (PATH[broker] + b"\nrelay-trace:\n", PATH[client] + b"\n"),
+            (b"relay-traces:1\nRelay-Trace:2\n", b"relay-traces:1\nRelay-Trace:2\n"),
+            (b"", b""),
+        ):
+            play.broker_says(MESSAGE % (said, b"relay-trace:body\n"))
+            play.client_gets(MESSAGE % (told, b"relay-trace:body\n"))
+
+
+@in_all_pairs
+def test_it_is_lost_before_anything_else_is(client: bytes, broker: bytes) -> None:
+    """A value that the client's version cannot spell is no reason to refuse what the client is not sent."""
+    value = b"x" if broker == b"1.0" else b"a\\nb"
+    with joined(client, broker, loss=LossPolicy.REJECT, **TRACES) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
+        play.broker_reads()
+        play.broker_says(MESSAGE % (b"relay-trace:%b\n" % value, b"1"))
+        play.client_gets(MESSAGE % (b"", b"1"))
+
+
+@in_all_cuts
+@in_all_versions
+def test_messages_between_equals_pass_otherwise_as_they_came(version: bytes, cut: Cut) -> None:
+    """Neighbours that are not traced stay as they are, oddities included."""
+    with joined(version, version, cut=cut, **TRACES) as play:
+        odd = b"foo:a:b\nfoo: padded \nno-colon\n:no name\nbar:a\\tb\n"
+        plain = MESSAGE % (odd, b"1")
+        play.broker_says(plain + MESSAGE % (odd + b"relay-trace:s-1\n", b"2") + plain + plain)
+        play.client_gets(plain + MESSAGE % (odd, b"2") + plain + plain)
+        play.broker_says(b"MESSAGE\r\nrelay-trace:s-1\r\nfoo:a\\tb\r\n\r\n1\0")
+        play.client_gets(b"MESSAGE\r\nfoo:a\\tb\r\n\r\n1\0")
+
+
+@in_all_pairs
+@pytest.mark.parametrize("survives", [False, True])
+def test_acks_find_their_messages(client: bytes, broker: bytes, survives: bool) -> None:
+    """What both sides call a delivery does not depend on the trace."""
+    told = []
+    for settings in ({}, TRACES):
+        if survives:
+            play = started(client, broker, front=settings)
+        else:
+            play = joined(client, broker, **settings)
+        with play:
+            play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+            play.broker_reads()
+            ack = b"ack:k\n" if broker == b"1.2" else b""
+            trace = b"relay-trace:s-1\n" if settings else b""
+            play.broker_says(MESSAGE % (trace + ack, b"1"))
+            heard = play.client_reads()
+            names = {"subscription": "1", "message_id": "m"}
+            if client == b"1.2":
+                names = {"id": heard.split(b"\nack:")[1].split(b"\n")[0].decode()}
+            play.client_says(tell(b"ACK", **names))
+            told.append((heard, play.broker_reads()))
+    assert told[0] == told[1]
+    assert told[0][1].startswith(b"ACK\n")
+
+
+def test_other_frames_keep_it() -> None:
+    """Only MESSAGEs have traces of ours."""
+    with joined(b"1.2", b"1.2", **TRACES) as play:
+        error = b"ERROR\nmessage:odd\nrelay-trace:s-1\n\n\0"
+        play.broker_says(error + MESSAGE % (b"relay-trace:s-1\n", b"1"))
+        play.client_gets(error + MESSAGE % (b"", b"1"))
+
+
+def test_a_client_without_acks_is_not_kept_account_of() -> None:
+    """Between equals, in a session that survives, MESSAGEs are not made more than they are."""
+    with started(front=TRACES) as play:
+        odd = b"MESSAGE\nrelay-trace:s-1\nfoo:bar\n\n1\0"
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
+        play.broker_reads()
+        play.broker_says(odd)
+        play.client_gets(b"MESSAGE\nfoo:bar\n\n1\0")
+
+
+# What is said again
+
+
+@in_all_cuts
+@pytest.mark.parametrize("product", ["generic", "activemq"])
+def test_the_next_broker_gets_the_same(product: str, cut: Cut) -> None:
+    """For what it is sent again, and what was sent meanwhile; numbers go on."""
+    with started(confirm=True, product=product, cut=cut, front=TRACES) as play:
+        tape = taped(play)
+        play.client_says(send(b"1") + send(b"2", receipt="r"))
+        told = play.broker_reads()
+        assert told.count(b"\nrelay-trace:relay-session-") == 2
+        play.broker_goes()
+        play.client_says(send(b"3"))
+        found(play, product=product)
+        play.client_says(send(b"4"))
+        lines = play.broker_reads().split(b"\n")
+        named = [line.partition(b":")[2] for line in lines if line.startswith(b"relay-trace:")]
+        assert named == [b"relay-session-%d" % number for number in (1, 2, 3, 4)]
+        assert lines.count(b"relay-resent:true") == 2
+        assert [trace for _, trace in traces(tape)] == named
+
+
+def test_a_send_with_a_receipt_is_sent_again_as_it_was() -> None:
+    """Byte by byte, but for the mark."""
+    with started(front=TRACES) as play:
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_gets(traced(1, send(b"1", receipt="r")))
+        play.broker_goes()
+        found(play)
+        play.broker_gets(again(1, send(b"1", receipt="r")))
+        play.broker_goes()
+        found(play)
+        play.broker_gets(again(1, send(b"1", receipt="r")))
+
+
+@pytest.mark.parametrize("first", VERSIONS, ids=bytes.decode)
+@pytest.mark.parametrize("after", VERSIONS, ids=bytes.decode)
+def test_the_next_broker_speaks_another_version(first: bytes, after: bytes) -> None:
+    """A trace is a trace in all of them."""
+    frame = b"SEND\ndestination:/queue/a\nreceipt:r\n%b\n\n1\0"
+    with started(b"1.1", first, front=TRACES) as play:
+        play.client_says(frame % PATH[b"1.1"])
+        play.broker_gets(traced(1, frame % PATH[first]))
+        play.broker_goes()
+        found(play, after)
+        play.broker_gets(again(1, frame % PATH[after]))
+
+
+@in_all_cuts
+def test_transactions(cut: Cut) -> None:
+    """An open one is sent again with the traces that it had, one that no broker knew of gets its own."""
+    inside = send(b"1", transaction="t")
+    with started(cut=cut, front=TRACES) as play:
+        begin, commit = tell(b"BEGIN", transaction="t"), tell(b"COMMIT", transaction="t", receipt="c")
+        play.client_says(begin + inside)
+        play.broker_gets(begin + traced(1, inside))
+        play.broker_goes()
+        found(play)
+        play.broker_gets(begin + traced(1, inside))
+        play.client_says(inside)
+        play.broker_gets(traced(2, inside))
+        play.broker_goes()
+        play.client_says(inside + commit)
+        found(play)
+        play.broker_gets(begin + traced(1, inside) + traced(2, inside) + traced(3, inside) + commit)
+
+
+def test_a_planned_move() -> None:
+    """Numbers go on at the next broker."""
+    with started(front=TRACES) as play:
+        play.client_says(send(b"1"))
+        play.broker_gets(traced(1, send(b"1")))
+        sent_away(play)
+        play.client_says(send(b"2"))
+        play.broker_reads()
+        play.broker_says(receipt("relay-session-receipt-1"))
+        found(play)
+        play.broker_gets(traced(2, send(b"2")))
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_frames_at_a_limit(narrow: bool) -> None:
+    """What the relay adds does not count: neither as one line more nor as a line that is too long."""
+    limits = Limits(headers=4, header_line=22 if narrow else 1000)
+    frame = send(b"1", a="1", b="2", receipt="r")
+    with started(front={"limits": limits, **TRACES}) as play:
+        play.client_says(frame)
+        play.broker_gets(traced(1, frame))
+        play.broker_goes()
+        found(play)
+        play.broker_gets(again(1, frame))
+    with begun(listener(fan_out(2), limits=limits, **TRACES)) as play:
+        play.client_says(frame)
+        for at in "ab":
+            play.broker_gets(copied(1, traced(1, frame)), at=at)
+        play.broker_goes(at="a")
+        play.time_passes(SOON)
+        comes(play, "a")
+        play.broker_reads(at="a")
+        play.both_stay()
+
+
+def test_a_client_that_is_gone() -> None:
+    """What it sent before is sent with its traces."""
+    play = started(confirm=True, front=TRACES)
+    play.broker_goes()
+    play.client_says(send(b"1") + send(b"2"))
+    play.client_goes()
+    found(play)
+    told = play.broker_reads()
+    assert b"relay-trace:relay-session-1\n" in told
+    assert b"relay-trace:relay-session-2\n" in told
+
+
+# Several brokers
+
+
+def test_copies_have_the_same() -> None:
+    """All copies of a SEND, also those of a group that was not there; MESSAGEs of all groups lose it."""
+    with begun(listener(fan_out(2, confirm=True), **TRACES)) as play:
+        tape = taped(play)
+        play.broker_goes(at="b")
+        play.client_says(send(b"1") + send(b"2"))
+        told = play.broker_reads(at="a")
+        play.time_passes(SOON)
+        comes(play, "b")
+        late = play.broker_reads(at="b")
+        for number in (1, 2):
+            frame = copied(number, traced(number, send(b"%d" % number))).removeprefix(b"SEND")
+            assert frame in told
+            assert frame in late
+        assert traces(tape) == [(b"SEND", b"relay-session-1"), (b"SEND", b"relay-session-2")]
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a"))
+        for at in "ab":
+            play.broker_reads(at=at)
+            play.broker_says(MESSAGE % (b"relay-copy:c-1\nrelay-trace:c-1\n", b"1"), at=at)
+            play.client_gets(MESSAGE % (b"relay-copy:c-1\n", b"1"))
+
+
+def test_what_waits_for_a_broker_that_takes_no_more() -> None:
+    """It is sent with the traces that the others got."""
+    with begun(listener(fan_out(2), **TRACES)) as play:
+        play.broker_is_blocked(at="a")
+        play.client_says(send(b"1") + send(b"2"))
+        play.broker_gets(copied(1, traced(1, send(b"1"))) + copied(2, traced(2, send(b"2"))), at="b")
+        play.broker_is_unblocked(at="a")
+        play.broker_gets(copied(1, traced(1, send(b"1"))) + copied(2, traced(2, send(b"2"))), at="a")
+
+
+def test_acks_of_a_fan_out() -> None:
+    """A delivery whose name two brokers gave is found as without traces."""
+    with begun(listener(fan_out(2), **TRACES)) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+        for at in "ab":
+            play.broker_reads(at=at)
+            play.broker_says(MESSAGE % (b"relay-trace:c-1\nack:k\n", b"1"), at=at)
+        heard = play.client_reads()
+        assert b"relay-trace" not in heard
+        names = [part.split(b"\n")[0] for part in heard.split(b"\nack:")[1:]]
+        for name in names:
+            play.client_says(tell(b"ACK", id=name.decode()))
+        for at in "ab":
+            play.broker_gets(tell(b"ACK", id="k"), at=at)
+
+
+def test_routes() -> None:
+    """Numbers are the session's, whatever upstream a SEND goes to; identical heads there, too."""
+    with begun(routed(lasting("main", "a"), lasting("there", "b"), **TRACES), b"1.2", "a") as play:
+        there = send(b"1", b"/queue/there.x")
+        play.client_says(send(b"1") + there + send(b"1") + there)
+        comes(play, "b")
+        play.broker_gets(traced(1, send(b"1")) + traced(3, send(b"1")), at="a")
+        play.broker_gets(traced(2, there) + traced(4, there), at="b")
+
+
+def test_sessions_do_not_share_numbers() -> None:
+    """Each counts its own, under its name."""
+    for name in (b"relay-session", b"relay-other"):
+        play = Playbook(listener(upstream(), **TRACES), name=name)
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        play.broker_says(SAY_WELCOME[b"1.2"])
+        play.broker_reads()
+        play.client_says(send(b"1"))
+        assert b"\nrelay-trace:%b-1\n" % name in play.broker_reads()
+
+
+# By themselves
+
+
+@in_all_versions
+def test_a_traced_frame_reads_as_if_it_had_come_so(version: bytes) -> None:
+    """Every offset is that of a frame which was decoded from the same bytes."""
+    decoder = Decoder(DIALECTS[version], CLIENT_COMMANDS, Limits())
+    decoder.feed(
+        b"SEND\nrelay-trace:x\nfoo:a:b\n\nbody\0\nSEND\r\n\r\n\0" + tell(b"ACK", id="1") + send(b"x") * 2
+    )
+    frames = list(Tracer(b"s").frames(decoder))
+    assert [frame.command for frame in frames] == [b"SEND", b"SEND", b"ACK", b"SEND", b"SEND"]
+    sends = [frame for frame in frames if frame.command is SEND]
+    for number, frame in enumerate(sends, 1):
+        again = Decoder(DIALECTS[version], CLIENT_COMMANDS, Limits())
+        again.feed(frame.wire)
+        (same,) = again.frames()
+        for name in ("start", "head", "body", "end", "after", "data"):
+            assert getattr(frame, name) == getattr(same, name), name
+        assert frame.header(TRACE, DIALECTS[version]) == b"s-%d" % number
+        assert frame.memo is None
+
+
+def test_bridges_of_tracing_listeners() -> None:
+    """Only those to clients differ, and only where it is asked for."""
+    plain = bridges_between(b"1.2", b"1.2", "generic", LossPolicy.REPLACE)
+    tracing = bridges_between(b"1.2", b"1.2", "generic", LossPolicy.REPLACE, traced=True)
+    assert tracing is not plain
+    assert isinstance(tracing.to_client, Untracing)
+    assert not isinstance(plain.to_client, Untracing)
+    assert type(tracing.to_broker) is type(plain.to_broker)
+    assert tracing.to_client.untouched == frozenset()

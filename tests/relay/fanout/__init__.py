@@ -1,0 +1,1 @@
+"""Clients with several brokers at once: copies, routes, quorums."""

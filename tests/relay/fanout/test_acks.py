@@ -1,0 +1,261 @@
+"""Which brokers are sent a client's ACK and NACK, and its receipts where the broker is gone."""
+
+import pytest
+
+from tests.playbook import Playbook, listener
+from tests.relay.fanout.parts import member_of
+from tests.relay.several import (
+    BEGIN,
+    SOON,
+    begun,
+    comes_back,
+    delivers,
+    fan_out,
+    fanned,
+    message,
+    receipt,
+    subscribed,
+    tell,
+    two_upstreams,
+)
+
+# One message
+
+
+@pytest.mark.parametrize("command", [b"ACK", b"NACK"])
+def test_an_ack_goes_where_the_message_came_from(command: bytes) -> None:
+    """Only there, and that broker alone confirms it."""
+    with subscribed(fanned(quorum=2), ack="client-individual") as play:
+        delivers(play, "a", 1)
+        delivers(play, "b", 1)
+        play.client_says(tell(command, id="b1", receipt="k"))
+        play.broker_gets(tell(command, id="b1", receipt="k"), at="b")
+        play.broker_says(receipt("k"), at="b")
+        play.client_gets(receipt("k"))
+
+
+def test_an_ack_of_nothing() -> None:
+    """A message that no broker delivered cannot be acknowledged."""
+    play = subscribed(fanned(), ack="client-individual")
+    play.client_says(tell(b"ACK", id="z", receipt="k"))
+    play.client_gets_error(b"ACK names no message that awaits one", receipt=b"k")
+
+
+def test_an_unknown_ack_of_a_route() -> None:
+    """The only broker of an upstream is sent it, and decides."""
+    with two_upstreams() as play:
+        play.client_says(tell(b"ACK", id="z"))
+        play.broker_gets(tell(b"ACK", id="z"), at="a")
+
+
+@pytest.mark.parametrize("client", [b"1.0", b"1.1"])
+def test_message_ids_of_two_brokers(client: bytes) -> None:
+    """Where both give the same id the client is sent another one, and each ACK finds its broker."""
+    with begun(listener(fan_out(2)), client) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        wire = message(b"", message_id="7")
+        play.broker_says(wire, at="a")
+        play.broker_says(wire, at="b")
+        renamed = wire.replace(b"message-id:7\n", b"").replace(
+            b"MESSAGE\n", b"MESSAGE\nmessage-id:relay-ack-2\n"
+        )
+        play.client_gets(wire + renamed)
+        named = b"subscription:1\n" if client == b"1.1" else b""
+        play.client_says(b"ACK\n%bmessage-id:relay-ack-2\n\n\0" % named)
+        play.broker_gets(b"ACK\nmessage-id:7\n%b\n\0" % named, at="b")
+        play.client_says(b"ACK\n%bmessage-id:7\n\n\0" % named)
+        play.broker_gets(b"ACK\n%bmessage-id:7\n\n\0" % named, at="a")
+
+
+def test_ack_values_of_two_brokers() -> None:
+    """Where both give the same one the client gets another for the second, until the first is settled."""
+    with subscribed(fanned(), ack="client-individual") as play:
+        wire = message(b"", message_id="m", ack="7")
+        play.broker_says(wire, at="a")
+        play.client_gets(wire)
+        play.broker_says(wire, at="b")
+        renamed = wire.replace(b"ack:7\n", b"").replace(b"MESSAGE\n", b"MESSAGE\nack:relay-ack-2\n")
+        play.client_gets(renamed)
+        play.client_says(tell(b"ACK", id="7"))
+        play.broker_gets(tell(b"ACK", id="7"), at="a")
+        play.broker_says(wire, at="a")
+        play.client_gets(wire)  # the client knows that of b by another name
+        play.client_says(tell(b"ACK", id="relay-ack-2") + tell(b"ACK", id="7"))
+        play.broker_gets(tell(b"ACK", id="7"), at="a")
+        play.broker_gets(tell(b"ACK", id="7"), at="b")
+        play.broker_says(wire, at="b")
+        play.client_gets(wire)
+
+
+def test_tokens_of_another_relay() -> None:
+    """A broker that is itself a relay gives names like ours: they are never taken for each other."""
+    with subscribed(fanned(), ack="client-individual") as play:
+        for at in "ab":
+            play.broker_says(
+                message(b"", message_id=at, ack="relay-ack-2" if at == "a" else "relay-ack-1"), at=at
+            )
+        got = play.client_reads()
+        assert got.count(b"ack:relay-ack-1\n") == 1
+        assert (
+            got.index(b"ack:relay-ack-1\n") < got.index(b"message-id:a\n") < got.index(b"ack:relay-ack-2\n")
+        )
+        play.client_says(tell(b"ACK", id="relay-ack-2"))
+        play.broker_gets(tell(b"ACK", id="relay-ack-1"), at="b")
+        play.client_says(tell(b"ACK", id="relay-ack-1"))
+        play.broker_gets(tell(b"ACK", id="relay-ack-2"), at="a")
+
+
+# Brokers that are gone
+
+
+def test_an_ack_for_a_broker_that_was_lost() -> None:
+    """It is sent to no broker and its receipt is given; what the other broker delivered is not touched."""
+    with subscribed(fanned(quorum=2), ack="client-individual") as play:
+        delivers(play, "a", 1)
+        delivers(play, "b", 1)
+        play.broker_goes(at="a")
+        play.client_says(tell(b"ACK", id="a1", receipt="k"))
+        play.client_gets(receipt("k"))
+        assert play.counters["acks_stale"] == 1
+        play.client_says(tell(b"ACK", id="b1"))
+        play.broker_gets(tell(b"ACK", id="b1"), at="b")
+
+
+def test_an_ack_whose_broker_is_lost_before_it_confirms() -> None:
+    """Its receipt is given, for there is nothing to wait for any more."""
+    with subscribed(fanned(), ack="client-individual") as play:
+        delivers(play, "a", 1)
+        play.client_says(tell(b"ACK", id="a1", receipt="k"))
+        play.broker_reads(at="a")
+        play.broker_goes(at="a")
+        play.client_gets(receipt("k"))
+
+
+def test_an_ack_that_waited_for_a_blocked_broker_that_is_lost() -> None:
+    """It is stale, and its receipt is given."""
+    with fanned(quorum=1) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(message(message_id="m", ack="k"), at="a")
+        play.client_reads()
+        play.broker_is_blocked(at="a")
+        play.client_says(tell(b"ACK", id="k", receipt="r"))
+        play.client_gets(b"")
+        play.broker_goes(at="a")
+        play.client_gets(receipt("r"))
+        assert play.counters["acks_stale"] == 1
+
+
+def test_an_ack_of_a_group_that_gave_up() -> None:
+    """It is stale, and its receipt is given."""
+    with fanned(quorum=1, options={"attempts": 0}) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\n\n\0", at="a")
+        play.client_reads()
+        play.broker_goes(at="a")
+        play.time_passes(SOON)
+        play.client_says(tell(b"ACK", id="k", receipt="r"))
+        play.client_gets(receipt("r"))
+        assert play.counters["acks_stale"] == 1
+
+
+# Cumulative ACKs
+
+
+def test_a_cumulative_ack_reaches_both() -> None:
+    """What the client was sent before, by any broker, is acknowledged; what came later is not."""
+    with subscribed(fanned(), ack="client") as play:
+        for at, number in [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 3)]:
+            delivers(play, at, number)
+        play.client_says(tell(b"ACK", id="b2", receipt="k"))
+        play.broker_gets(tell(b"ACK", id="a2").replace(b"\0", b"\0\n"), at="a")
+        play.broker_gets(tell(b"ACK", id="b2", receipt="k"), at="b")
+        play.broker_says(receipt("k"), at="b")
+        play.client_gets(receipt("k"))
+        play.client_says(tell(b"ACK", id="a3"))
+        play.broker_gets(tell(b"ACK", id="a3"), at="a")
+
+
+def cumulative() -> Playbook:
+    """A client with a cumulative subscription, and a message of a and then one of b."""
+    play = fanned(quorum=1)
+    play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"))
+    for at in "ab":
+        play.broker_reads(at=at)
+        play.broker_says(message(message_id=at, ack=at), at=at)
+    play.client_reads()
+    return play
+
+
+def test_a_cumulative_ack_for_a_broker_that_is_blocked() -> None:
+    """It is sent one ACK when it can be written to, however many reached the other broker meanwhile; one waits."""
+    with cumulative() as play:
+        play.broker_is_blocked(at="a")
+        play.client_says(tell(b"ACK", id="b"))
+        play.broker_says(message(message_id="b2", ack="b2"), at="b")
+        play.client_reads()
+        play.client_says(tell(b"ACK", id="b2"))
+        play.broker_gets(tell(b"ACK", id="b") + tell(b"ACK", id="b2"), at="b")
+        assert len(member_of(play, 0)._waiting) == 1
+        play.broker_is_unblocked(at="a")
+        play.broker_gets(tell(b"ACK", id="a").replace(b"\0", b"\0\n"), at="a")
+
+
+def test_a_cumulative_ack_where_nothing_is_left() -> None:
+    """A broker whose messages are acknowledged is sent no other ACK."""
+    with cumulative() as play:
+        play.client_says(tell(b"ACK", id="a") + tell(b"ACK", id="b"))
+        play.broker_gets(tell(b"ACK", id="a"), at="a")
+        play.broker_gets(tell(b"ACK", id="b"), at="b")
+
+
+def test_a_cumulative_ack_for_a_broker_that_is_lost() -> None:
+    """What it delivered is settled, and the next broker is sent no ACK."""
+    with cumulative() as play:
+        play.broker_goes(at="a")
+        play.client_says(tell(b"ACK", id="b"))
+        play.broker_gets(tell(b"ACK", id="b"), at="b")
+        assert len(member_of(play, 0).session.ledger) == 0
+        comes_back(play, "a")
+        assert play.broker_reads(at="a").startswith(b"SUBSCRIBE\n")
+
+
+def test_a_cumulative_ack_in_a_transaction() -> None:
+    """Each broker commits its own part, and both have to confirm."""
+    play = cumulative()
+    play.client_says(
+        BEGIN + tell(b"ACK", id="b", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c")
+    )
+    ends = tell(b"COMMIT", transaction="t", receipt="c")
+    wire = tell(b"ACK", id="a", transaction="t").replace(b"\0", b"\0\n")
+    play.broker_gets(BEGIN + wire + ends, at="a")
+    play.broker_gets(BEGIN + tell(b"ACK", id="b", transaction="t") + ends, at="b")
+    play.broker_says(receipt("c"), at="b")
+    play.client_gets(b"")
+    play.broker_says(receipt("c"), at="a")
+    play.client_gets(receipt("c"))
+
+
+@pytest.mark.parametrize(("client", "naming"), [(b"1.0", b""), (b"1.1", b"subscription:1\n")])
+@pytest.mark.parametrize("broker", [b"1.0", b"1.1", b"1.2"])
+def test_a_cumulative_ack_in_other_versions(client: bytes, naming: bytes, broker: bytes) -> None:
+    """The broker is sent its own names, in its version."""
+    with begun(listener(fan_out(2)), client, "ab", broker, client) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(message(message_id="a", ack="k"), at="a")
+        play.broker_says(message(message_id="b"), at="b")
+        play.client_reads()
+        play.client_says(b"ACK\n%bmessage-id:b\n\n\0" % naming)
+        wire = play.broker_reads(at="a")
+        assert wire.startswith(b"ACK\n")
+        assert (b"\nid:k\n" if broker == b"1.2" else b"\nmessage-id:a\n") in wire
+        assert broker != b"1.1" or b"\nsubscription:1\n" in wire
+        assert b"relay-ack" not in wire
+        play.broker_gets(b"ACK\n%bmessage-id:b\n\n\0" % naming, at="b")

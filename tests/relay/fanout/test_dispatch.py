@@ -1,0 +1,245 @@
+"""Which brokers are sent a client's SENDs and subscriptions."""
+
+import pytest
+
+from stomprelay.session.effects import Event
+from tests.playbook import Cut, in_all_cuts, listener
+from tests.relay.several import (
+    HERE,
+    THERE,
+    begun,
+    both_get,
+    comes,
+    comes_back,
+    copied,
+    fan_out,
+    fanned,
+    lasting,
+    plain,
+    receipt,
+    routed,
+    send,
+    tell,
+    two_upstreams,
+)
+
+# SEND
+
+
+@in_all_cuts
+def test_a_send_goes_to_all(cut: Cut) -> None:
+    """Copies of one SEND carry the same id, others another one; the client gets its receipt once."""
+    with fanned(quorum=2) as play:
+        play.cut = cut
+        play.client_says(send(b"1", receipt="r") + send(b"2"))
+        both_get(play, copied(1, send(b"1", receipt="r")) + copied(2, send(b"2")))
+        play.broker_says(receipt("r"), at="a")
+        play.client_gets(b"")
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(receipt("r"))
+
+
+@pytest.mark.parametrize("quorum", [1, 2, 3])
+def test_the_receipt_comes_with_the_quorum(quorum: int) -> None:
+    """Not before the quorum confirmed, and not again."""
+    with fanned(3, quorum) as play:
+        play.client_says(send(receipt="r"))
+        for at in "abc":
+            play.broker_reads(at=at)
+        for number, at in enumerate("bca", 1):
+            play.broker_says(receipt("r"), at=at)
+            play.client_gets(receipt("r") if number == quorum else b"")
+
+
+def test_a_receipt_passes_as_it_came() -> None:
+    """With all headers of the RECEIPT that completes the quorum."""
+    with fanned(quorum=2) as play:
+        play.client_says(send(receipt="r"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(b"RECEIPT\nreceipt-id:r\nx:a\n\n\0", at="a")
+        play.broker_says(b"RECEIPT\nreceipt-id:r\nx:b\n\n\0", at="b")
+        play.client_gets(b"RECEIPT\nreceipt-id:r\nx:b\n\n\0")
+
+
+def test_one_id_for_all_receipts() -> None:
+    """A client that names all its receipts alike gets one for each."""
+    with fanned(quorum=2) as play:
+        play.client_says(send(b"1", receipt="r") + send(b"2", receipt="r"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(receipt("r", "r"), at="a")
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(receipt("r"))
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(receipt("r"))
+
+
+def test_queues_that_do_not_fan_out() -> None:
+    """With `fanOutQueues=false` a SEND to a queue goes to the first group that has a broker, as it came."""
+    with fanned(quorum=2, fan_out_queues=False) as play:
+        play.client_says(send(b"1", b"/queue/a", receipt="q") + send(b"2", b"/topic/a", receipt="t"))
+        one, two = send(b"1", b"/queue/a", receipt="q"), copied(1, send(b"2", b"/topic/a", receipt="t"))
+        play.broker_gets(one + two, at="a")
+        play.broker_gets(two, at="b")
+        play.broker_says(receipt("q", "t"), at="a")
+        play.client_gets(receipt("q"))
+        play.broker_goes(at="a")
+        play.client_says(send(b"3", b"/queue/a"))
+        play.broker_gets(send(b"3", b"/queue/a"), at="b")
+
+
+def test_confirmed_sending() -> None:
+    """With `confirm` each group asks for receipts of its own, which the client is not sent."""
+    with fanned(quorum=2, confirm=True) as play:
+        play.client_says(send(b"1"))
+        for at in "ab":
+            asked = copied(1, send(b"1")).replace(b"SEND\n", b"SEND\nreceipt:relay-session-receipt-1\n")
+            play.broker_gets(asked, at=at)
+        play.broker_goes(at="b")
+        play.broker_says(receipt("relay-session-receipt-1"), at="a")
+        comes_back(play, "b")
+        again = b"SEND\nrelay-resent:true\nreceipt:relay-session-receipt-2\n"
+        play.broker_gets(copied(1, send(b"1")).replace(b"SEND\n", again), at="b")
+        play.broker_says(receipt("relay-session-receipt-2"), at="b")
+        assert play.counters["possibly_lost"] == 0
+
+
+def test_a_value_that_one_version_cannot_spell() -> None:
+    """It is changed for that broker alone, and counted."""
+    with begun(listener(fan_out(2)), b"1.2", "ab", b"1.2", b"1.0") as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\n\n\0")
+        play.broker_gets(b"SEND\nrelay-copy:relay-session-1\ndestination:/queue/a\nfoo:a\\nb\n\n\0", at="a")
+        play.broker_gets(b"SEND\nrelay-copy:relay-session-1\ndestination:/queue/a\nfoo:a b\n\n\0", at="b")
+        assert play.counters["loss_value"] == 1
+
+
+# Groups without room
+
+
+def test_a_group_that_is_full() -> None:
+    """It misses SENDs, which is counted and noted once; it keeps what it has, and the others miss nothing."""
+    with fanned(quorum=1, resend_buffer=300) as play:
+        play.broker_goes(at="a")
+        wires = [copied(number + 1, send(b"x" * 150, receipt=str(number))) for number in range(4)]
+        for number in range(4):
+            play.client_says(send(b"x" * 150, receipt=str(number)))
+            play.broker_gets(wires[number], at="b")
+            play.broker_says(receipt(str(number)), at="b")
+            play.client_gets(receipt(str(number)))
+        assert not play.client.paused
+        assert play.counters["fanout_overflowed"] == 2
+        assert sum("misses what is sent" in note.text for note in play.notes) == 1
+        comes_back(play, "a")
+        play.broker_gets(wires[0] + wires[1], at="a")
+        play.broker_says(receipt("0", "1"), at="a")
+        play.client_says(send(b"5"))
+        both_get(play, copied(5, send(b"5")))
+
+
+# Subscriptions
+
+
+def test_a_subscription_is_everywhere() -> None:
+    """SUBSCRIBE and UNSUBSCRIBE reach all groups; each has one receipt."""
+    with fanned(quorum=2) as play:
+        for frame in (
+            tell(b"SUBSCRIBE", id="1", destination="/topic/a", receipt="r"),
+            tell(b"UNSUBSCRIBE", id="1", receipt="r"),
+        ):
+            play.client_says(frame)
+            both_get(play, frame)
+            play.broker_says(receipt("r"), at="a")
+            play.client_gets(b"")
+            play.broker_says(receipt("r"), at="b")
+            play.client_gets(receipt("r"))
+
+
+def test_a_group_that_was_not_there() -> None:
+    """Its next broker is sent the subscriptions that are open then, and no others."""
+    with fanned(quorum=1) as play:
+        play.broker_goes(at="a")
+        kept = tell(b"SUBSCRIBE", id="1", destination="/topic/a")
+        ended = tell(b"SUBSCRIBE", id="2", destination="/topic/b", receipt="s")
+        play.client_says(kept + ended + tell(b"UNSUBSCRIBE", id="2", receipt="u"))
+        play.broker_gets(kept + ended + tell(b"UNSUBSCRIBE", id="2", receipt="u"), at="b")
+        play.client_gets(b"")  # no broker that has them confirmed
+        play.broker_says(receipt("s", "u"), at="b")
+        play.client_gets(receipt("s", "u"))
+        comes_back(play, "a")
+        play.broker_gets(kept.replace(b"\0", b"\0\n"), at="a")
+
+
+# Routes
+
+
+def test_destinations_lead_apart() -> None:
+    """Frames pass as they came, each to the upstream of its destination."""
+    with two_upstreams() as play:
+        play.client_says(send(b"1", HERE, receipt="1") + send(b"2", THERE, receipt="2") + send(b"3", HERE))
+        play.broker_gets(send(b"1", HERE, receipt="1") + send(b"3", HERE), at="a")
+        play.broker_gets(send(b"2", THERE, receipt="2"), at="b")
+        play.broker_says(receipt("2"), at="b")
+        play.broker_says(receipt("1"), at="a")
+        play.client_gets(receipt("2", "1"))
+
+
+def test_many_sends_of_one_head() -> None:
+    """SENDs whose heads repeat go where the first one went."""
+    with two_upstreams() as play:
+        play.client_says(send(b"1", THERE) + send(b"2", THERE) + send(b"1", HERE) + send(b"2", HERE) * 2)
+        play.broker_gets(send(b"1", THERE) + send(b"2", THERE), at="b")
+        play.broker_gets(send(b"1", HERE) + send(b"2", HERE) * 2, at="a")
+
+
+def test_subscriptions_of_two_upstreams() -> None:
+    """UNSUBSCRIBE and ACK go where the subscription is."""
+    with two_upstreams() as play:
+        here = tell(b"SUBSCRIBE", id="1", destination=HERE.decode(), ack="client")
+        there = tell(b"SUBSCRIBE", id="2", destination=THERE.decode(), ack="client")
+        play.client_says(here + there)
+        play.broker_gets(here, at="a")
+        play.broker_gets(there, at="b")
+        wire = b"MESSAGE\nsubscription:2\nmessage-id:7\nack:7\n\n\0"
+        play.broker_says(wire, at="b")
+        play.client_gets(wire)
+        play.client_says(tell(b"ACK", id="7") + tell(b"UNSUBSCRIBE", id="2") + tell(b"UNSUBSCRIBE", id="1"))
+        play.broker_gets(tell(b"ACK", id="7") + tell(b"UNSUBSCRIBE", id="2"), at="b")
+        play.broker_gets(tell(b"UNSUBSCRIBE", id="1"), at="a")
+
+
+def test_an_id_that_is_open_elsewhere() -> None:
+    """A subscription id is the client's, not an upstream's."""
+    play = two_upstreams()
+    play.client_says(tell(b"SUBSCRIBE", id="1", destination=HERE.decode()))
+    play.client_says(tell(b"SUBSCRIBE", id="1", destination=THERE.decode(), receipt="r"))
+    play.client_gets_error(b"SUBSCRIBE repeats the id of an open subscription", receipt=b"r")
+
+
+def test_unsubscribing_by_destination() -> None:
+    """As 1.0 clients may."""
+    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.0", "a") as play:
+        play.client_says(tell(b"SUBSCRIBE", destination=THERE.decode()))
+        comes(play, "b", b"1.0")
+        play.broker_reads(at="b")
+        play.client_says(tell(b"UNSUBSCRIBE", destination=THERE.decode()))
+        play.broker_gets(tell(b"UNSUBSCRIBE", destination=THERE.decode()), at="b")
+
+
+def test_a_route_to_a_fan_out() -> None:
+    """Its SENDs are copied there, and those to other destinations are not."""
+    main = plain("main", "a")
+    there = fan_out(3, quorum=2)
+    groups = there.groups[1:]
+    play = begun(routed(main, type(there)("there", groups, quorum=2)), b"1.2", "a")
+    with play:
+        play.client_says(send(b"1", HERE) + send(b"2", THERE, receipt="r"))
+        play.broker_gets(send(b"1", HERE), at="a")
+        for at in "bc":
+            comes(play, at)
+            play.broker_gets(copied(1, send(b"2", THERE, receipt="r")), at=at)
+        play.broker_says(receipt("r"), at="c")
+        play.client_gets(b"")
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(receipt("r"))
+        assert play.noted(Event.CONNECTED)

@@ -1,0 +1,344 @@
+"""A client with several brokers: how its session begins, goes on without one of them, and ends."""
+
+import pytest
+
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.session.effects import Event, How
+from tests.playbook import SAY_HELLO, Playbook, in_all_pairs, listener
+from tests.relay.several import (
+    begun,
+    comes,
+    comes_back,
+    copied,
+    fan_out,
+    fanned,
+    group,
+    lasting,
+    message,
+    plain,
+    receipt,
+    routed,
+    send,
+    tell,
+)
+
+DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno\0"
+
+
+# CONNECT
+
+
+@pytest.mark.parametrize("quorum", [1, 2, 3])
+def test_connected_with_the_quorum(quorum: int) -> None:
+    """The client is sent one CONNECTED, that of the broker which completes the quorum."""
+    with Playbook(listener(fan_out(3, quorum=quorum))) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        assert sorted(map(str, play.opened)) == ["a", "b", "c"]
+        for number, at in enumerate("cab", 1):
+            comes(play, at)
+            welcome = b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0" if number == quorum else b""
+            play.client_gets(welcome)
+        assert not play.relay.coupled
+
+
+def test_frames_that_came_with_connect() -> None:
+    """What the client sent before there was a broker goes to all, also to one that comes later."""
+    with Playbook(listener(fan_out(2))) as play:
+        play.client_says(SAY_HELLO[b"1.2"] + send(b"1", receipt="r"))
+        comes(play, "b")
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+        comes(play, "a")
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="a")
+        assert play.client_reads().startswith(b"CONNECTED\n")
+
+
+@pytest.mark.parametrize(("quorum", "denied"), [(1, "ab"), (2, "a"), (2, "b")])
+def test_a_quorum_that_denies(quorum: int, denied: str) -> None:
+    """The client is sent the last broker's ERROR whole, and the other leg ends."""
+    play = Playbook(listener(fan_out(2, quorum=quorum)))
+    play.client_says(SAY_HELLO[b"1.2"])
+    for at in denied:
+        assert play.client.closed is None
+        play.broker_accepts(at=at)
+        play.broker_says(DENIED, at=at)
+    play.client_gets(DENIED)
+    play.client_is_closed()
+    assert all(peer.closed for peer in play.brokers)
+
+
+def test_one_broker_that_denies() -> None:
+    """With enough others the session goes on without its group, which is not asked again."""
+    with Playbook(listener(fan_out(2))) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts(at="a")
+        play.broker_says(DENIED, at="a")
+        play.broker_is_closed(at="a")
+        assert "main-1 is given up: it answered CONNECT with ERROR" in play.noted(Event.LOST)
+        comes(play, "b")
+        assert play.client_reads().startswith(b"CONNECTED\n")
+        play.broker_reads(at="a")
+        play.time_passes(100)
+        assert len(play.opened) == 2
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+
+
+def test_one_broker_that_denies_later() -> None:
+    """A quorum that is lost by an ERROR to CONNECT ends the session in an ERROR that names the group."""
+    play = fanned(quorum=2)
+    play.broker_goes(at="a")
+    play.time_passes(1)
+    play.broker_accepts(at="a")
+    play.broker_says(DENIED, at="a")
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\n")
+    assert b"upstream main needs 2 of 2 groups; failed: main-1 (it answered CONNECT with ERROR)" in data
+    play.client_is_closed()
+
+
+@pytest.mark.parametrize(("quorum", "refused"), [(1, "ab"), (2, "b")])
+def test_groups_without_brokers(quorum: int, refused: str) -> None:
+    """When too few are left the client is told which failed, and why."""
+    once = {"startup_attempts": 1}
+    play = Playbook(listener(fan_out(2, quorum=quorum, options=once)))
+    play.client_says(SAY_HELLO[b"1.2"])
+    for at in refused:
+        assert play.client.closed is None
+        play.broker_refuses(at=at)
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\n")
+    assert b"main-2 (none could be had in 1 attempt)" in data
+    play.client_is_closed()
+
+
+def test_garbage_for_connected() -> None:
+    """A broker that answers CONNECT with what is not STOMP is left, and the session begins with the others."""
+    with Playbook(listener(fan_out(2))) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts(at="a")
+        play.broker_reads(at="a")
+        play.broker_says(b"HTTP/1.1 400 Bad Request\r\n\r\n", at="a")
+        play.broker_is_closed(How.ABORT, at="a")
+        comes(play, "b")
+        assert play.client_reads().startswith(b"CONNECTED\n")
+
+
+# Brokers that are lost
+
+
+def test_one_broker_is_lost() -> None:
+    """The client is sent nothing of it; the next broker is sent all that the lost one may not have received."""
+    with fanned() as play:
+        sends = send(b"1", receipt="r") + send(b"2")
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a") + sends)
+        both = tell(b"SUBSCRIBE", id="1", destination="/queue/a")
+        first, second = copied(1, send(b"1", receipt="r")), copied(2, send(b"2"))
+        for at in "ab":
+            play.broker_gets(both + first + second, at=at)
+        play.broker_goes(at="a")
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(receipt("r"))
+        play.client_says(send(b"3"))
+        play.broker_gets(copied(3, send(b"3")), at="b")
+        comes_back(play, "a")
+        resent = first.replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
+        play.broker_gets(both.replace(b"\0", b"\0\n") + resent + copied(3, send(b"3")), at="a")
+        play.broker_says(receipt("r"), at="a")
+        assert play.counters["possibly_lost"] == 1  # the second, which asked for no receipt
+        play.both_stay()
+
+
+def test_all_brokers_are_lost() -> None:
+    """What the client sends meanwhile is kept; all receipts that it is owed come when the brokers are back."""
+    with fanned(quorum=2) as play:
+        play.broker_goes(at="a")
+        play.broker_goes(at="b")
+        play.client_says(send(b"1", receipt="r"))
+        comes_back(play, "b")
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(b"")
+        comes(play, "a")
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="a")
+        play.broker_says(receipt("r"), at="a")
+        play.client_gets(receipt("r"))
+
+
+def test_lost_twice_in_a_row() -> None:
+    """The SEND is sent to each next broker, and the client gets one receipt."""
+    with fanned(quorum=2) as play:
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(receipt("r"), at="b")
+        for _ in range(2):
+            play.broker_goes(at="a")
+            comes_back(play, "a")
+            assert play.broker_reads(at="a").endswith(copied(1, send(b"1", receipt="r"))[4:])
+        play.broker_says(receipt("r") + receipt("r"), at="a")
+        play.client_gets(receipt("r"))
+
+
+@pytest.mark.parametrize("at", ["a", "b"])
+def test_a_plain_address_is_lost(at: str) -> None:
+    """With routes too, a session ends with the broker of a plain address."""
+    play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
+    play.client_says(send(b"1", b"/queue/there.1"))
+    comes(play, "b")
+    play.broker_goes(at=at)
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:connection to the broker was lost\n")
+    assert (b"upstream main" if at == "a" else b"upstream there") in data
+    play.client_is_closed()
+    assert play.counters["possibly_lost"] == (at == "b")
+
+
+def test_a_plain_address_that_denies() -> None:
+    """The client is sent its ERROR whole, as if it had connected there itself."""
+    play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
+    play.client_says(send(b"1", b"/queue/there.1"))
+    play.broker_accepts(at="b")
+    play.broker_says(b"ERROR\nmessage:shutting down\n\n\0", at="b")
+    play.client_gets(b"ERROR\nmessage:shutting down\n\n\0")
+    play.client_is_closed()
+
+
+def test_a_plain_address_that_is_not_there() -> None:
+    """The client is told which upstream it is, not where."""
+    play = begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a")
+    play.client_says(send(b"1", b"/queue/there.1"))
+    play.broker_refuses(at="b")
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:broker not available\n")
+    assert b"upstream there did not connect" in data
+
+
+def test_a_plain_address_is_not_left() -> None:
+    """A session that is told to leave the broker of a plain address stays, for there is no other."""
+    with begun(routed(plain("main", "a"), plain("there", "b")), b"1.2", "a") as play:
+        play._perform(play.relay.leave(play.opened[0], play.now, 1))
+        play.time_passes(5)
+        play.both_stay()
+
+
+def test_a_group_of_a_route_that_gives_up() -> None:
+    """A client cannot go on without an upstream that it uses."""
+    there = Upstream("there", (group("there", "b", timeout=3.0),))
+    play = begun(routed(lasting("main", "a"), there), b"1.2", "a")
+    play.client_says(send(b"1", b"/queue/there.1"))
+    comes(play, "b")
+    play.broker_goes(at="b")
+    play.time_passes(10)
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:no broker available\n")
+    assert b"upstream there: none could be had within 3 s" in data
+
+
+# How fast the client may send
+
+
+def test_too_much_for_a_group_that_is_needed() -> None:
+    """Without room in a quorum of groups no SEND is left out: the client is not read from until there is room."""
+    with fanned(2, 2, resend_buffer=300) as play:
+        play.broker_goes(at="a")
+        play.client_says(send(b"x" * 400, receipt="1") + send(b"y" * 400))
+        assert play.client.paused
+        assert play.counters["fanout_overflowed"] == 0
+        play.broker_reads(at="b")
+        play.broker_says(receipt("1"), at="b")
+        assert play.client.paused
+        comes_back(play, "a")
+        assert play.broker_reads(at="a").count(b"SEND\n") == 2
+        assert play.client.paused
+        play.broker_says(receipt("1"), at="a")
+        play.client_gets(receipt("1"))
+        assert not play.client.paused
+
+
+def test_too_many_acks_are_owed() -> None:
+    """Only the broker that they are owed to is not read from."""
+    with begun(listener(fan_out(2), unacknowledged=2)) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        for number in (1, 2):
+            play.broker_says(message(b"", message_id=f"a{number}", ack=f"a{number}"), at="a")
+        assert play.at("a").paused
+        assert not play.at("b").paused
+        play.client_says(tell(b"ACK", id="a1"))
+        assert not play.at("a").paused
+        play.broker_gets(tell(b"ACK", id="a1"), at="a")
+        play.client_reads()
+
+
+# The client closes its connection
+
+
+def test_the_client_is_gone() -> None:
+    """What it sent is still delivered to a quorum."""
+    with fanned(quorum=1) as play:
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_goes(at="b")
+        play.client_goes()
+        assert play.at("a").closed is None
+        play.broker_says(receipt("r"), at="a")
+        play.broker_is_closed(at="a")
+
+
+def test_the_client_is_gone_with_nothing_to_deliver() -> None:
+    """All legs end at once."""
+    with fanned() as play:
+        play.client_goes()
+        play.broker_is_closed(at="a")
+        play.broker_is_closed(at="b")
+        assert play.relay.over
+
+
+# Versions
+
+
+def _acked(client: bytes, wire: bytes, receipt: bytes) -> bytes:
+    """The ACK by which a client of this version answers a MESSAGE."""
+    fields = dict(line.split(b":", 1) for line in wire.split(b"\n") if b":" in line)
+    names = {
+        b"1.0": b"message-id:%b\n" % fields[b"message-id"],
+        b"1.1": b"subscription:1\nmessage-id:%b\n" % fields[b"message-id"],
+        b"1.2": b"id:%b\n" % fields.get(b"ack", b""),
+    }
+    return b"ACK\n%breceipt:%b\n\n\0" % (names[client], receipt)
+
+
+@in_all_pairs
+def test_versions_of_one_client_and_two_brokers(client: bytes, broker: bytes) -> None:
+    """Each broker is written to in its own version, and both are understood."""
+    versions = (broker, b"1.0" if broker == b"1.2" else b"1.2")
+    named = {b"1.0": b"", b"1.1": b"subscription:1\n", b"1.2": b"subscription:1\nack:k\n"}
+    acks = {
+        b"1.0": b"message-id:m\n",
+        b"1.1": b"subscription:1\nmessage-id:m\n",
+        b"1.2": b"id:k\n",
+    }
+    with begun(listener(fan_out(2, quorum=2)), client, "ab", *versions) as play:
+        subscribe = tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual", receipt="s")
+        play.client_says(subscribe + send(b"body", receipt="r"))
+        for at in "ab":
+            play.broker_gets(subscribe + copied(1, send(b"body", receipt="r")), at=at)
+            play.broker_says(receipt("s", "r"), at=at)
+        play.client_gets(receipt("s", "r"))
+        delivered = []
+        for at, version in zip("ab", versions, strict=True):
+            head = b"MESSAGE\n%bmessage-id:m\ndestination:/queue/a\n" % named[version]
+            play.broker_says(b"%b\n%b\0" % (head, at.encode()), at=at)
+            delivered.append(play.client_reads())
+        # The other way round, so that it matters which is which although both brokers say the same.
+        play.client_says(_acked(client, delivered[1], b"xb") + _acked(client, delivered[0], b"xa"))
+        for at, version in zip("ab", versions, strict=True):
+            acked = play.broker_reads(at=at)
+            lines = sorted(acked.split(b"\n\n")[0].splitlines(keepends=False))
+            expected = b"ACK\n%breceipt:x%b" % (acks[version], at.encode())
+            assert set(expected.split(b"\n")) <= set(lines)
+            assert version == b"1.0" or len(lines) == len(expected.split(b"\n"))
+            play.broker_says(receipt(f"x{at}"), at=at)
+        play.client_gets(receipt("xa", "xb"))

@@ -1,0 +1,237 @@
+"""What waits for one broker, and does not hold up another."""
+
+from stomprelay.session.effects import Event
+from tests.playbook import Playbook, listener
+from tests.relay.fanout.parts import member_of
+from tests.relay.several import (
+    ABORT,
+    BEGIN,
+    COMMIT,
+    begun,
+    comes,
+    comes_back,
+    copied,
+    fan_out,
+    fanned,
+    group,
+    lasting,
+    message,
+    receipt,
+    routed,
+    send,
+    tell,
+)
+
+
+def waits(play: Playbook) -> bool:
+    """Whether the client is not read from."""
+    return play.client.paused
+
+
+# A broker that cannot be written to
+
+
+def test_a_blocked_broker_holds_up_no_other() -> None:
+    """What is for it waits, the other gets its own; when it has room, it is sent all in its order."""
+    with fanned(quorum=1) as play:
+        play.broker_is_blocked(at="a")
+        wires = [send(b"%d" % number, receipt=f"{number}") for number in range(3)]
+        for number, wire in enumerate(wires, 1):
+            play.client_says(wire)
+            play.broker_gets(copied(number, wire), at="b")
+            play.broker_says(receipt(f"{number - 1}"), at="b")
+            play.client_gets(receipt(f"{number - 1}"))
+        play.broker_gets(b"", at="a")
+        play.broker_is_unblocked(at="a")
+        play.broker_gets(b"".join(copied(number, wire) for number, wire in enumerate(wires, 1)), at="a")
+        assert not waits(play)
+
+
+def test_all_kinds_of_frames_wait() -> None:
+    """Also those that are not SENDs, so that their order stays."""
+    frames = [
+        tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"),
+        BEGIN,
+        COMMIT,
+        BEGIN,
+        ABORT,
+        tell(b"UNSUBSCRIBE", id="1"),
+        send(b"1"),
+    ]
+    with fanned(quorum=1) as play:
+        play.broker_is_blocked(at="a")
+        play.client_says(b"".join(frames))
+        other = play.broker_reads(at="b")
+        play.broker_gets(b"", at="a")
+        play.broker_is_unblocked(at="a")
+        play.broker_gets(other, at="a")
+        assert [each.split(b"\n")[0] for each in other.split(b"\0")][:-1] == [
+            each.split(b"\n")[0] for each in frames
+        ]
+
+
+def test_a_blocked_broker_is_lost() -> None:
+    """What waited is kept for the next one, whether or not the client asked for a receipt."""
+    with fanned(quorum=1) as play:
+        play.broker_is_blocked(at="a")
+        play.client_says(send(b"1") + send(b"2", receipt="r"))
+        play.broker_reads(at="b")
+        play.broker_goes(at="a")
+        assert play.counters["possibly_lost"] == 0
+        comes_back(play, "a")
+        play.broker_gets(copied(1, send(b"1")) + copied(2, send(b"2", receipt="r")), at="a")
+
+
+def test_a_blocked_broker_that_misses_sends() -> None:
+    """What waits for it is bounded, whatever the quorum of the others does."""
+    with fanned(quorum=1, resend_buffer=300) as play:
+        play.broker_is_blocked(at="a")
+        for number in range(5):
+            play.client_says(send(b"x" * 150))
+            assert copied(number + 1, send(b"x" * 150)) == play.broker_reads(at="b")
+        assert play.counters["fanout_overflowed"] == 3
+        assert not waits(play)
+        play.broker_is_unblocked(at="a")
+        assert play.broker_reads(at="a").count(b"SEND\n") == 2
+
+
+def test_a_blocked_broker_that_is_needed() -> None:
+    """Then the client is not read from until there is room."""
+    with fanned(quorum=2, resend_buffer=300) as play:
+        play.broker_is_blocked(at="a")
+        play.client_says(send(b"x" * 400))
+        assert waits(play)
+        play.broker_reads(at="b")
+        play.broker_is_unblocked(at="a")
+        assert not waits(play)
+        play.broker_gets(copied(1, send(b"x" * 400)), at="a")
+
+
+def test_a_blocked_broker_of_a_route() -> None:
+    """Only what is for it waits; when that is too much, the client is not read from."""
+    with begun(routed(lasting("main", "a"), lasting("there", "b", resend_buffer=300)), b"1.2", "a") as play:
+        there = send(b"x" * 200, b"/queue/there.1")
+        play.client_says(there)
+        comes(play, "b")
+        play.broker_gets(there, at="b")
+        play.broker_is_blocked(at="b")
+        play.client_says(there + send(b"1"))
+        play.broker_gets(send(b"1"), at="a")
+        assert not waits(play)
+        play.client_says(there)
+        assert waits(play)
+        play.broker_is_unblocked(at="b")
+        assert not waits(play)
+        play.broker_gets(there + there, at="b")
+
+
+def test_a_flood_of_other_frames() -> None:
+    """A broker that takes nothing at all is left before what waits for it grows without bound."""
+    with fanned(quorum=1, resend_buffer=300) as play:
+        play.broker_is_blocked(at="a")
+        for number in range(40):
+            play.client_says(tell(b"SUBSCRIBE", id=f"{number}", destination="/topic/a"))
+            play.client_says(tell(b"UNSUBSCRIBE", id=f"{number}"))
+            assert play.broker_reads(at="b")
+        assert "broker a is left: it takes nothing any more" in [note.text for note in play.notes]
+        assert member_of(play, 0).size == 0
+        assert play.counters["brokers_lost"] == 1
+        comes_back(play, "a")
+        play.broker_gets(b"", at="a")
+
+
+# A session that moves to another broker
+
+
+def moving(quorum: int = 1, **settings: int) -> Playbook:
+    """A client of two groups, the first of which has two brokers."""
+    main = fan_out(2, quorum=quorum)
+    groups = (group("main-1", "a", "c"), main.groups[1])
+    return begun(listener(type(main)("main", groups, quorum=quorum, **settings)))  # type: ignore[arg-type]
+
+
+def leaves(play: Playbook, within: float = 5.0) -> None:
+    """The session is told to leave broker a for c."""
+    one, other = play.relay.listener.upstream.groups[0].brokers
+    one.health.pause()
+    play._perform(play.relay.leave(one, play.now, within, other))
+
+
+def test_moving_at_a_quiet_moment() -> None:
+    """What is sent meanwhile waits for the new broker; the other group is not disturbed."""
+    with moving() as play:
+        play.client_says(send(b"1", receipt="r"))
+        first = copied(1, send(b"1", receipt="r"))
+        play.broker_gets(first, at="a")
+        play.broker_gets(first, at="b")
+        leaves(play)
+        play.client_says(send(b"2"))
+        play.broker_gets(copied(2, send(b"2")), at="b")
+        play.broker_gets(b"", at="a")
+        play.broker_says(receipt("r"), at="a")
+        play.client_gets(receipt("r"))
+        disconnect = play.broker_reads(at="a")
+        assert disconnect.startswith(b"DISCONNECT\nreceipt:relay-session-receipt-1\n")
+        play.client_says(send(b"3"))
+        play.broker_gets(copied(3, send(b"3")), at="b")
+        play.broker_says(receipt("relay-session-receipt-1"), at="a")
+        comes(play, "c")
+        play.broker_gets(copied(2, send(b"2")) + copied(3, send(b"3")), at="c")
+        assert play.counters["brokers_moved"] == 1
+        assert play.counters["frames_resent"] == 0
+        assert play.noted(Event.MOVED)
+
+
+def test_moving_with_a_message_that_still_comes() -> None:
+    """Its ACK has to reach the broker that it came from: what waited goes there before."""
+    with moving() as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        leaves(play)
+        play.client_says(send(b"2", receipt="s"))
+        play.broker_gets(b"", at="a")
+        play.broker_says(message(message_id="m", ack="k"), at="a")
+        play.client_gets(message(message_id="m", ack="k"))
+        play.broker_gets(copied(2, send(b"2", receipt="s")), at="a")
+        play.client_says(tell(b"ACK", id="k"))
+        play.broker_gets(tell(b"ACK", id="k"), at="a")
+        play.broker_says(receipt("r", "s"), at="a")
+        assert play.broker_reads(at="a").startswith(b"DISCONNECT\n")
+        play.broker_reads(at="b")
+        play.client_gets(receipt("r", "s"))
+
+
+def test_moving_when_the_time_is_over() -> None:
+    """The next broker is sent what the old one did not confirm."""
+    with moving() as play:
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        leaves(play, 1.0)
+        play.time_passes(1)
+        assert play.broker_reads(at="a").startswith(b"DISCONNECT\n")
+        play.broker_goes(at="a")
+        comes(play, "c")
+        again = copied(1, send(b"1", receipt="r")).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
+        play.broker_gets(again, at="c")
+
+
+def test_moving_off_a_route() -> None:
+    """A session moves in any upstream that it uses."""
+    there = lasting("there", "b")
+    there = type(there)("there", (group("there", "b", "c"),))
+    with begun(routed(lasting("main", "a"), there), b"1.2", "a") as play:
+        play.client_says(send(b"1", b"/queue/there.1"))
+        comes(play, "b")
+        play.broker_reads(at="b")
+        one, other = there.brokers
+        one.health.pause()
+        play._perform(play.relay.leave(one, play.now, 5, other))
+        play.broker_gets(tell(b"DISCONNECT", receipt="relay-session-receipt-2") + b"\n", at="b")
+        play.client_says(send(b"2", b"/queue/there.1") + send(b"3"))
+        play.broker_gets(send(b"3"), at="a")
+        play.broker_says(receipt("relay-session-receipt-2"), at="b")
+        comes(play, "c")
+        play.broker_gets(send(b"2", b"/queue/there.1"), at="c")

@@ -1,0 +1,276 @@
+"""What brokers send, as the client receives it."""
+
+import pytest
+
+from stomprelay.session.effects import Event, How
+from tests.playbook import CUTS, Cut, listener
+from tests.relay.several import (
+    SOON,
+    begun,
+    comes,
+    comes_back,
+    copied,
+    fan_out,
+    fanned,
+    group,
+    lasting,
+    message,
+    receipt,
+    routed,
+    send,
+    subscribed,
+)
+
+ERROR = b"ERROR\nmessage:access refused\n\nwhy\0"
+
+
+def error(receipt: str, message: str = "no") -> bytes:
+    """An ERROR that names a receipt."""
+    return f"ERROR\nreceipt-id:{receipt}\nmessage:{message}\n\n\0".encode()
+
+
+# MESSAGE
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("ack", ["auto", "client-individual"])
+def test_messages_are_merged(cut: Cut, ack: str) -> None:
+    """In the order in which they come, untouched, from all brokers."""
+    with subscribed(fanned(), ack=ack) as play:
+        play.cut = cut
+        for number, at in enumerate("abba"):
+            wire = message(b"x", message_id=str(number), ack=str(number))
+            play.broker_says(wire, at=at)
+            play.client_gets(wire)
+
+
+def test_a_client_that_waits_for_the_lf() -> None:
+    """The LF behind a frame comes with it where the broker writes one."""
+    with fanned() as play:
+        play.broker_says(message() + b"\n", at="a")
+        play.client_gets_exactly(message() + b"\n")
+        play.broker_says(message(), at="a")
+        play.client_gets_exactly(message() + b"\n")
+
+
+# RECEIPT
+
+
+def test_receipts_among_messages() -> None:
+    """What does not pass is cut out."""
+    with fanned(quorum=2) as play:
+        play.client_says(send(receipt="r"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(message(b"1") + receipt("r") + message(b"2"), at="a")
+        play.client_gets(message(b"1") + message(b"2"))
+        play.broker_says(message(b"3") + receipt("r") + message(b"4"), at="b")
+        play.client_gets(message(b"3") + receipt("r") + message(b"4"))
+
+
+def test_receipts_that_were_not_asked_for() -> None:
+    """They do not pass, with a name or without; a broker alone in its upstream may send one without."""
+    with fanned() as play:
+        play.broker_says(receipt("x") + b"RECEIPT\n\n\0", at="a")
+        play.client_gets(b"")
+    with begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a") as play:
+        play.broker_says(b"RECEIPT\n\n\0")
+        play.client_gets(b"RECEIPT\n\n\0")
+
+
+# ERROR
+
+
+@pytest.mark.parametrize("at", ["a", "b"])
+def test_an_error_is_no_confirmation(at: str) -> None:
+    """The client gets its RECEIPT from the others, when they are enough; the log tells the ERROR."""
+    with fanned(3, 2) as play:
+        play.client_says(send(receipt="r"))
+        for each in "abc":
+            play.broker_reads(at=each)
+        play.broker_says(error("r"), at=at)
+        play.broker_says(receipt("r"), at="c")
+        play.client_gets(b"")
+        assert play.noted(Event.IGNORED) == f"group main-{'ab'.index(at) + 1}: it answered ERROR: no"
+        assert play.counters["fanout_errors"] == 1
+        play.broker_says(receipt("r"), at="b" if at == "a" else "a")
+        play.client_gets(receipt("r"))
+        play.both_stay()
+
+
+def test_an_error_that_costs_the_quorum() -> None:
+    """The client is told its receipt, who failed and why, and none of the others."""
+    play = fanned(3, 2)
+    play.client_says(send(receipt="r"))
+    for each in "abc":
+        play.broker_reads(at=each)
+    play.broker_says(error("r", "disk full"), at="c")
+    play.broker_says(receipt("r"), at="b")
+    play.broker_says(error("r", "too large"), at="a")
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:r\n")
+    needs = b"upstream main needs 2 of 3 groups; failed: "
+    assert needs + b"main-3 (it answered ERROR: disk full), main-1 (it answered ERROR: too large)" in data
+    assert b"main-2" not in data
+    play.client_is_closed()
+    assert play.counters["errors_passed"] == 0
+
+
+def test_a_broker_that_leaves_after_an_error() -> None:
+    """Its next broker is not sent what it refused; it is sent the rest."""
+    with fanned(quorum=1) as play:
+        play.client_says(send(b"1", receipt="1") + send(b"2", receipt="2"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(error("1"), at="a")
+        play.broker_goes(at="a")
+        comes_back(play, "a")
+        again = copied(2, send(b"2", receipt="2")).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
+        play.broker_gets(again, at="a")
+        play.broker_says(receipt("1", "2"), at="b")
+        play.client_gets(receipt("1", "2"))
+
+
+def test_an_error_of_one_alone() -> None:
+    """A broker that goes wrong on its own is left and sought again; the client is sent nothing of it."""
+    with subscribed(fanned()) as play:
+        play.broker_says(message(b"1") + ERROR + message(b"2"), at="a")
+        play.client_gets(message(b"1"))
+        play.broker_is_closed(How.ABORT, at="a")
+        assert "broker a is left: it answered ERROR: access refused" in [note.text for note in play.notes]
+        assert play.counters["fanout_errors"] == 1
+        comes_back(play, "a")
+        assert play.broker_reads(at="a").startswith(b"SUBSCRIBE\n")
+        play.broker_says(message(b"2"), at="a")
+        play.client_gets(message(b"2"))
+
+
+def test_an_error_again() -> None:
+    """A second one, with nothing confirmed between, is the last."""
+    with fanned() as play:
+        play.broker_says(ERROR, at="a")
+        comes_back(play, "a")
+        play.broker_says(ERROR, at="a")
+        assert "group main-1 is given up: it answered ERROR: access refused" in play.noted(Event.LOST)
+        opened = len(play.opened)
+        play.time_passes(10)
+        assert len(play.opened) == opened
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+
+
+def test_an_error_long_after_another() -> None:
+    """With something confirmed between they do not add up."""
+    with fanned() as play:
+        for number in range(4):
+            play.time_passes(1.5)
+            play.broker_says(ERROR, at="a")
+            comes_back(play, "a")
+            play.client_says(send(b"1", receipt=f"{number}"))
+            play.broker_reads(at="a")
+            play.broker_reads(at="b")
+            play.broker_says(receipt(f"{number}"), at="a")
+            play.broker_says(receipt(f"{number}"), at="b")
+            play.client_gets(receipt(f"{number}"))
+
+
+def test_an_error_of_all() -> None:
+    """The client is sent the last of them whole; the session ends with its broker."""
+    play = fanned()
+    play.broker_says(ERROR, at="a")
+    play.broker_says(ERROR, at="b")
+    play.client_gets(ERROR)
+    assert play.client.closed is None
+    play.broker_goes(at="b")
+    play.client_is_closed()
+
+
+def test_an_error_after_which_it_goes_on() -> None:
+    """A MESSAGE behind it shows that the broker goes on, so that its loss does not end the session."""
+    with subscribed(fanned()) as play:
+        play.broker_says(ERROR, at="a")
+        play.broker_says(ERROR, at="b")
+        play.client_gets(ERROR)
+        play.broker_says(message(b"1"), at="b")
+        play.client_gets(message(b"1"))
+        play.broker_goes(at="b")
+        play.time_passes(SOON)
+        assert play.client.closed is None
+        assert play.counters["errors_passed"] == 1
+
+
+def test_an_error_of_the_only_group_left() -> None:
+    """The client is sent it, for no other group goes on without one."""
+    once = {"attempts": 0}
+    play = fanned(options=once)
+    play.broker_goes(at="a")
+    play.time_passes(1)
+    play.broker_says(ERROR, at="b")
+    play.client_gets(ERROR)
+
+
+def test_an_error_about_our_own_receipt() -> None:
+    """The client is not told a receipt-id that it never gave."""
+    front = listener(type(up := fan_out(2, confirm=True))("main", up.groups, confirm=True))
+    play = begun(front)
+    play.client_says(send(b"1"))
+    for at in "ab":
+        play.broker_reads(at=at)
+        play.broker_says(error("relay-session-receipt-1"), at=at)
+    play.client_gets(b"ERROR\nmessage:no\n\n\0")
+
+
+def test_an_error_of_a_route() -> None:
+    """The ERROR of a broker alone in its upstream passes, and the session ends with it."""
+    play = begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a")
+    play.client_says(send(b"1", b"/queue/there.1", receipt="r"))
+    comes(play, "b")
+    play.broker_reads(at="b")
+    play.broker_says(error("r"), at="b")
+    play.client_gets(error("r"))
+    assert play.counters["errors_passed"] == 1
+    play.broker_goes(at="b")
+    play.client_is_closed()
+    play.broker_is_closed(at="a")
+
+
+def test_garbage_of_one() -> None:
+    """A broker that sends what is not STOMP is left and sought again; the client is sent what came before."""
+    with subscribed(fanned()) as play:
+        play.broker_says(message(b"1") + b"garbage\n\n\0", at="a")
+        play.client_gets(message(b"1"))
+        play.broker_is_closed(How.ABORT, at="a")
+        comes_back(play, "a")
+        assert play.broker_reads(at="a").startswith(b"SUBSCRIBE\n")
+
+
+def test_garbage_of_a_route() -> None:
+    """A session cannot go on without the only broker of an upstream."""
+    play = begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a")
+    play.broker_says(b"garbage\n\n\0", at="a")
+    play.client_gets_error(b"the broker sent what is not STOMP")
+
+
+def test_an_error_of_a_group_with_two() -> None:
+    """The next broker of the group takes the place of the one that sent it."""
+    main = fan_out(2)
+    groups = (group("main-1", "a", "c"), main.groups[1])
+    with begun(listener(type(main)("main", groups)), b"1.2", "ab") as play:
+        play.broker_says(ERROR, at="a")
+        play.time_passes(SOON)
+        comes(play, "c")
+        play.client_says(send(b"1"))
+        play.broker_gets(copied(1, send(b"1")), at="c")
+        play.broker_gets(copied(1, send(b"1")), at="b")
+
+
+def test_an_error_by_which_a_broker_goes_away() -> None:
+    """The client is not sent it, and it does not count against the group."""
+    with fanned() as play:
+        for _ in range(3):
+            play.time_passes(1.5)
+            play.broker_says(b"ERROR\nmessage:broker is shutting down\n\n\0", at="a")
+            play.broker_goes(at="a")
+            comes_back(play, "a")
+        assert play.counters["errors_withheld"] == 3
+        assert play.counters["fanout_errors"] == 0

@@ -1,0 +1,437 @@
+"""What a quorum confirms, groups that are given up, and receipts whatever happens."""
+
+import re
+from collections import defaultdict
+from itertools import permutations, product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stomprelay.relay.fanout.quorum import Confirmation, Confirmations, Outcome
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.session.effects import Event
+from tests.playbook import listener
+from tests.relay.several import SOON, begun, comes, comes_back, copied, fan_out, fanned, receipt, send, tell
+
+ANSWERS = ("confirm", "release", "refuse")
+
+
+# Confirmations
+
+
+def _expected(answers: list[str], parties: int, quorum: int, required: set[int], order: list[int]) -> Outcome:
+    """The rule once more, and slowly: what is known after each answer settles the outcome for good."""
+    given: dict[int, str] = {}
+    for party, answer in [(-1, ""), *zip(order, answers, strict=True)]:
+        if party >= 0:
+            given[party] = answer
+        confirmed = {each for each, what in given.items() if what == "confirm"}
+        refused = {each for each, what in given.items() if what == "refuse"}
+        if len(confirmed) >= quorum and required <= confirmed:
+            return Outcome.PASSED
+        if parties - len(refused) < quorum or required & refused:
+            return Outcome.FAILED
+        if len(given) == parties:
+            return Outcome.PASSED
+    return Outcome.OPEN
+
+
+def test_every_answer_to_a_confirmation() -> None:
+    """All answers of up to three parties, in all orders, with and without one that is required."""
+    for parties, quorum, required in product(range(1, 4), range(1, 4), (set[int](), {0})):
+        if quorum > parties:
+            continue
+        for asked in range(parties + 1):
+            for answers, order in product(
+                product(ANSWERS, repeat=asked), permutations(range(parties), asked)
+            ):
+                confirmation = Confirmation(b"r", range(parties), quorum, required)
+                for party, answer in zip(order, answers, strict=True):
+                    getattr(confirmation, answer)(party)
+                expected = _expected(list(answers), parties, quorum, required, list(order))
+                assert confirmation.outcome is expected, (parties, quorum, required, order, answers)
+                assert confirmation.awaited == set(range(parties)) - set(order)
+
+
+def test_an_outcome_is_returned_once() -> None:
+    """Answers that come after it change nothing."""
+    confirmations: Confirmations[str] = Confirmations()
+    confirmations.ask(Confirmation(b"r", "abc", 2))
+    assert confirmations.confirm("a", b"r") is None
+    passed = confirmations.confirm("b", b"r")
+    assert passed is not None
+    assert passed.outcome is Outcome.PASSED
+    assert confirmations.refuse("c", b"r") is None
+    assert passed.outcome is Outcome.PASSED
+    assert confirmations.confirm("c", b"r") is None
+
+
+def test_a_second_receipt_of_one_broker() -> None:
+    """It is not another broker's."""
+    confirmations: Confirmations[str] = Confirmations()
+    confirmations.ask(Confirmation(b"r", "ab", 2))
+    assert confirmations.confirm("a", b"r") is None
+    assert confirmations.confirm("a", b"r") is None
+    assert confirmations.confirm("b", b"r") is not None
+
+
+def test_a_receipt_that_was_not_asked_for() -> None:
+    """It answers nothing, nor does that of a party that was not asked."""
+    confirmations: Confirmations[str] = Confirmations()
+    confirmations.ask(Confirmation(b"r", "a", 1))
+    assert confirmations.confirm("a", b"other") is None
+    assert confirmations.confirm("b", b"r") is None
+    assert confirmations.awaited("a", b"r") is not None
+
+
+def test_an_id_that_is_used_again() -> None:
+    """Each party answers in the order in which it was asked, however far the others are."""
+    confirmations: Confirmations[str] = Confirmations()
+    first, second = Confirmation(b"r", "ab", 2), Confirmation(b"r", "ab", 2)
+    confirmations.ask(first)
+    confirmations.ask(second)
+    assert confirmations.confirm("a", b"r") is None
+    assert confirmations.confirm("a", b"r") is None
+    assert confirmations.confirm("b", b"r") is first
+    assert confirmations.confirm("b", b"r") is second
+
+
+def test_a_party_that_leaves_refuses_all() -> None:
+    """What was decided is not decided again, and what was answered before stays."""
+    confirmations: Confirmations[str] = Confirmations()
+    done, needed, spare = (
+        Confirmation(b"1", "ab", 2),
+        Confirmation(b"2", "ab", 2),
+        Confirmation(b"3", "ab", 1),
+    )
+    for confirmation in (done, needed, spare):
+        confirmations.ask(confirmation)
+    confirmations.confirm("a", b"1")
+    confirmations.confirm("b", b"1")
+    assert confirmations.leave("a") == [needed]
+    assert needed.outcome is Outcome.FAILED
+    assert needed.refused == ["a"]
+    assert spare.outcome is Outcome.OPEN
+    assert confirmations.confirm("b", b"3") is spare
+
+
+def test_groups_that_were_not_asked_have_refused() -> None:
+    """So the client is told of all that failed."""
+    confirmation = Confirmation(b"r", "b", 1, refused="a")
+    confirmation.refuse("b")
+    assert confirmation.outcome is Outcome.FAILED
+    assert confirmation.refused == ["a", "b"]
+
+
+def test_pending_counts_what_is_crucial() -> None:
+    """Only open confirmations, and only those about what must not be lost."""
+    confirmations: Confirmations[str] = Confirmations()
+    confirmations.ask(Confirmation(b"1", "ab", 1, crucial=True))
+    confirmations.ask(Confirmation(b"2", "ab", 1))
+    assert confirmations.pending == 1
+    confirmations.confirm("a", b"2")
+    assert confirmations.pending == 1
+    confirmations.confirm("a", b"1")
+    assert confirmations.pending == 0
+    confirmations.confirm("b", b"1")
+    assert confirmations.pending == 0
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from(["x", "y"]), st.sampled_from(ANSWERS)), max_size=60
+    ),
+    st.lists(st.tuples(st.sampled_from(["x", "y"]), st.integers(1, 3)), min_size=1, max_size=8),
+)
+def test_confirmations_of_few_ids(answers: list[tuple[int, str, str]], asked: list[tuple[str, int]]) -> None:
+    """In any order of answers each is decided at most once, and never passes without its quorum."""
+    confirmations: Confirmations[int] = Confirmations()
+    every = [Confirmation(id.encode(), range(3), quorum, crucial=True) for id, quorum in asked]
+    for confirmation in every:
+        confirmations.ask(confirmation)
+    decided: list[Confirmation[int]] = []
+    given_answers: dict[tuple[int, str], list[str]] = {}
+    for party, id, answer in answers:
+        given_answers.setdefault((party, id), []).append(answer)
+        done = getattr(confirmations, answer)(party, id.encode())
+        if done is not None:
+            decided.append(done)
+    assert len(decided) == len(set(map(id_of, decided)))
+    assert confirmations.pending == sum(each.outcome is Outcome.OPEN for each in every)
+    for id in ("x", "y"):
+        for place, confirmation in enumerate([each for each in every if each.receipt == id.encode()]):
+            answered = [given_answers.get((party, id), []) for party in range(3)]
+            mine = [each[place] for each in answered if len(each) > place]
+            if confirmation.outcome is Outcome.PASSED:
+                assert mine.count("refuse") <= 3 - confirmation.quorum
+                assert mine.count("confirm") >= confirmation.quorum or len(mine) == 3
+            if confirmation.outcome is Outcome.FAILED:
+                assert 3 - mine.count("refuse") < confirmation.quorum
+
+
+def id_of(confirmation: Confirmation[int]) -> int:
+    """Confirmations are told apart as objects, whatever their receipts."""
+    return id(confirmation)
+
+
+# Groups that are given up
+
+
+def test_a_group_that_is_given_up() -> None:
+    """The others go on; what it missed is counted, and the log is told."""
+    with fanned(options={"attempts": 1}) as play:
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_goes(at="a")
+        play.time_passes(SOON)
+        play.broker_refuses(at="a")
+        assert "group main-1 is given up: none could be had in 1 attempt" in play.noted(Event.LOST)
+        assert play.counters["possibly_lost"] == 1
+        assert play.counters["sessions_given_up"] == 0
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(receipt("r"))
+        play.client_says(send(b"2"))
+        play.broker_gets(copied(2, send(b"2")), at="b")
+
+
+def test_a_group_that_is_needed_is_given_up() -> None:
+    """The client is told of its oldest receipt, and of the groups that failed alone."""
+    play = fanned(3, 2, options={"attempts": 1})
+    play.client_says(send(b"1", receipt="1") + send(b"2", receipt="2"))
+    for at in "abc":
+        play.broker_reads(at=at)
+    play.broker_says(receipt("1"), at="b")
+    for at in "ac":
+        assert play.client.closed is None
+        play.broker_goes(at=at)
+        play.time_passes(SOON)
+        play.broker_refuses(at=at)
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:1\n")
+    why = b"(none could be had in 1 attempt)"
+    assert b"upstream main needs 2 of 3 groups; failed: main-1 %b, main-3 %b" % (why, why) in data
+    play.client_is_closed()
+    play.broker_is_closed(at="b")
+    assert play.counters["sessions_given_up"] == 1
+
+
+def test_a_quorum_that_is_gone_while_nothing_is_asked() -> None:
+    """The client is told all the same: what it sends next could not be confirmed."""
+    play = fanned(quorum=2, options={"attempts": 0})
+    play.broker_goes(at="a")
+    play.time_passes(SOON)
+    play.client_gets_error(b"the quorum cannot be reached")
+
+
+def test_a_send_before_a_group_is_given_up() -> None:
+    """It was taken, so the ERROR answers it."""
+    play = fanned(quorum=2, options={"timeout": 2.0})
+    play.broker_goes(at="a")
+    play.client_says(send(b"1", receipt="r"))
+    play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+    play.time_passes(3)
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:r\n")
+    assert b"main-1 (none could be had within 2 s)" in data
+
+
+def test_an_unsubscribe_before_a_group_is_given_up() -> None:
+    """What does not concern the group any more is confirmed by the others."""
+    with fanned(quorum=1, options={"attempts": 0}) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client", receipt="s"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(receipt("s"), at="b")
+        play.client_gets(receipt("s"))
+        play.client_says(tell(b"UNSUBSCRIBE", id="1", receipt="u"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_goes(at="a")
+        play.time_passes(SOON)
+        play.broker_says(receipt("u"), at="b")
+        play.client_gets(receipt("u"))
+
+
+def test_a_frame_that_the_next_broker_cannot_be_sent() -> None:
+    """Its group is given up where the others are enough."""
+    with begun(listener(fan_out(2), loss=LossPolicy.REJECT)) as play:
+        play.broker_goes(at="a")
+        play.client_says(b"SEND\ndestination:/queue/a\nfoo:a\\nb\n\n\0")
+        play.broker_reads(at="b")
+        play.time_passes(SOON)
+        comes(play, "a", b"1.0")
+        assert "group main-1 is given up: a header cannot be said in the other version there" in play.noted(
+            Event.LOST
+        )
+        assert play.client.closed is None
+
+
+@pytest.mark.parametrize("quorum", [1, 2])
+def test_the_client_is_gone_while_a_group_is_away(quorum: int) -> None:
+    """What it sent is delivered to a quorum, then the session ends."""
+    with fanned(quorum=quorum) as play:
+        play.broker_goes(at="a")
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_gets(copied(1, send(b"1", receipt="r")), at="b")
+        play.client_goes()
+        play.broker_says(receipt("r"), at="b")
+        assert play.relay.over is (quorum == 1)
+        if quorum == 2:
+            comes_back(play, "a")
+            play.broker_gets(copied(1, send(b"1", receipt="r")), at="a")
+            play.broker_says(receipt("r"), at="a")
+            assert play.relay.over
+
+
+# Whatever happens
+
+
+_FRAME = re.compile(rb"([A-Z]+)\n(.*?)\n\n(.*?)\0\n?", re.DOTALL)
+_RECEIPT = re.compile(rb"(?:^|\n)receipt:([^\n]*)")
+
+
+class Brokers:
+    """Brokers that confirm, refuse, take nothing and go as they are told, and what is true of them all the time."""
+
+    def __init__(self, count: int, quorum: int, *, confirm: bool) -> None:
+        self.hosts = "abc"[:count]
+        self.quorum = quorum
+        self.play = fanned(count, quorum, confirm=confirm, resend_buffer=100_000)
+        self.up = set(self.hosts)
+        self.blocked: set[str] = set()
+        self.owing: dict[str, list[bytes]] = {host: [] for host in self.hosts}
+        self.had: dict[str, list[bytes]] = {host: [] for host in self.hosts}
+        self.confirmed: dict[bytes, set[str]] = defaultdict(set)
+        self.refused: dict[bytes, set[str]] = defaultdict(set)
+        self.asked: list[bytes] = []
+        self.sent = 0
+        self.answered: list[bytes] = []
+        self.error: bytes | None = None
+
+    def look(self) -> None:
+        """Read what the brokers and the client were sent."""
+        for host in self.hosts:
+            for command, head, body in _FRAME.findall(self.play.broker_reads(at=host)):
+                named = _RECEIPT.search(head)
+                if named is not None:
+                    self.owing[host].append(named[1])
+                if command == b"SEND" and body not in self.had[host]:
+                    self.had[host].append(body)
+        for command, head, _ in _FRAME.findall(self.play.client_reads()):
+            named = re.search(rb"receipt-id:([^\n]*)", head)
+            if command == b"ERROR":
+                self.error = b"" if named is None else named[1]
+                continue
+            assert command == b"RECEIPT"
+            assert named is not None
+            assert named[1] in self.asked, "it was not asked for"
+            assert named[1] not in self.answered, "answered twice"
+            assert len(self.confirmed[named[1]]) >= self.quorum, "answered too early"
+            self.answered.append(named[1])
+        if self.error:
+            assert len(self.hosts) - len(self.refused[self.error]) < self.quorum, "given up too early"
+
+    def send(self, receipt: bool) -> None:
+        """The client sends something."""
+        if self.error is not None or self.play.client.paused:
+            return
+        self.sent += 1
+        body = b"%d" % self.sent
+        if receipt:
+            self.asked.append(b"r%d" % self.sent)
+            self.play.client_says(send(body, receipt=f"r{self.sent}"))
+        else:
+            self.play.client_says(send(body))
+
+    def answers(self, host: str, what: str) -> None:
+        """A broker gives its next answer."""
+        if host not in self.up or not self.owing[host] or self.error is not None:
+            return
+        id = self.owing[host].pop(0)
+        if what == "confirm":
+            self.confirmed[id].add(host)
+            self.play.broker_says(receipt(id.decode()), at=host)
+        elif id in self.asked:
+            self.refused[id].add(host)
+            self.play.broker_says(b"ERROR\nreceipt-id:%b\nmessage:no\n\n\0" % id, at=host)
+
+    def goes(self, host: str) -> None:
+        """A broker is lost."""
+        if host in self.up and self.error is None:
+            self.up.discard(host)
+            self.blocked.discard(host)
+            self.owing[host].clear()
+            self.play.broker_goes(at=host)
+
+    def comes(self, host: str) -> None:
+        """It is back."""
+        if host not in self.up and self.error is None:
+            if self.play.at(host).closed is not None:
+                self.play.time_passes(SOON)
+            comes(self.play, host)
+            self.up.add(host)
+
+    def blocks(self, host: str, blocked: bool) -> None:
+        """A broker's connection takes no more, or does again."""
+        if host in self.up and self.error is None and (host in self.blocked) is not blocked:
+            (self.blocked.add if blocked else self.blocked.discard)(host)
+            (self.play.broker_is_blocked if blocked else self.play.broker_is_unblocked)(at=host)
+
+    def heals(self) -> None:
+        """All brokers are there, can be written to, and confirm all that was asked."""
+        for host in self.hosts:
+            self.blocks(host, blocked=False)
+            self.comes(host)
+        self.look()
+        while self.error is None and any(self.owing.values()):
+            for host in self.hosts:
+                self.answers(host, "confirm")
+            self.look()
+
+
+HOSTS = st.sampled_from("abc")
+DEEDS = st.one_of(
+    st.tuples(st.just("send"), st.booleans()),
+    st.tuples(
+        st.sampled_from(["confirm", "confirm", "confirm", "refuse", "goes", "comes", "block", "free"]), HOSTS
+    ),
+)
+
+
+@settings(max_examples=3 * settings().max_examples)
+@given(st.sampled_from([(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)]), st.booleans(), st.lists(DEEDS, max_size=40))
+def test_receipts_whatever_happens(
+    size: tuple[int, int], confirm: bool, deeds: list[tuple[str, str | bool]]
+) -> None:
+    """Each once, with its quorum, and none is forgotten; no group that stays misses what it was to have."""
+    brokers = Brokers(*size, confirm=confirm)
+    for what, which in deeds:
+        if what == "send":
+            brokers.send(bool(which))
+        elif isinstance(which, str) and which in brokers.hosts:
+            host = which
+            match what:
+                case "confirm" | "refuse":
+                    brokers.answers(host, what)
+                case "goes":
+                    brokers.goes(host)
+                case "comes":
+                    brokers.comes(host)
+                case _:
+                    brokers.blocks(host, blocked=what == "block")
+        brokers.look()
+    brokers.heals()
+    if brokers.error is not None:
+        return
+    assert sorted(brokers.answered) == sorted(brokers.asked)
+    assert brokers.play.counters["fanout_overflowed"] == 0
+    everything = [b"%d" % (number + 1) for number in range(brokers.sent)]
+    missing = 0
+    for host in brokers.hosts:
+        lost = [body for body in everything if body not in brokers.had[host]]
+        missing += len(lost)
+        assert brokers.had[host] == [body for body in everything if body not in lost], "out of order"
+    assert missing <= brokers.play.counters["possibly_lost"]
+    assert not confirm or not missing

@@ -1,0 +1,246 @@
+"""Transactions of a client with several brokers: where they are, and where they can be committed."""
+
+import pytest
+
+from stomprelay.relay.fanout.dispatch import Placement
+from stomprelay.session.session import Transaction
+from tests.relay.fanout.parts import target
+from tests.relay.several import (
+    ABORT,
+    BEGIN,
+    COMMIT,
+    HERE,
+    THERE,
+    both_get,
+    comes_back,
+    copied,
+    delivers,
+    fanned,
+    message,
+    receipt,
+    send,
+    subscribed,
+    tell,
+    two_upstreams,
+)
+
+# Several groups
+
+
+def test_a_transaction_goes_to_all() -> None:
+    """COMMIT counts when the quorum confirmed it, though the client asked for no receipt."""
+    with fanned(quorum=2) as play:
+        play.client_says(BEGIN + send(b"1", transaction="t") + COMMIT)
+        asked = COMMIT.replace(b"COMMIT\n", b"COMMIT\nreceipt:relay-session-vote-1\n")
+        both_get(play, BEGIN + copied(1, send(b"1", transaction="t")) + asked)
+        for at in "ab":
+            play.broker_says(receipt("relay-session-vote-1"), at=at)
+        play.client_gets(b"")
+
+
+@pytest.mark.parametrize("step", ["begin", "send", "abort", "commit"])
+def test_a_transaction_whose_client_asks(step: str) -> None:
+    """Each receipt comes once, when the quorum confirmed."""
+    asks = {"begin": BEGIN, "abort": ABORT, "commit": COMMIT, "send": send(b"", transaction="t")}
+    frames = [asks[each] for each in ("begin", "send", "abort" if step == "abort" else "commit")]
+    with fanned(quorum=2) as play:
+        for frame in frames:
+            wire = frame
+            if frame is asks[step]:
+                wire = frame.replace(b"\n\n", b"\nreceipt:r\n\n", 1)
+            play.client_says(wire)
+        for at in "ab":
+            assert b"receipt:r\n" in play.broker_reads(at=at)
+        play.broker_says(receipt("r"), at="b")
+        play.client_gets(b"")
+        play.broker_says(receipt("r"), at="a")
+        play.client_gets(receipt("r"))
+
+
+@pytest.mark.parametrize("quorum", [1, 2])
+def test_a_commit_in_doubt(quorum: int) -> None:
+    """A broker that is lost before it confirmed has not; that counts only where it was needed."""
+    play = fanned(quorum=quorum)
+    play.client_says(BEGIN + send(b"1", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"))
+    play.broker_reads(at="a")
+    play.broker_reads(at="b")
+    play.broker_goes(at="a")
+    if quorum == 2:
+        data = play.client_reads()
+        assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:c\n")
+        assert b"main-1 (its broker was lost after COMMIT)" in data
+        assert b"main-2" not in data
+        play.client_is_closed()
+        return
+    play.broker_says(receipt("c"), at="b")
+    play.client_gets(receipt("c"))
+    comes_back(play, "a")
+    play.broker_gets(b"", at="a")
+    play.nobody_gets_more()
+
+
+def test_a_transaction_is_sent_again() -> None:
+    """The next broker of a group that lost one within it is sent all of it."""
+    with fanned(quorum=2) as play:
+        play.client_says(BEGIN + send(b"1", transaction="t"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_goes(at="a")
+        play.client_says(send(b"2", transaction="t"))
+        second = copied(2, send(b"2", transaction="t"))
+        play.broker_gets(second, at="b")
+        comes_back(play, "a")
+        play.broker_gets(BEGIN + copied(1, send(b"1", transaction="t")) + second, at="a")
+
+
+def test_a_transaction_that_acknowledged() -> None:
+    """What only a lost broker delivered cannot be committed without it: no broker is sent COMMIT."""
+    play = subscribed(fanned(), ack="client-individual")
+    delivers(play, "a", 1)
+    play.client_says(BEGIN + tell(b"ACK", id="a1", transaction="t") + send(b"1", transaction="t"))
+    play.broker_gets(BEGIN + copied(1, send(b"1", transaction="t")), at="b")
+    play.broker_goes(at="a")
+    play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:the transaction cannot be committed\nreceipt-id:c\n")
+    assert b"group main-1: it acknowledged messages of a broker that was lost" in data
+    play.broker_gets(b"", at="b")
+
+
+def test_a_transaction_of_a_lost_delivery() -> None:
+    """An ACK that comes too late spoils it all the same."""
+    play = subscribed(fanned(), ack="client-individual")
+    delivers(play, "a", 1)
+    play.client_says(BEGIN)
+    play.broker_goes(at="a")
+    play.client_says(tell(b"ACK", id="a1", transaction="t") + COMMIT)
+    play.client_gets_error(b"the transaction cannot be committed")
+
+
+def test_a_group_that_missed_a_part() -> None:
+    """It is sent ABORT; the others commit, if they are enough."""
+    with fanned(quorum=1, resend_buffer=300) as play:
+        play.broker_goes(at="a")
+        play.client_says(send(b"x" * 400))
+        play.client_says(BEGIN + send(b"1", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"))
+        assert play.broker_reads(at="b").endswith(tell(b"COMMIT", transaction="t", receipt="c"))
+        play.broker_says(receipt("c"), at="b")
+        play.client_gets(receipt("c"))
+        assert play.counters["fanout_overflowed"] == 1
+        comes_back(play, "a")
+        assert play.broker_reads(at="a").count(b"\0") == 1  # what it had room for
+
+
+def test_a_queue_in_a_transaction() -> None:
+    """With `fanOutQueues=false` one group alone has it: that one has to commit."""
+    play = fanned(quorum=1, fan_out_queues=False)
+    play.client_says(BEGIN + send(b"1", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"))
+    play.broker_gets(
+        BEGIN + send(b"1", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"), at="a"
+    )
+    play.broker_gets(BEGIN + tell(b"COMMIT", transaction="t", receipt="c"), at="b")
+    play.broker_says(receipt("c"), at="b")
+    play.client_gets(b"")
+    play.broker_goes(at="a")
+    play.client_gets_error(b"the quorum cannot be reached", receipt=b"c")
+
+
+@pytest.mark.parametrize("quorum", [1, 2])
+def test_a_commit_that_waited_for_a_blocked_broker(quorum: int) -> None:
+    """The lost broker was not sent it: the next one is sent the whole transaction."""
+    with fanned(quorum=quorum) as play:
+        play.client_says(BEGIN + send(b"1", transaction="t"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_is_blocked(at="a")
+        play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
+        play.broker_reads(at="b")
+        play.broker_goes(at="a")
+        play.broker_says(receipt("c"), at="b")
+        play.client_gets(receipt("c") if quorum == 1 else b"")
+        comes_back(play, "a")
+        whole = BEGIN + copied(1, send(b"1", transaction="t")) + tell(b"COMMIT", transaction="t", receipt="c")
+        play.broker_gets(whole, at="a")
+        play.broker_says(receipt("c"), at="a")
+        play.client_gets(receipt("c") if quorum == 2 else b"")
+
+
+def test_a_commit_that_waited_behind_an_ack() -> None:
+    """It acknowledged what its next broker did not deliver: that group cannot commit."""
+    play = fanned(quorum=1)
+    play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+    play.broker_says(message(message_id="m", ack="k"), at="a")
+    play.client_reads()
+    play.client_says(BEGIN + tell(b"ACK", id="k", transaction="t"))
+    play.broker_is_blocked(at="a")
+    play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
+    play.broker_goes(at="a")
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:the quorum cannot be reached\nreceipt-id:c\n")
+    assert b"main-1 (it acknowledged messages of a broker that was lost)" in data
+
+
+def test_groups_that_cannot_commit() -> None:
+    """A group that is given up, that missed a part, or whose broker was lost with a part; each with its reason."""
+    placement = Placement(target(4, 1), [])
+    gone, short, doomed, fine = placement.target.members
+    gone.give_up("it gave up")
+    placement.short.add(short)
+    for member in (doomed, fine):
+        member.session.transactions[b"t"] = Transaction()
+    doomed.session.transactions[b"t"].doom("its broker was lost")
+    fine.session.transactions[b"u"] = Transaction()
+    fine.session.transactions[b"u"].doom("another one")
+    assert placement.spoiled(b"t") == [gone, short, doomed]
+    assert [member.reason for member in placement.target.members] == [
+        "it gave up",
+        "it was full",
+        "its broker was lost",
+        "",
+    ]
+
+
+# Routes
+
+
+def test_a_transaction_that_goes_elsewhere() -> None:
+    """The listener's own upstream is sent BEGIN; the first frame for another one moves the transaction there."""
+    with two_upstreams() as play:
+        play.client_says(tell(b"BEGIN", transaction="t", receipt="b"))
+        play.broker_gets(tell(b"BEGIN", transaction="t", receipt="b"), at="a")
+        play.client_says(send(b"1", THERE, transaction="t"))
+        play.broker_gets(ABORT.replace(b"\0", b"\0\n"), at="a")
+        play.broker_gets(BEGIN.replace(b"\0", b"\0\n") + send(b"1", THERE, transaction="t"), at="b")
+        play.broker_says(receipt("b"), at="a")
+        play.client_gets(receipt("b"))
+        play.client_says(tell(b"COMMIT", transaction="t", receipt="c"))
+        play.broker_gets(tell(b"COMMIT", transaction="t", receipt="c"), at="b")
+        play.broker_says(receipt("c"), at="b")
+        play.client_gets(receipt("c"))
+
+
+@pytest.mark.parametrize("order", [(HERE, THERE), (THERE, HERE)])
+def test_a_transaction_that_spans_upstreams(order: tuple[bytes, bytes]) -> None:
+    """It ends in an ERROR that names it and both; no broker is sent COMMIT."""
+    play = two_upstreams()
+    play.client_says(BEGIN + send(b"1", order[0], transaction="t"))
+    play.client_says(send(b"2", order[1], transaction="t", receipt="r") + COMMIT)
+    data = play.client_reads()
+    assert data.startswith(b"ERROR\nmessage:a transaction cannot span upstreams\nreceipt-id:r\n")
+    names = (b"main", b"there") if order[0] == HERE else (b"there", b"main")
+    assert b"t is at upstream %b, this belongs to upstream %b" % names in data
+    for at in "ab":
+        assert b"COMMIT" not in play.broker_reads(at=at)
+        play.broker_is_closed(at=at)
+
+
+def test_an_ack_in_a_transaction_elsewhere() -> None:
+    """An ACK moves a transaction, too."""
+    with two_upstreams() as play:
+        play.client_says(tell(b"SUBSCRIBE", id="2", destination=THERE.decode(), ack="client"))
+        play.broker_reads(at="b")
+        play.broker_says(b"MESSAGE\nsubscription:2\nmessage-id:7\nack:7\n\n\0", at="b")
+        play.client_reads()
+        play.client_says(BEGIN + tell(b"ACK", id="7", transaction="t"))
+        play.broker_gets(BEGIN + ABORT.replace(b"\0", b"\0\n"), at="a")
+        play.broker_gets(BEGIN.replace(b"\0", b"\0\n") + tell(b"ACK", id="7", transaction="t"), at="b")

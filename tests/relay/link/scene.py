@@ -1,0 +1,145 @@
+"""A session, its link to one group of brokers and its search, without anything that carries frames."""
+
+from math import inf
+from typing import Any
+
+import pytest
+
+from stomprelay.relay.effects import Effect, Open, Outbox
+from stomprelay.relay.link.handshake import Accepted
+from stomprelay.relay.link.link import Ended, Link
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.resend.resender import Resender
+from stomprelay.relay.search import Search
+from stomprelay.relay.single import Single
+from stomprelay.session.effects import How
+from stomprelay.session.handshake import Offer
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.session import Session
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.head import Limits
+from stomprelay.wire.names import CLIENT_COMMANDS
+from tests.playbook import VERSIONS, listener
+from tests.relay.failing import movable, said_welcome
+
+
+class Scene:
+    """A session `s`, its link to the first group of an upstream, and its search. `now` is the time of what is told."""
+
+    def __init__(
+        self, over: Upstream | None = None, *, version: bytes = b"1.2", resends: bool = False, **settings: Any
+    ) -> None:
+        self.over = over or movable(**settings)
+        front = listener(self.over)
+        self.counters = Counters()
+        self.session = Session(b"s", DIALECTS[version], 10, self.counters)
+        self.outbox = Outbox()
+        self.link = Link(
+            front,
+            self.over,
+            self.over.groups[0],
+            Offer([], frozenset(VERSIONS[: VERSIONS.index(version) + 1]), None),
+            self.session,
+            self.outbox,
+            lambda: 0.5,  # the middle of every spread
+            resends=resends,
+        )
+        client = Leg(Side.DOWNSTREAM, front.limits)
+        client.enter(State.CONNECTED, DIALECTS[version])
+        self.flow = Single(client, self.link, self.outbox)
+        self.search = Search(self.flow, self.outbox)
+        self.now = 100.0
+
+    @property
+    def leg(self) -> Leg:
+        """The leg that it has."""
+        assert self.link.leg is not None
+        return self.link.leg
+
+    @property
+    def resender(self) -> Resender:
+        """Of a session that survives its broker."""
+        assert self.link.resender is not None
+        return self.link.resender
+
+    # What happens
+
+    def seeks(self) -> None:
+        """The search begins."""
+        self.search.begin([self.link], self.now)
+
+    def accepts(self) -> None:
+        """The connection is there."""
+        self.search.connected(self.leg, self.now)
+
+    def refuses(self, reason: str = "Connection refused") -> None:
+        """The broker that is asked cannot be reached."""
+        self.search.refused(self.leg, reason, self.now)
+
+    def answers(self, data: bytes) -> Accepted | bytes | None:
+        """The broker that is asked sends this."""
+        return self.link.answered(data, self.now)
+
+    def wakes(self) -> None:
+        """At the time that it asked for."""
+        assert self.link.until < inf
+        self.now = max(self.now, self.link.until)
+        self.search.woke(self.now)
+
+    def finds(self, version: bytes = b"1.2", product: str = "generic") -> None:
+        """The next broker that is asked accepts. All effects are forgotten."""
+        while self.link.waiting:
+            self.wakes()
+        assert isinstance(self.answers(said_welcome(version, product)), Accepted)
+        self.outbox.drain()
+
+    def loses(self) -> None:
+        """Its broker is gone, and another one is sought."""
+        self.resender.lost()
+        self.link.hang_up(How.ABORT)
+        self.outbox.drain()
+        self.seeks()
+
+    def leaves(self, within: float = 5.0, to: Broker | None = None) -> None:
+        """The session shall leave its broker."""
+        assert self.link.broker is not None
+        self.search.leave(self.link.broker, self.now, within, to)
+
+    def client_sends(self, data: bytes) -> None:
+        """By the resender. All effects are forgotten."""
+        decoder = Decoder(self.session.dialect, CLIENT_COMMANDS, Limits())
+        decoder.feed(data)
+        for frame in decoder.frames():
+            self.resender.send(frame)
+        self.resender.flush(self.now)
+        self.outbox.drain()
+
+    # What is expected
+
+    def effects(self) -> list[Effect]:
+        """All that was asked for since the last look."""
+        return self.outbox.drain()
+
+    def asked(self) -> list[str]:
+        """The brokers that were asked for since the last look; everything else is forgotten."""
+        return [str(each.broker) for each in self.effects() if isinstance(each, Open)]
+
+    def is_over(self, message: str, detail: str) -> None:
+        """The search ends with the next refusal, and the session with it, for this reason."""
+        with pytest.raises(StompError) as failure:
+            self.refuses()
+        assert (failure.value.message, failure.value.detail) == (message, detail)
+        assert isinstance(self.link.state, Ended)
+        assert self.search.deadline == inf
+
+
+def started(over: Upstream | None = None, **settings: Any) -> Scene:
+    """A session that is on the first broker."""
+    play = Scene(over, **settings)
+    play.seeks()
+    play.finds()
+    return play

@@ -1,0 +1,637 @@
+"""From CONNECT to CONNECTED: versions, identities, beats, and brokers that say no."""
+
+from math import inf
+
+import pytest
+
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.profile import ACTIVEMQ, GENERIC, RABBITMQ
+from stomprelay.session.effects import Event
+from stomprelay.session.handshake import Credentials
+from stomprelay.session.heartbeat import Terms
+from tests.playbook import (
+    CUTS,
+    PRODUCTS,
+    SAY_HELLO,
+    SAY_WELCOME,
+    URI,
+    VERSIONS,
+    Cut,
+    Playbook,
+    in_all_cuts,
+    in_cuts_of_halves,
+    listener,
+    upstream,
+)
+
+in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
+
+# What a client of each version says, what the broker is asked, what it answers in each version, what the client gets.
+HANDSHAKES = [
+    (
+        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
+        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
+        b"CONNECTED\nsession:s-1\n\n\0",
+        b"CONNECTED\nsession:s-1\n\n\0",
+    ),
+    (
+        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
+        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
+        b"CONNECTED\nserver:x/1\nsession:s-1\nheart-beat:0,0\nversion:1.0\n\n\0",
+        b"CONNECTED\nserver:x/1\nsession:s-1\nheart-beat:0,0\nversion:1.0\n\n\0",
+    ),
+    (
+        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
+        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
+        b"CONNECTED\nversion:1.1\nsession:s-1\n\n\0",
+        b"CONNECTED\nversion:1.0\nsession:s-1\n\n\0",
+    ),
+    (
+        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
+        b"CONNECT\nlogin:u\npasscode:p\n\n\0",
+        b"CONNECTED\nversion:1.2\nsession:s-1\nserver:x/1\n\n\0",
+        b"CONNECTED\nversion:1.0\nsession:s-1\nserver:x/1\n\n\0",
+    ),
+    (
+        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nlogin:u\npasscode:p\n\n\0",
+        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nlogin:u\npasscode:p\nheart-beat:10000,10000\n\n\0",
+        b"CONNECTED\nsession:s-1\n\n\0",
+        b"CONNECTED\nsession:s-1\nversion:1.1\n\n\0",
+    ),
+    (
+        b"CONNECT\naccept-version:1.1\nhost:h\n\n\0",
+        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:10000,10000\n\n\0",
+        b"CONNECTED\nversion:1.1\nsession:s-1\nheart-beat:0,0\n\n\0",
+        b"CONNECTED\nversion:1.1\nsession:s-1\nheart-beat:0,0\n\n\0",
+    ),
+    (
+        b"CONNECT\naccept-version:1.1\nhost:h\n\n\0",
+        b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:10000,10000\n\n\0",
+        b"CONNECTED\nversion:1.2\n\n\0",
+        b"CONNECTED\nversion:1.1\nsession:relay-session\n\n\0",
+    ),
+    (
+        b"STOMP\naccept-version:1.2\nhost:h\n\n\0",
+        b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\nheart-beat:10000,10000\n\n\0",
+        b"CONNECTED\n\n\0",
+        b"CONNECTED\nversion:1.2\nsession:relay-session\n\n\0",
+    ),
+    (
+        b"STOMP\naccept-version:1.2,1.1,1.0\nhost:h\nheart-beat:500,700\n\n\0",
+        b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\nheart-beat:10000,10000\n\n\0",
+        b"CONNECTED\nversion:1.1\nsession:s-1\nheart-beat:10000,10000\n\n\0",
+        b"CONNECTED\nversion:1.2\nsession:s-1\nheart-beat:1000,1000\n\n\0",
+    ),
+    (
+        b"CONNECT\r\naccept-version:1.2\r\nhost:h\r\n\r\n\0",
+        b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\nheart-beat:10000,10000\n\n\0",
+        b"CONNECTED\r\nversion:1.2\r\nsession:s-1\r\n\r\n\0",
+        b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0",
+    ),
+]
+
+
+@in_all_cuts
+@pytest.mark.parametrize(("said", "asked", "answered", "got"), HANDSHAKES)
+def test_a_handshake(said: bytes, asked: bytes, answered: bytes, got: bytes, cut: Cut) -> None:
+    """Each leg is asked and answered in its own version, and everything else passes in its order."""
+    with Playbook(cut=cut) as play:
+        play.client_says(said)
+        play.broker_gets(b"")
+        play.broker_accepts()
+        play.broker_gets(asked)
+        play.client_gets(b"")
+        play.broker_says(answered)
+        play.client_gets(got)
+        play.both_stay()
+        assert play.counters["sessions_opened"] == play.counters["sessions_connected"] == 1
+
+
+@in_all_cuts
+@pytest.mark.parametrize(("client", "broker"), [(b"1.2", b"1.2"), (b"1.2", b"1.0")], ids=bytes.decode)
+def test_what_a_client_says_at_once_waits_for_its_broker(client: bytes, broker: bytes, cut: Cut) -> None:
+    """Frames behind CONNECT are carried once CONNECTED came, in order, whether or not reading was paused."""
+    for unasked in (False, True):
+        asked = None if client == broker else frozenset({broker})
+        with Playbook(listener(upstream(versions=asked)), cut=cut) as play:
+            play.client_says(SAY_HELLO[client] + b"SEND\ndestination:/queue/a\n\n1\0", unasked=unasked)
+            play.client_says(b"SEND\ndestination:/queue/a\n\n2\0", unasked=unasked)
+            play.broker_accepts()
+            play.broker_reads()
+            play.broker_says(SAY_WELCOME[broker])
+            assert play.client_reads().startswith(b"CONNECTED\n")
+            play.broker_gets(b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/a\n\n2\0")
+
+
+@in_all_cuts
+def test_what_a_broker_says_at_once_reaches_the_client(cut: Cut) -> None:
+    """Frames behind CONNECTED follow it."""
+    with Playbook(cut=cut) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(SAY_WELCOME[b"1.2"] + b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n\nhi\0")
+        play.client_gets(
+            b"CONNECTED\nversion:1.2\nsession:s-1\n\n\0MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n\nhi\0",
+        )
+
+
+@in_all_cuts
+def test_an_eol_before_connected(cut: Cut) -> None:
+    """ActiveMQ may beat before it answers: EOLs there are nothing."""
+    with Playbook(cut=cut) as play:
+        play.client_says(b"\n\r\n" + SAY_HELLO[b"1.1"])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(b"\n" + SAY_WELCOME[b"1.1"] + b"\n")
+        play.client_gets(b"CONNECTED\nversion:1.1\nsession:s-1\n\n\0")
+
+
+def test_nothing_is_written_before_connect() -> None:
+    """Artemis looks at the first octets for CONNECT: not even an EOL comes before, however long it takes."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[b"1.0"])
+        play.time_passes(9)
+        play.broker_gets(b"")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\n\n\0")
+        play.time_passes(0.5)
+        play.broker_gets(b"")
+
+
+# Versions
+
+OFFERS = [
+    (b"1.0", b"1.0"),
+    (b"1.1", b"1.1"),
+    (b"1.2", b"1.2"),
+    (b"1.0,1.1,1.2", b"1.2"),
+    (b"1.2,1.1,1.0", b"1.2"),
+    (b"1.1, 1.2", b"1.2"),
+    (b" 1.2", b"1.2"),
+    (b"1.0,1.1,2.0", b"1.1"),
+    (b"2.0,1.0", b"1.0"),
+    (b"1.0,1.2", b"1.2"),
+]
+
+
+@pytest.mark.parametrize(("offer", "settled"), OFFERS)
+def test_the_highest_common_version_is_taken(offer: bytes, settled: bytes) -> None:
+    """Order and blanks in accept-version make no difference; the client's version is the broker's if it can be."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\naccept-version:" + offer + b"\nhost:h\n\n\0")
+        play.broker_accepts()
+        below = b",".join(version for version in VERSIONS if version <= settled)
+        assert b"\naccept-version:" + below + b"\n" in play.broker_reads()
+        play.broker_says(b"CONNECTED\nversion:" + settled + b"\nsession:s\n\n\0")
+        play.client_gets(b"CONNECTED\nversion:" + settled + b"\nsession:s\n\n\0")
+
+
+def test_a_listener_may_speak_less() -> None:
+    """A listener with a maximum answers a client that could do more in that version."""
+    with Playbook(listener(versions=frozenset({b"1.0", b"1.1"}))) as play:
+        play.client_says(b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\n\n\0")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:10000,10000\n\n\0")
+        play.broker_says(SAY_WELCOME[b"1.1"])
+        play.client_gets(b"CONNECTED\nversion:1.1\nsession:s-1\n\n\0")
+
+
+@pytest.mark.parametrize("offer", [b"1.3", b"", b"foo", b"2.0,3.0", b"1", b"1.2.0"], ids=repr)
+def test_no_common_version(offer: bytes) -> None:
+    """The client gets an ERROR that names the versions spoken here, and no broker is troubled."""
+    with Playbook(listener(versions=frozenset({b"1.1", b"1.2"}))) as play:
+        play.client_says(b"CONNECT\naccept-version:" + offer + b"\nhost:h\n\n\0")
+        play.client_gets(
+            b"ERROR\nmessage:no common STOMP version\nversion:1.1,1.2\ncontent-type:text/plain\n"
+            b"content-length:30\n\nsupported versions are 1.1,1.2\0",
+        )
+        play.client_is_closed()
+        assert not play.brokers
+
+
+def test_a_1_0_client_is_not_welcome_everywhere() -> None:
+    """No accept-version means 1.0; a listener that has none refuses."""
+    with Playbook(listener(versions=frozenset({b"1.2"}))) as play:
+        play.client_says(b"CONNECT\nlogin:u\n\n\0")
+        play.client_gets_error(b"no common STOMP version")
+
+
+def test_versions_of_an_upstream_override() -> None:
+    """`versions` on an upstream is what is asked, whatever the client speaks."""
+    with Playbook(listener(upstream(versions=frozenset({b"1.1", b"1.2"})))) as play:
+        play.client_says(SAY_HELLO[b"1.0"])
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\naccept-version:1.1,1.2\nhost:/\nheart-beat:10000,10000\n\n\0")
+        play.broker_says(SAY_WELCOME[b"1.2"])
+        play.client_gets(b"CONNECTED\nversion:1.0\nsession:s-1\n\n\0")
+
+
+@pytest.mark.parametrize("spoken", [b"1.1", b"1.2", b"1.1,1.2", b"1.1, 1.2"], ids=bytes.decode)
+def test_falling_back_to_what_the_broker_speaks(spoken: bytes) -> None:
+    """A broker that refuses a version and names others is asked again, on a new connection, and remembered."""
+    broker = Broker(URI, "tcp:broker:61613")
+    front = listener(upstream(groups=alone(broker)))
+    asked = spoken.replace(b" ", b"")
+    told = b"CONNECT\naccept-version:" + asked + b"\nhost:/\nheart-beat:10000,10000\n\n\0"
+    with Playbook(front) as play:
+        play.client_says(SAY_HELLO[b"1.0"])
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\n\n\0")
+        play.broker_says(b"ERROR\nversion:" + spoken + b"\nmessage:Version mismatch\n\nno\0")
+        play.client_gets(b"")
+        assert len(play.brokers) == 2
+        assert play.brokers[0].closed is not None
+        assert spoken[:3].decode() in play.noted(Event.RETRIED)
+        play.broker_accepts()
+        play.broker_gets(told)
+        play.broker_says(SAY_WELCOME[asked[-3:]])
+        play.client_gets(b"CONNECTED\nversion:1.0\nsession:s-1\n\n\0")
+        play.client_says(b"SUBSCRIBE\ndestination:/queue/a\n\n\0")
+        play.broker_gets(b"SUBSCRIBE\nid:relay-1\ndestination:/queue/a\n\n\0")
+    assert broker.versions == frozenset(asked.split(b","))
+    with Playbook(front) as play:
+        play.client_says(SAY_HELLO[b"1.0"])
+        play.broker_accepts()
+        play.broker_gets(told)
+        assert len(play.brokers) == 1
+
+
+def test_what_a_broker_speaks_is_learnt_anew_once_it_was_away() -> None:
+    """It may have been upgraded meanwhile."""
+    broker = Broker(URI, "tcp:broker:61613")
+    broker.speaks(frozenset({b"1.0"}))
+    front = listener(upstream(groups=alone(broker)))
+    with Playbook(front) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_refuses()
+        play.client_gets_error(b"broker not available")
+    with Playbook(front) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        assert b"accept-version:1.0,1.1,1.2\n" in play.broker_reads()
+
+
+def test_falling_back_to_1_0() -> None:
+    """A broker that is known to speak 1.0 only is asked for that, as by a client of 1.0."""
+    front = listener()
+    front.upstream.brokers[0].speaks(frozenset({b"1.0"}))
+    with Playbook(front) as play:
+        play.client_says(b"CONNECT\naccept-version:1.1,1.2\nhost:h\n\n\0")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\naccept-version:1.0\nhost:h\n\n\0")
+
+
+def test_a_broker_with_its_versions_set_is_not_tried_again() -> None:
+    """With `versions` on the upstream a refusal is the client's to read."""
+    with Playbook(listener(upstream(versions=frozenset({b"1.1"})))) as play:
+        play.client_says(SAY_HELLO[b"1.1"])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(b"ERROR\nversion:1.2\nmessage:Version mismatch\n\n\0")
+        play.client_gets(b"ERROR\nversion:1.2\nmessage:Version mismatch\n\n\0")
+        play.client_is_closed()
+
+
+def test_a_broker_that_contradicts_itself_is_given_up() -> None:
+    """A broker that refuses the very versions it named ends the attempt: connection and CONNECTED share one time."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[b"1.0"])
+        for spoken in (b"1.2", b"1.1", b"1.2", b"1.1", b"1.2", b"1.1", b"1.2", b"1.1"):
+            if play.client.closed is not None:
+                break
+            play.broker_accepts()
+            play.broker_reads()
+            play.time_passes(2)
+            if play.client.closed is None:
+                play.broker_says(b"ERROR\nversion:" + spoken + b"\nmessage:Version mismatch\n\n\0")
+        assert play.client_reads().startswith(b"ERROR\n")
+        play.client_is_closed()
+
+
+# Errors of CONNECT
+
+DENIALS = [
+    # RabbitMQ names its versions in every ERROR; that alone is no reason to try others
+    b"ERROR\nmessage:Bad CONNECT\ncontent-type:text/plain\nversion:1.0,1.1,1.2\ncontent-length:39\n\n"
+    b"Virtual host 'nosuchhost' access denied\0",
+    b"ERROR\ncontent-type:text/plain\nmessage:User name [guest] or password is invalid.\n\n"
+    b"User name [guest] or password is invalid.\0",
+    b"ERROR\nmessage:a\\cb:c \\t\r\n\nlong\0",
+    b"ERROR\nmessage:a\nversion:9.9\n\n\0",
+    b"ERROR\n\n\0",
+]
+
+
+@pytest.mark.parametrize(("version", "cut"), list(zip(VERSIONS, CUTS, strict=True)))
+@pytest.mark.parametrize("denial", DENIALS)
+def test_an_error_of_connect_passes_whole(version: bytes, denial: bytes, cut: Cut) -> None:
+    """A refused login reaches the client in the broker's own words, octet by octet, and both legs end."""
+    with Playbook(cut=cut) as play:
+        play.client_says(SAY_HELLO[version])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(denial)
+        play.client_gets(denial)
+        play.client_is_closed()
+        play.broker_is_closed()
+        play.broker_goes()
+        assert play.counters["errors_passed"] == 1
+        assert play.counters["errors_sent"] == play.counters["sessions_connected"] == 0
+
+
+@pytest.mark.parametrize(
+    "frame", [b"MESSAGE\nmessage-id:1\n\n\0", b"RECEIPT\nreceipt-id:1\n\n\0", b"HELLO\n\n\0"]
+)
+def test_another_frame_before_connected(frame: bytes) -> None:
+    """A broker answers CONNECT with CONNECTED or ERROR; anything else ends the session."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(frame)
+        play.client_gets_error(b"the broker sent what is not STOMP")
+        play.broker_is_closed()
+
+
+@pytest.mark.parametrize("version", [b"1.3", b"", b"one", b"2.0"], ids=repr)
+def test_a_broker_that_settles_on_an_unknown_version(version: bytes) -> None:
+    """Nothing could be bridged to it: the session ends. An empty version counts as none, which is 1.0."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(b"CONNECTED\nversion:" + version + b"\n\n\0")
+        if version:
+            play.client_gets_error(b"the broker sent what is not STOMP")
+        else:
+            assert play.client_reads().startswith(b"CONNECTED\n")
+
+
+def test_a_broker_out_of_reach() -> None:
+    """The client learns that the broker is not there, but not its address; the log has the reason."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_refuses("Connection refused by 10.1.2.3:61613")
+        data = play.client_reads()
+        assert data.startswith(b"ERROR\nmessage:broker not available\n")
+        assert b"10.1.2.3" not in data
+        play.client_is_closed()
+        assert "10.1.2.3" in play.noted(Event.REFUSED)
+        assert play.counters["brokers_refused"] == 1
+
+
+def test_a_broker_that_closes_before_it_answers() -> None:
+    """A connection that ends before CONNECTED is a broker that is not there."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(b"CONNECTED\nversion:1.2\n")
+        play.broker_goes()
+        play.client_gets_error(b"broker not available")
+        assert play.counters["brokers_refused"] == 1
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_a_broker_that_does_not_answer_in_time(accepted: bool) -> None:
+    """Connection and CONNECTED have one time together; then the broker counts as not there."""
+    with Playbook(listener(upstream(connect_timeout=4.0))) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        if accepted:
+            play.time_passes(2)
+            play.broker_accepts()
+            play.broker_reads()
+            play.time_passes(1.9)
+        else:
+            play.time_passes(3.9)
+        play.client_gets(b"")
+        play.time_passes(0.2)
+        play.client_gets_error(b"broker not available")
+        play.broker_is_closed()
+        assert play.wake == inf
+
+
+# Identity
+
+
+@in_all_versions
+def test_unknown_headers_of_connect_pass(version: bytes) -> None:
+    """client-id, tokens and a product's own headers reach the broker in their order, spelled as they were."""
+    extras = b"client-id:me\nactivemq.prefetchSize:1\nx-token:a:b\\c\\d \n"
+    hello = SAY_HELLO[version].replace(b"\n\n", b"\n" + extras + b"\n")
+    with Playbook() as play:
+        play.client_says(hello)
+        play.broker_accepts()
+        assert extras in play.broker_reads()
+
+
+@in_all_versions
+def test_login_and_passcode_pass_unchanged(version: bytes) -> None:
+    """Heads of CONNECT are never escaped; what brokers make of them differs, so no octet is touched."""
+    secret = b"login: us\\cer\npasscode:pa:ss\\word\\n \n"
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[version].replace(b"\n\n", b"\n" + secret + b"\n"))
+        play.broker_accepts()
+        assert b"\n" + secret in play.broker_reads()
+
+
+def test_a_client_may_leave_everything_out() -> None:
+    """Without host, login and passcode, 1.1 and 1.2 still reach the broker with a host, as it demands one."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\n\n\0")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:10000,10000\n\n\0")
+
+
+def test_an_upstream_with_its_own_host_and_credentials() -> None:
+    """They take the place of the client's, where the client had them or at the end."""
+    own = upstream(host=b"vhost", credentials=Credentials(b"relay", b"secret"), profile=GENERIC)
+    with Playbook(listener(own)) as play:
+        play.client_says(b"CONNECT\naccept-version:1.1\nlogin:u\nfoo:bar\nhost:h\npasscode:p\n\n\0")
+        play.broker_accepts()
+        play.broker_gets(
+            b"CONNECT\naccept-version:1.0,1.1\nlogin:relay\nfoo:bar\nhost:vhost\npasscode:secret\n"
+            b"heart-beat:10000,10000\n\n\0",
+        )
+    with Playbook(listener(own)) as play:
+        play.client_says(b"CONNECT\n\n\0")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\nhost:vhost\nlogin:relay\npasscode:secret\n\n\0")
+
+
+ESCAPES = [
+    (GENERIC, None, b"passcode:pa:ss\\word\n"),
+    (RABBITMQ, None, b"passcode:pa\\css\\\\word\n"),
+    (ACTIVEMQ, None, b"passcode:pa\\css\\\\word\n"),
+    (GENERIC, True, b"passcode:pa\\css\\\\word\n"),
+    (RABBITMQ, False, b"passcode:pa:ss\\word\n"),
+]
+
+
+@pytest.mark.parametrize(("profile", "escape", "line"), ESCAPES)
+def test_our_own_credentials_are_spelled_for_the_broker(
+    profile: object, escape: bool | None, line: bytes
+) -> None:
+    """RabbitMQ and ActiveMQ unescape CONNECT against the specification; `connect_escape` overrides the profile."""
+    own = upstream(credentials=Credentials(b"u", b"pa:ss\\word"), profile=profile, connect_escape=escape)
+    with Playbook(listener(own)) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        assert b"\n" + line in play.broker_reads()
+
+
+def test_a_broker_that_was_recognised_is_told_its_way_from_then_on() -> None:
+    """With profile `auto` the product is known from its first CONNECTED, and remembered with the broker."""
+    front = listener(upstream(credentials=Credentials(b"u", b"a:b")))
+    for line in (b"passcode:a:b\n", b"passcode:a\\cb\n"):
+        with Playbook(front) as play:
+            play.client_says(SAY_HELLO[b"1.1"])
+            play.broker_accepts()
+            assert b"\n" + line in play.broker_reads()
+            play.broker_says(b"CONNECTED\n" + PRODUCTS["rabbitmq"] + b"version:1.1\nsession:s\n\n\0")
+            play.client_reads()
+
+
+def test_a_receipt_on_connect_goes_no_further() -> None:
+    """The specification has none there, and brokers differ in what they do with it; CONNECTED is the answer."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\nreceipt:r0\nlogin:u\n\n\0")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\nlogin:u\n\n\0")
+
+
+def test_the_brokers_session_is_the_clients() -> None:
+    """The session of the broker passes to the client; the relay's own name stands in where it gives none."""
+    for given, told in ((b"session:s:1\\x\n", b"session:s:1\\x\n"), (b"", b"session:relay-session\n")):
+        with Playbook() as play:
+            play.client_says(SAY_HELLO[b"1.2"])
+            play.broker_accepts()
+            play.broker_reads()
+            play.broker_says(b"CONNECTED\nversion:1.2\n" + given + b"\n\0")
+            play.client_gets(b"CONNECTED\nversion:1.2\n" + told + b"\n\0")
+
+
+def test_unknown_headers_of_connected_pass() -> None:
+    """What the broker says of itself reaches the client; version and beats are each leg's own."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\nheart-beat:0,0\n\n\0")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\nheart-beat:10000,10000\n\n\0")
+        play.broker_says(
+            b"CONNECTED\nserver:ActiveMQ/5.17.2\nheart-beat:10000,10000\nsession:ID:vm-1:15\nresponse-id:r0\n"
+            b"version:1.0\n\n\0",
+        )
+        play.client_gets(
+            b"CONNECTED\nserver:ActiveMQ/5.17.2\nheart-beat:1000,1000\nsession:ID:vm-1:15\nresponse-id:r0\n"
+            b"version:1.0\n\n\0",
+        )
+
+
+def test_secrets_stay_out_of_notes_and_representations() -> None:
+    """Neither a client's passcode nor ours is in a note, nor in the repr of anything that holds it."""
+    own = upstream(credentials=Credentials(b"relay", b"OURSECRET"))
+    with Playbook(listener(own)) as play:
+        play.client_says(b"CONNECT\nlogin:u\npasscode:THEIRSECRET\nx-token:TOKEN\n\n\0")
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(SAY_WELCOME[b"1.0"])
+        play.client_reads()
+        play.client_says(b"CONNECT\npasscode:THEIRSECRET\n\n\0")
+        play.client_gets_error(b"CONNECT is not allowed here")
+        shown = repr([play.notes, own, play.relay.listener, play.relay.session, play.relay.client])
+        assert play.notes
+        for secret in ("OURSECRET", "THEIRSECRET", "TOKEN"):
+            assert secret not in shown
+
+
+# Heart-beats of the handshake
+
+BEATS = [b"10000", b"a,b", b"-1,0", b"1,2,3", b"", b"1,", b"1.5,2", b"0x1,0", b"+1,0"]
+
+
+@pytest.mark.parametrize("beat", BEATS, ids=repr)
+def test_a_malformed_heart_beat_of_a_client(beat: bytes) -> None:
+    """It is answered with an ERROR that shows it, before any broker is asked."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:h\nheart-beat:" + beat + b"\n\n\0")
+        play.client_gets_error(b"malformed heart-beat header")
+        assert not play.brokers
+
+
+@pytest.mark.parametrize("beat", [b"10000, 10000", b" 1,2", b"0,0", b"1 , 2"], ids=repr)
+def test_blanks_in_a_heart_beat_are_taken_but_never_written(beat: bytes) -> None:
+    """Brokers refuse a blank behind the comma."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:h\nheart-beat:" + beat + b"\n\n\0")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\nheart-beat:10000,10000\n\n\0")
+        play.broker_says(SAY_WELCOME[b"1.2"])
+        play.client_gets(b"CONNECTED\nversion:1.2\nsession:s-1\nheart-beat:1000,1000\n\n\0")
+
+
+@pytest.mark.parametrize("beat", BEATS, ids=repr)
+def test_a_malformed_heart_beat_of_a_broker_counts_as_none(beat: bytes) -> None:
+    """ActiveMQ echoes nonsense; no beats are agreed then, and the session goes on."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\nheart-beat:" + beat + b"\n\n\0")
+        play.client_gets(b"CONNECTED\nversion:1.2\nsession:s\nheart-beat:0,0\n\n\0")
+        play.time_passes(3600)
+        play.both_stay()
+
+
+def test_what_a_listener_and_an_upstream_offer() -> None:
+    """Each leg is offered its own terms, visible in CONNECTED and CONNECT."""
+    front = listener(upstream(heart_beat=Terms(3000, 4000)), heart_beat=Terms(5000, 6000))
+    with Playbook(front) as play:
+        play.client_says(b"CONNECT\naccept-version:1.1\nhost:h\nheart-beat:1,1\n\n\0")
+        play.broker_accepts()
+        play.broker_gets(b"CONNECT\naccept-version:1.0,1.1\nhost:h\nheart-beat:3000,4000\n\n\0")
+        play.broker_says(b"CONNECTED\nversion:1.1\nsession:s\nheart-beat:7,8\n\n\0")
+        play.client_gets(b"CONNECTED\nversion:1.1\nsession:s\nheart-beat:5000,6000\n\n\0")
+
+
+# A frame too many, or too early
+
+
+@in_all_versions
+@pytest.mark.parametrize("command", [b"CONNECT", b"STOMP"], ids=bytes.decode)
+def test_a_second_connect(version: bytes, command: bytes) -> None:
+    """It is refused and never forwarded, on every version."""
+    with Playbook() as play:
+        play.client_says(SAY_HELLO[version])
+        play.broker_accepts()
+        play.broker_reads()
+        play.broker_says(SAY_WELCOME[version])
+        play.client_reads()
+        play.client_says(command + b"\naccept-version:1.2\nhost:h\n\n\0")
+        play.client_gets_error(command + b" is not allowed here")
+        play.broker_gets(b"")
+        play.broker_is_closed()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [b"SEND", b"SUBSCRIBE", b"UNSUBSCRIBE", b"ACK", b"NACK", b"BEGIN", b"COMMIT", b"ABORT", b"DISCONNECT"],
+    ids=bytes.decode,
+)
+def test_a_frame_before_connect(command: bytes) -> None:
+    """Nothing may come before CONNECT; no broker is troubled."""
+    with Playbook() as play:
+        play.client_says(command + b"\ndestination:/queue/a\n\n\0" + SAY_HELLO[b"1.2"])
+        play.client_gets_error(command + b" is not allowed here")
+        assert not play.brokers
+
+
+@in_cuts_of_halves
+def test_too_much_before_connect(cut: Cut) -> None:
+    """A head that never ends is refused at a limit of its own, long before the body's."""
+    with Playbook(listener(before_connect=1000), cut=cut) as play:
+        play.client_says(b"CONNECT\n" + b"foo:bar\n" * 100)
+        play.client_gets(b"")
+        play.client_says(b"foo:bar\n" * 27)
+        play.client_gets_error(b"too much before CONNECT")
+        assert not play.brokers

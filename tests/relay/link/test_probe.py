@@ -1,0 +1,637 @@
+"""The relay's own conversation with a broker, as scripts; and when it is due."""
+
+from collections.abc import Callable
+from math import inf
+from typing import Any, Final
+
+import pytest
+
+from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.link.probe import Probe, Watch
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.profile import ACTIVEMQ, AUTO, GENERIC, RABBITMQ
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
+from stomprelay.session.handshake import Credentials
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.wire.head import Limits
+
+NOW: Final = 1000.0
+HELLO: Final = b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/\nheart-beat:0,0\n\n\0"
+WELCOME: Final = b"CONNECTED\nversion:1.2\nserver:RabbitMQ/3.10.8\nheart-beat:0,0\n\n\0\n"
+GOODBYE: Final = b"DISCONNECT\n\n\0"
+CANARY: Final = b"SEND\ndestination:/queue/canary\nreceipt:probe\n\n\0"
+RECEIVED: Final = b"RECEIPT\nreceipt-id:probe\n\n\0\n"
+WITH_CANARY: Final = Checks(probe=5.0, destination="/queue/canary")
+
+ways = pytest.mark.parametrize(
+    "cut",
+    [
+        lambda data: [data],
+        lambda data: [data[at : at + 1] for at in range(len(data))],
+        lambda data: [data + b"\n\r\n\0\n"],
+    ],
+    ids=["whole", "octets", "trailed"],
+)
+Cut = Callable[[bytes], list[bytes]]
+
+
+def middle() -> float:
+    """Chance at its mean."""
+    return 0.5
+
+
+class Script:
+    """A probe of one broker, and all that it asked for."""
+
+    def __init__(
+        self, *, up: bool | None = None, told: bool = False, cut: Cut = lambda data: [data], **settings: Any
+    ) -> None:
+        self.broker = Broker("tcp://a:61613", "tcp:a:61613", "a")
+        if up is not None:
+            (self.broker.health.answered if up else self.down)()
+        group = Group("main", (self.broker,), Reconnect())
+        self.upstream = Upstream("main", (group,), **settings)
+        self.probe = Probe(self.upstream, self.broker, middle, told=told)
+        self.cut = cut
+        self.now = NOW
+        self.wake = inf
+        self.notes: list[Note] = []
+        self.sent = b""
+        self.closed: How | None = None
+        self.perform(self.probe.begin(self.now))
+
+    def down(self) -> None:
+        """It failed long ago."""
+        self.broker.health.failed(Checks(), 0.0, middle)
+
+    def perform(self, effects: list[Effect]) -> None:
+        """As the service does."""
+        for effect in effects:
+            match effect:
+                case Open():
+                    assert (effect.leg, effect.broker) == (self.probe.leg, self.broker)
+                case Send():
+                    assert self.closed is None
+                    assert effect.leg is self.probe.leg
+                    self.sent += effect.data
+                case Close():
+                    assert effect.leg is self.probe.leg
+                    self.closed = effect.how
+                case Wake():
+                    assert effect.at >= self.now
+                    self.wake = effect.at
+                case Note():
+                    self.notes.append(effect)
+                case _:
+                    pytest.fail(f"{effect} is nothing for a probe")
+
+    def accepts(self) -> None:
+        """The broker takes the connection."""
+        self.perform(self.probe.connected(self.now))
+
+    def says(self, data: bytes) -> None:
+        """The broker wrote this; as it is cut, and no more once the leg is closed."""
+        for chunk in self.cut(data):
+            if self.closed is None:
+                self.perform(self.probe.received(chunk, self.now))
+
+    def gets(self, data: bytes) -> None:
+        """The broker was sent exactly this since it was last asked."""
+        sent, self.sent = self.sent, b""
+        assert sent == data
+
+    def wakes(self) -> None:
+        """Nothing happens until the time of the last `Wake`."""
+        self.now = self.wake
+        self.perform(self.probe.woke(self.now))
+
+    def ends(self, well: bool, how: How = How.FLUSH, *, events: str = "") -> None:
+        """This is the outcome; the broker's health knows it, and the log these events."""
+        health = self.broker.health
+        assert self.probe.well is well
+        assert health.up is well
+        assert health.out(self.now) is not well
+        assert self.closed is how
+        assert self.wake == inf
+        assert self.probe.leg.state is State.CLOSED
+        assert " ".join(note.event.value for note in self.notes) == events
+        assert self.sent == b""
+        for note in self.notes:
+            assert (note.facts["broker"], note.facts["upstream"]) == ("tcp://a:61613", "main")
+            if note.event is Event.LOST:
+                assert note.text.endswith(f"is down: {note.facts['reason']}")
+
+    def said(self) -> str:
+        """What the log was told."""
+        return " ".join(note.text for note in self.notes)
+
+
+# CONNECT
+
+
+def test_a_broker_that_answers_connected_is_up() -> None:
+    """CONNECT with no more than it needs, and a disconnect; the log hears nothing."""
+    script = Script(up=True)
+    assert script.wake == NOW + 10
+    script.gets(b"")
+    script.accepts()
+    script.gets(HELLO)
+    assert script.probe.well is None
+    script.says(WELCOME)
+    script.gets(GOODBYE)
+    script.ends(True)
+
+
+@ways
+def test_however_its_answer_is_cut(cut: Cut) -> None:
+    """Whole, octet by octet, with more behind."""
+    script = Script(cut=cut)
+    script.accepts()
+    script.says(WELCOME)
+    script.gets(HELLO + GOODBYE)
+    script.ends(True)
+
+
+CONNECTS = [
+    ({"versions": frozenset({b"1.1"})}, b"CONNECT\naccept-version:1.1\nhost:/\nheart-beat:0,0\n\n\0"),
+    ({"versions": frozenset({b"1.0"})}, b"CONNECT\n\n\0"),
+    ({"host": b"/vhost"}, b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:/vhost\nheart-beat:0,0\n\n\0"),
+    (
+        {"credentials": Credentials(b"relay", b"se:cret")},
+        HELLO[:-2] + b"login:relay\npasscode:se:cret\n\n\0",
+    ),
+    (
+        {"credentials": Credentials(b"relay", b"se:cret"), "profile": RABBITMQ},
+        HELLO[:-2] + b"login:relay\npasscode:se\\ccret\n\n\0",
+    ),
+    ({"credentials": Credentials(b"relay", None)}, HELLO[:-2] + b"login:relay\n\n\0"),
+]
+
+
+@pytest.mark.parametrize(("settings", "connect"), CONNECTS)
+def test_what_it_is_asked(settings: dict[str, Any], connect: bytes) -> None:
+    """As the upstream's sessions ask it: with its versions, its virtual host, its own credentials."""
+    script = Script(**settings)
+    script.accepts()
+    script.gets(connect)
+
+
+def test_a_broker_is_asked_for_what_it_is_known_to_speak() -> None:
+    """It once refused the other versions."""
+    script = Script()
+    script.broker.speaks(frozenset({b"1.1"}))
+    script.accepts()
+    script.gets(b"CONNECT\naccept-version:1.1\nhost:/\nheart-beat:0,0\n\n\0")
+
+
+def test_what_connected_tells_is_remembered() -> None:
+    """The next session knows which product it meets."""
+    for configured, expected in ((AUTO, RABBITMQ), (ACTIVEMQ, ACTIVEMQ)):
+        script = Script(profile=configured)
+        script.accepts()
+        script.says(WELCOME)
+        assert script.broker.profile is expected
+
+
+@pytest.mark.parametrize(
+    ("up", "events"), [(None, ""), (True, ""), (False, "connected")], ids=["unknown", "up", "down"]
+)
+def test_the_log_is_told_when_it_is_up_again(up: bool | None, events: str) -> None:
+    """And not at every probe."""
+    script = Script(up=up)
+    script.accepts()
+    script.says(WELCOME)
+    script.gets(HELLO + GOODBYE)
+    script.ends(True, events=events)
+    assert script.said() == ("broker tcp://a:61613 is up again" if events else "")
+
+
+# Failures
+
+
+@pytest.mark.parametrize(
+    ("up", "events"), [(None, "lost"), (True, "lost"), (False, "")], ids=["unknown", "up", "down"]
+)
+def test_no_connection(up: bool | None, events: str) -> None:
+    """It is down; the log is told unless it knows."""
+    script = Script(up=up)
+    script.perform(script.probe.refused("Connection refused", script.now))
+    script.ends(False, events=events)
+    if events:
+        assert script.said() == "broker tcp://a:61613 is down: it did not connect: Connection refused"
+
+
+@pytest.mark.parametrize("accepted", [False, True], ids=["no connection", "no answer"])
+def test_no_connected_in_time(accepted: bool) -> None:
+    """A listener that accepts and never answers is no broker (peers: balancers in front of dead ones do that)."""
+    script = Script(connect_timeout=3.0)
+    if accepted:
+        script.accepts()
+        script.gets(HELLO)
+        script.says(b"\n")
+        script.says(WELCOME[:-3])
+    assert script.wake == NOW + 3
+    script.wakes()
+    script.ends(False, How.ABORT, events="lost")
+    assert "no CONNECTED in time" in script.said()
+
+
+def test_woken_too_early() -> None:
+    """A clock that is a hair early costs nothing."""
+    script = Script()
+    script.perform(script.probe.woke(NOW + 9.999))
+    assert script.wake == NOW + 10
+    assert script.probe.well is None
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+def test_the_connection_is_lost(accepted: bool) -> None:
+    """Before CONNECTED came."""
+    script = Script()
+    if accepted:
+        script.accepts()
+        script.gets(HELLO)
+    script.perform(script.probe.lost("reset by peer", script.now))
+    script.ends(False, events="lost")
+    assert "closed the connection: reset by peer" in script.said()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"MESSAGE\nsubscription:0\nmessage-id:1\n\n\0",
+        b"RECEIPT\nreceipt-id:probe\n\n\0",
+        b"CONNECTED\nversion:9.9\n\n\0",
+        b"CONNECTED\nversion:1.2\ncontent-length:2\n\nhi\0",
+        b"\x15\x03\x01\x00\x02\x02\x16",
+    ],
+)
+def test_what_is_not_an_answer(data: bytes) -> None:
+    """Something else listens there."""
+    script = Script()
+    script.accepts()
+    script.gets(HELLO)
+    script.says(data)
+    script.ends(False, events="lost")
+
+
+def test_its_limits_are_the_upstreams() -> None:
+    """A broker that is out of its mind fills no memory."""
+    script = Script(limits=Limits(headers=4, header_line=100, body=1000))
+    script.accepts()
+    script.gets(HELLO)
+    script.says(b"CONNECTED\n" + b"a" * 200)
+    script.ends(False, events="lost")
+
+
+# ERROR to CONNECT
+
+REFUSED: Final = b"ERROR\nmessage:Bad CONNECT\ncontent-length:32\n\nAccess refused for user 'guest'\n\0\n"
+UNAVAILABLE: Final = b"ERROR\nmessage:broker not available\n\ntry again\0\n"
+
+
+@ways
+def test_a_broker_that_refuses_a_stranger_is_up(cut: Cut) -> None:
+    """Without credentials of its own the relay expects no better, and says nothing; no message is sent."""
+    for checks in (Checks(), WITH_CANARY):
+        script = Script(up=True, checks=checks, cut=cut)
+        script.accepts()
+        script.gets(HELLO)
+        script.says(REFUSED)
+        script.ends(True)
+        assert not script.probe.denied
+
+
+def test_credentials_that_are_not_accepted_are_no_outage() -> None:
+    """They are a mistake in the configuration: the broker is up, and the log is told, without the passcode."""
+    script = Script(up=True, credentials=Credentials(b"relay", b"SECRET"))
+    script.accepts()
+    script.sent = b""
+    script.says(REFUSED)
+    script.ends(True, events="refused")
+    assert script.probe.denied
+    assert "credentials" in script.said()
+    assert "SECRET" not in script.said() + repr(script.notes)
+
+
+def test_the_log_is_told_of_credentials_once() -> None:
+    """Not at every probe."""
+    script = Script(credentials=Credentials(b"relay", b"SECRET"), told=True)
+    script.accepts()
+    script.sent = b""
+    script.says(REFUSED)
+    script.ends(True)
+    assert script.probe.denied
+
+
+@pytest.mark.parametrize("credentials", [None, Credentials(b"relay", b"x")])
+def test_an_error_that_tells_of_an_outage(credentials: Credentials | None) -> None:
+    """A relay or a broker that cannot serve anybody now says so."""
+    script = Script(credentials=credentials)
+    script.accepts()
+    script.sent = b""
+    script.says(UNAVAILABLE)
+    script.ends(False, events="lost")
+
+
+# The message
+
+
+@ways
+def test_a_message_and_its_receipt(cut: Cut) -> None:
+    """Up is who takes a message."""
+    script = Script(checks=WITH_CANARY, cut=cut)
+    script.accepts()
+    script.gets(HELLO)
+    script.says(WELCOME)
+    script.gets(CANARY)
+    assert script.probe.well is None
+    assert script.broker.health.up is None
+    script.says(RECEIVED)
+    script.gets(GOODBYE)
+    script.ends(True)
+
+
+@pytest.mark.parametrize(
+    ("version", "product", "sent"),
+    [
+        (b"1.0", GENERIC, b"a:b\\c"),
+        (b"1.0", RABBITMQ, b"a\\cb\\\\c"),
+        (b"1.1", GENERIC, b"a\\cb\\\\c"),
+        (b"1.2", ACTIVEMQ, b"a\\cb\\\\c"),
+    ],
+)
+def test_the_destination_is_spelled_for_the_broker(version: bytes, product: Any, sent: bytes) -> None:
+    """By the version it settled on, and its product's ways."""
+    script = Script(profile=product, checks=Checks(destination="a:b\\c"))
+    script.accepts()
+    script.gets(HELLO)
+    script.says(b"CONNECTED\nversion:%b\n\n\0" % version)
+    script.gets(b"SEND\ndestination:%b\nreceipt:probe\n\n\0" % sent)
+
+
+def test_no_receipt_in_time() -> None:
+    """All of it takes no longer than `connect_timeout`."""
+    script = Script(up=True, checks=WITH_CANARY, connect_timeout=3.0)
+    script.accepts()
+    script.now += 2
+    script.says(WELCOME)
+    script.sent = b""
+    assert script.wake == NOW + 3
+    script.wakes()
+    script.ends(False, How.ABORT, events="lost")
+    assert "no RECEIPT in time" in script.said()
+
+
+def test_what_is_no_receipt_of_ours() -> None:
+    """Is waited past."""
+    script = Script(checks=WITH_CANARY)
+    script.accepts()
+    script.says(WELCOME)
+    script.sent = b""
+    script.says(b"RECEIPT\nreceipt-id:other\n\n\0\nMESSAGE\nsubscription:0\nmessage-id:1\n\nhello\0\n\n")
+    assert script.probe.well is None
+    script.says(RECEIVED)
+    script.gets(GOODBYE)
+    script.ends(True)
+
+
+def test_a_message_that_is_refused() -> None:
+    """A broker that takes no message is not up, whatever its reason; the log has its header and not its body."""
+    script = Script(up=True, checks=WITH_CANARY)
+    script.accepts()
+    script.says(WELCOME)
+    script.sent = b""
+    script.says(b"ERROR\nmessage:access_refused\\n\xff\nreceipt-id:probe\n\nBODY\0\n")
+    script.ends(False, events="lost")
+    assert script.said().endswith("it refused a message: access_refused\\n\\xff")
+
+
+def test_the_connection_is_lost_before_the_receipt() -> None:
+    """It died of the message, or just then."""
+    script = Script(checks=WITH_CANARY)
+    script.accepts()
+    script.says(WELCOME)
+    script.sent = b""
+    script.perform(script.probe.lost("closed", script.now))
+    script.ends(False, events="lost")
+
+
+# Between the lines
+
+
+def test_nothing_is_answered_when_it_is_over() -> None:
+    """What comes late changes nothing; a connection that comes late is closed."""
+    script = Script()
+    script.wakes()
+    script.ends(False, How.ABORT, events="lost")
+    probe = script.probe
+    assert probe.connected(script.now) == [Close(probe.leg, How.ABORT)]
+    assert probe.received(WELCOME, script.now) == []
+    assert probe.refused("late", script.now) == []
+    assert probe.lost("late", script.now) == []
+    script.ends(False, How.ABORT, events="lost")
+    assert script.broker.health.failures == 1
+
+
+def test_the_service_stops() -> None:
+    """The connection is closed, and nothing is concluded from that."""
+    script = Script(up=True)
+    script.accepts()
+    script.perform(script.probe.stopped())
+    assert script.closed is How.ABORT
+    assert script.probe.well is None
+    assert script.broker.health.up is True
+    assert script.probe.stopped() == []
+
+
+def test_a_broker_that_is_paused_meanwhile() -> None:
+    """An operator stopped it: that is no news, and it is not left out when he gives it back."""
+    script = Script(up=True)
+    script.broker.health.pause()
+    script.perform(script.probe.refused("gone", script.now))
+    assert script.notes == []
+    assert script.broker.health.up is False
+    assert not script.broker.health.out(script.now)
+
+
+def test_sessions_wait_for_its_outcome() -> None:
+    """While a probe asks a broker whose pause is just over nobody else does."""
+    script = Script(up=False)
+    assert script.broker.health.out(script.now)
+    script.accepts()
+    script.says(WELCOME)
+    assert not script.broker.health.out(script.now)
+
+
+def test_each_probe_has_a_leg_of_its_own() -> None:
+    """It speaks 1.0 until CONNECTED, as any leg toward a broker."""
+    script, other = Script(), Script()
+    assert isinstance(script.probe.leg, Leg)
+    assert script.probe.leg.side is Side.UPSTREAM
+    assert script.probe.leg is not other.probe.leg
+
+
+# When it is due
+
+
+def watch(
+    checks: Checks = Checks(),  # noqa: B008 - a frozen record
+    *,
+    reconnect: Reconnect | None = None,
+    policy: Policy = Policy.FAILOVER,
+    chance: Callable[[], float] = middle,
+) -> tuple[Watch, Broker]:
+    """A watch over the first of two brokers."""
+    brokers = tuple(Broker(f"tcp://{name}", f"tcp:{name}", name) for name in "ab")
+    group = Group("main", brokers, reconnect or Reconnect(), policy)
+    upstream = Upstream("main", (group,), checks=checks)
+    return Watch(upstream, group, brokers[0], NOW, chance), brokers[0]
+
+
+def finish(probe: Probe, now: float, *, well: bool) -> None:
+    """The conversation is over at once."""
+    probe.begin(now)
+    if well:
+        probe.connected(now)
+        probe.received(WELCOME, now)
+    else:
+        probe.refused("no", now)
+    assert probe.well is well
+
+
+def test_it_is_due_every_so_often() -> None:
+    """The first time somewhere within the period, then once in each, a fifth sooner or later."""
+    watching, _ = watch(Checks(probe=10.0))
+    found = []
+    for tenth in range(600):
+        now = NOW + tenth / 10
+        if watching.due(now):
+            found.append(now)
+            finish(watching.probe(now), now, well=True)
+    assert found == pytest.approx([NOW + 5 + 10 * each for each in range(6)])
+
+
+@pytest.mark.parametrize(("chance", "first", "second"), [(0.0, 0.0, 8.0), (0.999, 9.99, 21.986)])
+def test_when_it_is_due_is_spread(chance: float, first: float, second: float) -> None:
+    """Many brokers, or many relays, are not all in step."""
+    watching, _ = watch(Checks(probe=10.0), chance=lambda: chance)
+    assert not watching.due(NOW + first - 0.01)
+    assert watching.due(NOW + first)
+    finish(watching.probe(NOW + first), NOW + first, well=True)
+    assert not watching.due(NOW + second - 0.01)
+    assert watching.due(NOW + second)
+
+
+def test_it_is_never_due_without_a_period() -> None:
+    """In plain failover sessions try a broker themselves when its pause is over."""
+    watching, broker = watch()
+    assert not watching.due(NOW + 1e6)
+    broker.health.failed(Checks(), NOW, middle)
+    assert not watching.due(NOW + 1e6)
+
+
+WANTED: Final = [
+    (Reconnect(priority_backup=True), Policy.FAILOVER),
+    (Reconnect(), Policy.ROUND_ROBIN),
+    (Reconnect(), Policy.RANDOM),
+    (Reconnect(), Policy.LEAST_SESSIONS),
+]
+wanted = pytest.mark.parametrize(("reconnect", "policy"), WANTED)
+
+
+@wanted
+def test_somebody_finds_out_that_a_wanted_broker_is_back(reconnect: Reconnect, policy: Policy) -> None:
+    """Without a period, too, it is due when the pause for its failure is over, again and again."""
+    watching, broker = watch(reconnect=reconnect, policy=policy)
+    assert not watching.due(NOW)
+    broker.health.answered()
+    assert not watching.due(NOW)
+    broker.health.failed(Checks(), NOW, middle)
+    found = []
+    for tenth in range(200):
+        now = NOW + tenth / 10
+        if watching.due(now):
+            found.append(now - NOW)
+            finish(watching.probe(now), now, well=False)
+    assert found == pytest.approx([1.0, 3.0, 7.0, 15.0])
+    now = broker.health.out_until
+    assert watching.due(now)
+    finish(watching.probe(now), now, well=True)
+    assert not watching.due(now + 1e6)
+
+
+@wanted
+def test_a_broker_below_the_threshold_is_asked_too(reconnect: Reconnect, policy: Policy) -> None:
+    """It is down but not out, so that sessions do not come back to it: once in a pause is enough."""
+    watching, broker = watch(Checks(failures=100), reconnect=reconnect, policy=policy)
+    broker.health.failed(Checks(failures=100), NOW, middle)
+    assert not broker.health.out(NOW)
+    found = []
+    for tenth in range(50):
+        now = NOW + tenth / 10
+        if watching.due(now):
+            found.append(now - NOW)
+            finish(watching.probe(now), now, well=False)
+    assert found == pytest.approx([0.0, 1.0, 2.0, 3.0, 4.0])
+
+
+def test_a_session_that_tries_it_saves_the_probe() -> None:
+    """One at a time finds out."""
+    watching, broker = watch(policy=Policy.RANDOM)
+    broker.health.failed(Checks(), NOW, middle)
+    broker.health.trial(NOW + 1)
+    assert not watching.due(NOW + 1)
+    assert watching.due(NOW + 2)
+
+
+@pytest.mark.parametrize("checks", [Checks(), Checks(probe=1.0)])
+def test_a_paused_broker_is_left_alone(checks: Checks) -> None:
+    """By the relay as by its sessions."""
+    watching, broker = watch(checks, policy=Policy.RANDOM)
+    broker.health.failed(checks, NOW, middle)
+    assert watching.due(NOW + 10)
+    broker.health.pause()
+    assert not watching.due(NOW + 10)
+    broker.health.resume()
+    assert watching.due(NOW + 10)
+
+
+def test_one_probe_at_a_time() -> None:
+    """The next one waits for the outcome."""
+    watching, _ = watch(Checks(probe=1.0))
+    probe = watching.probe(NOW)
+    probe.begin(NOW)
+    assert not watching.due(NOW + 5)
+    probe.woke(NOW + 10)
+    assert watching.due(NOW + 10)
+    probe = watching.probe(NOW + 10)
+    probe.begin(NOW + 10)
+    probe.stopped()
+    assert watching.due(NOW + 20)
+
+
+def test_what_the_log_knows_is_handed_on() -> None:
+    """Credentials that stay wrong are told once; once they were right, anew."""
+    brokers = (Broker("tcp://a", "tcp:a", "a"),)
+    group = Group("main", brokers, Reconnect())
+    upstream = Upstream("main", (group,), credentials=Credentials(b"relay", b"x"), checks=Checks(probe=1.0))
+    watching = Watch(upstream, group, brokers[0], NOW, middle)
+    found = []
+    for answer in (REFUSED, REFUSED, WELCOME, REFUSED, UNAVAILABLE, REFUSED):
+        probe = watching.probe(NOW)
+        probe.begin(NOW)
+        probe.connected(NOW)
+        effects = probe.received(answer, NOW)
+        found.append([each.event for each in effects if isinstance(each, Note)])
+    assert found == [
+        [Event.REFUSED],
+        [],
+        [],
+        [Event.REFUSED],
+        [Event.LOST],
+        [Event.CONNECTED, Event.REFUSED],
+    ]

@@ -1,0 +1,823 @@
+"""Where a session looks for its broker, and when: each search with a clock of plain numbers."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import cycle, pairwise
+from math import inf
+from random import Random
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.relay.link.schedule import SHORTEST, Attempt, Schedule
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect, alone
+from stomprelay.relay.model.health import Checks
+
+NOW: Final = 1000.0
+STEADY: Final = Reconnect(randomize=False, jitter=0.0)
+
+
+def middle() -> float:
+    """Chance at its mean: delays are as long as they are configured."""
+    return 0.5
+
+
+class Search:
+    """A session that searches in a group of brokers a, b, c, ..., and a clock."""
+
+    def __init__(
+        self,
+        names: str = "abc",
+        options: Reconnect | None = STEADY,
+        *,
+        rate: float = 0.0,
+        chance: Callable[[], float] = middle,
+        policy: Policy = Policy.FAILOVER,
+    ) -> None:
+        self.brokers = {name: Broker(f"tcp://{name}", f"tcp:{name}", name) for name in names}
+        self.group = Group("main", tuple(self.brokers.values()), options, policy)
+        self.schedule = Schedule(self.group, rate, chance)
+        self.now = NOW
+
+    def begins(self, *, start: bool = False, prefer: str | None = None) -> None:
+        """A client comes, or a broker is lost."""
+        self.schedule.begin(self.now, start=start, prefer=None if prefer is None else self.brokers[prefer])
+
+    def served(self, name: str) -> None:
+        """A client came and this broker accepted it."""
+        self.begins(start=True, prefer=name)
+        assert self.schedule.next(self.now) == (self.brokers[name], self.now)
+        self.schedule.ended()
+
+    def goes(self) -> tuple[str, float]:
+        """The next attempt: the broker and how long from now; the clock goes on to it."""
+        attempt = self.schedule.next(self.now)
+        assert attempt is not None
+        assert attempt.broker is not None
+        wait = attempt.at - self.now
+        self.now = attempt.at
+        return attempt.broker.host, round(wait, 6)
+
+    def goes_on(self, attempts: int) -> str:
+        """So many attempts: their brokers in a row, with a blank where there is a pause."""
+        found = ""
+        for _ in range(attempts):
+            name, wait = self.goes()
+            found += " " * bool(wait) + name
+        return found
+
+    def waits(self, passes: int) -> list[float]:
+        """How long each of so many passes is waited for, where every attempt fails at once."""
+        found = []
+        for _ in range(passes):
+            found.append(self.goes()[1])
+            for _ in range(len(self.brokers) - 1):
+                assert self.goes()[1] == 0
+        return found
+
+    def is_over(self) -> bool:
+        """Whether the session is given up."""
+        return self.schedule.next(self.now) is None
+
+    def fails(self, name: str, pause: float = 1.0) -> None:
+        """Somebody finds out that a broker is down."""
+        self.brokers[name].health.failed(Checks(pause=pause), self.now, middle)
+
+    def pauses(self, names: str, *, paused: bool = True) -> None:
+        """An operator takes brokers out of service, or back."""
+        for name in names:
+            health = self.brokers[name].health
+            (health.pause if paused else health.resume)()
+
+
+# Passes
+
+
+def test_a_pass_tries_each_broker_once_without_delay() -> None:
+    """In the order of the list; the pause comes behind the last one (ActiveMQ counts passes, not brokers)."""
+    search = Search()
+    search.begins(start=True)
+    assert search.goes_on(9) == "abc abc abc"
+    assert search.schedule.passes == 2
+
+
+def test_a_new_client_does_not_wait_for_its_first_attempt() -> None:
+    """There is no delay before the first connect; the pauses between passes begin with the initial delay."""
+    search = Search(options=replace(STEADY, initial_delay=0.5))
+    search.begins(start=True)
+    assert search.waits(4) == [0.0, 0.5, 1.0, 2.0]
+
+
+def test_a_session_that_lost_its_broker_waits_before_it_reconnects() -> None:
+    """The initial delay is before the first pass, and the next pause is already longer."""
+    search = Search(options=replace(STEADY, initial_delay=0.5))
+    search.served("a")
+    search.begins()
+    assert search.waits(4) == [0.5, 1.0, 2.0, 4.0]
+
+
+def test_the_broker_that_was_lost_comes_last() -> None:
+    """In every pass of the search."""
+    search = Search()
+    search.served("a")
+    search.begins()
+    assert search.goes_on(6) == " bca bca"
+    search = Search()
+    search.served("b")
+    search.begins()
+    assert search.goes_on(3) == " acb"
+
+
+def test_the_broker_that_failed_last_comes_last() -> None:
+    """Where each pass has an order of its own it is not tried twice in a row."""
+    search = Search(options=replace(STEADY, randomize=True), chance=Random(1).random)
+    search.begins(start=True)
+    found = search.goes_on(30).replace(" ", "")
+    assert len({found[at : at + 3] for at in range(0, 30, 3)}) > 1
+    assert all(before != behind for before, behind in pairwise(found))
+
+
+def test_one_broker_alone() -> None:
+    """It is last and first."""
+    search = Search("a")
+    search.served("a")
+    search.begins()
+    assert search.goes_on(3) == " a a a"
+
+
+def test_a_random_order_for_each_session() -> None:
+    """Over many sessions each broker comes first."""
+    search = Search(options=Reconnect(), chance=cycle([0.1, 0.7, 0.3, 0.9, 0.5]).__next__)
+    found = set()
+    for _ in range(30):
+        search.begins(start=True)
+        found.add(search.goes()[0])
+    assert found == set("abc")
+
+
+def test_the_next_search_begins_anew() -> None:
+    """Passes, delays and the time that is left are those of one search."""
+    search = Search(options=replace(STEADY, initial_delay=0.5, attempts=3, timeout=60.0))
+    search.served("c")
+    for _ in range(3):
+        search.begins()
+        assert search.schedule.deadline == search.now + 60
+        assert search.waits(3) == [0.5, 1.0, 2.0]
+        assert search.schedule.passes == 2
+        assert search.is_over()
+        assert search.schedule.passes == 3
+
+
+# Delays
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [0.01, 0.02, 0.04, 0.08, 0.16]),
+        ({"multiplier": 3.0}, [0.01, 0.03, 0.09, 0.27, 0.81]),
+        ({"multiplier": 1.0}, [0.01, 0.01, 0.01, 0.01, 0.01]),
+        ({"exponential": False}, [0.01, 0.01, 0.01, 0.01, 0.01]),
+        ({"exponential": False, "initial_delay": 5.0}, [5.0, 5.0, 5.0, 5.0, 5.0]),
+        ({"longest_delay": 0.05}, [0.01, 0.02, 0.04, 0.05, 0.05]),
+        ({"initial_delay": 50.0}, [30.0, 30.0, 30.0, 30.0, 30.0]),
+        ({"initial_delay": 0.0}, [0.0, 0.02, 0.04, 0.08, 0.16]),
+        ({"initial_delay": 0.0, "exponential": False}, [0.0, SHORTEST, SHORTEST, SHORTEST, SHORTEST]),
+        ({"longest_delay": 0.001}, [0.01, 0.01, 0.01, 0.01, 0.01]),
+    ],
+)
+def test_how_delays_grow(options: dict[str, float], expected: list[float]) -> None:
+    """By the multiplier up to the longest; never is there no pause at all between two passes."""
+    search = Search("ab", replace(STEADY, **options))  # type: ignore[arg-type]
+    search.served("a")
+    search.begins()
+    assert search.waits(5) == expected
+
+
+def test_a_delay_never_overflows() -> None:
+    """After thousands of passes it is still the longest."""
+    search = Search("a", replace(STEADY, multiplier=1e9))
+    search.begins(start=True)
+    assert search.waits(3000)[-1] == 30.0
+
+
+@pytest.mark.parametrize(("chance", "expected"), [(0.0, 0.8), (0.5, 1.0), (0.75, 1.1)])
+def test_delays_are_spread(chance: float, expected: float) -> None:
+    """By the jitter, to both sides, the first delay too; growth is reckoned without it."""
+    search = Search("a", Reconnect(initial_delay=1.0), chance=lambda: chance)
+    search.served("a")
+    search.begins()
+    assert search.waits(3) == pytest.approx([expected, 2 * expected, 4 * expected])
+
+
+# Ends
+
+
+@pytest.mark.parametrize(
+    ("attempts", "startup", "at_start", "later"),
+    [(0, -1, 1, 0), (1, -1, 1, 1), (3, -1, 3, 3), (-1, 0, 1, None), (-1, 1, 1, None), (2, 4, 4, 2)],
+)
+def test_so_many_passes(attempts: int, startup: int, at_start: int, later: int | None) -> None:
+    """At the start, and later; None is without end."""
+    search = Search("ab", replace(STEADY, attempts=attempts, startup_attempts=startup))
+    for start, passes in ((True, at_start), (False, later)):
+        search.begins(start=start)
+        search.waits(50 if passes is None else passes)
+        assert search.is_over() is (passes is not None)
+        assert search.is_over() is (passes is not None)
+
+
+def test_without_end() -> None:
+    """By default a search never gives up."""
+    search = Search("ab")
+    for start in (True, False):
+        search.begins(start=start)
+        search.waits(200)
+        assert search.schedule.deadline == inf
+
+
+def test_a_plain_address_is_tried_once() -> None:
+    """One attempt for a new client, none after a loss: the session ends with its broker."""
+    (group,) = alone(Broker("tcp://a", "tcp:a"))
+    schedule = Schedule(group, 0.0, middle)
+    schedule.begin(NOW, start=True)
+    assert schedule.next(NOW) == (group.brokers[0], NOW)
+    assert schedule.next(NOW) is None
+    schedule.begin(NOW, start=False)
+    assert schedule.next(NOW) is None
+
+
+def test_the_timeout_ends_a_search() -> None:
+    """So many seconds without a broker, whatever the passes."""
+    search = Search("ab", replace(STEADY, timeout=2.0, exponential=False, initial_delay=0.5))
+    search.served("a")
+    search.begins()
+    deadline = search.schedule.deadline
+    assert deadline == NOW + 2
+    assert search.waits(3) == [0.5] * 3
+    assert search.goes()[1] == 0.5
+    assert search.now == deadline
+    assert search.is_over()
+
+
+def test_the_timeout_ends_a_search_in_the_middle_of_a_pass() -> None:
+    """An attempt that took too long is followed by none."""
+    search = Search("ab", replace(STEADY, timeout=2.0))
+    search.begins(start=True)
+    search.goes()
+    search.now += 1.999
+    search.goes()
+    search.now = NOW + 2
+    assert search.is_over()
+
+
+# Brokers that are out
+
+
+def test_brokers_that_are_out_come_after_the_others() -> None:
+    """Nobody waits for the time-out of one that is known to be down while another one may be well."""
+    search = Search()
+    search.fails("a")
+    search.begins(start=True)
+    assert search.goes_on(3) == "bca"
+
+
+def test_all_are_tried_when_all_are_out() -> None:
+    """There is nothing better to do, and one of them comes back first."""
+    search = Search(options=replace(STEADY, startup_attempts=1))
+    for name in "abc":
+        search.fails(name)
+    search.begins(start=True)
+    assert search.goes_on(3) == "abc"
+    assert search.is_over()
+
+
+def test_a_broker_that_is_out_is_tried_before_the_session_is_given_up() -> None:
+    """With one pass, too."""
+    search = Search("ab", replace(STEADY, startup_attempts=1))
+    search.fails("b", pause=60.0)
+    search.begins(start=True)
+    assert search.goes_on(2) == "ab"
+    assert search.is_over()
+
+
+def test_a_broker_that_comes_back_during_a_pass_is_next() -> None:
+    """What others found out in the meantime counts: for the better and for the worse."""
+    search = Search("abcd")
+    search.fails("a")
+    search.begins(start=True)
+    assert search.goes()[0] == "b"
+    search.brokers["a"].health.answered()
+    search.fails("c")
+    assert search.goes_on(3) == "adc"
+
+
+def test_a_broker_whose_pause_is_over_when_the_pass_begins_is_in() -> None:
+    """Who is out is asked for the time of the attempt."""
+    search = Search("ab", replace(STEADY, initial_delay=2.0))
+    search.served("b")
+    search.fails("a")
+    search.begins()
+    assert search.goes_on(2) == " ab"
+
+
+def test_an_attempt_does_not_stand_once_its_broker_is_out() -> None:
+    """When its time has come others may have found out; it is tried later in the pass all the same."""
+    search = Search(rate=1.0)
+    search.brokers["b"].health.slot(1.0, NOW)  # somebody has the first slot
+    search.served("a")
+    search.begins(prefer="b")
+    assert search.goes() == ("b", 1.0)
+    search.fails("b", pause=60.0)
+    assert not search.schedule.stands(search.now)
+    assert search.goes_on(3) == "ca b"  # a, being left, is last of those that are well; b has slots
+    assert search.schedule.stands(search.now)
+
+
+def test_an_attempt_stands_where_there_is_nothing_better() -> None:
+    """Though the broker is out."""
+    search = Search("ab")
+    search.fails("a")
+    search.fails("b")
+    search.begins(start=True)
+    assert search.goes()[0] == "a"
+    assert search.schedule.stands(search.now)
+
+
+def test_one_session_tries_a_broker_whose_pause_is_over() -> None:
+    """The first that asks does; the others go on to the next until it is known."""
+    search = Search("ab")
+    search.fails("a", pause=4.0)
+    search.now += 4
+    first, second, third = (Schedule(search.group, 0.0, middle) for _ in range(3))
+    found = []
+    for each in (first, second, third):
+        each.begin(search.now, start=True)
+        attempt = each.next(search.now)
+        assert attempt is not None
+        assert attempt.broker is not None
+        assert each.stands(search.now)
+        found.append(attempt.broker.host)
+    assert found == ["a", "b", "b"]
+    search.brokers["a"].health.answered()
+    search.begins(start=True)
+    assert search.goes()[0] == "a"
+
+
+# Paused brokers
+
+
+def test_a_paused_broker_is_never_tried() -> None:
+    """Neither now nor in later passes."""
+    search = Search()
+    search.pauses("b")
+    search.begins(start=True)
+    assert search.goes_on(6) == "ac ac a c".replace("a c", "ac")
+
+
+def test_a_broker_that_is_paused_or_resumed_during_a_pass() -> None:
+    """It counts at once."""
+    search = Search("abcd")
+    search.pauses("c")
+    search.begins(start=True)
+    assert search.goes()[0] == "a"
+    search.pauses("b")
+    search.pauses("c", paused=False)
+    assert search.goes_on(2) == "cd"
+    search.pauses("b", paused=False)
+    assert search.goes()[0] == "b"
+
+
+def test_an_attempt_does_not_stand_once_its_broker_is_paused() -> None:
+    """The pass goes on without it."""
+    search = Search("ab", replace(STEADY, initial_delay=5.0))
+    search.served("b")
+    search.begins()
+    assert search.goes() == ("a", 5.0)
+    search.pauses("a")
+    assert not search.schedule.stands(search.now)
+    assert search.goes() == ("b", 0.0)
+    assert search.schedule.stands(search.now)
+    search.pauses("ab")
+    assert not search.schedule.stands(search.now)
+    assert search.schedule.next(search.now) == Attempt(None, inf)
+
+
+@pytest.mark.parametrize(
+    "options", [STEADY, replace(STEADY, attempts=1, startup_attempts=1, timeout=5.0), None]
+)
+@pytest.mark.parametrize("start", [True, False])
+def test_nobody_is_given_up_while_all_are_paused(options: Reconnect | None, start: bool) -> None:
+    """However long it takes; once one is resumed there is a whole search, that begins at once."""
+    search = Search("ab", options)
+    if options is None and not start:
+        return  # nobody survives the loss of a plain address
+    search.served("a")
+    search.pauses("ab")
+    search.begins(start=start)
+    for _ in range(3):
+        assert search.schedule.next(search.now) == Attempt(None, inf)
+        assert search.schedule.deadline == inf
+        search.now += 1000
+    search.pauses("b", paused=False)
+    assert search.goes() == ("b", 0.0)
+    assert search.schedule.passes == 0
+    if options is not None:
+        assert search.schedule.deadline == search.now + options.timeout
+
+
+def test_a_pause_while_an_attempt_waits_costs_no_time_either() -> None:
+    """Whoever asks for the deadline during the pause has all the time again behind it."""
+    search = Search("a", replace(STEADY, initial_delay=8.0, timeout=10.0))
+    search.served("a")
+    search.begins()
+    attempt = search.schedule.next(search.now)
+    assert attempt == (search.brokers["a"], NOW + 8)
+    search.pauses("a")
+    assert search.schedule.deadline == inf
+    search.now += 60
+    search.pauses("a", paused=False)
+    assert search.schedule.deadline == inf
+    search.schedule.reconsider(search.now)
+    assert search.goes() == ("a", 0.0)
+    assert search.schedule.deadline == search.now + 10
+
+
+def test_a_pause_in_the_middle_of_a_search_does_not_count() -> None:
+    """Attempts that are not made are no attempts."""
+    search = Search("ab", replace(STEADY, attempts=2))
+    search.served("b")
+    search.begins()
+    assert search.goes_on(2) == " ab"
+    search.pauses("ab")
+    assert search.schedule.next(search.now) == Attempt(None, inf)
+    search.pauses("ab", paused=False)
+    assert search.goes_on(4) == "ab ab"
+    assert search.is_over()
+
+
+# Sent away
+
+
+def test_who_is_sent_to_a_broker_tries_it_first_and_at_once() -> None:
+    """Then the others, the one that was left last of all."""
+    search = Search("abcd", replace(STEADY, initial_delay=5.0))
+    search.served("a")
+    search.begins(prefer="c")
+    assert search.goes_on(4) == "cbda"
+    assert search.goes() == ("b", 5.0)  # the pause is as long as it would be at first
+
+
+def test_who_is_sent_from_a_paused_broker_does_not_wait() -> None:
+    """It lost nothing: its broker is being upgraded."""
+    search = Search("ab", replace(STEADY, initial_delay=5.0))
+    search.served("a")
+    search.pauses("a")
+    search.begins()
+    assert search.goes() == ("b", 0.0)
+
+
+def test_who_is_sent_away_has_a_pass_where_reconnecting_is_forbidden() -> None:
+    """`maxReconnectAttempts=0` is about losses."""
+    search = Search("ab", replace(STEADY, attempts=0))
+    search.served("a")
+    search.begins(prefer="b")
+    assert search.goes_on(2) == "ba"
+    assert search.is_over()
+    search.served("a")
+    search.pauses("a")
+    search.begins()
+    assert search.goes()[0] == "b"
+    assert search.is_over()
+    search.pauses("a", paused=False)
+    search.served("a")
+    search.begins()
+    assert search.is_over()
+
+
+def test_whom_one_is_sent_to_may_be_paused_or_out() -> None:
+    """Then it is one of the others."""
+    search = Search("abc")
+    search.served("a")
+    search.pauses("c")
+    search.begins(prefer="c")
+    assert search.goes_on(2) == "ba"
+    search.pauses("c", paused=False)
+    search.fails("c")
+    search.begins(prefer="c")
+    assert search.goes_on(3) == "bac"
+
+
+# Priority backup
+
+
+def test_priority_backup_tries_the_first_broker_first() -> None:
+    """A new session starts there, one that is lost elsewhere goes back; one that lost it tries it last."""
+    search = Search(options=replace(STEADY, randomize=True, priority_backup=True))
+    search.begins(start=True)
+    assert search.goes()[0] == "a"
+    search.begins()
+    assert search.goes_on(3)[-1] == "a"
+    search.served("b")
+    search.begins()
+    assert search.goes()[0] == "a"
+
+
+# Reconsidering
+
+
+def test_when_a_broker_is_back_nobody_waits_for_the_end_of_a_pause() -> None:
+    """A pass begins now, though the next one was not due for half a minute; it is not one more pass."""
+    search = Search("ab", replace(STEADY, initial_delay=30.0))
+    search.served("a")
+    search.begins()
+    first = search.schedule.next(search.now)
+    assert first == (search.brokers["b"], NOW + 30)
+    search.brokers["b"].health.answered()
+    search.now += 1
+    search.schedule.reconsider(search.now)
+    assert search.goes_on(2) == "ba"
+    assert search.schedule.passes == 0
+
+
+def test_reconsidering_extends_no_deadline() -> None:
+    """A broker that comes and goes does not keep a session from its end."""
+    search = Search("ab", replace(STEADY, timeout=10.0, initial_delay=3.0, exponential=False))
+    search.served("a")
+    search.begins()
+    for _ in range(9):
+        search.now += 1
+        search.schedule.reconsider(search.now)
+        assert search.schedule.deadline == NOW + 10
+        assert search.schedule.next(search.now) is not None
+    search.now += 1
+    search.schedule.reconsider(search.now)
+    assert search.is_over()
+
+
+def test_an_attempt_that_was_not_made_did_not_fail() -> None:
+    """The broker that was lost is still the one that comes last."""
+    search = Search("abc", replace(STEADY, initial_delay=5.0))
+    search.served("c")
+    search.begins()
+    assert search.schedule.next(search.now) is not None
+    search.schedule.reconsider(search.now)
+    assert search.goes_on(3) == "abc"
+
+
+# Slots
+
+
+def crowd(search: Search, sessions: int, rate: float = 500.0) -> list[Schedule]:
+    """So many sessions, all of them served by a."""
+    found = []
+    for _ in range(sessions):
+        each = Schedule(search.group, rate, middle)
+        each.begin(search.now, start=True, prefer=search.brokers["a"])
+        assert each.next(search.now) == (search.brokers["a"], search.now)
+        each.ended()
+        found.append(each)
+    return found
+
+
+def attempts(schedules: list[Schedule], now: float) -> list[float]:
+    """When each of them makes its next attempt."""
+    found = []
+    for each in schedules:
+        attempt = each.next(now)
+        assert attempt is not None
+        found.append(attempt.at)
+    return found
+
+
+def test_new_clients_are_not_staggered() -> None:
+    """They come as they come; `crowd` asserts that none waits. Those that wait for a second pass are."""
+    search = Search("ab")
+    each, other = crowd(search, 2, rate=2.0)
+    for one in (each, other):
+        one.begin(NOW, start=True)
+        assert one.next(NOW) == (search.brokers["b"], NOW)  # a served it last
+        assert one.next(NOW) == (search.brokers["a"], NOW)
+    assert attempts([each, other], NOW) == pytest.approx([NOW + 0.01, NOW + 0.51])
+
+
+def test_sessions_come_back_one_after_the_other() -> None:
+    """A thousand that lost one broker in the same instant come to the next one at the rate, behind their delay."""
+    search = Search("ab")
+    lost = crowd(search, 1000)
+    for each in lost:
+        each.begin(NOW, start=False)
+    found = attempts(lost, NOW)
+    assert found == pytest.approx([NOW + 0.01 + each / 500 for each in range(1000)])
+
+
+def test_a_session_in_a_long_pause_does_not_hold_up_the_others() -> None:
+    """Its slot is one slot, not the time until then."""
+    search = Search("ab", replace(STEADY, initial_delay=30.0))
+    one, *others = crowd(search, 4, rate=10.0)
+    one.begin(NOW, start=False)
+    assert attempts([one], NOW) == [NOW + 30]
+    for each in others:
+        each.begin(NOW, start=False, prefer=search.brokers["b"])
+    assert attempts(others, NOW) == pytest.approx([NOW + 0.1, NOW + 0.2, NOW + 0.3])
+
+
+def test_whoever_reconsiders_keeps_its_place() -> None:
+    """Brokers that come and go do not push the sessions that wait further and further back."""
+    search = Search("ab")
+    lost = crowd(search, 1000)
+    for each in lost:
+        each.begin(NOW, start=False, prefer=search.brokers["b"])
+    before = attempts(lost, NOW)
+    for _ in range(20):
+        for each in lost:
+            each.reconsider(NOW)
+        assert attempts(lost, NOW) == before
+    assert before[-1] == pytest.approx(NOW + 999 / 500)
+
+
+def test_a_place_that_is_over_is_taken_anew() -> None:
+    """Who reconsiders behind its slot, in a pause, waits for another slot."""
+    search = Search("ab", replace(STEADY, initial_delay=30.0))
+    lost = crowd(search, 3, rate=1.0)
+    for each in lost:
+        each.begin(NOW, start=False)
+    assert attempts(lost, NOW) == [NOW + 30, NOW + 31, NOW + 32]
+    now = NOW + 10
+    for each in lost:
+        each.reconsider(now)
+    assert attempts(lost, now) == [now, now + 1, now + 2]
+
+
+def test_sessions_on_their_way_count_once() -> None:
+    """For the broker of their attempt, from `next` to the following call."""
+    search = Search("ab", replace(STEADY, attempts=1, initial_delay=1.0))
+    a, b = (each.health for each in search.brokers.values())
+    search.begins(start=True)
+    assert (a.coming, b.coming) == (0, 0)
+    for step in (
+        lambda: search.schedule.next(NOW),
+        lambda: search.schedule.next(NOW),
+        lambda: search.schedule.next(NOW),
+    ):
+        step()
+        assert a.coming + b.coming <= 1
+    assert search.is_over() or a.coming + b.coming == 1
+    search.begins(prefer="b")
+    assert (a.coming, b.coming) == (0, 0)
+    search.schedule.next(NOW)
+    assert (a.coming, b.coming) == (0, 1)
+    search.schedule.reconsider(NOW)
+    assert (a.coming, b.coming) == (0, 0)
+    search.schedule.next(NOW)
+    search.schedule.ended()
+    search.schedule.ended()
+    assert (a.coming, b.coming) == (0, 0)
+
+
+def test_a_thousand_orphans_share_the_brokers_that_are_left() -> None:
+    """With `least-sessions` they do not all go to the one that was emptiest when they began."""
+    search = Search("abc", policy=Policy.LEAST_SESSIONS)
+    lost = crowd(search, 1000, rate=0.0)
+    search.fails("a")
+    search.brokers["b"].health.sessions = 100
+    found: Counter[str] = Counter()
+    for each in lost:
+        each.begin(NOW, start=False)
+        attempt = each.next(NOW)
+        assert attempt is not None
+        assert attempt.broker is not None
+        found[attempt.broker.host] += 1
+    assert found == {"b": 450, "c": 550}
+
+
+# Whatever happens
+
+options = st.builds(
+    Reconnect,
+    randomize=st.booleans(),
+    initial_delay=st.floats(0.0, 5.0),
+    longest_delay=st.floats(0.001, 10.0),
+    exponential=st.booleans(),
+    multiplier=st.floats(1.0, 10.0),
+    jitter=st.floats(0.0, 1.0),
+    attempts=st.integers(-1, 4),
+    startup_attempts=st.integers(-1, 4),
+    priority_backup=st.booleans(),
+    timeout=st.one_of(st.just(inf), st.floats(0.1, 100.0)),
+)
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["try", "try", "try", "fail", "answer", "pause", "resume", "reconsider", "begin"]),
+        st.integers(0, 3),
+        st.floats(0.0, 20.0),
+    ),
+    max_size=60,
+)
+
+
+@given(
+    options=options,
+    size=st.integers(1, 4),
+    policy=st.sampled_from(Policy),
+    start=st.booleans(),
+    rate=st.sampled_from([0.0, 0.5, 100.0]),
+    script=steps,
+    chances=st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=7),
+)
+def test_whatever_happens(
+    options: Reconnect,
+    size: int,
+    policy: Policy,
+    start: bool,
+    rate: float,
+    script: list[tuple[str, int, float]],
+    chances: list[float],
+) -> None:
+    """No attempt in the past, none on a paused broker, no delay over the longest, the end where there must be one."""
+    search = Search("abcd"[:size], options, rate=rate, chance=cycle(chances).__next__, policy=policy)
+    schedule, brokers = search.schedule, list(search.brokers.values())
+    longest = max(options.longest_delay, SHORTEST) * (1 + options.jitter)
+    search.begins(start=start)
+    slots = 0
+    for what, which, time in script:
+        search.now += time / 10
+        broker = brokers[which % size]
+        match what:
+            case "fail":
+                broker.health.failed(Checks(), search.now, middle)
+            case "answer":
+                broker.health.answered()
+            case "pause":
+                broker.health.pause()
+            case "resume":
+                broker.health.resume()
+            case "reconsider":
+                schedule.reconsider(search.now)
+            case "begin":
+                search.begins(start=bool(which % 2), prefer=broker.host if which > 1 else None)
+            case _:
+                attempt = schedule.next(search.now)
+                kept = all(each.health.paused for each in brokers)
+                if attempt is None:
+                    assert not kept
+                    assert sum(each.health.coming for each in brokers) == 0
+                    assert search.now >= schedule.deadline or 0 <= schedule._most <= schedule.passes
+                elif attempt.broker is None:
+                    assert kept
+                    assert attempt.at == inf == schedule.deadline
+                else:
+                    slots += 1
+                    assert not attempt.broker.health.paused
+                    assert attempt.broker is schedule.last
+                    assert search.now < schedule.deadline
+                    wait = attempt.at - search.now
+                    assert 0 <= wait <= longest + (slots / rate if rate else 0) + 1e-6
+                    assert attempt.broker.health.coming == 1
+                    if wait < time:
+                        search.now = attempt.at
+                        if schedule.stands(search.now):
+                            attempt.broker.health.failed(Checks(), search.now, middle)
+        assert sum(each.health.coming for each in brokers) <= 1
+
+
+@given(
+    options=options,
+    size=st.integers(1, 5),
+    paused=st.sets(st.integers(0, 4)),
+    policy=st.sampled_from(Policy),
+    start=st.booleans(),
+    chances=st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=1, max_size=7),
+)
+def test_each_pass_has_each_broker_once(
+    options: Reconnect,
+    size: int,
+    paused: set[int],
+    policy: Policy,
+    start: bool,
+    chances: list[float],
+) -> None:
+    """Save the paused ones, without a wait in between, as many passes as there may be, then the end."""
+    options = replace(options, timeout=inf)
+    search = Search("abcde"[:size], options, chance=cycle(chances).__next__, policy=policy)
+    names = [name for at, name in enumerate(search.brokers) if at not in paused]
+    search.pauses("".join(name for name in search.brokers if name not in names))
+    search.begins(start=start)
+    if not names:
+        assert search.schedule.next(search.now) == Attempt(None, inf)
+        return
+    most = options.most(start=start)
+    for number in range(6 if most < 0 else most):
+        tried = ""
+        for at in range(len(names)):
+            name, wait = search.goes()
+            search.fails(name)
+            tried += name
+            assert search.schedule.passes == number
+            if at:
+                assert wait == 0
+        assert sorted(tried) == names
+    assert search.is_over() is (most >= 0)

@@ -1,0 +1,293 @@
+"""Which sessions move while all is well: never too many at a time, and never back and forth."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.relay.model.balance import Allowance, Move, moves, wanted
+from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
+from stomprelay.relay.model.health import Checks
+
+NOW = 1000.0
+HOMEWARD = Reconnect(randomize=False, priority_backup=True)
+BALANCED = (Policy.ROUND_ROBIN, Policy.RANDOM, Policy.LEAST_SESSIONS)
+balanced = pytest.mark.parametrize("policy", BALANCED)
+
+
+def group(
+    *weights: int, policy: Policy = Policy.FAILOVER, reconnect: Reconnect | None = HOMEWARD
+) -> tuple[Group, list[Broker]]:
+    """A group of brokers called a, b, c, ... with these weights, all of them up."""
+    brokers = [
+        Broker(f"tcp://{name}:61613", f"tcp:{name}:61613", name, weight=weight)
+        for name, weight in zip("abcdefgh", weights, strict=False)
+    ]
+    for broker in brokers:
+        broker.health.answered()
+    return Group("main", tuple(brokers), reconnect, policy), brokers
+
+
+def out(broker: Broker) -> None:
+    """It is down, and its pause runs."""
+    broker.health.failed(Checks(), NOW, lambda: 0.5)
+
+
+def perform(placed: dict[Broker, int], wishes: list[Move]) -> None:
+    """Everybody who is asked to move does."""
+    for origin, target, sessions in wishes:
+        placed[origin] -= sessions
+        placed[target] += sessions
+
+
+# Plain failover, and back home
+
+
+def test_plain_failover_moves_nobody() -> None:
+    """Sessions stay where they are, however uneven; those of a plain address have nowhere to go."""
+    for reconnect in (Reconnect(), None):
+        several, (a, b) = group(1, 1, reconnect=reconnect)
+        assert moves(several, {a: 0, b: 100}, 10, NOW) == []
+    single, (only,) = group(1)
+    assert moves(single, {only: 5}, 10, NOW) == []
+
+
+def test_priority_backup_brings_them_home() -> None:
+    """To the first broker, from all others in their order, no more than allowed."""
+    several, (a, b, c) = group(1, 1, 1)
+    placed = {a: 3, b: 4, c: 5}
+    assert moves(several, placed, 100, NOW) == [Move(b, a, 4), Move(c, a, 5)]
+    assert moves(several, placed, 6, NOW) == [Move(b, a, 4), Move(c, a, 2)]
+    assert moves(several, placed, 1, NOW) == [Move(b, a, 1)]
+    assert moves(several, placed, 0, NOW) == []
+    assert moves(several, {a: 12}, 100, NOW) == []
+
+
+def test_nobody_goes_home_before_it_is_known_to_be_well() -> None:
+    """Not while it is unknown, down, out or paused."""
+    several, (a, b) = group(1, 1)
+    placed = {b: 4}
+    a.health.up = None
+    assert moves(several, placed, 10, NOW) == []
+    a.health.up = False
+    assert moves(several, placed, 10, NOW) == []
+    a.health.answered()
+    a.health.pause()
+    assert moves(several, placed, 10, NOW) == []
+    a.health.resume()
+    assert moves(several, placed, 10, NOW) == [Move(b, a, 4)]
+    out(a)
+    assert moves(several, placed, 10, NOW) == []
+    assert moves(several, placed, 10, NOW + 10) == []  # its pause is over, but nobody saw it since
+    a.health.answered()
+    assert moves(several, placed, 10, NOW) == [Move(b, a, 4)]
+
+
+def test_those_on_a_paused_broker_are_left_to_whoever_paused_it() -> None:
+    """A switch-over has times and rules of its own."""
+    several, (a, b, c) = group(1, 1, 1)
+    b.health.pause()
+    assert moves(several, {b: 4, c: 2}, 10, NOW) == [Move(c, a, 2)]
+
+
+def test_they_leave_a_broker_that_is_down_for_home() -> None:
+    """Whether or not it serves those that it has: home is where they belong."""
+    several, (a, b) = group(1, 1)
+    out(b)
+    assert moves(several, {b: 2}, 10, NOW) == [Move(b, a, 2)]
+
+
+# Levelling
+
+LEVELS = [
+    # weights, placed, most; the moves as (from, to, sessions)
+    ((1, 1), (100, 0), 10, [(0, 1, 10)]),
+    ((1, 1), (100, 0), 1000, [(0, 1, 45)]),
+    ((1, 1), (55, 45), 1000, []),
+    ((1, 1), (56, 44), 1000, [(0, 1, 1)]),
+    ((1, 1), (0, 0), 10, []),
+    ((1, 1), (1, 0), 10, []),
+    ((1, 1), (2, 0), 10, []),
+    ((1, 1), (3, 0), 10, [(0, 1, 1)]),
+    ((1, 3), (100, 0), 1000, [(0, 1, 73)]),
+    ((3, 1), (75, 25), 1000, []),
+    ((3, 1), (25, 75), 1000, [(1, 0, 48)]),
+    ((1, 1, 1), (500, 500, 0), 6, [(0, 2, 3), (1, 2, 3)]),
+    ((1, 1, 1), (90, 0, 0), 2, [(0, 1, 1), (0, 2, 1)]),
+    ((1, 1), (100, 0), 0, []),
+]
+
+
+@balanced
+@pytest.mark.parametrize(("weights", "held", "most", "expected"), LEVELS)
+def test_levelling(
+    policy: Policy,
+    weights: tuple[int, ...],
+    held: tuple[int, ...],
+    most: int,
+    expected: list[tuple[int, int, int]],
+) -> None:
+    """From the fullest to the emptiest for its weight, until each is within a tenth of its share, or one session."""
+    several, brokers = group(*weights, policy=policy)
+    found = moves(several, dict(zip(brokers, held, strict=True)), most, NOW)
+    assert found == [
+        Move(brokers[origin], brokers[target], sessions) for origin, target, sessions in expected
+    ]
+
+
+@balanced
+def test_who_is_not_well_neither_gains_nor_loses(policy: Policy) -> None:
+    """Shares are those of the others; with one broker left there is nothing to level."""
+    several, (a, b, c) = group(1, 1, 1, policy=policy)
+    placed = {a: 90, b: 0, c: 1000}
+    c.health.pause()
+    assert moves(several, placed, 10, NOW) == [Move(a, b, 10)]
+    c.health.resume()
+    out(c)
+    assert moves(several, placed, 10, NOW) == [Move(a, b, 10)]
+    b.health.up = None
+    assert moves(several, placed, 10, NOW) == []
+
+
+def test_a_balanced_group_that_cannot_reconnect() -> None:
+    """Where a session ends with its broker it cannot be moved."""
+    several, (a, b) = group(1, 1, policy=Policy.RANDOM, reconnect=None)
+    assert moves(several, {a: 100, b: 0}, 10, NOW) == []
+
+
+groups = st.integers(2, 6).flatmap(
+    lambda size: st.tuples(
+        st.lists(st.integers(1, 9), min_size=size, max_size=size),
+        st.lists(st.integers(0, 300), min_size=size, max_size=size),
+        st.lists(st.booleans(), min_size=size, max_size=size),
+        st.integers(1, 50),
+        st.sampled_from(Policy),
+    )
+)
+
+
+@given(groups)
+def test_it_converges_and_stays(
+    case: tuple[list[int], list[int], list[bool], int, Policy],
+) -> None:
+    """Asked again and again, the moves come to an end, lose nobody, keep to the allowance and send nobody back."""
+    weights, held, well, most, policy = case
+    several, brokers = group(*weights, policy=policy)
+    for broker, is_well in zip(brokers, well, strict=True):
+        if not is_well:
+            out(broker)
+    placed = dict(zip(brokers, held, strict=True))
+    before = dict(placed)
+    gained: set[Broker] = set()
+    lost: set[Broker] = set()
+    for _ in range(sum(held) + 1):
+        wishes = moves(several, placed, most, NOW)
+        if not wishes:
+            break
+        assert sum(each.sessions for each in wishes) <= most
+        assert all(each.sessions > 0 and each.target.health.up for each in wishes)
+        perform(placed, wishes)
+        assert min(placed.values()) >= 0
+        gained |= {each.target for each in wishes}
+        lost |= {each.origin for each in wishes}
+    assert moves(several, placed, most, NOW) == []
+    assert moves(several, placed, 1000, NOW) == []
+    assert sum(placed.values()) == sum(held)
+    if policy is not Policy.FAILOVER:
+        able = [each for each, is_well in zip(brokers, well, strict=True) if is_well]
+        share = sum(before[each] for each in able) / max(sum(each.weight for each in able), 1)
+        for each in able:
+            # Nobody ends further from its share than it was, but for the one session that cannot be split.
+            off, was = abs(placed[each] - share * each.weight), abs(before[each] - share * each.weight)
+            assert off <= max(was, 1.0) + 1e-6
+            if len(able) > 1:
+                assert off <= max(1.0, 0.1 * share * each.weight) + 1e-6
+    elif well[0]:
+        assert placed[brokers[0]] == sum(held)
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=5), st.integers(0, 500), st.integers(1, 50))
+def test_one_session_more_or_less_does_not_start_a_wave(weights: list[int], sessions: int, most: int) -> None:
+    """Around the tolerance a session that comes or goes moves no more than the handful that it unbalanced."""
+    several, brokers = group(*weights, policy=Policy.LEAST_SESSIONS)
+    placed = dict.fromkeys(brokers, 0)
+    placed[brokers[0]] = sessions
+    while wishes := moves(several, placed, most, NOW):
+        perform(placed, wishes)
+    placed[brokers[-1]] += 1
+    assert sum(each.sessions for each in moves(several, placed, 1000, NOW)) <= len(brokers)
+
+
+# What is wanted
+
+
+def test_whom_sessions_want_to_go_to() -> None:
+    """The first broker with `priorityBackup`, all of them under a balancing policy, else none."""
+    for policy in BALANCED:
+        several, brokers = group(1, 1, policy=policy)
+        assert all(wanted(several, each) for each in brokers)
+    several, (a, b) = group(1, 1)
+    assert wanted(several, a)
+    assert not wanted(several, b)
+    several, (a, b) = group(1, 1, reconnect=Reconnect())
+    assert not wanted(several, a)
+    several, (a, b) = group(1, 1, reconnect=None, policy=Policy.RANDOM)
+    assert not wanted(several, a)
+    single, (only,) = group(1)
+    assert not wanted(single, only)
+
+
+# The allowance
+
+
+def test_an_allowance_by_the_second() -> None:
+    """What the rate says each second; what is left over is not saved for longer than one."""
+    allowance = Allowance(10.0)
+    assert allowance.left(NOW) == 10
+    allowance.spend(10)
+    assert allowance.left(NOW) == 0
+    assert allowance.left(NOW + 0.5) == 5
+    assert allowance.left(NOW + 1) == 10
+    allowance.spend(3)
+    assert allowance.left(NOW + 1) == 7
+    assert allowance.left(NOW + 100) == 10
+
+
+def test_an_allowance_of_less_than_one_a_second() -> None:
+    """One session every few seconds."""
+    allowance = Allowance(0.25)
+    found = []
+    for second in range(9):
+        found.append(allowance.left(NOW + second))
+        allowance.spend(found[-1])
+    assert found == [1, 0, 0, 0, 1, 0, 0, 0, 1]
+
+
+def test_an_allowance_keeps_fractions() -> None:
+    """Two and a half a second are five in two."""
+    allowance = Allowance(2.5)
+    found = []
+    for second in range(21):
+        found.append(allowance.left(NOW + second))
+        allowance.spend(found[-1])
+    assert sum(found[1:]) == 50
+    assert max(found) <= 3
+
+
+def test_no_rate_allows_nothing() -> None:
+    """0 is none, ever."""
+    allowance = Allowance(0.0)
+    assert [allowance.left(NOW + second) for second in range(3)] == [0, 0, 0]
+
+
+@given(st.floats(0.1, 100.0), st.lists(st.floats(0.0, 3.0), min_size=1, max_size=60))
+def test_an_allowance_is_never_exceeded(rate: float, gaps: list[float]) -> None:
+    """Whoever takes all there is gets no more than the rate, and what was saved at the start."""
+    allowance = Allowance(rate)
+    now, spent = NOW, 0
+    for gap in gaps:
+        now += gap
+        left = allowance.left(now)
+        assert 0 <= left <= rate + 1
+        allowance.spend(left)
+        spent += left
+    assert spent <= (now - NOW) * rate + rate + 1 + 1e-6

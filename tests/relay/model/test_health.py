@@ -1,0 +1,208 @@
+"""When a broker is out, for how long, and how sessions come back to it one after the other."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.relay.model.health import JITTER, Checks, Health, spread
+
+
+def middle() -> float:
+    """Chance at its mean: pauses are as long as they are configured."""
+    return 0.5
+
+
+def failed(times: int, checks: Checks, now: float = 1000.0) -> Health:
+    """A broker that failed so many times, each time right behind its pause."""
+    health = Health()
+    for _ in range(times):
+        now = max(now, health.out_until)
+        health.failed(checks, now, middle)
+    return health
+
+
+def test_a_new_broker_is_unknown_and_in() -> None:
+    """Nothing is known of it, so it may be tried."""
+    health = Health()
+    assert health.up is None
+    assert not health.out(0.0)
+    assert not health.paused
+    assert (health.sessions, health.coming, health.failures, health.out_until) == (0, 0, 0, 0.0)
+
+
+def test_one_failure_puts_it_out_for_a_second() -> None:
+    """Out until the pause is over, in from that time on; it stays down until it answers."""
+    health = failed(1, Checks())
+    assert health.up is False
+    assert health.out(1000.0)
+    assert health.out(1000.999)
+    assert not health.out(1001.0)
+    assert health.up is False
+
+
+def test_an_answer_puts_it_in() -> None:
+    """Nothing of its failures is remembered: the next pause is as short as the first."""
+    health = failed(5, Checks())
+    health.answered()
+    assert (health.up, health.failures, health.out_until) == (True, 0, 0.0)
+    assert not health.out(1000.0)
+    health.failed(Checks(), 2000.0, middle)
+    assert health.out_until == 2001.0
+
+
+@pytest.mark.parametrize(
+    ("failures", "pause"), [(1, 1), (2, 2), (3, 4), (4, 8), (6, 32), (7, 60), (8, 60), (2000, 60)]
+)
+def test_pauses_double_up_to_the_longest(failures: int, pause: float) -> None:
+    """Each failure behind a pause doubles the next one."""
+    health = Health()
+    now = 0.0
+    for _ in range(failures):
+        now = health.out_until
+        health.failed(Checks(), now, middle)
+    assert health.out_until - now == pytest.approx(pause)
+    assert health.failures == failures
+
+
+@pytest.mark.parametrize(("chance", "pause"), [(0.0, 8.0), (0.5, 10.0), (0.999999, 12.0)])
+def test_pauses_are_spread(chance: float, pause: float) -> None:
+    """A fifth shorter to a fifth longer."""
+    health = Health()
+    health.failed(Checks(pause=10.0), 100.0, lambda: chance)
+    assert health.out_until - 100.0 == pytest.approx(pause, abs=1e-3)
+
+
+@pytest.mark.parametrize("threshold", [1, 2, 5])
+def test_so_many_failures_in_a_row(threshold: int) -> None:
+    """Below the threshold it is down but not out; an answer in between begins the count anew."""
+    checks = Checks(failures=threshold)
+    health = failed(threshold - 1, checks)
+    assert not health.out(1000.0)
+    health.answered()
+    for _ in range(threshold - 1):
+        health.failed(checks, 1000.0, middle)
+    assert not health.out(1000.0)
+    health.failed(checks, 1000.0, middle)
+    assert health.out(1000.0)
+    assert health.out_until == 1001.0
+
+
+@pytest.mark.parametrize("threshold", [1, 3])
+def test_one_outage_counts_once_however_many_see_it(threshold: int) -> None:
+    """A thousand sessions that lose a broker in one instant, or within its pause, leave it the shortest pause."""
+    checks = Checks(failures=threshold)
+    health = Health()
+    for each in range(1000):
+        health.failed(checks, 1000.0 + each / 2000, middle)
+    assert health.failures == threshold
+    assert health.out_until == pytest.approx(1001.0, abs=0.01)
+
+
+def test_a_long_outage_seen_by_many_grows_with_its_time_only() -> None:
+    """A thousand failures a second over half a minute double the pause as often as one session alone would."""
+    health = Health()
+    for each in range(30_000):
+        health.failed(Checks(), 1000.0 + each / 1000, middle)
+    assert health.failures == 5  # 1, 2, 4, 8, 16 seconds
+
+
+def test_a_failure_does_not_count_against_a_paused_broker() -> None:
+    """What an operator restarts is not left out when he gives it back."""
+    health = Health()
+    health.answered()
+    health.pause()
+    health.failed(Checks(), 1000.0, middle)
+    assert health.up is False
+    assert (health.failures, health.out(1000.0)) == (0, False)
+
+
+# Trials
+
+
+def test_one_at_a_time_tries_a_broker_whose_pause_is_over() -> None:
+    """The others leave it out until the outcome is known, or for as long as the pause was."""
+    health = failed(3, Checks())
+    now = health.out_until
+    assert not health.out(now)
+    health.trial(now)
+    assert health.out(now)
+    assert health.out(now + 3.9)
+    assert not health.out(now + 4.0)
+
+
+def test_the_outcome_ends_a_trial() -> None:
+    """An answer lets all in; a failure counts and begins the next pause."""
+    health = failed(3, Checks())
+    now = health.out_until
+    health.trial(now)
+    health.answered()
+    assert not health.out(now)
+
+    health = failed(3, Checks())
+    health.trial(now)
+    health.failed(Checks(), now + 0.1, middle)
+    assert health.failures == 4
+    assert health.out_until == now + 0.1 + 8.0
+    assert not health.out(health.out_until)
+
+
+def test_only_a_broker_that_was_out_is_on_trial() -> None:
+    """Trying one that is up, unknown, out, or down below the threshold changes nothing."""
+    for health in (Health(), failed(1, Checks(failures=3))):
+        health.trial(1000.0)
+        assert not health.out(1000.0)
+    up = failed(2, Checks())
+    up.answered()
+    up.trial(1000.0)
+    assert not up.out(1000.0)
+    out = failed(1, Checks())
+    out.trial(1000.5)
+    assert not out.out(1001.0)
+
+
+# Slots
+
+
+def test_slots_follow_each_other_at_the_rate() -> None:
+    """The first comes at once, the others one after the other."""
+    health = Health()
+    assert [health.slot(4.0, 1000.0) for _ in range(5)] == [1000.0, 1000.25, 1000.5, 1000.75, 1001.0]
+
+
+def test_no_rate_is_no_wait() -> None:
+    """A rate of 0 is without a limit."""
+    health = Health()
+    assert [health.slot(0.0, 1000.0) for _ in range(3)] == [1000.0] * 3
+
+
+def test_slots_that_nobody_uses_are_made_up_for_by_time() -> None:
+    """Whoever comes when all slots are over does not wait."""
+    health = Health()
+    for _ in range(1000):
+        health.slot(500.0, 1000.0)
+    assert health.slot(500.0, 1001.0) == pytest.approx(1002.0)
+    assert health.slot(500.0, 1010.0) == 1010.0
+
+
+@given(
+    st.floats(0.1, 1000.0),
+    st.lists(st.floats(0.0, 5.0), min_size=2, max_size=50),
+)
+def test_never_more_than_the_rate(rate: float, gaps: list[float]) -> None:
+    """No slot lies in the past, and any two are as far apart as the rate demands."""
+    health, now, slots = Health(), 1000.0, []
+    for gap in gaps:
+        now += gap
+        slots.append(health.slot(rate, now))
+        assert slots[-1] >= now
+    assert all(later - sooner >= 1 / rate - 1e-9 for sooner, later in pairwise(slots))
+
+
+@given(st.floats(0.0, 1e6), st.floats(0.0, 1.0, exclude_max=True), st.floats(0.0, 1.0))
+def test_spread_keeps_to_its_share(time: float, chance: float, jitter: float) -> None:
+    """Never shorter or longer than by the jitter."""
+    assert time * (1 - jitter) - 1e-6 <= spread(time, lambda: chance, jitter) <= time * (1 + jitter) + 1e-6
+    assert spread(time, middle) == pytest.approx(time)
+    assert JITTER == 0.2

@@ -1,0 +1,309 @@
+"""How brokers depart from the versions they speak, and how they are told apart."""
+
+import pytest
+
+from stomprelay.relay.model.profile import (
+    ACTIVEMQ,
+    ARTEMIS,
+    GENERIC,
+    PROFILES,
+    RABBITMQ,
+    Profile,
+    detect,
+    unavailable,
+)
+from tests.playbook import PAIRS, Cut, in_all_cuts, joined
+
+OTHER_PAIRS = [each for each in PAIRS if each[0] != each[1]]
+in_all_products = pytest.mark.parametrize("product", ["rabbitmq", "activemq", "artemis", "generic"])
+
+SERVERS = [
+    (b"RabbitMQ/3.10.8", b"session-VBniRDNLTsX29_fZdQW2Xg", RABBITMQ),
+    (b"rabbitmq", b"", RABBITMQ),
+    (b"ActiveMQ/5.17.2", b"ID:vm-38391-1795218830726-1:80", ACTIVEMQ),
+    (b"ActiveMQ-Artemis/2.31.2 ActiveMQ Artemis Messaging Engine", b"1d2e", ARTEMIS),
+    (b"ActiveMQ-Artemis/2.31.2", b"", ARTEMIS),
+    (b"apache-apollo/1.7.1", b"x", GENERIC),
+    (b"coilmq/1.1.0", b"", GENERIC),
+    (b"", b"", GENERIC),
+    # RabbitMQ with a hidden server header
+    (b"", b"session-VBniRDNLTsX29_fZdQW2Xg", RABBITMQ),
+    (b"", b"session-short", GENERIC),
+    (b"other/1", b"session-VBniRDNLTsX29_fZdQW2Xg", GENERIC),
+]
+
+
+@pytest.mark.parametrize(("server", "session", "expected"), SERVERS)
+def test_a_broker_is_recognised(server: bytes, session: bytes, expected: Profile) -> None:
+    """By its `server` header, or RabbitMQ's form of `session`; others are taken at the specification's word."""
+    assert detect(server, session) is expected
+
+
+def test_profiles_are_found_by_name() -> None:
+    """The names are those of the configuration, and each profile speaks all three versions leniently."""
+    assert set(PROFILES) == {"auto", "generic", "rabbitmq", "activemq", "artemis"}
+    for name, profile in PROFILES.items():
+        assert profile.name == name
+        assert list(profile.dialects) == [b"1.0", b"1.1", b"1.2"]
+        assert not any(dialect.strict for dialect in profile.dialects.values())
+        assert all(version == dialect.version for version, dialect in profile.dialects.items())
+
+
+# product, client's version, broker's version, the line a client says, what the broker is told
+TOLD = [
+    # RabbitMQ escapes and unescapes in every version, names too
+    ("rabbitmq", b"1.2", b"1.0", b"foo:a\\cb\\\\c\\nd\\re", b"foo:a\\cb\\\\c\\nd\\re"),
+    ("rabbitmq", b"1.2", b"1.0", b"f\\coo:a", b"f\\coo:a"),
+    ("rabbitmq", b"1.1", b"1.0", b"foo:a\\nb", b"foo:a\\nb"),
+    ("rabbitmq", b"1.2", b"1.1", b"foo:a\\r", b"foo:a\\r"),
+    ("rabbitmq", b"1.0", b"1.1", b"foo:C:\\new", b"foo:C\\c\\\\new"),
+    ("rabbitmq", b"1.0", b"1.2", b"foo:C:\\new", b"foo:C\\c\\\\new"),
+    ("rabbitmq", b"1.0", b"1.2", b"foo:a\rb", b"foo:a\\rb"),
+    ("rabbitmq", b"1.0", b"1.1", b"foo:a\rb", b"foo:a\\rb"),
+    # ActiveMQ unescapes values on 1.0 too, where it would not escape an LF again, and leaves names alone
+    ("activemq", b"1.2", b"1.0", b"foo:C\\c\\\\new", b"foo:C\\c\\\\new"),
+    ("activemq", b"1.2", b"1.0", b"foo:a\\nb", b"foo:a b"),
+    ("activemq", b"1.2", b"1.0", b"foo:a\\r", b"foo:a "),
+    ("activemq", b"1.2", b"1.0", b"f\\coo:a", None),
+    ("activemq", b"1.2", b"1.1", b"f\\coo:a", None),
+    ("activemq", b"1.2", b"1.1", b"f\\\\oo:a", b"f\\oo:a"),
+    ("activemq", b"1.0", b"1.1", b"f\\oo:C:\\new", b"f\\oo:C\\c\\\\new"),
+    ("activemq", b"1.0", b"1.2", b"foo:C:\\new", b"foo:C\\c\\\\new"),
+    # Artemis is taken at the specification's word
+    ("artemis", b"1.2", b"1.0", b"foo:a\\cb", b"foo:a:b"),
+    ("artemis", b"1.0", b"1.2", b"foo:C:\\new", b"foo:C\\c\\\\new"),
+]
+
+
+@pytest.mark.parametrize(("product", "client", "broker", "said", "told"), TOLD)
+def test_what_a_product_is_told(
+    product: str, client: bytes, broker: bytes, said: bytes, told: bytes | None
+) -> None:
+    """A header reaches each product so that it understands what the client meant."""
+    line = b"" if told is None else told + b"\n"
+    with joined(client, broker, product=product) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\n" + said + b"\n\nx\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\n" + line + b"\nx\0")
+
+
+# product, client's version, broker's version, the line the broker says, what the client is told
+HEARD = [
+    ("rabbitmq", b"1.2", b"1.0", b"foo:a\\cb", b"foo:a\\cb"),
+    ("rabbitmq", b"1.1", b"1.0", b"foo:a\\cb\\\\c\\nd", b"foo:a\\cb\\\\c\\nd"),
+    ("rabbitmq", b"1.0", b"1.2", b"foo:a\\cb", b"foo:a:b"),
+    ("rabbitmq", b"1.0", b"1.1", b"foo:a\\rb", b"foo:a\rb"),
+    # its own ids are not escaped, whatever they hold
+    ("rabbitmq", b"1.0", b"1.2", b"foo:T_i:1\\x@@s@@1", b"foo:T_i:1\\x@@s@@1"),
+    ("rabbitmq", b"1.1", b"1.0", b"foo:T_i:1\\x@@s@@1", b"foo:T_i\\c1\\\\x@@s@@1"),
+    ("activemq", b"1.2", b"1.0", b"foo:C:\\new", b"foo:C\\c\\\\new"),
+    ("activemq", b"1.1", b"1.0", b"foo:a\\nb", b"foo:a\\\\nb"),
+    ("activemq", b"1.0", b"1.2", b"foo:a\\cb\\\\t", b"foo:a:b\\t"),
+    ("activemq", b"1.0", b"1.1", b"a\\cb:x", b"a\\cb:x"),
+    ("activemq", b"1.2", b"1.1", b"a\\cb:x", b"a\\\\cb:x"),
+    ("artemis", b"1.0", b"1.1", b"foo:a\\rb", b"foo:a\rb"),
+]
+
+
+@pytest.mark.parametrize(("product", "client", "broker", "said", "told"), HEARD)
+def test_what_a_product_says(product: str, client: bytes, broker: bytes, said: bytes, told: bytes) -> None:
+    """What a product wrote, escaped or not, reaches the client as it was meant."""
+    with joined(client, broker, product=product) as play:
+        play.broker_says(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n" + said + b"\n\nx\0")
+        play.client_gets(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n" + told + b"\n\nx\0")
+
+
+@in_all_products
+def test_nack_toward_a_1_0_broker(product: str) -> None:
+    """RabbitMQ takes it on 1.0 too, so it is sent it; toward the others it is refused, and never made an ACK."""
+    for client, named in (
+        (b"1.1", b"subscription:0\nmessage-id:T_0@@s@@1\n"),
+        (b"1.2", b"id:relay-ack-1\n"),
+    ):
+        with joined(client, b"1.0", product=product) as play:
+            play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
+            play.broker_reads()
+            play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:T_0@@s@@1\n\n\0")
+            play.client_reads()
+            play.client_says(b"NACK\n" + named + b"requeue:false\n\n\0")
+            if product == "rabbitmq":
+                play.broker_gets(b"NACK\nsubscription:0\nmessage-id:T_0@@s@@1\nrequeue:false\n\n\0")
+            else:
+                play.client_gets_error(b"NACK cannot be said to the broker")
+
+
+@in_all_products
+def test_requeue_of_a_nack_passes(product: str) -> None:
+    """It is RabbitMQ's word; to others it is an unknown header, which does no harm."""
+    with joined(b"1.2", b"1.2", product=product) as play:
+        play.client_says(b"NACK\nid:k\nrequeue:false\n\n\0")
+        play.broker_gets(b"NACK\nid:k\nrequeue:false\n\n\0")
+
+
+@in_all_products
+def test_a_selector_that_is_ignored_is_counted(product: str) -> None:
+    """It passes to every broker; where it means nothing, which is on RabbitMQ, each is counted."""
+    frames = b"SUBSCRIBE\nid:0\ndestination:/queue/a\nselector:x > 1\n\n\0SUBSCRIBE\nid:1\ndestination:/queue/b\n\n\0"
+    for client, broker in PAIRS:
+        with joined(client, broker, product=product) as play:
+            play.client_says(frames)
+            play.broker_gets(frames)
+            assert play.counters["selector_ignored"] == (product == "rabbitmq")
+
+
+@in_all_products
+def test_queue_properties_pass(product: str) -> None:
+    """RabbitMQ reads `persistent:false` as a property of the queue; the client may mean just that, so it passes."""
+    frame = (
+        b"SEND\ndestination:/queue/a\npersistent:false\ndurable:false\nexpires:0\npriority:abc\ntimestamp:x\n"
+        b"amq-msg-type:text\ntransformation:jms-map-json\nreply-to:/temp-queue/x\n\n\0"
+    )
+    for client, broker in OTHER_PAIRS:
+        with joined(client, broker, product=product) as play:
+            play.client_says(frame)
+            play.broker_gets(frame)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b"/queue/a/b", b"/queue/a%2Fb", b"/queue/a%25b", b"/amq/queue/x", b"FOO.BAR", b"/queue/a,/topic/b"],
+    ids=bytes.decode,
+)
+def test_destinations_pass_as_they_came(name: bytes) -> None:
+    """Each broker has names of its own for destinations; none is rewritten, encoded or checked."""
+    sent = b"SEND\ndestination:%b\n\n\0" % name
+    delivered = b"MESSAGE\nsubscription:0\nmessage-id:1\ndestination:%b\n\n\0" % name
+    for client, broker in OTHER_PAIRS:
+        with joined(client, broker, product="rabbitmq") as play:
+            play.client_says(sent)
+            play.broker_gets(sent)
+            play.broker_says(delivered)
+            play.client_gets(delivered)
+
+
+def test_an_ack_of_an_id_that_rabbitmq_did_not_escape() -> None:
+    """Its message-ids hold the subscription's id as it is; the ACK names them so that it understands them again."""
+    with joined(b"1.1", b"1.2", product="rabbitmq") as play:
+        play.client_says(b"SUBSCRIBE\nid:i\\c1\ndestination:/queue/a\nack:client\n\n\0")
+        play.broker_gets(b"SUBSCRIBE\nid:i\\c1\ndestination:/queue/a\nack:client\n\n\0")
+        play.broker_says(b"MESSAGE\nsubscription:i\\c1\nmessage-id:T_i:1@@s@@1\nack:T_i:1@@s@@1\n\n\0")
+        play.client_gets(b"MESSAGE\nsubscription:i\\c1\nmessage-id:T_i:1@@s@@1\n\n\0")
+        play.client_says(b"ACK\nsubscription:i\\c1\nmessage-id:T_i:1@@s@@1\n\n\0")
+        play.broker_gets(b"ACK\nid:T_i\\c1@@s@@1\n\n\0")
+
+
+# Octets that brokers really wrote, through a client of another version.
+
+
+@in_all_cuts
+def test_a_recorded_delivery_of_activemq_1_2_to_a_1_0_client(cut: Cut) -> None:
+    """Ids lose their escapes, the ack header its place; the ACK finds the broker's own name for the delivery."""
+    with joined(b"1.0", b"1.2", product="activemq", cut=cut) as play:
+        play.client_says(
+            b"SUBSCRIBE\ndestination:/queue/q\nack:client-individual\nactivemq.prefetchSize:10\n\n\0"
+        )
+        play.broker_gets(
+            b"SUBSCRIBE\nid:relay-1\ndestination:/queue/q\nack:client-individual\nactivemq.prefetchSize:10\n\n\0",
+        )
+        play.broker_says(
+            b"MESSAGE\nexpires:0\ndestination:/queue/q\nack:ID\\cvm-38391-1795218830726-2\\c13\n"
+            b"subscription:relay-1\npriority:4\nmessage-id:ID\\cvm-38391-1795218830726-1\\c80\\c-1\\c1\\c1\n"
+            b"timestamp:1795219066659\n\nm0\0",
+        )
+        play.client_gets(
+            b"MESSAGE\nexpires:0\ndestination:/queue/q\npriority:4\n"
+            b"message-id:ID:vm-38391-1795218830726-1:80:-1:1:1\ntimestamp:1795219066659\n\nm0\0",
+        )
+        play.client_says(b"ACK\nmessage-id:ID:vm-38391-1795218830726-1:80:-1:1:1\nreceipt:ra\n\n\0")
+        play.broker_gets(b"ACK\nid:ID\\cvm-38391-1795218830726-2\\c13\nreceipt:ra\n\n\0")
+
+
+@in_all_cuts
+def test_a_recorded_delivery_of_activemq_1_0_to_a_1_2_client(cut: Cut) -> None:
+    """Ids gain their escapes; the ACK to a 1.0 ActiveMQ is spelled with them too, for it unescapes in 1.0."""
+    with joined(b"1.2", b"1.0", product="activemq", cut=cut) as play:
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/topic/q\nack:client\n\n\0")
+        play.broker_gets(b"SUBSCRIBE\nid:1\ndestination:/topic/q\nack:client\n\n\0")
+        play.broker_says(
+            b"MESSAGE\nexpires:0\ndestination:/topic/q\nsubscription:1\npriority:4\n"
+            b"message-id:ID:vm-38391-1795218830726-1:26:-1:1:1\ntimestamp:1795219057714\n\nt\0",
+        )
+        play.client_gets(
+            b"MESSAGE\nack:relay-ack-1\nexpires:0\ndestination:/topic/q\nsubscription:1\npriority:4\n"
+            b"message-id:ID\\cvm-38391-1795218830726-1\\c26\\c-1\\c1\\c1\ntimestamp:1795219057714\n\nt\0",
+        )
+        play.client_says(b"ACK\nid:relay-ack-1\n\n\0")
+        play.broker_gets(
+            b"ACK\nsubscription:1\nmessage-id:ID\\cvm-38391-1795218830726-1\\c26\\c-1\\c1\\c1\n\n\0"
+        )
+
+
+@in_all_cuts
+def test_a_recorded_delivery_of_rabbitmq_1_2_to_a_1_1_client(cut: Cut) -> None:
+    """The message-id needs no escape and the ack value equals it; the client still never sees an ack header."""
+    session = b"session-1Ig5A2klR5uA93NKSiu1Jw"
+    with joined(b"1.1", b"1.2", product="rabbitmq", cut=cut) as play:
+        play.client_says(
+            b"SUBSCRIBE\ndestination:/queue/q\nid:1\nack:client-individual\nprefetch-count:10\n\n\0"
+        )
+        play.broker_gets(
+            b"SUBSCRIBE\ndestination:/queue/q\nid:1\nack:client-individual\nprefetch-count:10\n\n\0"
+        )
+        play.broker_says(
+            b"MESSAGE\nsubscription:1\ndestination:/queue/q\nmessage-id:T_1@@" + session + b"@@1\n"
+            b"redelivered:false\nack:T_1@@" + session + b"@@1\ncontent-length:2\n\nm0\0",
+        )
+        play.client_gets(
+            b"MESSAGE\nsubscription:1\ndestination:/queue/q\nmessage-id:T_1@@" + session + b"@@1\n"
+            b"redelivered:false\ncontent-length:2\n\nm0\0",
+        )
+        play.client_says(b"ACK\nsubscription:1\nmessage-id:T_1@@" + session + b"@@1\n\n\0")
+        play.broker_gets(b"ACK\nid:T_1@@" + session + b"@@1\n\n\0")
+
+
+# What a broker's ERROR says of itself
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"service unavailable",
+        b"Broker not available",
+        b"Virtual host '/' not running",
+        b"not yet started",
+        b"The broker is shutting down",
+        b"shutdown",
+        b"the broker is stopping",
+        b"BrokerStoppedException: Broker has been stopped",
+        b"node is down",
+        b"connection_forced",
+        b"Too many connections",
+        b"Exceeded the maximum number of allowed client connections: limit exceeded",
+        b"connect timeout",
+    ],
+)
+def test_outages(message: bytes) -> None:
+    """Another broker may serve: none of these is the client's fault."""
+    assert unavailable(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"Bad CONNECT",
+        b"Access refused for user 'guest'",
+        b"User name [x] or password is invalid.",
+        b"Supported protocol versions are 1.0,1.1,1.2",
+        b"Missing required header: host",
+        b"Unknown virtual host",
+        b"no common STOMP version",
+    ],
+)
+def test_the_last_word(message: bytes) -> None:
+    """What another broker of the same kind would say as well; above all, credentials that are not accepted."""
+    assert not unavailable(message)
+
+
+def test_whose_receipts_speak_for_all_before_them() -> None:
+    """Where it is known; the specification alone promises no more than that all was received."""
+    assert {profile.name for profile in PROFILES.values() if profile.cumulative} == {"activemq", "artemis"}

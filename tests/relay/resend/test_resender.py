@@ -1,0 +1,516 @@
+"""A client's frames on their way to a broker, and to the next: what is written, what is kept, what is asked for."""
+
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.relay.bridge.negotiation import bridges_between
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.relay.resend.resender import Resender
+from stomprelay.session.effects import Send
+from stomprelay.session.leg import Leg, Side
+from stomprelay.session.session import Session
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.errors import Refused
+from stomprelay.wire.head import Limits
+from stomprelay.wire.names import CLIENT_COMMANDS
+from tests.playbook import PAIRS, in_all_pairs
+
+SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
+ASKING = b"SEND\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
+INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
+SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
+BEGIN = b"BEGIN\ntransaction:t\n\n\0"
+OURS = b"%b\nreceipt:s-receipt-%d\n%b\0"
+ASKED = b"SEND\nreceipt:s-receipt-%d\ndestination:/queue/a\n\n%b\0"
+"""A SEND with a receipt of ours, which `SEND` would be otherwise."""
+AGAIN = b"SEND\nrelay-resent:true\n%bdestination:/queue/a\n%b\n%b\0"
+"""A SEND that is sent again: lines in front, lines of the client's, the body."""
+
+
+class Scene:
+    """A client called `s`, its resender and a broker."""
+
+    def __init__(
+        self, client: bytes = b"1.2", broker: bytes = b"1.2", *, cumulative: bool = False, **settings: Any
+    ) -> None:
+        self.counters = Counters()
+        self.session = Session(b"s", DIALECTS[client], 100, self.counters)
+        self.outbox = Outbox()
+        self.resender = Resender(
+            self.session,
+            self.outbox,
+            Limits(),
+            most=settings.pop("most", 10_000),
+            confirm=settings.pop("confirm", False),
+        )
+        self.decoder = Decoder(DIALECTS[client], CLIENT_COMMANDS, Limits())
+        self.leg: Leg | None = None
+        self.writes_made = 0
+        assert not settings
+        self.connects(broker, cumulative=cumulative)
+
+    def connects(self, broker: bytes = b"1.2", *, cumulative: bool = False) -> None:
+        """There is a broker of this version."""
+        bridge = bridges_between(
+            self.session.dialect.version, broker, "generic", LossPolicy.REPLACE, tracked=True
+        ).to_broker
+        self.leg = Leg(Side.UPSTREAM, Limits())
+        self.resender.connected(self.leg, bridge, cumulative=cumulative)
+
+    def sends(self, data: bytes) -> bytes:
+        """The client sends this in one chunk. Returns what is written of it."""
+        self.decoder.feed(data)
+        for frame in self.decoder.frames():
+            self.resender.send(frame)
+        return self.writes()
+
+    def loses(self) -> list[bytes | None]:
+        """The broker is lost. Returns the COMMITs whose outcome is unknown."""
+        return self.resender.lost()
+
+    def again(self, broker: bytes = b"1.2", *, cumulative: bool = False) -> bytes:
+        """The next broker. Returns what it is sent."""
+        self.connects(broker, cumulative=cumulative)
+        self.resender.replay()
+        return self.writes()
+
+    def writes(self) -> bytes:
+        """What is written since the last time, in at most one piece."""
+        self.resender.flush(7.0)
+        effects = self.outbox.drain()
+        assert len(effects) <= 1
+        self.writes_made += len(effects)
+        data = b""
+        for effect in effects:
+            assert isinstance(effect, Send)
+            assert effect.leg is self.leg
+            assert effect.leg.heartbeat.sent_at == 7.0
+            data = effect.data
+            assert data
+        return data.replace(b"\0\n", b"\0")
+
+    def given(self) -> list[bytes]:
+        """The receipts that the relay gives, since the last look."""
+        return self.resender.take_given()
+
+
+def plain(sent: bytes) -> bytes:
+    """What was written without what the resender put in front."""
+    return re.sub(rb"\n(?:relay-resent:true|receipt:s-receipt-\d+)(?=\n)", b"", sent)
+
+
+# Writing
+
+
+@in_all_pairs
+def test_frames_pass_in_one_piece(client: bytes, broker: bytes) -> None:
+    """However many there are in a chunk; nothing is written when nothing was sent."""
+    scene = Scene(client, broker)
+    sent = SEND % b"1" + SUBSCRIBE + ASKING % (b"r", b"2") + SEND % b"3"
+    assert scene.sends(sent) == sent
+    assert scene.writes_made == 1
+    assert scene.sends(b"") == b""
+    assert scene.sends(b"SEND\ndestination:/qu") == b""
+    assert scene.sends(b"eue/a\n\nx\0") == SEND % b"x"
+    assert scene.writes_made == 2
+
+
+def test_our_receipts_stand_in_front() -> None:
+    """The first header of each SEND that asked for none; one that did keeps its own."""
+    scene = Scene(confirm=True)
+    assert scene.sends(SEND % b"1" + ASKING % (b"r", b"2") + SEND % b"3") == (
+        b"SEND\nreceipt:s-receipt-1\ndestination:/queue/a\n\n1\0"
+        + ASKING % (b"r", b"2")
+        + b"SEND\nreceipt:s-receipt-2\ndestination:/queue/a\n\n3\0"
+    )
+
+
+def test_one_receipt_for_a_chunk() -> None:
+    """Where a receipt speaks for all before it, the last SEND of a chunk asks, or the client's own does."""
+    scene = Scene(confirm=True, cumulative=True)
+    written = scene.sends(SEND % b"1" + SEND % b"2" + SEND % b"3")
+    assert written == SEND % b"1" + SEND % b"2" + b"SEND\nreceipt:s-receipt-1\ndestination:/queue/a\n\n3\0"
+    assert len(scene.resender.unconfirmed) == 1
+    assert scene.sends(SEND % b"4" + ASKING % (b"r", b"5")) == SEND % b"4" + ASKING % (b"r", b"5")
+    assert len(scene.resender.unconfirmed) == 2
+    scene.resender.unconfirmed.received(b"r")
+    assert scene.resender.unconfirmed.safe
+
+
+def test_a_batch_ends_with_what_is_not_a_send() -> None:
+    """What comes after another frame must not be confirmed by a receipt before it, nor the other way round."""
+    scene = Scene(confirm=True, cumulative=True)
+    written = scene.sends(SEND % b"1" + SEND % b"2" + SUBSCRIBE + SEND % b"3")
+    assert re.findall(rb"(?:receipt:s-receipt-(\d)\n|\nid:(1)\n)", written) == [
+        (b"1", b""),
+        (b"", b"1"),
+        (b"2", b""),
+    ]
+    assert plain(written) == SEND % b"1" + SEND % b"2" + SUBSCRIBE + SEND % b"3"
+
+
+def test_a_batch_ends_with_a_transaction() -> None:
+    """SENDs of a transaction ask for nothing: COMMIT does."""
+    scene = Scene(confirm=True, cumulative=True)
+    written = scene.sends(BEGIN + SEND % b"1" + INSIDE % b"2" + SEND % b"3" + b"COMMIT\ntransaction:t\n\n\0")
+    assert re.findall(rb"receipt:s-receipt-(\d)\n", written) == [b"1", b"2", b"3"]
+    assert b"COMMIT\nreceipt:s-receipt-3\n" in written
+    assert (
+        plain(written) == BEGIN + SEND % b"1" + INSIDE % b"2" + SEND % b"3" + b"COMMIT\ntransaction:t\n\n\0"
+    )
+
+
+COMMIT = b"COMMIT\ntransaction:t\n\n\0"
+BOTH = b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\n%b\0"
+
+# What a client sends in one chunk under `confirm`; what is written where each SEND is confirmed for itself; and what
+# where a RECEIPT confirms all SENDs before it.
+WRITTEN = {
+    "SENDs in a transaction ask for nothing, COMMIT does": (
+        BEGIN + INSIDE % b"1" + INSIDE % b"2" + COMMIT,
+        BEGIN + INSIDE % b"1" + INSIDE % b"2" + OURS % (b"COMMIT", 1, b"transaction:t\n\n"),
+        BEGIN + INSIDE % b"1" + INSIDE % b"2" + OURS % (b"COMMIT", 1, b"transaction:t\n\n"),
+    ),
+    "a SEND beside the transaction asks": (
+        SEND % b"1" + BEGIN + INSIDE % b"2" + SEND % b"3" + INSIDE % b"4",
+        ASKED % (1, b"1") + BEGIN + INSIDE % b"2" + ASKED % (2, b"3") + INSIDE % b"4",
+        ASKED % (1, b"1") + BEGIN + INSIDE % b"2" + ASKED % (2, b"3") + INSIDE % b"4",
+    ),
+    "the client's receipts in a transaction stay its own": (
+        BEGIN + BOTH % b"1" + COMMIT.replace(b"\n\n", b"\nreceipt:c\n\n"),
+        BEGIN + BOTH % b"1" + COMMIT.replace(b"\n\n", b"\nreceipt:c\n\n"),
+        BEGIN + BOTH % b"1" + COMMIT.replace(b"\n\n", b"\nreceipt:c\n\n"),
+    ),
+    "a SEND of a transaction that was not begun asks for itself": (
+        SEND % b"1" + INSIDE % b"2" + SEND % b"3",
+        ASKED % (1, b"1")
+        + OURS % (b"SEND", 2, b"destination:/queue/a\ntransaction:t\n\n2")
+        + ASKED % (3, b"3"),
+        ASKED % (1, b"1")
+        + OURS % (b"SEND", 2, b"destination:/queue/a\ntransaction:t\n\n2")
+        + ASKED % (3, b"3"),
+    ),
+    "the client's receipt of a SEND ends a batch": (
+        SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3") + SEND % b"4" + SEND % b"5",
+        ASKED % (1, b"1") + ASKED % (2, b"2") + ASKING % (b"r", b"3") + ASKED % (3, b"4") + ASKED % (4, b"5"),
+        SEND % b"1" + SEND % b"2" + ASKING % (b"r", b"3") + SEND % b"4" + ASKED % (1, b"5"),
+    ),
+    "a receipt or a transaction that is the first header counts as a later one": (
+        b"SEND\nreceipt:r\ndestination:/queue/a\n\n1\0"
+        + BEGIN
+        + b"SEND\ntransaction:t\ndestination:/queue/a\n\n2\0",
+        b"SEND\nreceipt:r\ndestination:/queue/a\n\n1\0"
+        + BEGIN
+        + b"SEND\ntransaction:t\ndestination:/queue/a\n\n2\0",
+        b"SEND\nreceipt:r\ndestination:/queue/a\n\n1\0"
+        + BEGIN
+        + b"SEND\ntransaction:t\ndestination:/queue/a\n\n2\0",
+    ),
+}
+
+
+@pytest.mark.parametrize("cumulative", [False, True], ids=["each", "cumulative"])
+@pytest.mark.parametrize("what", WRITTEN)
+def test_which_receipts_are_asked_for(what: str, cumulative: bool) -> None:
+    """Byte for byte, as one chunk is written."""
+    sent, each, batched = WRITTEN[what]
+    scene = Scene(confirm=True, cumulative=cumulative)
+    assert scene.sends(sent) == (batched if cumulative else each)
+
+
+def test_a_frame_that_cannot_be_sent() -> None:
+    """What was right before it is written all the same."""
+    scene = Scene(b"1.1", b"1.0")
+    with pytest.raises(Refused):
+        scene.sends(SEND % b"1" + b"SEND\ndestination:a\\nb\n\nx\0")
+    assert scene.writes() == SEND % b"1"
+
+
+@given(
+    versions=st.sampled_from(PAIRS),
+    frames=st.lists(
+        st.sampled_from(
+            [
+                SEND % b"x",
+                SEND % b"longer",
+                ASKING % (b"r", b"y"),
+                INSIDE % b"z",
+                SUBSCRIBE,
+                BEGIN,
+                SEND % b"a\nb",
+            ]
+        ),
+        max_size=8,
+    ),
+    cuts=st.lists(st.integers(0, 600), max_size=5),
+    confirm=st.booleans(),
+    cumulative=st.booleans(),
+)
+def test_any_frames_in_any_chunks(
+    versions: tuple[bytes, bytes], frames: list[bytes], cuts: list[int], confirm: bool, cumulative: bool
+) -> None:
+    """Whatever the chunks, all frames arrive in order, with nothing but receipts put in front; all is kept."""
+    scene = Scene(*versions, confirm=confirm, cumulative=cumulative)
+    sent = b"".join(_once(frames))
+    edges = [0, *sorted(min(cut, len(sent)) for cut in cuts), len(sent)]
+    written = b"".join(scene.sends(sent[start:stop]) for start, stop in pairwise(edges))
+    assert plain(written) == sent
+    begun, kept = False, []
+    for frame in _once(frames):
+        begun = begun or frame == BEGIN
+        inside = begun and b"transaction" in frame
+        if frame.startswith(b"SEND") and not inside and (confirm or b"receipt" in frame):
+            kept.append(frame)
+    open_ones = scene.session.transactions.values()
+    scene.loses()
+    again = plain(scene.again(versions[1], cumulative=not cumulative))
+    assert again == b"".join(
+        [
+            *([SUBSCRIBE] if SUBSCRIBE in frames else []),
+            *kept,
+            *[frame for transaction in open_ones for frame in transaction.frames],
+        ]
+    )
+
+
+def _once(frames: list[bytes]) -> list[bytes]:
+    """Each SUBSCRIBE and BEGIN once only."""
+    found: list[bytes] = []
+    for frame in frames:
+        if frame.startswith(b"SEND") or frame not in found:
+            found.append(frame)
+    return found
+
+
+# Another broker
+
+
+@in_all_pairs
+def test_the_next_broker_is_sent_frames_in_its_version(client: bytes, broker: bytes) -> None:
+    """Subscriptions first, then what was not confirmed, with its mark, then the open transaction."""
+    for after in DIALECTS:
+        scene = Scene(client, broker)
+        scene.sends(SUBSCRIBE + ASKING % (b"r", b"1") + BEGIN + INSIDE % b"2" + ASKING % (b"q", b"3"))
+        assert scene.loses() == []
+        again = b"SEND\nrelay-resent:true\ndestination:/queue/a\nreceipt:%b\n\n%b\0"
+        assert scene.again(after) == (
+            SUBSCRIBE + again % (b"r", b"1") + again % (b"q", b"3") + BEGIN + INSIDE % b"2"
+        )
+        assert scene.counters["frames_resent"] == 2
+        assert scene.given() == []
+
+
+def test_the_batch_that_ends_what_is_sent_again() -> None:
+    """Where a RECEIPT confirms all SENDs before it, the last SEND that is sent again asks for it;
+    open transactions come behind it, and what the client sends then has a batch of its own.
+    """
+    scene = Scene(confirm=True, cumulative=True)
+    scene.sends(SEND % b"1" + SEND % b"2")
+    scene.sends(SEND % b"3" + BEGIN + INSIDE % b"4")
+    scene.loses()
+    written = scene.again(cumulative=True)
+    assert written == (
+        AGAIN % (b"", b"", b"1")
+        + AGAIN % (b"", b"", b"2")
+        + AGAIN % (b"receipt:s-receipt-3\n", b"", b"3")
+        + BEGIN
+        + INSIDE % b"4"
+    )
+    assert len(scene.resender.unconfirmed) == 1
+    assert scene.sends(SEND % b"5" + SEND % b"6") == SEND % b"5" + ASKED % (4, b"6")
+    scene.resender.unconfirmed.received(b"s-receipt-3")
+    assert len(scene.resender.unconfirmed) == 1
+    scene.resender.unconfirmed.received(b"s-receipt-4")
+    assert scene.resender.unconfirmed.safe
+
+
+def test_the_clients_receipts_among_what_is_sent_again() -> None:
+    """A SEND with the client's own receipt confirms those before it; the last of those behind it asks for ours. It is
+    owed once, however often it is sent.
+    """
+    scene = Scene(confirm=True, cumulative=True)
+    scene.sends(SEND % b"1" + ASKING % (b"r", b"2") + SEND % b"3" + SEND % b"4")
+    for number in (2, 3):
+        scene.loses()
+        assert scene.again(cumulative=True) == (
+            AGAIN % (b"", b"", b"1")
+            + AGAIN % (b"", b"receipt:r\n", b"2")
+            + AGAIN % (b"", b"", b"3")
+            + AGAIN % (b"receipt:s-receipt-%d\n" % number, b"", b"4")
+        )
+    assert scene.resender.unconfirmed.received(b"r")
+    assert not scene.resender.unconfirmed.received(b"r")
+    scene.loses()
+    assert scene.again(cumulative=True) == (
+        AGAIN % (b"", b"", b"3") + AGAIN % (b"receipt:s-receipt-4\n", b"", b"4")
+    )
+    assert scene.counters["frames_resent"] == 10
+
+
+def test_what_waited_ends_in_a_batch_as_well() -> None:
+    """SENDs that no broker was sent go out unmarked behind those that one was; the last one asks."""
+    scene = Scene(confirm=True, cumulative=True)
+    scene.sends(SEND % b"1")
+    scene.loses()
+    scene.sends(SEND % b"2" + SEND % b"3")
+    assert scene.again(cumulative=True) == (AGAIN % (b"", b"", b"1") + SEND % b"2" + ASKED % (4, b"3"))
+    assert scene.counters["frames_resent"] == 1
+
+
+def test_what_is_sent_again_where_each_is_confirmed_for_itself() -> None:
+    """Each asks for a receipt of its own, and a COMMIT that waited for one as well."""
+    scene = Scene(confirm=True, cumulative=True)
+    scene.sends(SEND % b"1" + SEND % b"2")
+    scene.loses()
+    scene.sends(BEGIN + INSIDE % b"3" + COMMIT)
+    assert scene.again() == (
+        AGAIN % (b"receipt:s-receipt-3\n", b"", b"1")
+        + AGAIN % (b"receipt:s-receipt-4\n", b"", b"2")
+        + BEGIN
+        + INSIDE % b"3"
+        + OURS % (b"COMMIT", 5, b"transaction:t\n\n")
+    )
+
+
+def test_without_subscriptions() -> None:
+    """For a client that leaves, or is gone, only its SENDs are sent again."""
+    scene = Scene()
+    scene.sends(SUBSCRIBE + ASKING % (b"r", b"1"))
+    scene.loses()
+    scene.connects()
+    scene.resender.replay(subscriptions=False)
+    assert scene.writes() == b"SEND\nrelay-resent:true\ndestination:/queue/a\nreceipt:r\n\n1\0"
+
+
+def test_unsubscribing() -> None:
+    """All that are open, by the names that the broker knows."""
+    scene = Scene(b"1.0", b"1.0")
+    scene.sends(SUBSCRIBE + b"SUBSCRIBE\ndestination:/queue/b\n\n\0")
+    scene.resender.unsubscribe()
+    assert scene.writes() == b"UNSUBSCRIBE\nid:1\n\n\0UNSUBSCRIBE\ndestination:/queue/b\n\n\0"
+    scene.loses()
+    scene.again(b"1.1")
+    scene.resender.unsubscribe()
+    assert scene.writes() == b"UNSUBSCRIBE\nid:1\n\n\0UNSUBSCRIBE\nid:relay-1\n\n\0"
+
+
+def test_a_frame_apart_from_all_accounts() -> None:
+    """DISCONNECT is spelled for the broker, and nothing is kept of it."""
+    scene = Scene(b"1.2", b"1.1", confirm=True)
+    assert (
+        scene.resender.spelled(b"DISCONNECT\r\nreceipt:a\\rb\r\n\r\n\0") == b"DISCONNECT\nreceipt:a\rb\n\n\0"
+    )
+    assert scene.resender.quiet
+
+
+def test_what_was_put_in_and_not_written_is_not_lost() -> None:
+    """A broker that is lost between `send` and `flush`: nothing of it is written as it was, all is sent again."""
+    scene = Scene(confirm=True)
+    scene.decoder.feed(SEND % b"1" + SEND % b"2")
+    for frame in scene.decoder.frames():
+        scene.resender.send(frame)
+    scene.loses()
+    again = scene.again()
+    assert plain(again) == SEND % b"1" + SEND % b"2"
+    assert again.count(b"relay-resent:true") == 2
+
+
+def test_limits_leave_room_for_what_we_put_in() -> None:
+    """A SEND with as many headers as a client may send is kept and sent again, with ours in front."""
+    scene = Scene(confirm=True)
+    most = Limits().headers - 1
+    frame = b"SEND\n" + b"destination:/queue/a\n" + b"a:b\n" * most + b"\nx\0"
+    scene.sends(frame)
+    scene.loses()
+    assert plain(scene.again()) == frame
+    scene.loses()
+    assert plain(scene.again()) == frame
+
+
+# No broker
+
+
+def test_what_waits_is_sent_unmarked() -> None:
+    """No broker had it yet; its receipt comes from the next broker."""
+    scene = Scene()
+    scene.loses()
+    assert scene.sends(ASKING % (b"r", b"1") + SEND % b"2") == b""
+    assert scene.resender.unconfirmed.owes(b"r")
+    assert scene.again() == ASKING % (b"r", b"1") + SEND % b"2"
+    assert scene.counters["frames_resent"] == 0
+    assert scene.given() == []
+
+
+def test_subscribing_and_acknowledging_while_there_is_no_broker() -> None:
+    """It takes effect in what the next one is sent; what has nothing to wait for has its receipt at once."""
+    scene = Scene()
+    scene.sends(SUBSCRIBE)
+    scene.loses()
+    scene.sends(
+        b"UNSUBSCRIBE\nid:1\nreceipt:u\n\n\0"
+        b"SUBSCRIBE\nid:2\ndestination:/queue/b\nreceipt:s\n\n\0"
+        b"ACK\nid:x\nreceipt:a\n\n\0NACK\nid:y\nreceipt:n\n\n\0"
+    )
+    assert scene.given() == [b"u", b"a", b"n"]
+    assert scene.counters["acks_stale"] == 2
+    assert scene.again() == b"SUBSCRIBE\nid:2\ndestination:/queue/b\nreceipt:s\n\n\0"
+
+
+def test_undone_while_there_is_no_broker() -> None:
+    """SUBSCRIBE and UNSUBSCRIBE, BEGIN and ABORT: no broker is sent either, and all receipts are given."""
+    scene = Scene()
+    scene.loses()
+    scene.sends(
+        b"SUBSCRIBE\nid:1\ndestination:/queue/a\nreceipt:s\n\n\0UNSUBSCRIBE\nid:1\nreceipt:u\n\n\0"
+        b"BEGIN\ntransaction:t\nreceipt:b\n\n\0"
+        b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:r\n\nx\0"
+        b"ABORT\ntransaction:t\nreceipt:x\n\n\0"
+    )
+    assert sorted(scene.given()) == [b"b", b"r", b"s", b"u", b"x"]
+    assert scene.again() == b""
+    assert scene.resender.quiet
+
+
+def test_a_transaction_while_there_is_no_broker() -> None:
+    """From BEGIN to COMMIT it waits as a whole, in its place among the SENDs."""
+    scene = Scene(confirm=True)
+    scene.loses()
+    commit = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
+    scene.sends(
+        SEND % b"0" + BEGIN + INSIDE % b"1" + SEND % b"2" + commit + SEND % b"3" + BEGIN + INSIDE % b"4"
+    )
+    written = plain(scene.again())
+    assert written == (
+        SEND % b"0" + SEND % b"2" + BEGIN + INSIDE % b"1" + commit + SEND % b"3" + BEGIN + INSIDE % b"4"
+    )
+    assert not scene.resender.unconfirmed.received(b"unknown")
+    assert scene.resender.unconfirmed.received(b"c")
+    assert scene.resender.unconfirmed.take_doubts() == []
+
+
+def test_a_transaction_that_waited_is_in_doubt_as_any_other() -> None:
+    """Once a broker was sent its COMMIT it is not sent again."""
+    scene = Scene()
+    scene.loses()
+    scene.sends(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\nreceipt:c\n\n\0")
+    scene.again()
+    assert scene.loses() == [b"c"]
+    assert scene.again() == b""
+
+
+def test_all_that_is_open_has_one_bound() -> None:
+    """Several transactions share it: the one that goes beyond is cut, the others are not."""
+    scene = Scene(most=2 * len(BEGIN) + 2 * len(INSIDE % b"x"))
+    scene.sends(BEGIN + BEGIN.replace(b":t", b":u") + INSIDE % b"x" + INSIDE % b"x")
+    assert not scene.session.transactions[b"t"].cut
+    scene.sends((INSIDE % b"x").replace(b":t\n", b":u\n"))
+    assert scene.session.transactions[b"u"].cut
+    assert not scene.session.transactions[b"t"].cut

@@ -1,0 +1,246 @@
+"""Frames on their way into one write: as which slices, with which heads, and RECEIPTs of the relay's own."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.forward import NO_MORE, NOTHING, Joiner, NewHead, give_receipts
+from stomprelay.session.effects import Event, Note, Send
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import DIALECTS, V1_2
+from stomprelay.wire.errors import ProtocolError, Refused
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.head import Limits
+from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE, SEND, SUBSCRIBE
+
+WIRES = [b"SEND\ndestination:/queue/%d\n\n%b\0" % (number, b"x" * number) for number in range(6)]
+SENDS = b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/b\n\n2\0"
+DISCONNECT = b"DISCONNECT\n\n\0"
+ALL = frozenset({SEND, MESSAGE, SUBSCRIBE})
+NONE: frozenset[bytes] = frozenset()
+
+
+def frames(data: bytes) -> list[Frame]:
+    """The frames of one chunk."""
+    decoder = Decoder(V1_2, CLIENT_COMMANDS, Limits())
+    decoder.feed(data)
+    return list(decoder.frames())
+
+
+def received(side: Side, data: bytes) -> Leg:
+    """A connected leg on which this came."""
+    leg = Leg(side, Limits())
+    leg.enter(State.CONNECTED)
+    leg.decoder.feed(data)
+    return leg
+
+
+def unasked(frame: Frame) -> bytes | None:
+    """For frames that are not looked at."""
+    raise AssertionError(f"{frame} was looked at")
+
+
+def carry(leg: Leg, untouched: frozenset[bytes], new_head: NewHead) -> tuple[bytes, int]:
+    """What is written of the frames that a leg has, and how many were looked at."""
+    joiner = Joiner()
+    joiner.carry(leg.decoder.frames(), untouched, new_head)
+    if leg.decoder.trails:
+        joiner.trail()
+    return joiner.take(), joiner.frames
+
+
+# One by one
+
+
+def test_neighbours_stay_one_slice() -> None:
+    """A chunk all of whose frames pass as they came is not even copied."""
+    joiner = Joiner()
+    chunk = frames(b"".join(WIRES))
+    for frame in chunk:
+        joiner.add(frame, None)
+    assert joiner.take() is chunk[0].data
+
+
+def test_a_gap_between_frames_does_not_pass() -> None:
+    """EOLs between frames are beats of one leg, and pass to no other."""
+    joiner = Joiner()
+    for frame in frames(b"\n\n".join(WIRES[:2]) + b"\r\n"):
+        joiner.add(frame, None)
+    assert joiner.take() == WIRES[0] + b"\n" + WIRES[1]
+
+
+def test_lines_put_in_front() -> None:
+    """They stand behind the command, whether the head is a new one or not."""
+    (frame,) = frames(WIRES[3])
+    joiner = Joiner()
+    joiner.add(frame, None, b"receipt:1\n")
+    joiner.add(frame, b"SEND\na:b\n\n", b"receipt:2\n")
+    assert joiner.take() == (b"SEND\nreceipt:1\ndestination:/queue/3\n\nxxx\0SEND\nreceipt:2\na:b\n\nxxx\0")
+
+
+def test_what_was_taken_is_forgotten() -> None:
+    """And what was cleared is never written."""
+    (frame,) = frames(WIRES[1])
+    joiner = Joiner()
+    assert joiner.take() == b""
+    joiner.add(frame, None)
+    assert joiner.take() == WIRES[1]
+    joiner.add(frame, None)
+    joiner.clear()
+    joiner.write(b"RECEIPT\n\n\0")
+    assert joiner.take() == b"RECEIPT\n\n\0"
+
+
+KINDS = ["as it came", "new head", "lines", "lines and new head", "ours", "carried"]
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(KINDS))))
+def test_any_mixture(script: list[tuple[int, str]]) -> None:
+    """Whatever is put in comes out in its order, in whatever way it is put in."""
+    chunk = frames(b"".join(WIRES))
+    joiner = Joiner()
+    expected = b""
+    for number, kind in script:
+        frame, wire = chunk[number], WIRES[number]
+        body = wire[frame.body - frame.start :]
+        match kind:
+            case "ours":
+                joiner.write(b"OURS\n\n\0")
+                expected += b"OURS\n\n\0"
+            case "new head":
+                joiner.add(frame, b"SEND\nnew:head\n\n")
+                expected += b"SEND\nnew:head\n\n" + body
+            case "lines":
+                joiner.add(frame, None, b"receipt:1\n")
+                expected += b"SEND\nreceipt:1\n" + wire[5:]
+            case "lines and new head":
+                joiner.add(frame, b"SEND\nnew:head\n\n", b"receipt:1\n")
+                expected += b"SEND\nreceipt:1\nnew:head\n\n" + body
+            case "carried":
+                joiner.carry(iter(chunk[number:]), ALL, unasked)
+                assert joiner.frames == len(chunk) - number
+                expected += b"".join(WIRES[number:])
+            case _:
+                joiner.add(frame, None)
+                expected += wire
+    assert joiner.take() == expected
+
+
+# The frames of a leg
+
+
+def test_what_is_untouched_passes_without_a_look() -> None:
+    """The whole chunk is one and the same object."""
+    data, count = carry(received(Side.DOWNSTREAM, SENDS), ALL, unasked)
+    assert data is SENDS
+    assert count == 2
+
+
+def test_a_new_head_and_none() -> None:
+    """Of three frames one gets a new head, one stays behind, one passes."""
+    leg = received(Side.DOWNSTREAM, SENDS + b"SEND\ndestination:/queue/c\n\n3\0")
+    heads = iter([b"SEND\nx:y\n\n", NOTHING, None])
+    data, count = carry(leg, NONE, lambda _: next(heads))
+    assert data == b"SEND\nx:y\n\n1\0SEND\ndestination:/queue/c\n\n3\0"
+    assert count == 3
+
+
+def test_nothing_passes() -> None:
+    """Then there is nothing to write."""
+    leg = received(Side.DOWNSTREAM, SENDS)
+    assert carry(leg, NONE, lambda _: NOTHING) == (b"", 2)
+    assert carry(leg, NONE, unasked) == (b"", 0)
+
+
+def test_no_more_frames_are_looked_at() -> None:
+    """The frame that ends the look does not pass; those behind it stay in the decoder for later."""
+    leg = received(Side.DOWNSTREAM, SENDS + SENDS)
+    heads = iter([None, NO_MORE])
+    assert carry(leg, NONE, lambda _: next(heads)) == (frames(SENDS)[0].wire, 2)
+    assert carry(leg, ALL, unasked) == (SENDS, 2)
+
+
+@pytest.mark.parametrize(("head", "written"), [(None, DISCONNECT), (NOTHING, b"")])
+def test_nothing_is_read_behind_a_disconnect(head: bytes | None, written: bytes) -> None:
+    """DISCONNECT is the last frame, whether it passes or not."""
+    leg = received(Side.DOWNSTREAM, DISCONNECT + SENDS)
+    assert carry(leg, ALL, lambda _: head) == (written, 1)
+
+
+def refuse(frame: Frame) -> bytes | None:
+    """For frames that cannot be carried."""
+    raise Refused("no")
+
+
+@pytest.mark.parametrize(
+    ("data", "untouched", "new_head", "error", "written", "count"),
+    [
+        (SENDS + b"SENT\n\n\0", ALL, unasked, ProtocolError, SENDS, 2),
+        (SENDS, NONE, refuse, Refused, b"", 1),
+        (b"SUBSCRIBE\n\n\0" + SENDS, frozenset({SUBSCRIBE}), refuse, Refused, b"SUBSCRIBE\n\n\0", 2),
+    ],
+    ids=["not a frame", "the first is refused", "the second is refused"],
+)
+def test_what_was_right_before_what_is_wrong(
+    data: bytes,
+    untouched: frozenset[bytes],
+    new_head: NewHead,
+    error: type[Exception],
+    written: bytes,
+    count: int,
+) -> None:
+    """The error is raised; what came before it is still to be written."""
+    joiner = Joiner()
+    with pytest.raises(error):
+        joiner.carry(received(Side.DOWNSTREAM, data).decoder.frames(), untouched, new_head)
+    assert joiner.frames == count
+    assert joiner.take() == written
+
+
+def test_the_lf_behind_a_brokers_frame() -> None:
+    """Once a peer was seen to write one behind its frames, one that comes a chunk late is written in its place; not
+    behind a frame that is not the chunk's last.
+    """
+    message = b"MESSAGE\nsubscription:1\nmessage-id:1\ndestination:/queue/a\n\nx\0"
+    leg = received(Side.UPSTREAM, message + b"\n" + message)
+    assert carry(leg, ALL, unasked)[0] == message + b"\n" + message + b"\n"
+    leg = received(Side.UPSTREAM, message)
+    assert carry(leg, ALL, unasked)[0] == message
+    leg = received(Side.UPSTREAM, message + b"\n" + message + message)
+    heads = iter([None, None, NOTHING])
+    assert carry(leg, NONE, lambda _: next(heads))[0] == message + b"\n" + message
+
+
+# RECEIPTs of the relay's own
+
+
+@pytest.mark.parametrize(
+    ("version", "spelled"),
+    [(b"1.0", b"a:b\\"), (b"1.1", b"a\\cb\\\\"), (b"1.2", b"a\\cb\\\\")],
+)
+def test_all_receipts_in_one_send(version: bytes, spelled: bytes) -> None:
+    """As the client's version spells them, with a note for each; they take the place of a beat."""
+    client = Leg(Side.DOWNSTREAM, Limits(), DIALECTS[version])
+    outbox = Outbox()
+    give_receipts([b"a:b\\", b"\xff"], client, outbox, 7.0)
+    wire = b"RECEIPT\nreceipt-id:%b\n\n\0\nRECEIPT\nreceipt-id:\xff\n\n\0\n" % spelled
+    notes = [
+        Note(Event.ANSWERED, f"receipt {each} is given by the relay", {"receipt": each}, quiet=True)
+        for each in ("a:b\\", "\\xff")
+    ]
+    assert outbox.drain() == [Send(client, wire), *notes]
+    assert client.heartbeat.sent_at == 7.0
+
+
+@pytest.mark.parametrize(("receipts", "gone"), [([], False), ([b"r"], True)], ids=["none", "client gone"])
+def test_no_receipt_to_give(receipts: list[bytes], gone: bool) -> None:
+    """Without receipts, or for a client that is gone, nothing is written and nothing noted."""
+    client = Leg(Side.DOWNSTREAM, Limits())
+    if gone:
+        client.lost()
+    outbox = Outbox()
+    give_receipts(receipts, client, outbox, 7.0)
+    assert outbox.drain() == []
+    assert client.heartbeat.sent_at == 0.0

@@ -1,0 +1,563 @@
+"""Frames between two connected legs: receipts, DISCONNECT, errors, and how much a client may leave unacknowledged."""
+
+from dataclasses import replace
+
+import pytest
+
+from stomprelay.session.effects import Event, How
+from stomprelay.session.heartbeat import Terms
+from tests.playbook import (
+    PAIRS,
+    Cut,
+    in_all_cuts,
+    joined,
+)
+
+BRIDGED = tuple((client, broker) for client, broker in PAIRS if client != broker)
+
+in_some_pairs = pytest.mark.parametrize(
+    ("client", "broker"),
+    [(b"1.2", b"1.2"), (b"1.0", b"1.2"), (b"1.2", b"1.0")],
+    ids=lambda version: version.decode(),
+)
+"""One version on both legs, and two on which a bridge looks at all frames: more pairs tell nothing else."""
+
+in_bridged_pairs = pytest.mark.parametrize(
+    ("client", "broker"), BRIDGED, ids=lambda version: version.decode()
+)
+
+# DISCONNECT
+
+
+@in_all_cuts
+@in_some_pairs
+def test_a_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
+    """DISCONNECT and its RECEIPT pass; when the broker closes, the client is closed too."""
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.both_stay()
+        play.broker_goes()
+        play.client_is_closed()
+        assert play.noted(Event.DISCONNECTED)
+        assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
+
+
+@in_some_pairs
+def test_a_disconnect_without_receipt(client: bytes, broker: bytes) -> None:
+    """DISCONNECT alone passes; the broker closes, and that is that."""
+    with joined(client, broker) as play:
+        play.client_says(b"DISCONNECT\n\n\0")
+        play.broker_gets(b"DISCONNECT\n\n\0")
+        play.broker_goes()
+        play.client_is_closed()
+        assert play.counters["brokers_lost"] == play.counters["clients_vanished"] == 0
+
+
+def test_a_client_that_leaves_right_after_its_receipt() -> None:
+    """The client need not wait for the broker to close: its leaving closes the broker's leg."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_reads()
+        play.client_goes()
+        play.broker_is_closed()
+        assert play.noted(Event.DISCONNECTED)
+        assert play.counters["clients_vanished"] == 0
+
+
+def test_neither_side_closes_after_a_disconnect() -> None:
+    """Then the relay does, soon after the receipt."""
+    with joined(b"1.2", b"1.2", linger=2.0) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_reads()
+        play.time_passes(1.9)
+        play.both_stay()
+        play.time_passes(0.2)
+        play.client_is_closed()
+        play.broker_is_closed()
+
+
+@in_all_cuts
+@in_some_pairs
+def test_what_follows_disconnect_is_ignored(client: bytes, broker: bytes, cut: Cut) -> None:
+    """Frames, garbage too, behind DISCONNECT in the same chunk or later are not passed on."""
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0SEND\ndestination:/queue/a\n\n1\0")
+        play.client_says(b"SEND\ndestination:/queue/a\n\n2\0")
+        play.client_says(b"GARBAGE\0\0\xff")
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.both_stay()
+
+
+@in_all_cuts
+@in_some_pairs
+def test_a_second_receipt_of_disconnect(client: bytes, broker: bytes, cut: Cut) -> None:
+    """ActiveMQ may answer DISCONNECT twice; the client gets one."""
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_gets(b"")
+
+
+@in_all_cuts
+@in_some_pairs
+def test_a_disconnect_waits_for_the_receipts_of_sends(client: bytes, broker: bytes, cut: Cut) -> None:
+    """A broker may answer DISCONNECT and close before it confirmed SENDs: so it is sent DISCONNECT when it has."""
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(
+            b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0SEND\ndestination:/queue/a\nreceipt:2\n\nx\0"
+            b"DISCONNECT\nreceipt:bye\n\n\0",
+        )
+        play.broker_gets(
+            b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0SEND\ndestination:/queue/a\nreceipt:2\n\nx\0",
+        )
+        play.broker_says(b"RECEIPT\nreceipt-id:2\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:2\n\n\0")
+        play.broker_gets(b"")
+        play.broker_says(b"RECEIPT\nreceipt-id:1\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:1\n\n\0")
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.broker_goes()
+        play.client_is_closed()
+        assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
+
+
+def test_a_disconnect_without_receipt_waits_too() -> None:
+    """The client asked for the receipts of its SENDs, so it gets them before the broker is sent DISCONNECT."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\n\n\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
+        play.broker_says(b"RECEIPT\nreceipt-id:1\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:1\n\n\0")
+        play.broker_gets(b"DISCONNECT\n\n\0")
+        play.broker_goes()
+        play.client_is_closed()
+
+
+@in_some_pairs
+def test_an_error_that_names_the_receipt_ends_the_wait(client: bytes, broker: bytes) -> None:
+    """A SEND that failed is answered by its ERROR: nothing more is owed for it."""
+    with joined(client, broker) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"ERROR\nreceipt-id:1\nmessage:no\n\n\0")
+        play.client_gets(b"ERROR\nreceipt-id:1\nmessage:no\n\n\0")
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+
+
+@pytest.mark.parametrize("disconnect_receipt", [b"", b"receipt:bye\n"], ids=repr)
+def test_a_disconnect_does_not_wait_for_ever(disconnect_receipt: bytes) -> None:
+    """`disconnect_timeout` bounds the wait for owed receipts, and only then the wait for the answer."""
+    with joined(b"1.2", b"1.2", over=lambda each: replace(each, disconnect_timeout=5.0)) as play:
+        play.client_says(
+            b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\n" + disconnect_receipt + b"\n\0"
+        )
+        play.broker_gets(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
+        play.time_passes(4.9)
+        play.broker_gets(b"")
+        play.time_passes(0.2)
+        play.broker_gets(b"DISCONNECT\n" + disconnect_receipt + b"\n\0")
+        play.both_stay()
+
+
+@pytest.mark.parametrize("sends", [0, 1])
+def test_an_unanswered_disconnect_ends_in_an_error(sends: int) -> None:
+    """A RECEIPT is never invented: the client learns that its DISCONNECT was not confirmed."""
+    with joined(b"1.2", b"1.2", over=lambda each: replace(each, disconnect_timeout=5.0)) as play:
+        play.client_says(
+            b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0" * sends + b"DISCONNECT\nreceipt:bye\n\n\0"
+        )
+        play.broker_reads()
+        play.time_passes(4.9)
+        play.client_gets(b"")
+        play.time_passes(5.2)
+        play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
+        play.broker_reads()
+        play.broker_is_closed()
+
+
+def test_an_unanswered_disconnect_without_receipt_just_ends() -> None:
+    """Nothing was asked for, so nothing is missing when the broker does not close."""
+    with joined(b"1.2", b"1.2", over=lambda each: replace(each, disconnect_timeout=5.0)) as play:
+        play.client_says(b"DISCONNECT\n\n\0")
+        play.broker_reads()
+        play.time_passes(5.1)
+        play.client_gets(b"")
+        play.client_is_closed()
+        play.broker_is_closed()
+        assert play.counters["errors_sent"] == 0
+
+
+@in_some_pairs
+def test_a_broker_that_goes_without_confirming_a_disconnect(client: bytes, broker: bytes) -> None:
+    """The client gets an ERROR that names the receipt it waits for."""
+    with joined(client, broker) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        play.client_gets_error(b"connection to the broker was lost", receipt=b"bye")
+
+
+@in_some_pairs
+def test_messages_between_disconnect_and_receipt_are_delivered(client: bytes, broker: bytes) -> None:
+    """What the broker sent before it saw DISCONNECT is the client's."""
+    with joined(client, broker) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_gets(b"MESSAGE\nsubscription:0\nmessage-id:1\n\nhi\0RECEIPT\nreceipt-id:bye\n\n\0")
+
+
+@pytest.mark.parametrize(
+    "frame", [b"SUBSCRIBE\nid:0\ndestination:/queue/a\n", b"BEGIN\ntransaction:t\n"], ids=repr
+)
+def test_receipts_of_other_frames_after_a_disconnect_without_receipt(frame: bytes) -> None:
+    """A receipt that was asked for before DISCONNECT reaches the client, as without the relay."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(frame + b"receipt:1\n\n\0DISCONNECT\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"RECEIPT\nreceipt-id:1\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:1\n\n\0")
+
+
+def test_beats_go_on_while_a_disconnect_waits() -> None:
+    """The broker has not been sent DISCONNECT yet and still counts on our beats."""
+    terms = Terms(1000, 0)
+    with joined(
+        b"1.2",
+        b"1.2",
+        over=lambda each: replace(each, heart_beat=terms, disconnect_timeout=5.0),
+        welcome=b"heart-beat:0,1000\n",
+    ) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\nreceipt:1\n\nx\0")
+        play.time_passes(2.0)
+        play.broker_gets(b"\n\n\n\n")
+
+
+def test_beats_after_a_disconnect() -> None:
+    """The client is beaten to until its DISCONNECT is answered, though it need not beat; the broker is not."""
+    with joined(
+        b"1.2",
+        b"1.2",
+        over=lambda each: replace(each, heart_beat=Terms(1000, 1000), disconnect_timeout=60.0),
+        hello=b"heart-beat:1000,1000\n",
+        welcome=b"heart-beat:1000,1000\n",
+    ) as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.time_passes(50)
+        assert set(play.client_reads_all()) == set(b"\n")
+        play.broker_gets(b"")
+        play.both_stay()
+        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.time_passes(1.5)
+
+
+# ERROR
+
+
+@in_some_pairs
+def test_an_error_of_the_broker_ends_nothing_by_itself(client: bytes, broker: bytes) -> None:
+    """Most ERRORs of brokers leave the connection open, and some clients go on: the broker decides."""
+    with joined(client, broker) as play:
+        for _ in range(2):
+            play.broker_says(b"ERROR\nmessage:no\ncontent-length:3\n\nwhy\0")
+            play.client_gets(b"ERROR\nmessage:no\ncontent-length:3\n\nwhy\0")
+            play.both_stay()
+        play.client_says(b"SEND\ndestination:/queue/a\n\n\0")
+        play.broker_gets(b"SEND\ndestination:/queue/a\n\n\0")
+        assert play.counters["errors_passed"] == 2
+
+
+@in_some_pairs
+def test_a_broker_that_closes_after_its_error(client: bytes, broker: bytes) -> None:
+    """Its ERROR tells why, so the client gets no second one, only the end; it lingers to be read."""
+    with joined(client, broker) as play:
+        play.broker_says(b"ERROR\nmessage:no\n\nwhy\0")
+        play.broker_goes()
+        play.client_gets(b"ERROR\nmessage:no\n\nwhy\0")
+        play.client_is_closed(How.LINGER)
+        assert play.counters["errors_sent"] == 0
+
+
+@in_some_pairs
+def test_an_error_of_long_ago_explains_no_loss(client: bytes, broker: bytes) -> None:
+    """A broker that went on after its ERROR and is lost later is lost: the client is sent an ERROR."""
+    with joined(client, broker) as play:
+        play.broker_says(b"ERROR\nmessage:no\n\nwhy\0")
+        play.client_reads()
+        play.time_passes(10)
+        play.client_says(b"SEND\ndestination:/queue/a\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"MESSAGE\nsubscription:0\nmessage-id:1\n\n\0")
+        play.client_reads()
+        play.broker_goes("Connection reset by peer")
+        play.client_gets_error(b"connection to the broker was lost")
+        assert play.counters["brokers_lost"] == 1
+
+
+@in_some_pairs
+def test_receipts_owed_when_a_broker_closes_after_its_error(client: bytes, broker: bytes) -> None:
+    """The ERROR tells why the broker closed, but not what became of the SENDs before: they may be lost."""
+    with joined(client, broker) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"ERROR\nmessage:no\n\nwhy\0")
+        play.broker_goes()
+        play.client_gets(b"ERROR\nmessage:no\n\nwhy\0")
+        play.client_is_closed()
+        assert play.counters["possibly_lost"] == 1
+
+
+@in_all_cuts
+@in_some_pairs
+def test_a_receipt_between_an_error_and_the_close(client: bytes, broker: bytes, cut: Cut) -> None:
+    """RabbitMQ sends ERROR, RECEIPT and closes: the client gets just that."""
+    with joined(client, broker, cut=cut) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nreceipt:s\n\n\0")
+        play.broker_reads()
+        play.broker_says(b"ERROR\nmessage:no\n\nwhy\0RECEIPT\nreceipt-id:s\n\n\0")
+        play.broker_goes()
+        play.client_gets(b"ERROR\nmessage:no\n\nwhy\0RECEIPT\nreceipt-id:s\n\n\0")
+        play.client_is_closed()
+        assert play.counters["errors_sent"] == 0
+
+
+@in_all_cuts
+@in_some_pairs
+def test_an_upstream_that_closes_on_error(client: bytes, broker: bytes, cut: Cut) -> None:
+    """With `close_on_error` an ERROR passes and both legs end, as 1.2 has it."""
+    with joined(client, broker, cut=cut, over=lambda each: replace(each, close_on_error=True)) as play:
+        play.broker_says(b"ERROR\nmessage:no\n\nwhy\0MESSAGE\nsubscription:0\nmessage-id:1\n\n\0")
+        data = play.client_reads()
+        assert data.startswith(b"ERROR\nmessage:no\n\nwhy\0")
+        play.client_is_closed()
+        play.broker_is_closed()
+
+
+# RECEIPT
+
+
+@in_some_pairs
+def test_receipts_pass_in_the_brokers_order(client: bytes, broker: bytes) -> None:
+    """Receipts belong to their ids, not to an order; ones that were not asked for pass too."""
+    with joined(client, broker) as play:
+        for n in (1, 2, 3):
+            play.client_says(b"SEND\ndestination:/queue/a\nreceipt:%d\n\n\0" % n)
+        play.broker_reads()
+        for n in (3, 1, 9, 2):
+            play.broker_says(b"RECEIPT\nreceipt-id:%d\n\n\0" % n)
+            play.client_gets(b"RECEIPT\nreceipt-id:%d\n\n\0" % n)
+
+
+@in_some_pairs
+def test_no_receipt_before_the_brokers(client: bytes, broker: bytes) -> None:
+    """The relay confirms nothing itself, however long the broker takes."""
+    with joined(client, broker, over=lambda each: replace(each, keep_alive=0.0)) as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
+        play.broker_reads()
+        play.time_passes(3600)
+        play.client_gets(b"")
+        play.broker_goes()
+        play.client_gets_error(b"connection to the broker was lost")
+        assert play.counters["possibly_lost"] == 1
+
+
+@in_some_pairs
+def test_a_receipt_before_its_subscriptions_messages(client: bytes, broker: bytes) -> None:
+    """What the broker sends reaches the client in its order, RECEIPTs among MESSAGEs."""
+    with joined(client, broker) as play:
+        play.broker_says(
+            b"RECEIPT\nreceipt-id:s\n\n\0MESSAGE\nsubscription:0\nmessage-id:1\n\n\0"
+            b"RECEIPT\nreceipt-id:t\n\n\0MESSAGE\nsubscription:0\nmessage-id:2\n\n\0",
+        )
+        play.client_gets(
+            b"RECEIPT\nreceipt-id:s\n\n\0MESSAGE\nsubscription:0\nmessage-id:1\n\n\0"
+            b"RECEIPT\nreceipt-id:t\n\n\0MESSAGE\nsubscription:0\nmessage-id:2\n\n\0",
+        )
+
+
+def test_receipts_owed_are_bounded() -> None:
+    """A client that asks for receipts without end makes the relay remember only so many."""
+    with joined(b"1.2", b"1.2", unacknowledged=4) as play:
+        for n in range(100):
+            play.client_says(b"SEND\ndestination:/queue/a\nreceipt:%d\n\n\0" % n)
+        assert play.broker_reads().count(b"\0") == 100
+        assert play.relay.session is not None
+        assert len(play.relay.session.receipts) == 4
+
+
+# The ledger's bound
+
+
+def message(version: bytes, n: int) -> bytes:
+    """The n-th MESSAGE of a broker of this version."""
+    ack = b"ack:k%d\n" % n if version == b"1.2" else b""
+    return b"MESSAGE\nsubscription:0\nmessage-id:%d\n%b\nhi\0" % (n, ack)
+
+
+def ack(client: bytes, broker: bytes, n: int) -> bytes:
+    """The client's ACK of the n-th message, which is the n-th delivery."""
+    if client == b"1.2":
+        return b"ACK\nid:relay-ack-%d\n\n\0" % n
+    return b"ACK\nsubscription:0\nmessage-id:%d\n\n\0" % n
+
+
+@in_bridged_pairs
+def test_a_client_that_never_acknowledges(client: bytes, broker: bytes) -> None:
+    """Between versions deliveries are remembered, so many of them, then the broker is not read from."""
+    with joined(client, broker, unacknowledged=8) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
+        play.broker_reads()
+        for n in range(1, 21):
+            play.broker_says(message(broker, n))
+        assert play.broker.paused
+        assert play.broker.pauses == 1
+        assert play.client_reads().count(b"\0") == 8
+        for n in (1, 2, 3):
+            play.client_says(ack(client, broker, n))
+            assert play.broker_reads().count(b"\0") == 1
+        assert play.broker.paused
+        play.client_gets(b"")
+        play.client_says(ack(client, broker, 4))
+        assert play.broker_reads().count(b"\0") == 1
+        assert play.client_reads().count(b"\0") == 4
+        assert play.broker.paused
+        play.both_stay()
+
+
+@in_bridged_pairs
+def test_a_cumulative_ack_makes_room_at_once(client: bytes, broker: bytes) -> None:
+    """One ACK that settles all lets the broker go on."""
+    with joined(client, broker, unacknowledged=8) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0")
+        play.broker_reads()
+        for n in range(1, 13):
+            play.broker_says(message(broker, n))
+        assert play.client_reads().count(b"\0") == 8
+        play.client_says(ack(client, broker, 8))
+        play.broker_reads()
+        assert play.client_reads().count(b"\0") == 4
+        assert not play.broker.paused
+
+
+@in_bridged_pairs
+def test_auto_mode_owes_nothing(client: bytes, broker: bytes) -> None:
+    """Without acknowledgements nothing is remembered and the broker is not paused."""
+    with joined(client, broker, unacknowledged=2) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0")
+        play.broker_reads()
+        for n in range(100):
+            play.broker_says(message(broker, n))
+        assert play.client_reads().count(b"\0") == 100
+        assert play.broker.pauses == 0
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1", b"1.2"], ids=bytes.decode)
+def test_between_equals_the_broker_counts(version: bytes) -> None:
+    """With one version on both legs no account is kept and the broker is not paused for it."""
+    with joined(version, version, unacknowledged=2) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client\n\n\0")
+        play.broker_reads()
+        for n in range(100):
+            play.broker_says(message(version, n))
+        assert play.client_reads().count(b"\0") == 100
+        assert play.broker.pauses == 0
+
+
+@pytest.mark.parametrize("before", [3, 4])
+@in_bridged_pairs
+def test_deliveries_of_a_closed_subscription_make_way(client: bytes, broker: bytes, before: int) -> None:
+    """Who unsubscribes and leaves deliveries unacknowledged still gets those of its other subscriptions."""
+    with joined(client, broker, unacknowledged=4) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
+        for n in range(1, before + 1):
+            play.broker_says(message(broker, n))
+        play.client_says(b"UNSUBSCRIBE\nid:0\n\n\0")
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/b\nack:client-individual\n\n\0")
+        play.client_reads()
+        play.broker_reads()
+        for n in range(before + 1, before + 8):
+            play.broker_says(message(broker, n))
+            assert play.client_reads().count(b"\0") == 1
+            play.client_says(ack(client, broker, n))
+            assert play.broker_reads().count(b"\0") == 1
+
+
+@in_bridged_pairs
+def test_a_few_deliveries_of_a_closed_subscription(client: bytes, broker: bytes) -> None:
+    """What was delivered before UNSUBSCRIBE can be acknowledged after it."""
+    with joined(client, broker) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
+        play.broker_says(message(broker, 1) + message(broker, 2))
+        play.client_says(b"UNSUBSCRIBE\nid:0\n\n\0")
+        play.client_reads()
+        play.broker_reads()
+        play.client_says(ack(client, broker, 2) + ack(client, broker, 1))
+        assert play.broker_reads().count(b"ACK\n") == 2
+        play.both_stay()
+
+
+@in_bridged_pairs
+def test_acks_in_a_transaction_are_bounded(client: bytes, broker: bytes) -> None:
+    """What an ABORT would bring back is remembered, so it is bounded as other deliveries are."""
+    with joined(client, broker, unacknowledged=8) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
+        play.client_says(b"BEGIN\ntransaction:t\n\n\0")
+        for n in range(1, 101):
+            if play.broker.paused or play.client.closed is not None:
+                break
+            play.broker_says(message(broker, n))
+            play.client_says(ack(client, broker, n).replace(b"\n\n", b"\ntransaction:t\n\n"))
+        play.client_reads()
+        play.broker_reads()
+        assert play.broker.paused or play.client.closed is not None
+
+
+@in_bridged_pairs
+def test_acks_in_a_transaction_that_was_never_begun(client: bytes, broker: bytes) -> None:
+    """The broker judges them; nothing is kept for an ABORT that cannot bring them back."""
+    with joined(client, broker, unacknowledged=8) as play:
+        play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0")
+        for n in range(1, 101):
+            play.broker_says(message(broker, n))
+            play.client_says(ack(client, broker, n).replace(b"\n\n", b"\ntransaction:t\n\n"))
+        play.client_reads()
+        assert play.broker_reads().count(b"\ntransaction:t\n") == 100
+        assert not play.broker.paused
+
+
+def test_an_eol_that_comes_late_is_not_waited_for() -> None:
+    """Old clients take NUL and LF together for a frame's end; where the broker writes both, neither comes alone."""
+    with joined(b"1.0", b"1.0") as play:
+        play.broker_says(b"MESSAGE\nmessage-id:1\n\nhi\0")
+        play.client_gets_exactly(b"MESSAGE\nmessage-id:1\n\nhi\0")
+        play.broker_says(b"\nMESSAGE\nmessage-id:2\n\nhi\0\n")
+        play.client_gets_exactly(b"MESSAGE\nmessage-id:2\n\nhi\0\n")
+        play.broker_says(b"MESSAGE\nmessage-id:3\n\nhi\0")
+        play.client_gets_exactly(b"MESSAGE\nmessage-id:3\n\nhi\0\n")
+        play.broker_says(b"\n")
+        play.client_gets_exactly(b"")
+
+
+def test_an_eol_of_a_client_is_not_written_in_its_place() -> None:
+    """Brokers wait for no EOL behind a frame: what passes is what came with it."""
+    frame = b"SEND\ndestination:/queue/a\n\nx\0"
+    with joined(b"1.0", b"1.0") as play:
+        play.client_says(frame + b"\n" + frame)
+        play.broker_gets(frame + b"\n" + frame)
+        play.client_says(b"\n" + frame)
+        play.broker_gets(frame)

@@ -1,0 +1,216 @@
+"""The metrics page and the status page, line by line."""
+
+import re
+from html import unescape
+from pathlib import Path
+
+from twisted.internet.error import ConnectionLost
+
+from stomprelay.relay.model.counters import COUNTERS
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.service.admin.metrics import metrics
+from stomprelay.service.admin.status import SHOWN, status
+from stomprelay.service.journal.queue import Dropped
+from tests.service.harness import (
+    CONNECT,
+    CONNECTED,
+    SEND,
+    JournalHarness,
+    RelayHarness,
+    failover,
+    listener,
+    movable,
+)
+
+
+def samples(harness: RelayHarness) -> list[str]:
+    """The samples of brokers."""
+    return [line for line in metrics(harness.service.state).splitlines() if "upstream=" in line]
+
+
+def test_every_metric_says_what_it_is() -> None:
+    """Help and type come once, before the samples; no sample comes twice, or Prometheus takes none."""
+    harness = RelayHarness(
+        listener(upstream=movable(failover(1, 2))), listener(name="other", endpoint="tcp:61614")
+    )
+    harness.session()
+    lines = metrics(harness.service.state).splitlines()
+    samples = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+    assert len(set(samples)) == len(samples)
+    names = [line.split(" ")[2] for line in lines if line.startswith("# TYPE ")]
+    assert len(set(names)) == len(names)
+    assert {sample.partition("{")[0] for sample in samples} <= set(names)
+    assert names.count("stomprelay_sessions") == 1
+    assert {f"stomprelay_{counter}_total" for counter in COUNTERS} < set(names)
+
+
+def test_metrics_of_brokers() -> None:
+    """Each with what is known of it; nothing is said to be up or down of which nothing is known."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    client, _ = harness.session()
+    client.sends(SEND)
+    one, two = (entry.broker for entry in harness.service.state.brokers)
+    two.health.paused = True
+    two.health.failures = 3
+    at = 'upstream="main",broker="tcp://192.0.2.{}:61613"'
+    assert one.health.sessions == 1
+    assert samples(harness) == [
+        f"stomprelay_broker_up{{{at.format(1)}}} 1",
+        f"stomprelay_broker_paused{{{at.format(1)}}} 0",
+        f"stomprelay_broker_paused{{{at.format(2)}}} 1",
+        f"stomprelay_broker_sessions{{{at.format(1)}}} 1",
+        f"stomprelay_broker_sessions{{{at.format(2)}}} 0",
+        f"stomprelay_broker_failures{{{at.format(1)}}} 0",
+        f"stomprelay_broker_failures{{{at.format(2)}}} 3",
+    ]
+
+
+def test_an_address_that_stands_in_two_groups() -> None:
+    """One line: with the sessions of both, up only where both say so, paused where either is."""
+    harness = RelayHarness(listener(upstream=movable(failover(1), failover(1))))
+    one, two = (entry.broker.health for entry in harness.service.state.brokers)
+    one.sessions, two.sessions = 2, 3
+    one.failures, two.failures = 0, 4
+    one.up = True
+    two.paused = True
+
+    def values() -> list[str]:
+        return [line.rpartition(" ")[2] for line in samples(harness)]
+
+    assert values() == ["1", "1", "5", "4"]
+    two.up = False
+    assert values() == ["0", "1", "5", "4"]
+
+
+def test_labels_are_quoted() -> None:
+    """Whatever an address has in it."""
+    odd = Broker('tcp://"\\:1', "tcp:host=192.0.2.1:port=1")
+    harness = RelayHarness(listener(name='"\\\n', upstream=movable(failover(), name='"')))
+    harness.service.state.brokers.configured = tuple(
+        entry._replace(broker=odd)
+        for entry in RelayHarness(listener(upstream=movable())).service.state.brokers.configured[:1]
+    )
+    text = metrics(harness.service.state)
+    assert 'broker="tcp://\\"\\\\:1"' in text
+    assert 'stomprelay_sessions{listener="\\"\\\\\\n"} 0\n' in text
+
+
+def test_metrics_of_the_journal(tmp_path: Path) -> None:
+    """What was written, left out, and waits; nothing where none is kept."""
+    assert "journal" not in metrics(RelayHarness().service.state)
+    harness = JournalHarness(tmp_path)
+    written = harness.journal.written
+    written.blocks, written.frames, written.size, written.errors = 1, 2, 3, 4
+    written.lost = Dropped(1, 1, 1)
+    harness.journal._queue.dropped = Dropped(5, 6, 7)
+    written.trouble = "full"
+    waiting = harness.journal.waiting
+    found = [
+        line
+        for line in metrics(harness.service.state).splitlines()
+        if "journal" in line and not line.startswith("#")
+    ]
+    assert found == [
+        "stomprelay_journal_blocks_total 1",
+        "stomprelay_journal_frames_total 2",
+        "stomprelay_journal_bytes_total 3",
+        "stomprelay_journal_dropped_blocks_total 6",
+        "stomprelay_journal_dropped_frames_total 7",
+        "stomprelay_journal_dropped_bytes_total 8",
+        "stomprelay_journal_write_errors_total 4",
+        f"stomprelay_journal_queue_bytes {waiting}",
+        "stomprelay_journal_failing 1",
+    ]
+
+
+# The status page
+
+
+def rows(harness: RelayHarness) -> list[tuple[str, ...]]:
+    """The rows of all tables, as text."""
+    return [
+        tuple(re.findall("<td.*?>(.*?)</td>", row))
+        for row in re.findall("<tr>(.*?)</tr>", status(harness.service.state))
+    ]
+
+
+def test_a_listener_names_all_its_brokers() -> None:
+    """In the order in which they are tried."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    assert ("public", "tcp:61613", "tcp://192.0.2.1:61613, tcp://192.0.2.2:61613", "0", "0", "0") in rows(
+        harness
+    )
+
+
+def test_brokers_and_how_they_are() -> None:
+    """Where they stand, their state, their sessions, their failures."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+    harness.session()
+    two = harness.service.state.brokers.configured[1]
+    two.broker.health.failed(two.upstream.checks, harness.reactor.seconds(), lambda: 0.5)
+    name = two.group.name
+    assert ("main", name, "tcp://192.0.2.1:61613", "up", "1", "0") in rows(harness)
+    assert ("main", name, "tcp://192.0.2.2:61613", "out", "0", "1") in rows(harness)
+
+
+def test_where_a_session_is() -> None:
+    """Nowhere before CONNECT; then on a broker, or looking for one."""
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+
+    def session() -> tuple[str, ...]:
+        (row,) = (row for row in rows(harness) if row and row[0].startswith("relay-"))
+        return row[3:]
+
+    client = harness.client()
+    assert session() == ("none yet", "none yet", "0", "0")
+    client.sends(CONNECT)
+    assert session() == ("1.2", "searching", str(len(CONNECT)), "0")
+    broker = harness.broker()
+    broker.sends(CONNECTED)
+    client.sends(SEND)
+    bytes = str(len(CONNECT + SEND)), str(len(CONNECTED))
+    assert session() == ("1.2 to 1.2", "tcp://192.0.2.1:61613", *bytes)
+    broker.disconnects(ConnectionLost())
+    assert session() == ("1.2", "searching", *bytes)
+    harness.broker().sends(CONNECTED)
+    assert session()[:2] == ("1.2 to 1.2", "tcp://192.0.2.2:61613")
+
+
+def test_the_journal_on_the_status_page(tmp_path: Path) -> None:
+    """Where it is, how it is and how much; a failing disk shows, in the line for systemd, too."""
+    assert "Journal" not in status(RelayHarness().service.state)
+    harness = JournalHarness(tmp_path)
+    waiting = str(harness.journal.waiting)
+    assert (str(tmp_path), "is written", "0", "0", "0", waiting, "0", "0") in rows(harness)
+    assert harness.service._status() == "0 sessions, 1 listener"
+    harness.journal.written.trouble = "No space left on device"
+    harness.journal.written.errors = 3
+    found = (str(tmp_path), "cannot be written: No space left on device", "0", "0", "0", waiting, "0", "3")
+    assert found in rows(harness)
+    assert harness.service._status() == (
+        "0 sessions, 1 listener, the journal cannot be written: No space left on device"
+    )
+
+
+def test_whatever_is_shown_is_escaped() -> None:
+    """A name from the configuration is text, not markup."""
+    broker = Broker("<b>broker & co</b>", "tcp:host=192.0.2.1:port=61613", "192.0.2.1")
+    main = movable(Group("<u>", (broker,)), name="<i>")
+    harness = RelayHarness(listener(name="<script>alert(1)</script>", upstream=main))
+    harness.client()
+    page = status(harness.service.state)
+    assert not [mark for mark in ("<script>", "<b>", "<i>", "<u>") if mark in page]
+    assert "&lt;i&gt;" in page
+    assert "&lt;u&gt;" in page
+    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 2
+    assert "<b>broker & co</b>" in unescape(page)
+
+
+def test_the_page_has_an_end() -> None:
+    """Of very many sessions it shows the first; their number is right."""
+    harness = RelayHarness()
+    for _ in range(SHOWN + 5):
+        harness.client()
+    page = status(harness.service.state)
+    assert f"<h2>Sessions: {SHOWN + 5}</h2>" in page
+    assert page.count("<td>192.0.2.7:4711</td>") == SHOWN

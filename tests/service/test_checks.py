@@ -1,0 +1,261 @@
+"""The rounds: probes, brokers that came back, and sessions that go where they belong."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionLost, ConnectionRefusedError
+
+from stomprelay.relay.model.group import Group, Policy, Reconnect
+from stomprelay.relay.model.health import Checks
+from stomprelay.service.brokers import checks
+from tests.service.harness import (
+    CONNECT,
+    CONNECTED,
+    FakeTransport,
+    RelayHarness,
+    broker,
+    failover,
+    listener,
+    movable,
+    upstream,
+)
+
+NEVER = 1e9
+
+
+def harness(*groups: Group, **settings: Any) -> RelayHarness:
+    """A relay in front of these groups."""
+    return RelayHarness(listener(upstream=movable(*groups, **settings)))
+
+
+class ScriptedBrokers:
+    """A harness whose brokers answer or not as the test says: by number, those in `up` do."""
+
+    def __init__(self, harness: RelayHarness) -> None:
+        self.harness = harness
+        self.up = {1, 2, 3}
+        self.transports: dict[int, list[FakeTransport]] = {1: [], 2: [], 3: []}
+
+    def answer(self) -> None:
+        """All attempts that are under way find their brokers, and those their CONNECTED."""
+        reactor = self.harness.reactor
+        while reactor.tcpClients:
+            host, _, factory, _, _ = reactor.tcpClients.pop(0)
+            number = int(host.rpartition(".")[2])
+            if number not in self.up:
+                reactor.tcpClients.append((host, 0, factory, 0, None))
+                self.harness.refuse(ConnectionRefusedError())
+                continue
+            transport = FakeTransport(factory.buildProtocol(None), IPv4Address("TCP", host, 61613))
+            transport.protocol.makeConnection(transport)
+            self.transports[number].append(transport)
+            if b"CONNECT\n" in transport.written():
+                transport.sends(CONNECTED)
+
+    def client(self) -> FakeTransport:
+        """A client, and a broker for it."""
+        client = self.harness.client()
+        client.sends(CONNECT)
+        self.answer()
+        return client
+
+    def fail(self, number: int) -> None:
+        """A broker goes down with all its connections."""
+        self.up.discard(number)
+        transports, self.transports[number] = self.transports[number], []
+        for transport in transports:
+            if not transport.ends:
+                transport.disconnects(ConnectionLost())
+        self.answer()
+
+    def pass_time(self, seconds: int) -> None:
+        """Second by second; whoever is told DISCONNECT confirms it."""
+        for _ in range(seconds):
+            self.harness.reactor.advance(1)
+            self.answer()
+            for transports in self.transports.values():
+                for transport in transports:
+                    said = transport.written()
+                    if not transport.ends and b"DISCONNECT\nreceipt:" in said:
+                        receipt = said.partition(b"DISCONNECT\nreceipt:")[2].partition(b"\n")[0]
+                        transport.sends(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt)
+                        transport.disconnects()
+            self.answer()
+
+    @property
+    def sessions(self) -> list[int]:
+        """How many sessions each broker has."""
+        return [entry.broker.health.sessions for entry in self.harness.service.state.brokers]
+
+
+def test_no_rounds_are_made_for_a_plain_address() -> None:
+    """There is nothing to look after, and no timer."""
+    assert RelayHarness(listener(upstream=upstream())).reactor.getDelayedCalls() == []
+
+
+def test_rounds_end_with_the_service() -> None:
+    """No timer is left."""
+    here = harness()
+    assert len(here.reactor.getDelayedCalls()) == 1
+    here.reactor.advance(3)
+    stopped: list[object] = []
+    _ = here.service.stopService().addCallback(stopped.append)
+    assert stopped == [None]
+    assert here.reactor.getDelayedCalls() == []
+
+
+# Probes
+
+
+def test_a_plain_address_can_be_probed() -> None:
+    """Every so many seconds, with a conversation of its own."""
+    here = RelayHarness(listener(upstream=upstream(checks=Checks(probe=10.0))))
+    brokers = ScriptedBrokers(here)
+    brokers.pass_time(40)
+    (entry,) = here.service.state.brokers
+    assert 3 <= len(brokers.transports[1]) <= 5
+    assert entry.broker.health.up
+    assert all(transport.ends[0] == "flush" for transport in brokers.transports[1])
+    assert len(here.service.state.sessions) == 0
+
+
+def test_a_probe_finds_an_outage_that_no_client_met(log: list[str]) -> None:
+    """And its end; each is told once, and sessions that come do not try that broker."""
+    brokers = ScriptedBrokers(harness(failover(1, 2), checks=Checks(probe=2.0, longest_pause=1.0)))
+    brokers.up = {2}
+    brokers.pass_time(4)
+    assert [line for line in log if "is down" in line] == [
+        "warn: upstream main: lost: broker tcp://192.0.2.1:61613 is down: it did not connect: connection refused"
+    ]
+    brokers.up = {1, 2}
+    brokers.pass_time(4)
+    assert log[-1] == "info: upstream main: connected: broker tcp://192.0.2.1:61613 is up again"
+    assert sum("is up again" in line for line in log) == 1
+
+
+def test_probes_end_with_the_service() -> None:
+    """One that is under way is not waited for."""
+    here = RelayHarness(listener(upstream=upstream(checks=Checks(probe=1.0))))
+    here.reactor.advance(3)
+    assert len(here.reactor.tcpClients) == 1
+    stopped: list[object] = []
+    _ = here.service.stopService().addCallback(stopped.append)
+    assert here.reactor.connectors[0].stoppedConnecting
+    assert stopped == [None]
+    assert here.service.state.runtime.protocols == {}
+    here.reactor.advance(0)
+    assert here.reactor.getDelayedCalls() == []
+
+
+# Brokers that came back
+
+
+def test_whoever_waits_hears_of_a_broker_that_came_back() -> None:
+    """A session in a long pause need not wait for its end when another one, or a probe, found the broker up."""
+    brokers = ScriptedBrokers(harness(failover(1, multiplier=1e9, longest_delay=NEVER)))
+    brokers.client()
+    brokers.fail(1)
+    brokers.pass_time(3)
+    assert brokers.harness.service.state.brokers.configured[0].state(NEVER) == "down"
+    brokers.up.add(1)
+    brokers.pass_time(60)
+    assert brokers.sessions == [0]
+    brokers.client()
+    assert brokers.sessions == [1]
+    brokers.pass_time(2)
+    assert brokers.sessions == [2]
+
+
+# Balance
+
+
+def test_sessions_return_to_the_preferred_broker() -> None:
+    """As many a second as may; those that are not quiet stay until they are."""
+    brokers = ScriptedBrokers(harness(failover(1, 2, priority_backup=True), rebalance_rate=2.0))
+    clients = [brokers.client() for _ in range(6)]
+    assert brokers.sessions == [6, 0]
+    brokers.fail(1)
+    brokers.pass_time(2)
+    assert brokers.sessions == [0, 6]
+    clients[0].sends(b"BEGIN\ntransaction:t\n\n\0")
+    brokers.up.add(1)
+    seen = [0]
+    for _ in range(30):
+        brokers.pass_time(1)
+        seen.append(brokers.sessions[0])
+    assert brokers.sessions == [5, 1]
+    assert all(after - before <= 3 for before, after in pairwise(seen))
+    clients[0].sends(b"ABORT\ntransaction:t\n\n\0")
+    brokers.pass_time(2)
+    assert brokers.sessions == [6, 0]
+    assert all(client.ends == [] for client in clients)
+
+
+def test_sessions_spread_over_a_broker_that_came_back() -> None:
+    """Up to their shares, and then no more: nothing goes back and forth."""
+    group = Group("pair", (broker(1), broker(2)), Reconnect(initial_delay=0.0), Policy.LEAST_SESSIONS)
+    brokers = ScriptedBrokers(harness(group, rebalance_rate=1.0))
+    brokers.up = {1}
+    for _ in range(6):
+        brokers.client()
+    assert brokers.sessions == [6, 0]
+    brokers.up = {1, 2}
+    brokers.pass_time(30)
+    assert brokers.sessions in ([3, 3], [4, 2], [2, 4])
+    there = len(brokers.transports[1]), len(brokers.transports[2])
+    brokers.pass_time(30)
+    assert (len(brokers.transports[1]), len(brokers.transports[2])) == there
+
+
+def test_balance_can_be_switched_off() -> None:
+    """With a rate of nothing everybody stays."""
+    brokers = ScriptedBrokers(harness(failover(1, 2, priority_backup=True), rebalance_rate=0.0))
+    brokers.client()
+    brokers.fail(1)
+    brokers.pass_time(2)
+    brokers.up.add(1)
+    brokers.pass_time(30)
+    assert brokers.sessions == [0, 1]
+
+
+def test_a_session_that_was_asked_counts_where_it_goes() -> None:
+    """While the first ones are on their way no more are sent than belong there."""
+    group = Group("pair", (broker(1), broker(2)), Reconnect(initial_delay=0.0), Policy.LEAST_SESSIONS)
+    brokers = ScriptedBrokers(harness(group, rebalance_rate=10.0))
+    brokers.up = {1}
+    for _ in range(8):
+        brokers.client()
+    brokers.up = {1, 2}
+    two = brokers.harness.service.state.brokers.configured[1].broker
+    two.health.answered()
+    for _ in range(5):
+        brokers.harness.reactor.advance(1)  # nobody confirms DISCONNECT
+    moving = sum(
+        link.moving or link.broker is not brokers.harness.service.state.brokers.configured[0].broker
+        for session in brokers.harness.service.state.sessions
+        for link in session.relay.links
+    )
+    assert 3 <= moving <= 4
+
+
+# Trouble
+
+
+def test_a_round_that_fails_is_not_the_last(monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:
+    """It is logged, its other parts are done, and the next one comes."""
+    brokers = ScriptedBrokers(harness(failover(1, 2, priority_backup=True)))
+    brokers.client()
+    brokers.fail(1)
+    brokers.up.add(1)
+    calls: list[float] = []
+
+    def fails(*_: object) -> list[object]:
+        calls.append(brokers.harness.reactor.seconds())
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(checks, "moves", fails)
+    brokers.pass_time(3)
+    assert calls == [1.0, 2.0, 3.0]
+    assert sum(line.startswith("critical: a round failed") for line in log) == 3

@@ -1,0 +1,150 @@
+"""The endpoint of the embedded broker: pairs of sockets, their ends, and the descriptors that they cost."""
+
+import os
+import socket
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet import error
+from twisted.internet.defer import CancelledError
+from twisted.internet.protocol import Factory
+from twisted.internet.testing import MemoryReactorClock
+
+from stomprelay.service.embedded import MemoryEndpoint, join
+from tests.service.sockets import Accepting, Peer, reactor
+
+
+@pytest_twisted.ensureDeferred
+async def test_both_ends_talk() -> None:
+    """What one says the other hears, more than a socket holds; and the end of one is the other's end."""
+    broker, client = Accepting(), Accepting()
+    ours: Any = await MemoryEndpoint(reactor, broker).connect(client)
+    theirs: Peer = await broker.accepted.get()
+    assert ours is await client.accepted.get()
+    data = bytes(range(256)) * 20_000
+    ours.transport.write(data)
+    assert await theirs.receive_bytes(len(data)) == data
+    theirs.transport.write(data)
+    assert await ours.receive_bytes(len(data)) == data
+    theirs.transport.loseConnection()
+    await ours.gone()
+    await theirs.gone()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_slow_reader_stops_the_writer() -> None:
+    """The kernel holds little between the two, and a producer hears of it."""
+    broker = Accepting()
+    ours: Any = await MemoryEndpoint(reactor, broker).connect(Accepting())
+    theirs: Peer = await broker.accepted.get()
+    theirs.transport.pauseProducing()
+    ours.transport.write(b"x" * 1_000_000)
+    assert ours.transport._isSendBufferFull()
+    theirs.transport.resumeProducing()
+    await theirs.receive_bytes(1_000_000)
+    ours.transport.loseConnection()
+    await theirs.gone()
+
+
+def test_no_sockets_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempt fails, as one over the network would."""
+
+    def none() -> Any:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(socket, "socketpair", none)
+    clock: Any = MemoryReactorClock()
+    failures: list[Any] = []
+    _ = MemoryEndpoint(clock, Accepting()).connect(Accepting()).addErrback(failures.append)
+    clock.advance(0)
+    assert failures[0].check(OSError)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_broker_that_takes_nobody() -> None:
+    """It stops: the client is connected, and at once not any more."""
+
+    class Closed(Accepting):
+        def buildProtocol(self, addr: object) -> Any:
+            return None
+
+    client = Accepting()
+    await MemoryEndpoint(reactor, Closed()).connect(client)
+    ours: Peer = await client.accepted.get()
+    await ours.gone()
+    assert ours.reason.check(error.ConnectionDone, error.ConnectionLost)
+
+
+class Keeping(Factory):
+    """Keeps the protocols that it built; builds none when `closed`."""
+
+    noisy = False
+
+    def __init__(self, *, closed: bool = False) -> None:
+        self.built: list[Peer] = []
+        self.closed = closed
+
+    def buildProtocol(self, addr: object) -> Any:
+        if self.closed:
+            return None
+        self.built.append(Peer())
+        return self.built[-1]
+
+
+@pytest.mark.parametrize("first", ["client", "broker"])
+@pytest_twisted.ensureDeferred
+async def test_the_end_of_either_side_is_the_end_of_the_other(first: str) -> None:
+    """As it is with any connection; what was said before arrives."""
+    inside = Keeping()
+    client = await MemoryEndpoint(reactor, inside).connect(Keeping())
+    assert isinstance(client, Peer)
+    (broker,) = inside.built
+    one, other = (client, broker) if first == "client" else (broker, client)
+    one.transport.write(b"farewell")
+    one.transport.loseConnection()
+    assert await other.ended() == b"farewell"
+    other.transport.loseConnection()
+    await one.gone()
+    await other.gone()
+
+
+def test_an_attempt_that_was_cancelled_joins_nobody() -> None:
+    """Nothing happens before the next turn; until then the attempt can be given up, and nothing is left of it."""
+    memory = MemoryReactorClock()
+    failures: list[Any] = []
+    connected = MemoryEndpoint(memory, Keeping()).connect(Keeping()).addErrback(failures.append)
+    assert len(memory.getDelayedCalls()) == 1
+    connected.cancel()
+    assert failures[0].check(CancelledError)
+    assert memory.getDelayedCalls() == []
+    memory.advance(1)
+    assert memory.adoptedStreamConnections == []
+
+
+def test_our_own_ends_are_closed_once_the_reactor_has_its_own() -> None:
+    """Each connection costs two descriptors, not four."""
+    memory = MemoryReactorClock()
+    inside, outside = Keeping(), Keeping()
+    join(memory, inside, outside)
+    (first, family, factory), (second, other_family, other_factory) = memory.adoptedStreamConnections
+    assert family == other_family == socket.AF_UNIX
+    assert [factory, other_factory] == [inside, outside]
+    for descriptor in (first, second):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)
+
+
+def test_our_own_ends_are_closed_when_the_reactor_cannot_take_them() -> None:
+    """Nothing leaks on the way to the error."""
+    offered: list[int] = []
+
+    class Full(MemoryReactorClock):
+        def adoptStreamConnection(self, fileDescriptor: int, addressFamily: int, factory: Any) -> None:  # noqa: N802, N803
+            offered.append(fileDescriptor)
+            raise OSError(24, "Too many open files")
+
+    with pytest.raises(OSError, match="Too many open files"):
+        join(Full(), Keeping(), Keeping())
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(offered[0])

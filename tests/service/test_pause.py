@@ -1,0 +1,135 @@
+"""Pausing and resuming: what becomes of brokers, and what sessions are told."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stomprelay.service.brokers.brokers import ALL, Brokers
+from stomprelay.service.brokers.pause import Pauses
+from tests.service.harness import JournalHarness, failover, listener, movable, upstream
+from tests.service.scripted import Link, ScriptedSession
+
+
+class PausedBrokers:
+    """Two brokers, and three sessions: one on each broker, one that is looking for one."""
+
+    def __init__(self) -> None:
+        self.brokers = Brokers([listener(upstream=movable(failover(1, 2), drain_timeout=5.0))])
+        self.one, self.two = (entry.broker for entry in self.brokers)
+        self.scripted_sessions = [ScriptedSession() for _ in range(3)]
+        for scripted, on in zip(self.scripted_sessions, (self.one, self.two, None), strict=True):
+            scripted.relay.links = (Link(on),)
+        self.switchover = Pauses([scripted.session for scripted in self.scripted_sessions])
+        self.told()
+
+    def told(self) -> list[list[tuple[Any, ...]]]:
+        """What each session was told since the last look."""
+        return [scripted.said() for scripted in self.scripted_sessions]
+
+
+@pytest.fixture
+def harness() -> PausedBrokers:
+    """All is well."""
+    return PausedBrokers()
+
+
+def test_pausing_a_broker(harness: PausedBrokers, log: list[str]) -> None:
+    """It is out of service, and its sessions are told to leave within the time that its upstream gives."""
+    harness.one.health.sessions = 1
+    harness.switchover.pause(harness.brokers.find("192.0.2.1:61613"))
+    assert harness.one.health.paused
+    assert not harness.two.health.paused
+    assert harness.told() == [[("leave", harness.one, 5.0, None)], [], []]
+    assert log == [
+        "info: upstream main: broker tcp://192.0.2.1:61613 is paused, its sessions (1) leave it",
+    ]
+
+
+def test_an_operator_may_say_how_long_it_takes(harness: PausedBrokers) -> None:
+    """At once, too."""
+    harness.switchover.pause(harness.brokers.find(ALL), 0.0)
+    assert harness.told() == [[("leave", harness.one, 0.0, None)], [("leave", harness.two, 0.0, None)], []]
+
+
+def test_pausing_twice(harness: PausedBrokers, log: list[str]) -> None:
+    """Sessions that are leaving are not told again; one that came late is; the log has it once."""
+    harness.switchover.pause(harness.brokers.find(ALL))
+    harness.told()
+    log.clear()
+    harness.scripted_sessions[0].relay.links[0].moving = True
+    harness.scripted_sessions[2].relay.links = (Link(harness.one),)
+    harness.switchover.pause(harness.brokers.find(ALL))
+    assert harness.told() == [[], [("leave", harness.two, 5.0, None)], [("leave", harness.one, 5.0, None)]]
+    assert log == []
+
+
+def test_an_operator_who_loses_patience(harness: PausedBrokers) -> None:
+    """A time that is said holds for sessions that are leaving, too."""
+    harness.scripted_sessions[0].relay.links[0].moving = True
+    harness.switchover.pause(harness.brokers.find("192.0.2.1:61613"), 0.0)
+    assert harness.told() == [[("leave", harness.one, 0.0, None)], [], []]
+
+
+def test_a_plain_address_is_paused_for_those_that_come(log: list[str]) -> None:
+    """Who is there cannot go anywhere, which the log does not hide."""
+    brokers = Brokers([listener(upstream=upstream())])
+    Pauses([]).pause(brokers.find(ALL))
+    assert log == [
+        "info: upstream main: broker tcp://192.0.2.1:61613 is paused, its sessions (0) stay, for it has no other"
+    ]
+
+
+def test_a_session_on_two_brokers(harness: PausedBrokers) -> None:
+    """It leaves each of them; twice on one is told once."""
+    harness.scripted_sessions[0].relay.links = (Link(harness.one), Link(harness.two), Link(harness.one))
+    harness.switchover.pause(harness.brokers.find(ALL))
+    told = harness.told()[0]
+    assert sorted(str(place) for _, place, _, _ in told) == [str(harness.one), str(harness.two)]
+
+
+def test_resuming_a_broker(harness: PausedBrokers, log: list[str]) -> None:
+    """Every session is told: who waits for one tries at once."""
+    harness.switchover.pause(harness.brokers.find(ALL))
+    harness.told()
+    log.clear()
+    harness.switchover.resume(harness.brokers.find("tcp://192.0.2.1:61613"))
+    assert not harness.one.health.paused
+    assert harness.two.health.paused
+    assert harness.told() == [[("reconsidered",)]] * 3
+    assert log == ["info: upstream main: broker tcp://192.0.2.1:61613 is resumed"]
+
+
+def test_resuming_what_was_not_paused(harness: PausedBrokers, log: list[str]) -> None:
+    """Nothing changed, and nobody is told."""
+    harness.switchover.resume(harness.brokers.find(ALL))
+    assert harness.told() == [[], [], []]
+    assert log == []
+
+
+def test_sessions_that_end_by_being_told(harness: PausedBrokers) -> None:
+    """Who goes meanwhile spoils nothing for the others."""
+    sessions = {scripted.session for scripted in harness.scripted_sessions}
+    switchover = Pauses(sessions)
+    for scripted in harness.scripted_sessions:
+        scripted.relay.links = (Link(harness.one),)
+        scripted.on_end = sessions.discard
+        scripted.client.disconnects()
+    sessions.update(scripted.session for scripted in harness.scripted_sessions)
+    switchover.pause(harness.brokers.find(ALL))
+    assert sessions == set()
+
+
+def test_the_journal_has_it(tmp_path: Path) -> None:
+    """Each broker once, when it changes."""
+    harness = JournalHarness(tmp_path, listener(upstream=movable(failover(1, 2))))
+    entries = harness.service.state.brokers.find("192.0.2.1:61613")
+    for _ in range(2):
+        harness.service.state.pauses.pause(entries)
+    for _ in range(2):
+        harness.service.state.pauses.resume(entries)
+    paused, resumed = harness.read()
+    facts = {"upstream": "main", "broker": "tcp://192.0.2.1:61613"}
+    assert (paused.event, paused.facts) == ("broker paused", facts)
+    assert (resumed.event, resumed.facts) == ("broker resumed", facts)
+    assert (paused.context.upstream, paused.context.broker) == ("main", "tcp://192.0.2.1:61613")

@@ -1,0 +1,354 @@
+"""The process: signals, what systemd is told, and memory."""
+
+import ctypes
+import os
+import platform
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet import reactor
+from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import capturedLogs, formatEvent
+
+from stomprelay.service.process import EVERY, KEPT, LARGE, PAUSE, RESUME, Notify, Signals, keep_freed_memory
+from tests.service.sockets import until
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    """Whatever a test does, the process is left as it was."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
+    yield
+    for number, action in before.items():
+        signal.signal(number, action)
+
+
+class Actions(dict[str, Callable[[], None]]):
+    """An order for each signal, and what was ordered."""
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+        super().__init__(
+            {PAUSE: lambda: self.given.append("pause"), RESUME: lambda: self.given.append("resume")}
+        )
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_signal_is_an_order() -> None:
+    """Carried out by the reactor, even where it sleeps."""
+    actions = Actions()
+    signals = Signals(reactor, actions)
+    signals.startService()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    await until(lambda: actions.given == ["pause"])
+    os.kill(os.getpid(), signal.SIGUSR2)
+    await until(lambda: actions.given == ["pause", "resume"])
+    signals.stopService()
+
+
+def test_what_was_before_holds_again_afterwards() -> None:
+    """For both signals."""
+
+    def earlier(_number: int, _frame: object) -> None:
+        """Another program part's handler."""
+
+    signal.signal(signal.SIGUSR1, earlier)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    signals = Signals(reactor, Actions())
+    signals.startService()
+    assert signal.getsignal(signal.SIGUSR1) not in {earlier, signal.SIG_DFL}
+    signals.stopService()
+    assert signal.getsignal(signal.SIGUSR1) is earlier
+    assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
+
+
+def test_who_came_later_is_left_in_peace() -> None:
+    """Its handler is not ours to take away; what it calls of ours does nothing any more."""
+    actions = Actions()
+    one, two = Signals(reactor, actions), Signals(reactor, actions)
+    one.startService()
+    two.startService()
+    latest = signal.getsignal(signal.SIGUSR1)
+    one.stopService()
+    assert signal.getsignal(signal.SIGUSR1) is latest
+    two.stopService()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    assert actions.given == []
+
+
+def test_an_order_that_comes_as_the_service_stops() -> None:
+    """Too late."""
+    actions = Actions()
+    kept: list[tuple[Any, ...]] = []
+
+    class Waking(MemoryReactorClock):
+        def callFromThread(self, *call: Any) -> None:
+            kept.append(call)
+
+    from twisted.internet.interfaces import IReactorFromThreads
+    from zope.interface import directlyProvides
+
+    late = Waking()
+    directlyProvides(late, IReactorFromThreads)
+    signals = Signals(late, actions)
+    signals.startService()
+    os.kill(os.getpid(), signal.SIGUSR1)
+    signals.stopService()
+    ((call, *rest),) = kept
+    call(*rest)
+    assert actions.given == []
+
+
+def test_a_reactor_in_memory_gets_no_signals() -> None:
+    """Nothing could wake it, and no test shall change the process unasked."""
+    before = signal.getsignal(signal.SIGUSR1)
+    signals = Signals(MemoryReactorClock(), Actions())
+    signals.startService()
+    assert signal.getsignal(signal.SIGUSR1) is before
+    signals.stopService()
+
+
+def test_another_thread_than_the_main_one() -> None:
+    """Python has signals for the main thread only; the service runs without."""
+    before = signal.getsignal(signal.SIGUSR1)
+    signals = Signals(reactor, Actions())
+    thread = threading.Thread(target=signals.startService)
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGUSR1) is before
+    signals.stopService()
+
+
+def test_a_system_without_the_signal() -> None:
+    """Windows, for one."""
+    signals = Signals(reactor, {"SIGNONE": lambda: None})
+    signals.startService()
+    signals.stopService()
+
+
+# systemd
+
+
+class Manager:
+    """The service manager's end. `address`: as the environment names it."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.bind(f"\0{address[1:]}" if address.startswith("@") else address)
+
+    def received(self) -> list[str]:
+        """The datagrams that came since the last time."""
+        heard = []
+        while True:
+            try:
+                heard.append(self._socket.recv(4096).decode("utf-8"))
+            except BlockingIOError:
+                return heard
+
+    def leaves(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The reactor's clock."""
+    return Clock()
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
+    """In each of the two name spaces of local sockets."""
+    abstract = f"@stomprelay-test-{os.getpid()}-{id(tmp_path)}"
+    manager = Manager(abstract if request.param == "abstract" else str(tmp_path / "notify"))
+    yield manager
+    manager.leaves()
+
+
+class Service:
+    """What is told of; `status` is how it is."""
+
+    def __init__(self, clock: Clock, environment: dict[str, str]) -> None:
+        self.status = "0 sessions"
+        self.notify = Notify(lambda: self.status, clock, environment)
+
+
+def test_readiness_and_end_are_told(clock: Clock, manager: Manager) -> None:
+    """Ready once everything listens, stopping when it begins to; then nothing, and no timer is left."""
+    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
+    assert manager.received() == []
+    service.notify.startService()
+    assert manager.received() == ["READY=1\nSTATUS=0 sessions"]
+    service.notify.stopping()
+    assert manager.received() == ["STOPPING=1\nSTATUS=stopping"]
+    service.notify.stopService()
+    assert clock.getDelayedCalls() == []
+    clock.advance(100)
+    assert manager.received() == []
+
+
+def test_the_status_is_told_when_it_changed(clock: Clock, manager: Manager) -> None:
+    """It is looked at now and then, and the manager is not bothered with what it knows."""
+    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
+    service.notify.startService()
+    manager.received()
+    clock.advance(EVERY)
+    assert manager.received() == []
+    service.status = "7 sessions, ünïcode"
+    assert manager.received() == []
+    clock.advance(EVERY)
+    assert manager.received() == ["STATUS=7 sessions, ünïcode"]
+    clock.advance(EVERY)
+    assert manager.received() == []
+    service.notify.stopService()
+
+
+def test_a_stop_that_takes_long_still_gives_signs_of_life(clock: Clock, manager: Manager) -> None:
+    """systemd's watchdog goes on while the service stops, and must not kill it meanwhile."""
+    service = Service(clock, {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "2000000"})
+    service.notify.startService()
+    service.notify.stopping()
+    manager.received()
+    clock.advance(1)
+    assert manager.received() == ["WATCHDOG=1"]
+    service.notify.stopService()
+
+
+def test_the_watchdog_hears_twice_in_each_period(clock: Clock, manager: Manager) -> None:
+    """Where the watchdog names this process."""
+    environment = {"WATCHDOG_USEC": "4000000", "WATCHDOG_PID": str(os.getpid())}
+    service = Service(clock, {"NOTIFY_SOCKET": manager.address, **environment})
+    service.notify.startService()
+    manager.received()
+    clock.pump([1.0] * 8)
+    assert manager.received() == ["WATCHDOG=1"] * 4
+    service.notify.stopService()
+
+
+def test_a_slow_watchdog_does_not_slow_the_status(clock: Clock, manager: Manager) -> None:
+    """Signs of life may come oftener than they must."""
+    service = Service(clock, {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "600000000"})
+    service.notify.startService()
+    manager.received()
+    clock.advance(EVERY)
+    assert manager.received() == ["WATCHDOG=1"]
+    service.notify.stopService()
+
+
+@pytest.mark.parametrize(
+    "watchdog",
+    [
+        {"WATCHDOG_USEC": "2000000", "WATCHDOG_PID": "1"},
+        {"WATCHDOG_USEC": "0"},
+        {"WATCHDOG_USEC": ""},
+        {"WATCHDOG_USEC": "soon"},
+        {"WATCHDOG_USEC": "-5"},
+    ],
+    ids=["another process", "zero", "empty", "no number", "negative"],
+)
+def test_no_sign_of_life_where_none_is_wanted(
+    clock: Clock, manager: Manager, watchdog: dict[str, str]
+) -> None:
+    """The watchdog is another process's, or off, or set to nonsense."""
+    service = Service(clock, {"NOTIFY_SOCKET": manager.address, **watchdog})
+    service.notify.startService()
+    manager.received()
+    clock.pump([EVERY] * 3)
+    assert manager.received() == []
+    service.notify.stopService()
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "relative"}, {"NOTIFY_SOCKET": "vsock:2:1234"}],
+    ids=["unset", "empty", "relative", "another family"],
+)
+def test_without_a_manager_nothing_happens(clock: Clock, environment: dict[str, str]) -> None:
+    """Nothing is told, nothing is logged and no timer runs."""
+    service = Service(clock, {**environment, "WATCHDOG_USEC": "2000000"})
+    with capturedLogs() as logs:
+        service.notify.startService()
+        assert clock.getDelayedCalls() == []
+        service.notify.stopping()
+        service.notify.stopService()
+    assert logs == []
+
+
+def test_a_manager_that_is_gone_is_a_warning(clock: Clock, manager: Manager) -> None:
+    """The relay goes on, and the log says what systemd did not hear, and why."""
+    manager.leaves()
+    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
+    with capturedLogs() as logs:
+        service.notify.startService()
+        service.notify.stopService()
+    (text,) = map(formatEvent, logs)
+    assert "systemd could not be told" in text
+    assert "READY=1" in text
+    assert "refused" in text
+
+
+def test_a_manager_that_does_not_listen_blocks_nobody(clock: Clock, manager: Manager) -> None:
+    """When its queue is full, what it should have heard is lost; the relay does not wait."""
+    service = Service(clock, {"NOTIFY_SOCKET": manager.address})
+    service.notify.startService()
+    with capturedLogs() as logs:
+        for _ in range(5000):
+            service.notify.stopping()
+            if logs:
+                break
+    assert "systemd could not be told" in formatEvent(logs[0])
+    service.notify.stopService()
+
+
+# Memory
+
+
+class Library:
+    """A C library that takes what it is told, or not."""
+
+    def __init__(self, answer: int) -> None:
+        self.told: dict[int, int] = {}
+        self._answer = answer
+
+    def mallopt(self, parameter: int, value: int) -> int:
+        """Remember the setting."""
+        self.told[parameter] = value
+        return self._answer
+
+
+def test_both_thresholds_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers are those of glibc's malloc.h."""
+    library = Library(1)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
+    assert keep_freed_memory()
+    assert library.told == {-1: KEPT, -3: LARGE}
+
+
+def test_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mallopt` answers 0 for what it does not take."""
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library(0))
+    assert not keep_freed_memory()
+
+
+@pytest.mark.parametrize("error", [AttributeError, OSError])
+def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    """Nothing depends on it but speed."""
+
+    def load(name: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    assert not keep_freed_memory()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_glibc_takes_it() -> None:
+    """As it is, in this process."""
+    assert keep_freed_memory()

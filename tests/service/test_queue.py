@@ -1,0 +1,191 @@
+"""The queue between the reactor's thread and the one that writes."""
+
+import itertools
+import time
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.journal.block import Block, BlockKind, decode
+from stomprelay.service.journal.queue import BEYOND, ENOUGH, LEAST, Dropped, JournalQueue
+
+EVENT = int(BlockKind.EVENT)
+SIZE = 36 + 2 + 4
+"""Bytes of a block as `filled` puts it."""
+
+
+def made(room: int = 10**6, **settings: Any) -> JournalQueue:
+    """A queue whose clock counts."""
+    return JournalQueue(room, itertools.count(1).__next__, **settings)
+
+
+def put(queue: JournalQueue, *payloads: bytes) -> None:
+    """Events with these payloads."""
+    for payload in payloads:
+        queue.put(b"[]", 0, (), payload, EVENT)
+
+
+def taken(queue: JournalQueue, most: int = 1 << 30) -> list[Block]:
+    """What is taken, read."""
+    batch = queue.take(most)
+    queue.done()
+    found = [] if batch is None else list(decode(batch.data))
+    assert batch is None or len(found) == batch.blocks
+    return [each for each in found if isinstance(each, Block)]
+
+
+def test_blocks_come_out_as_they_went_in() -> None:
+    """With the time at which they did."""
+    queue = made()
+    queue.put(b'["a"]', 7, (3, 1, 5, 2, 0, 0), b"abcdef")
+    put(queue, b"{}")
+    frames, event = taken(queue)
+    assert (frames.time, frames.number, frames.kind, frames.context) == (1, 7, BlockKind.FRAMES, b'["a"]')
+    assert [(each.head, each.kept, each.size) for each in frames.frames] == [
+        (b"abc", b"d", 5),
+        (b"ef", b"", 0),
+    ]
+    assert (event.time, event.kind, event.payload) == (2, BlockKind.EVENT, b"{}")
+    assert queue.take(1) is None
+
+
+def test_what_waits_is_counted_until_it_is_done() -> None:
+    """Exactly as it will be written."""
+    queue = made()
+    assert queue.size == 0
+    queue.put(b"[]", 0, (3, 0, 0) * 2, b"abcdef")
+    put(queue, b"xxxx")
+    waiting = queue.size
+    batch = queue.take(1 << 30)
+    assert batch is not None
+    assert waiting == queue.size == len(batch.data)
+    assert (batch.blocks, batch.frames) == (2, 2)
+    queue.done()
+    assert queue.size == 0
+
+
+def test_portions() -> None:
+    """Not many more bytes are taken than asked for; one block at least."""
+    queue = made(1 << 30)
+    put(queue, *[b"x" * 1000] * 1000)
+    first = len(taken(queue, 100_000))
+    assert 96 <= first <= 200
+    while found := taken(queue, 1):
+        first += len(found)
+    assert first == 1000
+    assert queue.size == 0
+
+
+def test_what_is_too_much_is_dropped() -> None:
+    """And counted; what fits goes on."""
+    queue = made(3 * SIZE)
+    for _ in range(5):
+        put(queue, b"xxxx")
+    queue.put(b"[]", 0, (2, 0, 9) * 3, b"abcdef")
+    assert queue.dropped == Dropped(3, 3, 2 * SIZE + 36 + 2 + 36 + 6)
+    assert len(taken(queue)) == 3
+    put(queue, b"xxxx")
+    assert len(taken(queue)) == 1
+    assert queue.dropped.blocks == 3
+
+
+def test_a_block_larger_than_the_queue() -> None:
+    """It passes where nothing waits."""
+    queue = made(10)
+    put(queue, b"x" * 1000, b"y")
+    assert [each.payload for each in taken(queue)] == [b"x" * 1000]
+    assert queue.dropped.blocks == 1
+
+
+def test_where_nothing_is_to_be_lost() -> None:
+    """Whoever listens is told to hold; what comes nevertheless is kept, as far as memory allows."""
+    told: list[int] = []
+    queue: JournalQueue = made(10 * SIZE, lossy=False, full=lambda: told.append(queue.size))
+    for _ in range(9):
+        put(queue, b"xxxx")
+    assert told == []
+    put(queue, b"xxxx")
+    assert told == [10 * SIZE]
+    put(queue, *[b"x" * (1 << 20)] * 80)
+    assert len(taken(queue)) == 10 + (LEAST >> 20)
+    assert queue.dropped.blocks == 80 - (LEAST >> 20)
+
+
+def test_where_nothing_is_to_be_lost_and_there_is_room() -> None:
+    """Several times as much as there is room for."""
+    queue = made(LEAST, lossy=False)
+    put(queue, *[b"x" * (1 << 20)] * (5 * (LEAST >> 20)))
+    assert BEYOND * LEAST <= queue.size <= BEYOND * LEAST + (2 << 20)
+    assert queue.dropped.blocks > 0
+
+
+def test_a_queue_that_is_shut() -> None:
+    """What is in it comes out, nothing more goes in."""
+    queue = made()
+    put(queue, b"a")
+    queue.shut()
+    put(queue, b"b")
+    assert [each.payload for each in taken(queue)] == [b"a"]
+
+
+@pytest.mark.parametrize("size", [0, 4, ENOUGH])
+def test_waiting(size: int) -> None:
+    """Nobody is kept waiting for ever: not where nothing comes, not for little, not at all for much."""
+    queue = made(1 << 30)
+    thread = Thread(target=queue.wait, args=(0.01 if not size else 600, 0.01 if size < ENOUGH else 600))
+    if size:
+        put(queue, b"x" * size, b"x", b"x")
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_waiting_ends_at_a_word() -> None:
+    """As when everything is to end."""
+    queue = made()
+    thread = Thread(target=queue.wait, args=(600, 600))
+    thread.start()
+    queue.wake()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_two_threads() -> None:
+    """Every block comes through, once and in its order, and none is waited for in vain."""
+    queue = made(1 << 30)
+    found: list[Block] = []
+
+    def read() -> None:
+        while len(found) < 20_000:
+            queue.wait(60, 0)
+            while several := taken(queue, 10_000):
+                found.extend(several)
+
+    thread = Thread(target=read)
+    thread.start()
+    for number in range(20_000):
+        queue.put(b"[]", number, (2, 0, 0), b"ab")
+        if number % 1000 == 0:
+            time.sleep(0.001)
+    thread.join(60)
+    assert [each.number for each in found] == list(range(20_000))
+    assert queue.size == 0
+
+
+@given(st.lists(st.one_of(st.integers(0, 200), st.none())))
+def test_the_account_balances(steps: list[int | None]) -> None:
+    """What went in came out, waits, or was dropped."""
+    queue = made(500)
+    put_in = came_out = 0
+    for step in steps:
+        if step is None:
+            came_out += len(taken(queue, 1))
+        else:
+            put(queue, b"x" * step)
+            put_in += 1
+    came_out += len(taken(queue))
+    assert put_in == came_out + queue.dropped.blocks
+    assert queue.size == 0

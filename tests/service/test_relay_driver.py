@@ -1,0 +1,285 @@
+"""One relay and its two connections, on a reactor in memory."""
+
+import gc
+
+import pytest
+from twisted.internet import error
+
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.relay_driver import RelayDriver
+from tests.service.harness import CONNECT, CONNECTED, MESSAGE, SEND, RelayHarness, listener, upstream
+
+
+def only(harness: RelayHarness) -> RelayDriver:
+    """The one session that there is."""
+    (session,) = harness.service.state.sessions.listeners["public"]
+    return session
+
+
+def test_a_session(log: list[str]) -> None:
+    """CONNECT opens the broker; frames flow; DISCONNECT ends both, and nothing is left."""
+    harness = RelayHarness()
+    client, broker = harness.session()
+    client.sends(SEND)
+    assert broker.written() == SEND
+    broker.sends(MESSAGE)
+    assert client.written() == MESSAGE
+    client.sends(b"DISCONNECT\nreceipt:bye\n\n\0")
+    assert broker.written() == b"DISCONNECT\nreceipt:bye\n\n\0"
+    broker.sends(b"RECEIPT\nreceipt-id:bye\n\n\0")
+    assert client.written() == b"RECEIPT\nreceipt-id:bye\n\n\0"
+    client.disconnects()
+    assert broker.ends == ["flush"]
+    broker.disconnects()
+    assert len(harness.service.state.sessions) == 0
+    assert harness.reactor.getDelayedCalls() == []
+    name = harness.service._prefix
+    assert log[-2:] == [
+        f"info: {name}-1 from 192.0.2.7:4711 on public: connected: "
+        "STOMP 1.2 to 1.2, generic at tcp://192.0.2.1:61613",
+        f"info: {name}-1 from 192.0.2.7:4711 on public: disconnected: client left: connection closed",
+    ]
+
+
+def test_a_client_is_not_read_while_its_broker_is_awaited() -> None:
+    """One chunk that came too soon is kept, and passes when the broker is there."""
+    harness = RelayHarness()
+    client = harness.client()
+    client.sends(CONNECT)
+    assert client.reading
+    client.sends(SEND)
+    assert not client.reading
+    broker = harness.broker()
+    broker.sends(CONNECTED)
+    assert client.reading
+    assert broker.written().endswith(SEND)
+
+
+def test_a_broker_that_refuses(log: list[str]) -> None:
+    """The client is told in an ERROR, which it has time to read; the log has the reason."""
+    harness = RelayHarness()
+    client = harness.client()
+    client.sends(CONNECT)
+    harness.refuse(error.ConnectionRefusedError())
+    assert client.written().startswith(b"ERROR\nmessage:broker not available\n")
+    assert client.ends == ["half"]
+    client.disconnects()
+    assert len(harness.service.state.sessions) == 0
+    assert "warn: " in log[-2]
+    assert log[-2].endswith("refused: broker tcp://192.0.2.1:61613 did not connect: connection refused")
+
+
+def test_a_broker_that_does_not_answer_in_time() -> None:
+    """The attempt is given up, not only forgotten."""
+    harness = RelayHarness(listener(upstream=upstream(connect_timeout=5.0)))
+    client = harness.client()
+    client.sends(CONNECT)
+    connector = harness.reactor.connectors[0]
+    harness.reactor.advance(5)
+    assert client.written().startswith(b"ERROR\n")
+    assert connector.stoppedConnecting
+    client.disconnects()
+    assert len(harness.service.state.sessions) == 0
+    assert harness.reactor.getDelayedCalls() == []
+
+
+def test_a_client_that_goes_while_its_broker_is_awaited() -> None:
+    """So does the attempt."""
+    harness = RelayHarness()
+    client = harness.client()
+    client.sends(CONNECT)
+    client.disconnects()
+    assert harness.reactor.connectors[0].stoppedConnecting
+    assert len(harness.service.state.sessions) == 0
+    harness.reactor.advance(0)
+    assert harness.reactor.getDelayedCalls() == []
+
+
+def test_a_client_that_left_its_frames_behind() -> None:
+    """What it said behind CONNECT reaches the broker though it is gone; then that connection ends, too."""
+    harness = RelayHarness()
+    client = harness.client()
+    client.sends(CONNECT + SEND)
+    client.disconnects()
+    assert len(harness.service.state.sessions) == 1
+    broker = harness.broker()
+    broker.sends(CONNECTED)
+    assert broker.written().endswith(SEND)
+    assert broker.ends == ["flush"]
+    broker.disconnects()
+    assert len(harness.service.state.sessions) == 0
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_a_slow_reader_stops_the_other_side(end: int) -> None:
+    """And, reading on, starts it again."""
+    harness = RelayHarness()
+    ends = harness.session()
+    slow, other = ends[end], ends[1 - end]
+    slow.fills()
+    assert not other.reading
+    assert slow.reading
+    slow.drains()
+    assert other.reading
+
+
+def test_a_paused_peer_is_not_dead() -> None:
+    """While a client does not take what comes, its broker's silence means nothing."""
+    harness = RelayHarness(listener(upstream=upstream()))
+    client = harness.client()
+    client.sends(CONNECT)
+    broker = harness.broker()
+    broker.sends(CONNECTED.replace(b"\n\n", b"\nheart-beat:1000,0\n\n"))
+    client.fills()
+    harness.reactor.advance(60)
+    assert client.ends == []
+    client.drains()
+    harness.reactor.pump([1.0] * 26)
+    assert b"ERROR\nmessage:connection to the broker was lost\n" in client.written()
+    assert client.ends == ["half"]
+
+
+def test_a_broker_of_an_older_version() -> None:
+    """It was a newer one before. The second CONNECT goes over a new connection, throttled as the first was."""
+    harness = RelayHarness()
+    harness.config.listeners[0].upstream.brokers[0].versions = frozenset({b"1.2"})
+    client = harness.client()
+    client.sends(CONNECT)
+    first = harness.broker()
+    first.sends(b"ERROR\nversion:1.0\nmessage:not supported\n\nSupported versions are 1.0\0")
+    assert first.ends == ["flush"]
+    second = harness.broker()
+    assert b"accept-version:1.0\n" in second.written()
+    second.sends(b"CONNECTED\nsession:old\n\n\0")
+    assert client.written().startswith(b"CONNECTED\n")
+    second.fills()
+    assert not client.reading
+    second.drains()
+    client.fills()
+    assert not second.reading
+    first.disconnects()
+    assert not second.reading
+
+
+def test_a_client_that_never_says_connect() -> None:
+    """Is told so in time, and cannot stay by not closing."""
+    harness = RelayHarness(listener(connect_timeout=10.0, linger=2.0))
+    client = harness.client()
+    harness.reactor.advance(10)
+    assert client.written().startswith(b"ERROR\nmessage:no CONNECT in time\n")
+    assert client.ends == ["half"]
+    harness.reactor.advance(2)
+    assert client.ends == ["half", "abort"]
+
+
+def test_many_clients_that_never_say_connect() -> None:
+    """They share one timer, and leave nothing."""
+    harness = RelayHarness()
+    clients = [harness.client() for _ in range(1000)]
+    assert len(harness.reactor.getDelayedCalls()) == 1
+    harness.reactor.advance(10)
+    for client in clients:
+        client.disconnects()
+    assert len(harness.service.state.sessions) == 0
+    assert harness.service.state.runtime.protocols == {}
+    assert harness.reactor.getDelayedCalls() == []
+
+
+def test_closing_at_any_octet() -> None:
+    """Whichever side goes, wherever in the conversation: the other side is ended, and nothing is left."""
+    said = CONNECT + SEND + b"SUBSCRIBE\nid:0\ndestination:/queue/a\n\n\0"
+    answers = CONNECTED + MESSAGE + MESSAGE
+    harness = RelayHarness()
+    for cut in range(len(said) + 1):
+        client = harness.client()
+        client.sends(said[:cut])
+        if harness.reactor.tcpClients:
+            broker = harness.broker()
+            client.disconnects()
+            broker.disconnects()
+        else:
+            client.disconnects()
+        assert len(harness.service.state.sessions) == 0, cut
+    for cut in range(len(answers) + 1):
+        client = harness.client()
+        client.sends(CONNECT)
+        broker = harness.broker()
+        broker.sends(answers[:cut])
+        broker.disconnects()
+        assert client.written().startswith((b"ERROR", b"CONNECTED")), cut
+        assert client.ends == ["half"], cut
+        client.disconnects()
+        assert len(harness.service.state.sessions) == 0, cut
+    assert harness.service.state.runtime.protocols == {}
+    assert harness.service.state.runtime.sockets == 0
+    assert harness.reactor.getDelayedCalls() == []
+
+
+def test_sessions_leave_no_objects() -> None:
+    """After a thousand sessions, ended in various ways, there are as many objects as before."""
+    harness = RelayHarness()
+
+    def one(number: int) -> None:
+        client, broker = harness.session()
+        client.sends(SEND)
+        broker.sends(MESSAGE)
+        match number % 4:
+            case 0:
+                client.disconnects()
+                broker.disconnects()
+            case 1:
+                broker.disconnects()
+                client.disconnects()
+            case 2:
+                client.sends(b"GARBAGE\n\n\0")
+                client.disconnects()
+                broker.disconnects()
+            case 3:
+                client.sends(b"DISCONNECT\nreceipt:1\n\n\0")
+                broker.sends(b"RECEIPT\nreceipt-id:1\n\n\0")
+                client.disconnects()
+                broker.disconnects()
+
+    def ours() -> int:
+        gc.collect()
+        return sum(str(type(each).__module__).startswith("stomprelay.") for each in gc.get_objects())
+
+    one(0)
+    before = ours()
+    for number in range(1000):
+        one(number)
+    harness.reactor.connectors.clear()
+    assert ours() - before < 10
+    assert not any(type(each) is LegProtocol for each in gc.get_objects())
+
+
+def test_what_there_is_to_see() -> None:
+    """Before CONNECT, while the broker is awaited, and after; bytes as they came."""
+    harness = RelayHarness()
+    client = harness.client()
+    glance = only(harness).info()
+    assert (glance.peer, glance.client, glance.broker, glance.from_client) == ("192.0.2.7:4711", "", "", 0)
+    client.sends(CONNECT)
+    glance = only(harness).info()
+    assert (glance.client, glance.broker, glance.from_client) == ("1.2", "", len(CONNECT))
+    broker = harness.broker()
+    broker.sends(CONNECTED.replace(b"1.2", b"1.1"))
+    glance = only(harness).info()
+    assert (glance.client, glance.broker, glance.from_brokers) == ("1.2", "1.1", len(CONNECTED))
+    assert glance.name == harness.service._prefix + "-1"
+
+
+def test_secrets_stay_out_of_the_log(log: list[str]) -> None:
+    """Whatever goes wrong with a CONNECT that has a passcode in it."""
+    harness = RelayHarness()
+    secret = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:me\npasscode:hush\n\n\0"
+    for said in (secret, secret[:-3], secret.replace(b"1.2", b"9.9"), secret.replace(b"\n\n", b"\nx\n\n")):
+        client = harness.client()
+        client.sends(said)
+        client.disconnects()
+    client = harness.client()
+    client.sends(secret)
+    broker = harness.broker()
+    broker.sends(b"ERROR\nmessage:bad passcode hush\n\n\0")
+    assert log
+    assert not any("hush" in line for line in log), log

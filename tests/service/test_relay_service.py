@@ -1,0 +1,329 @@
+"""The relay as a service: its listeners, its sessions, and how they end."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet import reactor
+from twisted.internet.address import UNIXAddress
+from twisted.internet.endpoints import TCP4ServerEndpoint
+from twisted.internet.testing import MemoryReactorClock
+
+from stomprelay import config
+from stomprelay.config import Config
+from stomprelay.config.address import broker
+from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.listener import Match, Route, ServerTLS
+from stomprelay.relay.model.upstream import ClientTLS, Upstream
+from stomprelay.service.embedded import MemoryEndpoint
+from stomprelay.service.network.endpoints import BadEndpoint
+from stomprelay.service.relay import RelayService
+from tests.service.harness import (
+    CONNECT,
+    CONNECTED,
+    MESSAGE,
+    SEND,
+    SUBSCRIBE,
+    RelayHarness,
+    failover,
+    listener,
+    movable,
+    upstream,
+)
+from tests.service.harness import broker as place
+from tests.service.sockets import Accepting, Peer, connect, until
+
+PLACE = "tcp:0:interface=127.0.0.1"
+
+
+def test_names_of_sessions() -> None:
+    """No two are alike, in one process or in two; letters, digits and dashes only."""
+    one, two = RelayHarness().service, RelayHarness().service
+    names = [one._next_name(), one._next_name(), two._next_name()]
+    assert len(set(names)) == 3
+    assert all(re.fullmatch(rb"relay-[0-9a-f]{8}-\d+", name) for name in names)
+
+
+def test_each_listener_has_its_own_books() -> None:
+    """What is counted for one is not counted for another, even where both lead to one broker."""
+    main = upstream()
+    harness = RelayHarness(
+        listener(upstream=main), listener(name="other", endpoint="tcp:61614", upstream=main)
+    )
+    client = harness.client(1)
+    client.sends(CONNECT)
+    harness.broker()
+    assert harness.service.state.sessions.listeners["public"].counters["sessions_opened"] == 0
+    assert harness.service.state.sessions.listeners["other"].counters["sessions_opened"] == 1
+    assert len(harness.service.state.sessions) == 1
+
+
+def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No new clients; those that are there get an ERROR and time to read it; then it has stopped."""
+    harness = RelayHarness()
+    client, broker = harness.session()
+    early = harness.client()
+    stopped: list[object] = []
+    _ = harness.service.stopService().addCallback(stopped.append)
+    assert harness.service.state.sessions.stopping
+    assert harness.reactor.tcpServers[0][1].buildProtocol(UNIXAddress(None)) is None
+    for each in (client, early):
+        assert b"ERROR\nmessage:the relay is stopping\n" in each.written()
+        assert each.ends == ["half"]
+    assert broker.ends == ["flush"]
+    for each in (client, early, broker):
+        assert stopped == []
+        each.disconnects()
+    assert stopped == [None]
+    assert harness.reactor.getDelayedCalls() == []
+
+
+def test_stopping_does_not_wait_for_ever() -> None:
+    """The longest time to linger of all listeners, and a little more."""
+    harness = RelayHarness(listener(linger=0.5), listener(name="other", endpoint="tcp:61614", linger=4.0))
+    client = harness.client(1)
+    stopped: list[object] = []
+    _ = harness.service.stopService().addCallback(stopped.append)
+    harness.reactor.advance(4)
+    assert client.ends == ["half", "abort"]
+    assert stopped == []
+    harness.reactor.advance(1)
+    assert stopped == [None]
+
+
+def test_the_status_line() -> None:
+    """For systemd; as one would say it."""
+    harness = RelayHarness()
+    assert harness.service._status() == "0 sessions, 1 listener"
+    harness.client()
+    assert harness.service._status() == "1 session, 1 listener"
+    two = RelayHarness(listener(), listener(name="other", endpoint="tcp:61614"))
+    assert two.service._status() == "0 sessions, 2 listeners"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"listeners": (listener(endpoint="nonsense:1"),)}, r"^listener\.public\.endpoint 'nonsense:1'"),
+        (
+            {"listeners": (listener(tls=ServerTLS("/absent.pem", "/absent.key")),)},
+            r"^listener\.public\.tls\.certificate: /absent\.pem: No such file",
+        ),
+        (
+            {
+                "listeners": (
+                    listener(upstream=upstream(broker=broker("ssl://b"), tls=ClientTLS(ca="/absent.pem"))),
+                )
+            },
+            r"^upstream\.main\.tls\.ca: /absent\.pem: No such file",
+        ),
+        (
+            {
+                "listeners": (
+                    listener(
+                        routes=(
+                            Route(
+                                Match.PREFIX,
+                                "/topic/",
+                                Upstream(
+                                    "side",
+                                    (Group("two", (place(1), broker("ssl://b"))),),
+                                    tls=ClientTLS(ca="/absent.pem"),
+                                ),
+                            ),
+                        )
+                    ),
+                )
+            },
+            r"^upstream\.side\.tls\.ca: /absent\.pem: No such file",
+        ),
+        (
+            {"listeners": (listener(upstream=upstream(broker=Broker("pigeon:x", "pigeon:x"))),)},
+            r"^upstream\.main\.pigeon:x: ",
+        ),
+        ({"listeners": (listener(),), "admin": "nonsense:1"}, r"^admin: endpoint 'nonsense:1'"),
+    ],
+)
+def test_what_cannot_be_used_is_told_before_anything_starts(settings: dict[str, Any], words: str) -> None:
+    """By its key."""
+    memory = MemoryReactorClock()
+    with pytest.raises(BadEndpoint, match=words):
+        RelayService(Config(**settings), memory)
+    assert memory.tcpServers == []
+
+
+def test_the_log_tells_where_each_listener_leads(log: list[str]) -> None:
+    """By its own upstream and by its routes, to every broker in its order."""
+    side = Route(Match.EXACT, "/queue/side", upstream(broker=place(3)))
+    RelayHarness(listener(upstream=movable(failover(1, 2)), routes=(side,)))
+    assert log == [
+        "info: public: tcp:61613 to tcp://192.0.2.1:61613, tcp://192.0.2.2:61613, tcp://192.0.2.3:61613"
+    ]
+
+
+def test_every_broker_of_every_upstream_can_be_reached() -> None:
+    """Those of routes, too; the embedded broker is there where any of them is it."""
+    memory = Broker("memory:", "memory:")
+    side = Route(Match.EXACT, "/queue/side", upstream(broker=memory))
+    harness = RelayHarness(listener(upstream=movable(failover(1, 2)), routes=(side,)))
+    brokers = [entry.broker for entry in harness.service.state.brokers]
+    assert set(harness.service._endpoints) == set(brokers)
+    assert isinstance(harness.service._endpoints[memory], MemoryEndpoint)
+    assert RelayHarness(listener(upstream=movable(failover(1, 2)))).service.embedded is None
+
+
+# On real sockets
+
+
+def address(service: RelayService, number: int = 0) -> str:
+    """Where a listener listens."""
+    port = list(service._listening)[number]._waitingForPort.result
+    return f"tcp:127.0.0.1:{port.getHost().port}"
+
+
+class RealRelay:
+    """A relay on real sockets, and the broker that the test scripted_sessions."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+        self.accepting = Accepting()
+
+    async def __aenter__(self) -> "RealRelay":
+        self.port = await TCP4ServerEndpoint(reactor, 0, interface="127.0.0.1").listen(self.accepting)
+        main = listener(
+            endpoint=PLACE,
+            upstream=upstream(broker=broker(f"tcp://127.0.0.1:{self.port.getHost().port}")),
+            **self.settings,
+        )
+        self.service = RelayService(Config((main,)), reactor)
+        self.service.startService()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await until(lambda: not self.service.state.runtime.sockets)
+        assert self.service.state.runtime.protocols == {}
+        await self.service.stopService()
+        await self.port.stopListening()
+
+    async def session(self) -> tuple[Peer, Peer]:
+        """A connected client and its broker."""
+        client = await connect(address(self.service))
+        client.transport.write(CONNECT)
+        served = await self.accepting.accepted.get()
+        await served.frame()
+        served.transport.write(CONNECTED)
+        await client.frame()
+        client.skip_eols()
+        return client, served
+
+
+@pytest_twisted.ensureDeferred
+async def test_frames_pass_on_real_sockets() -> None:
+    """In both directions, small and large."""
+    async with RealRelay() as relay:
+        client, served = await relay.session()
+        for body in (b"", b"x", b"x" * 100_000, b"x" * 3_000_000):
+            send = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (len(body), body)
+            client.transport.write(send)
+            assert await served.receive_bytes(len(send)) == send
+            message = b"MESSAGE\nsubscription:0\nmessage-id:1\ncontent-length:%d\n\n%b\0" % (len(body), body)
+            served.transport.write(message)
+            assert (await client.frame()) == message
+        client.transport.loseConnection()
+        await served.gone()
+
+
+@pytest.mark.parametrize("slow", ["client", "broker"])
+@pytest_twisted.ensureDeferred
+async def test_memory_is_bounded(slow: str) -> None:
+    """While one side does not read, the other is stopped; what the relay holds is little; all of it arrives."""
+    async with RealRelay() as relay:
+        client, served = await relay.session()
+        reader, writer = (client, served) if slow == "client" else (served, client)
+        frame = MESSAGE if slow == "client" else SEND
+        frames = frame.replace(b"hello", b"x" * 10_000) * 1_500
+        reader.read_slowly()
+        writer.transport.write(frames)
+
+        def held() -> int:
+            return sum(
+                len(each.transport.dataBuffer) + each.transport._tempDataLen + each.leg.decoder.buffered
+                for each in relay.service.state.runtime.protocols.values()
+            )
+
+        def stopped() -> bool:
+            return any(
+                each.reading is not None and each.reading.held
+                for each in relay.service.state.runtime.protocols.values()
+            )
+
+        await until(stopped)
+        taken = sum(each.bytes_received for each in relay.service.state.runtime.protocols.values())
+        assert held() < 1_000_000
+        assert taken < len(frames) / 2
+        reader.transport.resumeProducing()
+        assert await reader.receive_bytes(len(frames)) == frames
+        for each in (reader, writer):
+            each.transport.loseConnection()
+
+
+@pytest_twisted.ensureDeferred
+async def test_one_slow_session_is_nothing_to_another() -> None:
+    """They share a process and nothing else."""
+    async with RealRelay() as relay:
+        slow, busy = await relay.session()
+        slow.transport.pauseProducing()
+        busy.transport.write(MESSAGE.replace(b"hello", b"x" * 10_000) * 5_000)
+        client, served = await relay.session()
+        client.transport.write(SEND)
+        assert await served.frame() == SEND
+        for each in (slow, client):
+            each.transport.abortConnection()
+        await busy.gone()
+        await served.gone()
+
+
+@pytest_twisted.ensureDeferred
+async def test_an_error_reaches_a_client_that_is_still_talking() -> None:
+    """It is not lost because more comes behind what was wrong."""
+    async with RealRelay() as relay:
+        client, served = await relay.session()
+        client.transport.write(b"GARBAGE\n\n\0" + b"x" * 200_000)
+        error = await client.frame()
+        assert error.startswith(b"ERROR\nmessage:unknown command\n")
+        await client.ended()
+        client.transport.loseConnection()
+        await served.gone()
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_relay_before_the_embedded_broker() -> None:
+    """What runs without any setting; the broker ends with the relay."""
+    service = RelayService(config.default([PLACE]), reactor)
+    service.startService()
+    client = await connect(address(service))
+    client.transport.write(CONNECT + SUBSCRIBE + SEND)
+    assert (await client.frame()).startswith(b"CONNECTED\n")
+    assert (await client.frame()).endswith(b"\n\nhello\0")
+    stopping = service.stopService()
+    assert (await client.frame()).startswith(b"ERROR\nmessage:the relay is stopping\n")
+    await client.gone()
+    await stopping
+    assert service.embedded is not None
+    assert service.embedded.clients == set()
+    assert service.embedded.runtime.sockets == 0
+
+
+@pytest_twisted.ensureDeferred
+async def test_clients_on_a_unix_socket(tmp_path: Path) -> None:
+    """As over the network."""
+    service = RelayService(config.default([f"unix:{tmp_path}/stomp"]), reactor)
+    service.startService()
+    client = await connect(f"unix:{tmp_path}/stomp")
+    client.transport.write(CONNECT)
+    assert (await client.frame()).startswith(b"CONNECTED\n")
+    client.transport.loseConnection()
+    await until(lambda: not service.state.runtime.sockets)
+    await service.stopService()

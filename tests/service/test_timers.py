@@ -1,0 +1,190 @@
+"""Timers: many sleepers, one timer."""
+
+from math import inf
+
+import pytest
+from twisted.internet.task import Clock
+from twisted.logger import capturedLogs
+
+from stomprelay.service.connection.timers import Timed, Timers
+
+
+class Sleeper(Timed):
+    """Writes down when it was woken; may set its alarm again."""
+
+    def __init__(self, timers: Timers, again: float = inf) -> None:
+        super().__init__()
+        self.timers = timers
+        self.again = again
+        self.woken: list[float] = []
+
+    def woke(self, now: float) -> None:
+        self.woken.append(now)
+        if self.again < inf:
+            self.timers.set(self, now + self.again)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """It stands still until it is told."""
+    return Clock()
+
+
+@pytest.fixture
+def timers(clock: Clock) -> Timers:
+    """By that clock."""
+    return Timers(clock, clock.seconds)
+
+
+def test_a_sleeper_is_woken_once_at_its_time(clock: Clock, timers: Timers) -> None:
+    """Not before, and not again."""
+    sleeper = Sleeper(timers)
+    timers.set(sleeper, 2.0)
+    clock.advance(1.9)
+    assert sleeper.woken == []
+    clock.advance(0.1)
+    assert sleeper.woken == [2.0]
+    clock.advance(10)
+    assert sleeper.woken == [2.0]
+    assert clock.getDelayedCalls() == []
+
+
+def test_no_timer_is_kept_for_those_that_are_gone(clock: Clock, timers: Timers) -> None:
+    """When the last that sleeps is woken, a later time of one that left means nothing."""
+    gone, sleeper = Sleeper(timers), Sleeper(timers)
+    timers.set(gone, 9.0)
+    timers.set(sleeper, 1.0)
+    timers.forget(gone)
+    clock.advance(1)
+    assert sleeper.woken == [1.0]
+    assert clock.getDelayedCalls() == []
+    timers.set(sleeper, 3.0)
+    clock.advance(2)
+    assert sleeper.woken == [1.0, 3.0]
+    assert gone.woken == []
+
+
+def test_many_sleepers_share_one_timer(clock: Clock, timers: Timers) -> None:
+    """A thousand timers are one delayed call, and ring each at its time."""
+    sleepers = [Sleeper(timers) for _ in range(1000)]
+    for number, sleeper in enumerate(sleepers):
+        timers.set(sleeper, 1.0 + number)
+    assert len(clock.getDelayedCalls()) == 1
+    for _ in range(1000):
+        clock.advance(1)
+    assert [sleeper.woken for sleeper in sleepers] == [[1.0 + number] for number in range(1000)]
+
+
+def test_a_later_time_leaves_the_timer_alone(clock: Clock, timers: Timers) -> None:
+    """Moving on is free: the timer rings as it was set, and the sleeper is looked at again."""
+    sleeper = Sleeper(timers)
+    timers.set(sleeper, 1.0)
+    before = clock.getDelayedCalls()
+    for time in range(2, 50):
+        timers.set(sleeper, float(time))
+    assert clock.getDelayedCalls() == before
+    clock.advance(1)
+    assert sleeper.woken == []
+    clock.advance(48)
+    assert sleeper.woken == [49.0]
+
+
+def test_an_earlier_time_counts(clock: Clock, timers: Timers) -> None:
+    """An alarm may be set forward; the old time wakes nobody."""
+    sleeper = Sleeper(timers)
+    timers.set(sleeper, 5.0)
+    timers.set(sleeper, 1.0)
+    clock.advance(1)
+    assert sleeper.woken == [1.0]
+    clock.advance(10)
+    assert sleeper.woken == [1.0]
+
+
+def test_infinity_is_never(clock: Clock, timers: Timers) -> None:
+    """An alarm that is taken back does not ring."""
+    sleeper = Sleeper(timers)
+    timers.set(sleeper, 1.0)
+    timers.set(sleeper, inf)
+    clock.advance(10)
+    assert sleeper.woken == []
+    assert clock.getDelayedCalls() == []
+
+
+def test_a_time_that_is_over_wakes_in_the_next_turn(clock: Clock, timers: Timers) -> None:
+    """Never within `set`, which the sleeper may have called itself."""
+    clock.advance(5)
+    sleeper = Sleeper(timers)
+    timers.set(sleeper, 3.0)
+    assert sleeper.woken == []
+    clock.advance(0)
+    assert sleeper.woken == [5.0]
+
+
+def test_a_sleeper_that_wants_to_be_woken_at_once_again_starves_nobody(clock: Clock, timers: Timers) -> None:
+    """Others whose time has come are woken before it is woken again."""
+    woken: list[str] = []
+
+    class Restless(Sleeper):
+        def woke(self, now: float) -> None:
+            woken.append("restless")
+            if len(woken) < 4:
+                self.timers.set(self, now)
+
+    class Other(Sleeper):
+        def woke(self, now: float) -> None:
+            woken.append("other")
+
+    timers.set(Restless(timers), 1.0)
+    timers.set(Other(timers), 1.0)
+    clock.advance(1)
+    assert woken == ["restless", "other", "restless", "restless"]
+
+
+def test_a_sleeper_may_set_its_alarm_again(clock: Clock, timers: Timers) -> None:
+    """A regular beat."""
+    sleeper = Sleeper(timers, again=2.0)
+    timers.set(sleeper, 1.0)
+    clock.pump([1, 1, 1, 1, 1])
+    assert sleeper.woken == [1.0, 3.0, 5.0]
+
+
+def test_forgotten_sleepers_leave_no_timer(clock: Clock, timers: Timers) -> None:
+    """With the last sleeper goes the delayed call, however far its time."""
+    sleepers = [Sleeper(timers) for _ in range(10)]
+    for number, sleeper in enumerate(sleepers):
+        timers.set(sleeper, 100.0 + number)
+    for sleeper in sleepers:
+        timers.forget(sleeper)
+    assert clock.getDelayedCalls() == []
+    timers.forget(sleepers[0])
+    clock.advance(1000)
+    assert all(sleeper.woken == [] for sleeper in sleepers)
+
+
+def test_forgotten_sleepers_are_not_kept(clock: Clock, timers: Timers) -> None:
+    """One sleeper that stays does not keep ten thousand that went."""
+    lasting = Sleeper(timers)
+    timers.set(lasting, 1000.0)
+    for _ in range(10_000):
+        sleeper = Sleeper(timers)
+        timers.set(sleeper, 999.0)
+        timers.forget(sleeper)
+    assert len(timers._heap) < 200
+    clock.advance(1000)
+    assert lasting.woken == [1000.0]
+
+
+def test_an_alarm_that_fails_is_told_and_stops_no_other(clock: Clock, timers: Timers) -> None:
+    """The failure is logged; whoever comes after it is woken."""
+
+    class Broken(Sleeper):
+        def woke(self, now: float) -> None:
+            raise ZeroDivisionError
+
+    sleeper = Sleeper(timers)
+    timers.set(Broken(timers), 1.0)
+    timers.set(sleeper, 1.0)
+    with capturedLogs() as events:
+        clock.advance(1)
+    assert sleeper.woken == [1.0]
+    assert [event["log_failure"].type for event in events if "log_failure" in event] == [ZeroDivisionError]

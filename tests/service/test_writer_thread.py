@@ -1,0 +1,311 @@
+"""From the queue to the disk: order, retries, what is told of losses, and what is removed."""
+
+import errno
+import itertools
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stomprelay.journal.block import Block, BlockKind, Damage, decode
+from stomprelay.journal.folder import Folder, Recovery, SegmentFile
+from stomprelay.journal.schema import Header
+from stomprelay.journal.segment import read
+from stomprelay.journal.settings import JournalSettings
+from stomprelay.journal.writer import Writer
+from stomprelay.service.journal import writer_thread as module
+from stomprelay.service.journal.queue import JournalQueue
+from stomprelay.service.journal.writer_thread import WriterThread
+from tests.service.harness import told
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/j/x")
+
+
+class FakeSegments:
+    """Keeps what is written, and does not when it is told so."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.synced = self.rolled = self.closed = self.number = 0
+        self.failure: Exception | None = None
+
+    def _may(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def write(self, data: bytes, now: int) -> None:
+        self._may()
+        self.written += data
+
+    def sync(self) -> None:
+        self._may()
+        self.synced += 1
+
+    def roll(self, now: int) -> bool:
+        self._may()
+        self.rolled += 1
+        return False
+
+    def close(self, now: int) -> None:
+        self._may()
+        self.closed += 1
+
+    def blocks(self) -> list[Block]:
+        """What was written, read."""
+        return [each for each in decode(self.written) if isinstance(each, Block)]
+
+
+class FakeFolder:
+    """Keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.found: list[Recovery] = []
+        self.old: list[SegmentFile] = []
+        self.asked: list[tuple[float | None, int | None]] = []
+        self.failure: OSError | None = None
+
+    def recover(self, now: int) -> list[Recovery]:
+        if self.failure is not None:
+            raise self.failure
+        return self.found
+
+    def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
+        self.asked.append((age, size))
+        if self.failure is not None:
+            raise self.failure
+        return self.old
+
+
+class Log:
+    """The lines of the log."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def info(self, form: str, **fields: object) -> None:
+        self.lines.append("info: " + form.format(**fields))
+
+    def warn(self, form: str, **fields: object) -> None:
+        self.lines.append("warn: " + form.format(**fields))
+
+
+class ThreadHarness:
+    """A thread, all that is around it, and a clock that the test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int = 10**7, **settings: Any) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(module, "time", self)
+        self.queue = JournalQueue(room, itertools.count(1).__next__)
+        self.segments, self.folder, self.log = FakeSegments(), FakeFolder(), Log()
+        self.roomy: list[int] = []
+        self.thread = WriterThread(
+            JournalSettings("/j", **settings),
+            self.queue,
+            self.segments,
+            self.folder,
+            lambda: 42,
+            self.log,
+            lambda: self.roomy.append(self.queue.size),
+        )
+
+    def monotonic(self) -> float:
+        """In place of that of the module `time`."""
+        return self.now
+
+    def put(self, *payloads: bytes) -> None:
+        """Records of one frame each."""
+        for payload in payloads:
+            self.queue.put(b'["l"]', 0, (len(payload), 0, 0), payload)
+
+
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> ThreadHarness:
+    """With the default settings."""
+    return ThreadHarness(monkeypatch)
+
+
+def test_what_waits_is_written(harness: ThreadHarness) -> None:
+    """All of it, in its order, and counted."""
+    harness.put(*[b"a\n\n", b"b\n\n"] * 10_000)
+    harness.thread.turn()
+    assert [each.payload for each in harness.segments.blocks()] == [b"a\n\n", b"b\n\n"] * 10_000
+    assert (harness.thread.blocks, harness.thread.frames) == (20_000, 20_000)
+    assert harness.thread.size == len(harness.segments.written)
+    assert harness.queue.size == 0
+    assert harness.segments.rolled == 1
+
+
+def test_it_is_brought_to_the_disk_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every `sync_interval`; with 0 only by the end of a segment."""
+    harness = ThreadHarness(monkeypatch, sync_interval=2.0)
+    for now in range(7):
+        harness.now = now
+        harness.thread.turn()
+    assert harness.segments.synced == 4
+    harness = ThreadHarness(monkeypatch, sync_interval=0.0)
+    harness.thread.turn()
+    assert harness.segments.synced == 0
+
+
+@pytest.mark.parametrize("failure", [FULL, OSError("odd"), ValueError("a mistake of ours")])
+def test_a_disk_that_fails(harness: ThreadHarness, failure: Exception) -> None:
+    """It is tried again, with what was not written and all that came; the log is told once, and when it is over."""
+    harness.put(b"a")
+    harness.segments.failure = failure
+    harness.thread.turn()
+    harness.put(b"b")
+    harness.thread.turn()
+    assert harness.thread.errors == 2
+    assert harness.thread.trouble
+    assert harness.queue.size > 0
+    assert [line.partition(": ")[0] for line in harness.log.lines] == ["warn"]
+    harness.segments.failure = None
+    harness.thread.turn()
+    assert harness.thread.trouble == ""
+    assert harness.log.lines[1:] == ["info: the journal is written again"]
+    assert [each.payload for each in harness.segments.blocks()] == [b"a", b"b"]
+    assert harness.queue.size == 0
+
+
+def test_the_reason_is_told(harness: ThreadHarness) -> None:
+    """With the file that it is about."""
+    harness.put(b"a")
+    harness.segments.failure = FULL
+    harness.thread.turn()
+    assert harness.thread.trouble == "/j/x: No space left on device"
+    assert harness.log.lines == ["warn: the journal cannot be written: /j/x: No space left on device"]
+
+
+def test_what_was_left_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a record with the counts, behind what was there before; not more often than once a second."""
+    harness = ThreadHarness(monkeypatch, room=100)
+    harness.put(b"x" * 100, b"y", b"z")
+    harness.now = 10
+    harness.thread.turn()
+    first, second = map(told, harness.segments.blocks())
+    assert first.frames == (b"x" * 100,)
+    assert (second.event, second.context.session) == ("journal dropped", "")
+    assert second.facts == {"blocks": 2, "frames": 2, "octets": 2 * (36 + 5 + 12 + 1)}
+    for _ in range(10):
+        harness.put(b"x" * 100, b"y")
+        harness.thread.turn()
+    assert [told(each).event for each in harness.segments.blocks()].count("journal dropped") == 1
+    harness.now = 11
+    harness.thread.turn()
+    assert told(harness.segments.blocks()[-1]).facts["blocks"] == 10
+
+
+def test_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits is written, and what was left out, and the segment ends."""
+    harness = ThreadHarness(monkeypatch, room=100)
+    harness.put(b"x" * 100, b"y")
+    harness.thread.turn()
+    harness.put(b"x" * 100, b"y")
+    harness.thread.stop(lambda: None)
+    harness.thread.end()
+    assert [told(each).event for each in harness.segments.blocks()] == [
+        "",
+        "journal dropped",
+        "",
+        "journal dropped",
+    ]
+    assert harness.segments.closed == 1
+    assert harness.thread.lost.blocks == 0
+
+
+def test_an_end_without_a_disk(harness: ThreadHarness) -> None:
+    """What cannot be written is lost; that is counted and told."""
+    harness.put(*[b"a"] * 10_000)
+    harness.segments.failure = FULL
+    harness.thread.turn()
+    harness.thread.stop(lambda: None)
+    harness.thread.end()
+    assert harness.thread.lost.blocks == harness.thread.lost.frames == 10_000
+    assert harness.queue.size == 0
+    assert "warn: 10000 blocks of the journal are lost" in harness.log.lines
+
+
+def test_relays_that_died(harness: ThreadHarness) -> None:
+    """What was done with what they left is told; a folder that cannot be looked through is no reason to stop."""
+    harness.folder.found = [
+        Recovery(Path("/j/a.open"), Path("/j/a"), 7),
+        Recovery(Path("/j/b.open"), None, 3),
+        Recovery(Path("/j/c.open"), None, 0, "no"),
+    ]
+    harness.thread.begin()
+    assert harness.log.lines == [
+        "info: segment /j/a of a relay that died is ended; 7 octets at its end were torn",
+        "info: segment /j/b.open of a relay that died is ended; 3 octets at its end were torn",
+        "warn: segment /j/c.open of a relay that died cannot be ended: no",
+    ]
+    harness.folder.failure = FULL
+    harness.thread.begin()
+    assert (
+        harness.log.lines[-1]
+        == "warn: the journal's folder cannot be looked through: /j/x: No space left on device"
+    )
+
+
+def test_old_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are removed with each that begins, and once a minute; without a bound nobody looks."""
+    harness = ThreadHarness(monkeypatch, retain_age=5.0, retain_size=7)
+    for now in (0, 1, 59):
+        harness.now = now
+        harness.thread.turn()
+    assert harness.folder.asked == [(5.0, 7)]
+    harness.now = 61
+    harness.folder.old = [SegmentFile(Path("/j/a"), "a", 0, "r", "0", 1, 5, 0, True)]
+    harness.thread.turn()
+    harness.segments.number = 1
+    harness.thread.turn()
+    assert len(harness.folder.asked) == 3
+    assert harness.log.lines == ["info: 1 old segments were removed"] * 2
+    harness.folder.failure = FULL
+    harness.segments.number = 2
+    harness.thread.turn()
+    assert harness.thread.trouble == ""
+    assert harness.log.lines[-1] == "warn: old segments cannot be removed: /j/x: No space left on device"
+    harness = ThreadHarness(monkeypatch)
+    harness.segments.number = 1
+    harness.thread.turn()
+    assert harness.folder.asked == []
+
+
+def test_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for it is told once half of what is there is written, and not while the disk fails."""
+    harness = ThreadHarness(monkeypatch, room=1000)
+    harness.thread.ask_for_room()
+    harness.put(b"x" * 1000)
+    harness.segments.failure = FULL
+    harness.thread.turn()
+    assert harness.roomy == []
+    harness.segments.failure = None
+    harness.thread.turn()
+    harness.thread.turn()
+    assert harness.roomy == [0]
+
+
+def test_in_a_thread_of_its_own(tmp_path: Path) -> None:
+    """With real files: all is there when it says that it ended."""
+    settings = JournalSettings(str(tmp_path), flush_interval=0.01, segment_size=5000)
+    queue = JournalQueue(10**6, itertools.count(1).__next__)
+    writer = Writer(tmp_path, "r", "0" * 8, size=5000, age=60.0, software="tests")
+    log = Log()
+    thread = WriterThread(
+        settings, queue, writer, Folder(tmp_path), itertools.count(1).__next__, log, lambda: None
+    )
+    thread.start()
+    for number in range(1000):
+        queue.put(b'["l"]', number, (3, 0, 0), b"a\n\n")
+    ended = threading.Event()
+    thread.stop(ended.set)
+    assert ended.wait(60)
+    found = [each for path in sorted(tmp_path.iterdir()) for each in read(path)]
+    assert not [each for each in found if isinstance(each, Damage)]
+    assert [each.number for each in found if isinstance(each, Block)] == list(range(1000))
+    assert sum(isinstance(each, Header) for each in found) > 1
+    assert all(path.suffix == ".journal" for path in tmp_path.iterdir())
+    assert log.lines == []
+    assert {each.kind for each in found if isinstance(each, Block)} == {BlockKind.FRAMES}

@@ -1,0 +1,39 @@
+"""How the workers of pytest-xdist share a run: whole modules, and all that share something dear for one of them."""
+
+from functools import cache
+from pathlib import Path
+
+from xdist.scheduler import LoadScopeScheduling
+
+ROOT = Path(__file__).resolve().parent.parent
+
+BROKER, SPARK = "broker", "spark"
+
+
+@cache
+def share(module: str) -> str:
+    """Name what one worker does alone, by the path of a module of it.
+
+    That is every module that needs real brokers, so that each starts once; every module that needs the Spark session
+    (programs that a test starts have one of their own); else the module.
+    """
+    text = (ROOT / module).read_text(encoding="utf-8")
+    if "mark.broker" in text:
+        return BROKER
+    if "mark.spark" in text and "mark.e2e" not in text:
+        return SPARK
+    return module
+
+
+def rank(module: str) -> int:
+    """Order the shares, those that take long first, so that the workers end together."""
+    if share(module) in (BROKER, SPARK):
+        return 0
+    return 1 if "mark.e2e" in (ROOT / module).read_text(encoding="utf-8") else 2
+
+
+class Shares(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Gives each worker one share after the other, in the order of the collection."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return share(nodeid.partition("::")[0])
