@@ -222,13 +222,16 @@ def _rows(frame: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("relays", [9, pytest.param(25, marks=pytest.mark.deep)])
-def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path, relays: int) -> None:
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param((1, 2, 4, 8), id="few"), pytest.param(range(1, 25), id="many", marks=pytest.mark.deep)],
+)
+def test_random_conversations_in_spark(spark: "SparkSession", tmp_path: Path, seeds: Sequence[int]) -> None:
     """Many relays write to one folder, segments come in any order, and a batch is cut short and done again."""
     journal = tmp_path / "journal"
     journal.mkdir()
     random = Random(1)
-    worlds = [_world(seed) for seed in range(1, relays)]
+    worlds = [_world(seed) for seed in seeds]
     paths = []
     for world in worlds:
         paths += world.run.write(journal, [random.randrange(1, 100) for _ in range(3)])

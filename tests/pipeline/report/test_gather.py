@@ -159,6 +159,7 @@ def test_a_few_seconds(spark: "SparkSession", tmp_path: Path) -> None:
     assert not found.whole_hours
 
 
+@pytest.mark.deep
 def test_the_top(spark: "SparkSession", tmp_path: Path) -> None:
     """Of many destinations some have a colour, some a row, and all are in the sums."""
     many = [{"destination": f"/queue/{n:03}", "messages": 1000 - n, "client": f"c{n}"} for n in range(300)]

@@ -106,6 +106,7 @@ def test_a_rehearsal_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pyte
     assert not class_archive.path(JAVA_17, tmp_path).exists()
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 def test_the_training_run(spark: "SparkSession", tmp_path: Path) -> None:
     """With the Spark at hand: a table is written, and what is folded from it."""

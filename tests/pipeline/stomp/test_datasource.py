@@ -217,6 +217,7 @@ def test_a_dead_receiver_fails_the_query_and_says_why(
     assert "connection refused" in str(caught.value)
 
 
+@pytest.mark.deep
 def test_a_job_that_is_written_again_says_nothing_twice(
     spark: "SparkSession", uri: str, queue: str, tmp_path: Path
 ) -> None:

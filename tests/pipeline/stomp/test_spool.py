@@ -147,7 +147,10 @@ def test_ranges_by_segment(tmp_path: Path) -> None:
         covered(tmp_path / "nowhere", 0, 1)
 
 
-def test_cut_at_any_octet_it_holds_what_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.deep)])
+def test_cut_at_any_octet_it_holds_what_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
     """A crash in the middle of a write costs what was being written, and nothing before it."""
     for sync in ("fsync", "fdatasync"):  # thousands of times it would take a minute
         monkeypatch.setattr(os, sync, lambda file: None)
@@ -158,7 +161,7 @@ def test_cut_at_any_octet_it_holds_what_is_whole(tmp_path: Path, monkeypatch: py
     folder = tmp_path / "cut"
     folder.mkdir()
     path = folder / f"{0:020d}.arrows"
-    for size in range(len(data)):
+    for size in sorted({*range(0, len(data), step), first - 1, first, len(data) - 1}):
         path.write_bytes(data[:size])
         spool = MessageSpool(folder)
         assert spool.end == (1 if size >= first else 0), size
@@ -251,11 +254,12 @@ def test_a_disk_that_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         MessageSpool(tmp_path / "file")
 
 
-def test_killed_at_any_moment_it_has_all_that_it_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(12, marks=pytest.mark.deep)])
+def test_killed_at_any_moment_it_has_all_that_it_kept(tmp_path: Path, rounds: int) -> None:
     """SIGKILL, again and again, on one spool: whatever was answered is there, each once, in order."""
     chance = random.Random(4)
     kept = 0
-    for _ in range(6):
+    for _ in range(rounds):
         child = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
         )

@@ -140,7 +140,10 @@ def test_a_batch_that_is_done_again_changes_nothing(
     assert told(place.store.read("traffic"), ["frames", "octets"]) == [(2, 3)]
 
 
-def test_messages_add_up(tables_in: Callable[[str], Tables]) -> None:
+@pytest.mark.parametrize(
+    "module", [flow, pytest.param(latency, marks=pytest.mark.deep)], ids=["flow", "latency"]
+)
+def test_messages_add_up(tables_in: Callable[[str], Tables], module: Any) -> None:
     """Open rows count while they are open, once; in the end the cut does not matter."""
     many = [message(n * 4, n * 100, "bcd"[n % 3]) for n in range(24)]
     one, several = tables_in("one"), tables_in("several")
@@ -150,13 +153,12 @@ def test_messages_add_up(tables_in: Callable[[str], Tables]) -> None:
         (several, 0, many[:5], many[5:]),
         (several, 1, many[5:], []),
     ):
-        batch = place.messages(number, settled, passing)
-        latency.advance(batch)
-        flow.advance(batch)
-        found.append((place.table("latency"), place.table("flow")))
+        module.advance(place.messages(number, settled, passing))
+        found.append(place.table(module.__name__.rpartition(".")[2]))
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.deep
 def test_an_open_row_that_moves_to_another_hour(tables_in: Callable[[str], Tables]) -> None:
     """Its SEND, in a segment that came late, lies an hour before: nothing of it is left where it was."""
     place = tables_in("one")
@@ -175,6 +177,7 @@ def lost(session: str, at: int, recovered: int | None = None, **further: Any) ->
     return {"session": session, "lost_ns": START_NS + at * SECOND, "recovered_ns": ended, **further}
 
 
+@pytest.mark.deep
 def test_an_outage_grows(tables_in: Callable[[str], Tables]) -> None:
     """One that is open comes again, and its sessions join it, in one row; repetitions add nothing."""
     place = tables_in("one")
