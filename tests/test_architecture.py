@@ -28,7 +28,19 @@ LONGEST = 500
 SHORTEST = 60
 WIDEST = 16
 
-SHORT: dict[str, str] = {}
+SHORT: dict[str, str] = {
+    "broker_tap.py": "twistd wants a plugin's Options and makeService in a module of their own",
+    "journal/disk.py": "the only calls of the file system, for the journal and the pipeline",
+    "journal/settings.py": "all that the configuration needs to know of the journal",
+    "pipeline/commands/catalogue.py": "a command of its own, loaded alone",
+    "pipeline/spark/errors.py": "used by every room that asks Spark, and imports none of them",
+    "pipeline/tables/traffic.py": "a table, beside the others",
+    "relay/effects.py": "what every room of the relay imports",
+    "relay/model/counters.py": "the list of all counters",
+    "service/brokers/brokers.py": "five modules import it, and it none of them",
+    "session/reasons.py": "words that the service and the pipeline share",
+    "wire/errors.py": "what every layer raises",
+}
 """Modules with fewer than ``SHORTEST`` lines, each with the reason why it is not part of another one."""
 
 WIDE: dict[str, str] = {}
