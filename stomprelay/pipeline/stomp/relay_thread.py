@@ -23,13 +23,13 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, State
+from stomprelay.session.reasons import WARNINGS
 
 ROOM: Final = 8 * 1024 * 1024
 """Bytes that may wait in either direction."""
 _log: Final = logging.getLogger("stomprelay.stomp")
 REASONS: Final = 3
 """Notes that are kept to explain an end."""
-_WARNINGS: Final = frozenset({Event.ERROR, Event.FOREIGN, Event.LOST, Event.REFUSED})
 _EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
@@ -353,7 +353,7 @@ class RelayThread:
     def _note(self, note: Note) -> None:
         if note.event in _EXPLAINING:
             self._reasons.append(note.text)
-        level = logging.WARNING if note.event in _WARNINGS else logging.INFO
+        level = logging.WARNING if note.event in WARNINGS else logging.INFO
         _log.log(level, "%s: %s", note.event.value, note.text)
 
     def _to_client(self, data: bytes) -> None:

@@ -18,14 +18,12 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
+from stomprelay.session.reasons import CLOSED, RESET, TIMED_OUT, UNKNOWN_HOST, rejected, spell_tls
 
 STAGGER: Final = 2.0
 """Seconds that one address of a host has to answer while there are more of them."""
 
 
-_NOT_TLS: Final = frozenset(
-    {"wrong version number", "packet length too long", "record layer failure", "http request"}
-)
 ASKED: Final = 1
 """The relay's core asked for a pause."""
 PRESSURE: Final = 2
@@ -156,18 +154,17 @@ def _loaded(key: str, path: str, load: Callable[[], None]) -> None:
 
 
 def spell(error: Exception) -> str:
-    """What went wrong with a connection, in a few given."""
+    """Return why a connection failed, in a few words for the log."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"TLS: certificate verify failed: {error.verify_message}"
+        return rejected(error.verify_message)
     if isinstance(error, ssl.SSLError):
-        said = (error.reason or str(error)).replace("_", " ").lower()
-        return f"TLS: the peer does not speak TLS ({said})" if said in _NOT_TLS else f"TLS: {said}"
+        return spell_tls([(error.reason or str(error)).replace("_", " ").lower()])
     if isinstance(error, TimeoutError):
-        return "connection timed out"
+        return TIMED_OUT
     if isinstance(error, socket.gaierror):
-        return "host name not found"
+        return UNKNOWN_HOST
     if isinstance(error, ConnectionResetError):
-        return "connection reset"
+        return RESET
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(text.split()).lower() or type(error).__name__
 
@@ -321,7 +318,7 @@ class LegSocket:
             self._ended(spell(error))
             return
         if not data:
-            self._ended("connection closed")
+            self._ended(CLOSED)
             return
         self.eager = isinstance(made, ssl.SSLSocket)  # it may have more, of which the selector knows nothing
         if not self._closed:
