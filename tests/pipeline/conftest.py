@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one, in one group of a run with several processes."""
+"""One Spark session for all tests that need one; `tests/workers.py` gives them to one process."""
 
 import os
 from collections.abc import Iterator
@@ -10,13 +10,6 @@ from stomprelay.pipeline.spark import class_archive, java, launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What needs Spark goes to one process of pytest-xdist, where that is installed: it shares the session."""
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

@@ -175,11 +175,7 @@ def read_damages(store: Store, limit: int) -> tuple[list[Damage], int]:
 def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
     """All that the report shows: of this range, and of lists the first `limit`. `now` is for tables that are empty."""
     found = extent(store, range_)
-    if found is None:
-        last = range_.until or now
-        span = Span.over(min(range_.since or last - HOUR, last - 1), last - 1)
-    else:
-        span = _span(store, range_, *found)
+    span = empty_span(range_, now) if found is None else _span(store, range_, *found)
     within = Range(span.since, span.until)
     traffic = _traffic(store, span, F.col("at"))
     names = top(traffic, "destination", [F.col("messages"), F.col("octets")], max(limit, COLOURS))
@@ -216,6 +212,12 @@ def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
         total_damages=total_damages,
         octets=octets or 0,
     )
+
+
+def empty_span(range_: Range, now: Micros) -> Span:
+    """What is shown where there are no records: the range, by default the hour before its end or before `now`."""
+    last = range_.until or now
+    return Span.over(min(range_.since or last - HOUR, last - 1), last - 1)
 
 
 def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:

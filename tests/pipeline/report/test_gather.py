@@ -21,6 +21,7 @@ from stomprelay.pipeline.report.findings import (
     Way,
 )
 from stomprelay.pipeline.report.gather import (
+    empty_span,
     gather,
     read_damages,
     read_failovers,
@@ -183,11 +184,17 @@ def test_nothing(spark: "SparkSession", tmp_path: Path) -> None:
     """Tables that are not there yet give a page that says so."""
     found = gather(build(spark, tmp_path), Range(), 10, NOW)
     assert found.empty
-    assert found.span.until - found.span.since == HOUR
+    assert found.span == empty_span(Range(), NOW)
     assert asdict(found).keys() == asdict(Findings(found.span)).keys()
     assert "stomprelay-pipeline once" in page(found, PageOptions(made=NOW))
-    early = gather(build(spark, tmp_path), Range(since=BEGIN, until=BEGIN + 2 * HOUR), 10, NOW)
-    assert (early.span.since, early.span.until) == (BEGIN, BEGIN + 2 * HOUR)
+
+
+def test_the_span_of_nothing() -> None:
+    """The range that was asked for, or else an hour."""
+    usual = empty_span(Range(), NOW)
+    assert usual.until - usual.since == HOUR
+    asked = empty_span(Range(since=BEGIN, until=BEGIN + 2 * HOUR), NOW)
+    assert (asked.since, asked.until) == (BEGIN, BEGIN + 2 * HOUR)
 
 
 def test_united() -> None:
