@@ -49,7 +49,9 @@ _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
 """What can happen, in the order of things that happen at the same time."""
 
 _Happening = tuple[int, int, str, int, int, Any]
-"""When, what, the place of the SEND or MESSAGE, and what belongs to it."""
+"""When (ns), what, the place of the SEND or MESSAGE (segment, offset, number), and a value that depends on
+what.
+"""
 
 
 _DELIVERY: Final = (
@@ -71,13 +73,18 @@ DDL: Final = ", ".join(
     f"`{name}` {kind}"
     for name, kind in [*((column.name, column.kind) for column in MESSAGES.columns), *_FURTHER]
 )
-"""The rows: those of `messages`, with `hour`, `what` they are, and `text` where they are something else."""
+"""Columns of the rows that `Matchings` yields: those of `messages`, then `what` the row is, its `hour`, and
+`text` where it is no row of `messages`.
+"""
 
 
 class Matching:
-    """Call `saw` with all rows of its key, those that it kept first; then `go`. Then read its `finals`, for what
-    it has `kept` and at last for those that are still `open`. `repeats`: for each delivery that was repeated its
-    session, broker and time, and the time of the repetition.
+    """Matches the transfers of one key to messages.
+
+    Call `saw` with each row of the key, those kept by the last batch first; then `go` once. Then read
+    `finals` (rows that became final), `kept()` (state for the next batch) and, last, `open()` (rows that are
+    not final). `repeats` has for each delivery that was repeated its session, broker and time, and the time
+    in ns of the repetition.
     """
 
     __slots__ = (
@@ -112,7 +119,7 @@ class Matching:
     # What is seen
 
     def saw(self, row: Transfer) -> None:
-        """A row; it is this object's from now on."""
+        """Take one row of `transfer.FIELDS`. The matching changes it: the caller must not use it again."""
         kind = row[KIND]
         if kind == Kind.KEPT:
             self._keep(row[TEXT])
@@ -159,7 +166,9 @@ class Matching:
     # What follows
 
     def go(self, until: int) -> None:
-        """All rows were seen. What happened up to `until` is for good."""
+        """Apply all rows that were seen, in the order of time. What happened up to `until` (ns) is kept; what
+        happened later shows in `open()` but is left for the next batch to do again. Call it once.
+        """
         if self._send_order is not None and (self._messages or self._reached):
             self._send_order.load(self._reached, self._messages)
         happenings = self._happenings
@@ -180,7 +189,7 @@ class Matching:
         self.repeats = repeats
 
     def _sweep(self, until: int) -> None:
-        """Messages of which no sign can come in time any more are final."""
+        """Move messages of which no further record can come in time to `finals`."""
         left = []
         for message in self._messages:
             if until > message.until(self._limits):
@@ -205,11 +214,11 @@ class Matching:
         self._kept = [json.dumps(each, ensure_ascii=False, separators=(",", ":")) for each in kept]
 
     def kept(self) -> list[str]:
-        """What the next batch needs, in order."""
+        """Return the state for the next batch as JSON texts; `saw` must get them in this order."""
         return self._kept
 
     def open(self) -> Iterator[list[Any]]:
-        """Rows of messages that are not final."""
+        """Yield rows of `messages` for messages that are not final, with times in ns."""
         for message in self._messages:
             yield message.row(self._key, self._method, final=False)
 
@@ -298,14 +307,14 @@ def _order(happening: _Happening) -> tuple[int, int, str, int, int]:
 
 
 class MatchRow(IntEnum):
-    """What a row is."""
+    """What a row of `Matchings` is: the values of its column `what`."""
 
     FINAL = 0
     OPEN = 1
     KEPT = 2
-    """For the next batch: `key`, `text`, and in `number` its place among those of its key."""
+    """State for the next batch: `key`, `text`, and in `number` its place among the rows of that key."""
     REPEAT = 3
-    """A delivery that was repeated: `text` is a JSON list, see `Matching`."""
+    """A delivery that was repeated: `text` is a JSON list of the four values in `Matching.repeats`."""
 
 
 def _types() -> Iterator[tuple[str, Any]]:
@@ -328,15 +337,16 @@ _KEY, _NUMBER = _NAMES.index("key"), _NAMES.index("number")
 
 @dataclass(frozen=True)
 class Matchings:
-    """Call it with the transfers of some keys, and with what the last batch kept of them. It yields rows of `DDL`; what
-    `SessionRow` names is passed on. `until`: up to when all relays have been read.
+    """Call it with rows of `transfer.FIELDS` sorted by `transfer.SORTED`, among them those that the last
+    batch kept. It yields rows of `DDL`; rows that `SessionRow` lists are passed on. `until`: the time in ns
+    up to which all relays have been read.
     """
 
     limits: TimeLimits
     until: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Arrow in, Arrow out."""
+        """Take batches of `transfer.DDL` and yield batches of `DDL`, as `mapInArrow` wants it."""
         with arrow.uncollected():
             yield from self._matched(arrow.rows(batches))
 
@@ -381,7 +391,7 @@ def _other(what: int, text: str, key: str | None = None, number: int | None = No
 
 
 def batch(rows: list[list[Any]]) -> pa.RecordBatch:
-    """Rows of `DDL`, with times in ns and deliveries as tuples, as a batch."""
+    """Return rows of `DDL` as one Arrow batch. In the rows, times are in ns and deliveries are tuples."""
     arrays = []
     for at, values in enumerate(zip(*rows, strict=True)):
         if at == _DELIVERIES_AT:

@@ -39,15 +39,18 @@ from stomprelay.pipeline.schema import (
 from stomprelay.pipeline.settings import TimeLimits
 
 TOPICS: Final = ("/topic/", "/exchange/", "/temp-topic/", "topic://", "jms.topic.", "topic.")
-"""How the names of destinations begin whose messages all subscribers get. That of any other is taken for a queue's."""
+"""Prefixes of destinations whose messages go to every subscriber. Any other destination is treated as a
+queue.
+"""
 
 
 class Message:
-    """One message. `sent` is its SEND; `deliveries` its MESSAGEs in order. `available`: since when a broker can have
-    delivered it, None while its transaction is open. `last` is the time of the last sign of it.
+    """One message: its SEND in `sent` (None if it was not seen) and its MESSAGEs in `deliveries`, in order.
 
-    `ends` is the last delivery to each of those who shall get it: for a queue's message that is anybody, for a topic's
-    each subscriber. `_open` counts deliveries without an answer, `_bad` those of `ends` that were returned.
+    `available`: the time in ns from which a broker can deliver it, None while its transaction is open.
+    `first` and `last`: the times in ns of the first and last record of it. `ends`: the last delivery by
+    recipient (see `recipient`). `_open` counts deliveries without an ACK, NACK or return, `_bad` the
+    deliveries in `ends` that were returned.
     """
 
     __slots__ = (
@@ -77,28 +80,32 @@ class Message:
     # What happens
 
     def was_sent(self, transfer: Transfer, ns: int) -> None:
-        """Its SEND."""
+        """Record its SEND, at `ns`."""
         self.sent = transfer
         self.last = max(self.last, ns)
 
     def became_available(self, ns: int) -> None:
-        """From now on a broker can deliver it: it was sent, or its transaction was committed."""
+        """Record that a broker can deliver it from `ns` on: it was sent outside a transaction, or its
+        transaction was committed.
+        """
         self.available = ns
         self.last = max(self.last, ns)
 
     def was_confirmed(self, ns: int) -> None:
-        """The RECEIPT."""
+        """Record the RECEIPT for its SEND, at `ns`. `was_sent` must have been called before."""
         assert self.sent is not None
         self.sent[RECEIPT_NS] = ns
         self.last = max(self.last, ns)
 
     def was_aborted(self, ns: int) -> None:
-        """Its transaction was."""
+        """Record that the transaction of its SEND was aborted, at `ns`."""
         self.aborted = True
         self.last = max(self.last, ns)
 
     def was_delivered(self, transfer: Transfer, ns: int) -> Transfer | None:
-        """A MESSAGE, perhaps settled at once. Returns the delivery that it repeats, if any."""
+        """Record a MESSAGE, which may be settled already (as in mode `auto`). Return the previous delivery to
+        the same recipient, which this one repeats; None if there was none.
+        """
         self.deliveries.append(transfer)
         self.last = max(self.last, ns)
         to = self.recipient(transfer)
@@ -111,7 +118,9 @@ class Message:
         return before
 
     def was_settled(self, delivery: Transfer, ns: int, settled: int | None, outcome: str) -> None:
-        """A delivery was answered, or returned."""
+        """Record that a delivery was acked, nacked or returned. `settled`: when the ACK or NACK was sent;
+        `ns`: when it took effect (a transaction's COMMIT). A delivery that has an outcome keeps it.
+        """
         self.last = max(self.last, ns)
         if delivery[OUTCOME] is not None:
             return
@@ -121,31 +130,37 @@ class Message:
             self._bad += 1
 
     def recipient(self, delivery: Transfer) -> tuple[Any, ...]:
-        """For whom a delivery is."""
+        """Return the key of `ends` for a delivery: (client, subscription) for a topic's message, () for a
+        queue's, which only one consumer has to get.
+        """
         return (delivery[CLIENT], delivery[SUBSCRIPTION]) if self.topic else ()
 
     # What is known
 
     @property
     def back(self) -> bool:
-        """Whether a broker has it again: its last delivery was refused or returned."""
+        """Return whether a broker has it again: its last delivery was nacked or returned."""
         return bool(self.deliveries) and self.deliveries[-1][OUTCOME] in (NACKED, RETURNED)
 
     @property
     def flying(self) -> bool:
-        """Whether a delivery has no answer."""
+        """Return whether a delivery still waits for its ACK, NACK or return."""
         return self._open > 0
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more is to be expected."""
+        """Return whether nothing more is expected: no RECEIPT and no ACK is missing, and no returned delivery
+        waits to be repeated; without deliveries, whether it was aborted.
+        """
         sent = self.sent
         if sent is not None and sent[RECEIPT] is not None and sent[RECEIPT_NS] is None and not self.aborted:
             return False
         return not self._open and not self._bad if self.deliveries else self.aborted
 
     def until(self, limits: TimeLimits) -> int:
-        """Up to when a sign of it still counts."""
+        """Return the time in ns up to which a further record still counts as one of this message. After it,
+        the message is final.
+        """
         if not self.settled:
             return self.last + limits.give_up
         if self.sent is None:
@@ -154,7 +169,9 @@ class Message:
 
     @property
     def outcome(self) -> str:
-        """In a word."""
+        """Return the `outcome` of its row, one of the outcomes in `schema`. With several recipients the worst
+        counts: not settled, returned, nacked, acked.
+        """
         if not self.deliveries:
             if self.aborted:
                 return ABORTED
@@ -168,7 +185,9 @@ class Message:
 
     @property
     def redelivered(self) -> int:
-        """Deliveries that repeat others."""
+        """Return the number of deliveries that repeat an earlier one: to the same subscription, or to the
+        same recipient after a NACK or a return.
+        """
         seen: set[tuple[Any, ...]] = set()
         returned: set[tuple[Any, ...]] = set()
         count = 0
@@ -181,7 +200,9 @@ class Message:
         return count
 
     def row(self, key: str, method: str, *, final: bool) -> list[Any]:
-        """The values of `MESSAGES`, with times in ns, and a list of `deliveries` of which each is a tuple."""
+        """Return the values of a row of `MESSAGES`, in the table's order, with times in ns, durations in us,
+        and `deliveries` as a list of tuples. At least its SEND or one delivery must be known.
+        """
         sent, deliveries = self.sent, self.deliveries
         begun = deliveries[0] if sent is None else sent
         ns = begun[NS]
@@ -209,7 +230,7 @@ class Message:
     # From batch to batch
 
     def dump(self) -> list[Any]:
-        """As JSON has it."""
+        """Return its state as a list that JSON can hold; `load` reads it."""
         return [
             None if self.sent is None else self.sent[1:],
             [each[1:] for each in self.deliveries],
@@ -218,7 +239,9 @@ class Message:
 
     @classmethod
     def load(cls, key: str, values: list[Any]) -> "Message":
-        """Of what `dump` made."""
+        """Return the message whose state `dump` returned. `key`: the key of its transfers, which the state
+        leaves out.
+        """
         sent, deliveries, available, aborted, topic, first, last = values
         message = cls(first, topic=topic)
         message.available, message.aborted = available, aborted
@@ -232,7 +255,7 @@ class Message:
 
 
 def _told(delivery: Transfer) -> tuple[Any, ...]:
-    """The values of one of `deliveries`."""
+    """Return the values of one element of the column `deliveries`, with times in ns."""
     return (
         delivery[NS],
         delivery[CLIENT],

@@ -34,7 +34,9 @@ REDELIVERED: Final = "redelivered"
 
 _STATE: Final = "said"
 _SAID: Final = "key string, number bigint, text string"
-"""What is left for the next batch and for other tables, in folders by `what`: of `MatchRow` or of `SessionRow`."""
+"""Columns of the state that is left for the next batch and for other tables; its folders are named by `what`,
+a `MatchRow` or `SessionRow`.
+"""
 _TOLD: Final = ("key", "number", "text")
 _WATCH: Final = "watch"
 _OUTAGES: Final = "outages"
@@ -44,7 +46,9 @@ _HOURS: Final = "hours"
 
 
 def advance(batch: Batch) -> None:
-    """Add the messages of this batch, and leave what the functions below read for other tables; safe to do again."""
+    """Match the messages of this batch: write its rows of `messages`, and the state that the functions below
+    and the next batch read. Doing a batch again gives the same files.
+    """
     store, number = batch.store, batch.number
     settings = batch.settings
     limits = TimeLimits.of(settings.patience, settings.linger, settings.give_up, settings.stuck_after)
@@ -68,29 +72,33 @@ def advance(batch: Batch) -> None:
 
 
 def settled(batch: Batch) -> DataFrame:
-    """Rows of `messages` that became final in this batch."""
+    """Return the rows of `messages` that became final in this batch. Call it after `advance`, as all
+    functions below.
+    """
     return batch.store.read(MESSAGES.name, batch=batch.number)
 
 
 def still_open(batch: Batch) -> DataFrame:
-    """Rows of `messages` that may still change after it."""
+    """Return the rows of `messages` that are not final after this batch."""
     return batch.store.read(MESSAGES.name, batch=OPEN)
 
 
 def touched(batch: Batch) -> set[str]:
-    """The hours of these two, and of the rows that were open before this batch."""
+    """Return the names of the hours of these two, and of the hours of rows that were open before this batch."""
     store, number = batch.store, batch.number
     before = _noted(batch, number - 1).get(_HOURS, [])
     return {*before, *store.hours_of(MESSAGES.name, number), *store.hours_of(MESSAGES.name, OPEN)}
 
 
 def outages(batch: Batch) -> list[tuple[Any, ...]]:
-    """Rows of `OUTAGE` of which something is new."""
+    """Return the rows of `OUTAGE` that are new or changed in this batch, as tuples in the table's order."""
     return [tuple(row) for row in json.loads(batch.store.saved_text(_OUTAGES, batch.number) or "[]")]
 
 
 def waits(batch: Batch) -> DataFrame:
-    """Rows of `WAIT`: deliveries whose wait ended in this batch, and those that wait after it."""
+    """Return the rows of `WAIT`: deliveries whose wait ended in this batch, and those that still wait after
+    it.
+    """
     rows = _said(batch, batch.number, SessionRow.WAIT)
     return rows.select(F.from_json("text", WAIT.ddl).alias("row")).select("row.*")
 
@@ -107,7 +115,9 @@ def _said(batch: Batch, number: int, what: int) -> DataFrame:
 
 
 def segments(batch: Batch) -> list[Segment]:
-    """The segments of a batch, those of which nothing could be read included."""
+    """Return the segments that this batch read, including those of which nothing could be read (their times
+    are None).
+    """
     ended = F.max(F.coalesce(F.col("event") == JournalEvent.ENDED.value, F.lit(False)))
     rows = batch.frames().groupBy("segment").agg(F.min("ns"), F.max("ns"), ended).collect()
     found = {row[0]: Segment(row[0], batch.number, row[1], row[2], row[3]) for row in rows}
@@ -119,7 +129,7 @@ def segments(batch: Batch) -> list[Segment]:
 
 
 def read(batch: Batch, ready: Iterable[Segment]) -> DataFrame:
-    """The frames of these segments, whichever batch read them."""
+    """Return the rows of `frames` of these segments, whichever batch read them."""
     by_batch: dict[int, list[str]] = {}
     for segment in ready:
         if segment.newest_ns is not None:
@@ -132,7 +142,9 @@ def read(batch: Batch, ready: Iterable[Segment]) -> DataFrame:
 
 
 def records(frames: DataFrame, settings: "Settings") -> DataFrame:
-    """Rows of `record.FIELDS`, of frames and events of sessions that matter to messages."""
+    """Return rows of `record.FIELDS`: the frames and events of sessions that matter to messages.
+    `settings.id_headers` names the headers that hold a publisher's id.
+    """
     headers = F.when(F.col("command").isin("SEND", "MESSAGE"), F.col("headers"))
     made: dict[str, Column] = {
         "turn": F.try_to_number(F.substring_index("segment", "-", -1), F.lit("999999999999")).cast("int"),
@@ -152,7 +164,9 @@ def records(frames: DataFrame, settings: "Settings") -> DataFrame:
 
 
 def conversations(batch: Batch, runs: Runs, limits: TimeLimits, frames: DataFrame) -> DataFrame:
-    """Rows of `transfer.FIELDS`: what sessions show of messages, and what `SessionRow` names."""
+    """Return rows of `transfer.FIELDS`, made of these frames and of the sessions' state from the last batch:
+    transfers, and the rows that `SessionRow` lists.
+    """
     before = _said(batch, batch.number - 1, SessionRow.STATE)
     state = _filled(before, record.FIELDS, session=F.col("key"), turn=F.lit(record.SAID))
     rows = records(frames, batch.settings).unionByName(state)
@@ -161,7 +175,9 @@ def conversations(batch: Batch, runs: Runs, limits: TimeLimits, frames: DataFram
 
 
 def matched(batch: Batch, runs: Runs, limits: TimeLimits, said: DataFrame) -> DataFrame:
-    """Rows of `matchings.DDL`."""
+    """Return rows of `matching.DDL`, made of the rows of `conversations` and of what the last batch kept by
+    key: messages, and the rows that `MatchRow` and `SessionRow` list.
+    """
     before = _said(batch, batch.number - 1, MatchRow.KEPT)
     kept = _filled(
         before,
@@ -175,7 +191,9 @@ def matched(batch: Batch, runs: Runs, limits: TimeLimits, said: DataFrame) -> Da
 
 
 def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) -> DataFrame:
-    """With all fields, null where they are not there."""
+    """Return the rows with exactly these fields, cast to their types: from `made` if given there, else the
+    column of that name, else null.
+    """
     there = {**{name: F.col(name) for name in rows.columns}, **made}
     return rows.select(*(there.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in fields))
 
@@ -184,7 +202,9 @@ def _filled(rows: DataFrame, fields: Iterable[tuple[str, str]], **made: Column) 
 
 
 def _outages(batch: Batch, before: list[list[Any]]) -> Outages:
-    """There are few of these, and fewer that matter."""
+    """Return the outages of the sessions in this batch and of those that `before` still holds. They are
+    collected to the driver: there are few of them.
+    """
     told = _said(batch, batch.number, SessionRow.OUTAGE).select("text").sort("text").collect()
     outages = Outages(before)
     outages.told([row[name] for name in OUTAGE.names] for row in (json.loads(each.text) for each in told))

@@ -7,12 +7,14 @@ from typing import Any, Final
 from stomprelay.pipeline.match.transfer import ABORTED, ENDED_NS, KIND, RECEIPT_NS, Transfer, continuation
 
 REFUSED: Final = "the transaction cannot be committed"
-"""How the relay's ERROR begins that answers COMMIT of a transaction which it cannot follow any more."""
+"""The start of the `message` of the ERROR that the relay sends for a COMMIT of a transaction it has lost
+track of.
+"""
 
 
 class _Asked:
-    """A frame that asked for a receipt; `transfer` is that of a SEND. `told` are the brokers that gave it, where there
-    are several, `at` when the first did.
+    """A frame that asked for a receipt, at `ns`; `transfer` is its SEND, None for another frame. `told`: the
+    brokers that sent their RECEIPT, where there are several; `at`: the time in ns of the first.
     """
 
     __slots__ = ("at", "ns", "told", "transfer")
@@ -24,7 +26,9 @@ class _Asked:
         self.at: int | None = None
 
     def given(self, ns: int) -> Transfer | None:
-        """A RECEIPT came for it. Returns the SEND, with its time, if it is one and the RECEIPT its first."""
+        """Record a RECEIPT at `ns`. Return the SEND, with its receipt time set, if this is the first RECEIPT
+        and the frame was a SEND; else None.
+        """
         if self.at is not None:
             return None
         self.at = ns
@@ -34,9 +38,11 @@ class _Asked:
 
 
 class PendingReceipts:
-    """The n-th frame with a receipt id belongs to the n-th RECEIPT with it; where a session has several brokers, to
-    the n-th of each, of which the first counts. After `give_up` ns nobody waits any more, and for another broker's not
-    longer than `linger` ns.
+    """The frames of one session that wait for a RECEIPT; iterating yields their SENDs.
+
+    The n-th frame with a receipt id belongs to the n-th RECEIPT with it; where a session has several brokers,
+    to the n-th of each broker, and the first of these counts. A frame is forgotten `give_up` ns after it was
+    sent, or `linger` ns after its first RECEIPT.
     """
 
     __slots__ = ("_by_id", "_give_up", "_linger")
@@ -56,15 +62,16 @@ class PendingReceipts:
                     yield each.transfer
 
     def ask(self, receipt: str, ns: int, transfer: Transfer | None) -> None:
-        """A frame asks for a receipt."""
+        """Record a frame that asks for a receipt, at `ns`. `transfer`: its row if it is a SEND, else None."""
         asked = self._by_id.get(receipt)
         if asked is None:
             asked = self._by_id[receipt] = deque()
         asked.append(_Asked(ns, transfer))
 
     def given(self, receipt: str, broker: str | None, ns: int, brokers: int) -> Transfer | None:
-        """A RECEIPT came from a broker, of so many `brokers`. Returns the SEND that it is for, with its time, if it is
-        for one and is its first.
+        """Record a RECEIPT from `broker` (None: from the relay itself); the session has `brokers` of them.
+        Return the SEND that it is for, with its receipt time set, if it is for one and is its first RECEIPT;
+        else None.
         """
         asked = self._by_id.get(receipt)
         if asked is None:
@@ -84,7 +91,7 @@ class PendingReceipts:
         return None
 
     def refused(self, receipt: str) -> None:
-        """An ERROR names this receipt: it will not be given."""
+        """Drop the oldest frame with this receipt id: an ERROR named it, so no RECEIPT will come."""
         asked = self._by_id.get(receipt)
         if asked is not None:
             asked.popleft()
@@ -92,7 +99,7 @@ class PendingReceipts:
                 del self._by_id[receipt]
 
     def forget(self, now: int) -> None:
-        """Those for which nobody waits any more."""
+        """Drop the frames whose time is over at `now` (ns)."""
         for receipt, asked in list(self._by_id.items()):
             self._expire(receipt, asked, now)
 
@@ -110,7 +117,7 @@ class PendingReceipts:
     # From batch to batch
 
     def dump(self) -> list[Any]:
-        """As JSON has it."""
+        """Return its state as a list that JSON can hold; `load` reads it."""
         return [
             [
                 receipt,
@@ -124,7 +131,7 @@ class PendingReceipts:
         ]
 
     def load(self, values: list[Any]) -> None:
-        """Of what `dump` made."""
+        """Add the frames that `dump` returned; their SENDs become continuations."""
         for receipt, ns, told, at, place in values:
             self.ask(receipt, ns, None if place is None else continuation(place))
             self._by_id[receipt][-1].told = told
@@ -132,7 +139,9 @@ class PendingReceipts:
 
 
 class Transactions:
-    """The open ones, each with its SENDs. `tell` is called with each SEND whose transaction ended."""
+    """The open transactions of one session, each with its SENDs; iterating yields these SENDs. `tell` is
+    called with each SEND whose transaction ended, after its `ended_ns` and `aborted` are set.
+    """
 
     __slots__ = ("_committed", "_committed_ns", "_doomed", "_open", "_refused_ns", "tell")
 
@@ -153,19 +162,23 @@ class Transactions:
             yield from sent
 
     def begin(self, name: str) -> None:
-        """BEGIN."""
+        """Record a BEGIN of the transaction `name`; no effect if it is open."""
         self._open.setdefault(name, [])
 
     def sent(self, name: str, transfer: Transfer) -> None:
-        """A SEND in it, even if its BEGIN was not seen."""
+        """Record a SEND in the transaction `name`, opening it if its BEGIN was not seen."""
         self._open.setdefault(name, []).append(transfer)
 
     def doom(self, name: str) -> None:
-        """It answered for a delivery of a broker that was lost, so the relay will not commit it."""
+        """Record that the transaction has an ACK or NACK for a delivery of a lost broker: the relay will
+        refuse to commit it.
+        """
         self._doomed.add(name)
 
     def commit(self, name: str, ns: int) -> bool:
-        """COMMIT. Returns whether the relay can follow it."""
+        """Record a COMMIT at `ns`, passing its SENDs to `tell`. Return False if the relay refuses it: its
+        SENDs then count as aborted, and the caller must undo its ACKs and NACKs.
+        """
         self._committed, self._committed_ns = self._open.pop(name, []), ns
         doomed = name in self._doomed
         self._doomed.discard(name)
@@ -178,17 +191,19 @@ class Transactions:
         return True
 
     def abort(self, name: str, ns: int) -> None:
-        """ABORT."""
+        """Record an ABORT at `ns`, passing its SENDs to `tell` as aborted."""
         self._undo(self._open.pop(name, []), ns)
         self._doomed.discard(name)
 
     def refused(self, ns: int) -> None:
-        """The relay answered the last COMMIT, or the next one of the same time, with an ERROR."""
+        """Record that the relay sent an ERROR at `ns` for the last COMMIT, or for the next one of the same
+        time: its SENDs count as aborted.
+        """
         self._refused_ns = ns
         self._undo(self._committed, ns)
 
     def ended(self, ns: int) -> None:
-        """The session is over."""
+        """Abort all open transactions: the session ended at `ns`."""
         for sent in self._open.values():
             self._undo(sent, ns)
         self._open.clear()
@@ -201,7 +216,9 @@ class Transactions:
     # From batch to batch
 
     def dump(self, since: int) -> list[Any]:
-        """As JSON has it; a COMMIT before `since` was not refused."""
+        """Return its state as a list that JSON can hold; `load` reads it. A COMMIT before `since` (ns) can no
+        longer be refused, so its SENDs are dropped.
+        """
         if self._committed_ns < since:
             self._committed = []
         opened = {name: [each[: KIND + 1] for each in sent] for name, sent in self._open.items()}
@@ -209,7 +226,9 @@ class Transactions:
         return [opened, sorted(self._doomed), committed, self._committed_ns, self._refused_ns]
 
     def load(self, values: list[Any], continuations: dict[tuple[Any, ...], Transfer]) -> None:
-        """Of what `dump` made. `continuations` are those that wait for a receipt: they may wait for COMMIT, too."""
+        """Restore what `dump` returned. `continuations`, by place, are the SENDs that `PendingReceipts`
+        restored: a SEND that waits for both is one row, so the same object is used here.
+        """
         opened, doomed, committed, self._committed_ns, self._refused_ns = values
 
         def one(place: list[Any]) -> Transfer:

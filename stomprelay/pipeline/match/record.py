@@ -40,10 +40,13 @@ FIELDS: Final = (
 """
 
 SORTED: Final = ("session", "turn", "offset", "number")
-"""The order in which a conversation went."""
+"""Columns to sort records by, so that each session's frames and events come in the order they were journaled.
+"""
 
 SAID: Final = -1
-"""The `turn` of a row that is none of these: a conversation as it was at the end of the last batch, in `text`."""
+"""The `turn` of a row that holds a session's state from the end of the last batch, as JSON in `text`. It
+sorts before all records of that session.
+"""
 
 (
     SESSION,

@@ -11,8 +11,9 @@ _MADE_NAME: Final = _MADE.decode()
 
 
 class Subscription:
-    """One SUBSCRIBE, at `since` ns. `id` is the name toward brokers, which the client chose or (not `named`) the relay.
-    `unsettled` are the numbers of its deliveries that have no answer, in order. `mode` None: it was never seen.
+    """One SUBSCRIBE, at `since` ns. `id`: its name toward brokers, chosen by the client or, if not `named`,
+    by the relay. `unsettled`: the order numbers of its deliveries without an ACK or NACK, ascending. `mode`
+    is None if the SUBSCRIBE was not seen.
     """
 
     __slots__ = ("destination", "id", "mode", "named", "open", "since", "unsettled")
@@ -30,24 +31,24 @@ class Subscription:
 
     @property
     def shown(self) -> str | None:
-        """What a person calls it."""
+        """Return the name that tables show: its id, or its destination if the client chose no id."""
         return self.id if self.named else self.destination
 
     def close(self) -> None:
-        """UNSUBSCRIBE: what it was delivered may still be answered."""
+        """Record UNSUBSCRIBE. Its deliveries can still be acked or nacked."""
         self.open = False
 
     def sort(self) -> None:
-        """Deliveries came back: put the numbers of all into order again."""
+        """Sort `unsettled` again; call it after deliveries were put back."""
         self.unsettled = dict.fromkeys(sorted(self.unsettled))
 
     def dump(self) -> list[Any]:
-        """As JSON has it."""
+        """Return its state, without `unsettled`, as a list that JSON can hold; `load` reads it."""
         return [self.id, self.destination, self.mode, self.since, self.named, self.open]
 
     @classmethod
     def load(cls, values: list[Any]) -> "Subscription":
-        """Of what `dump` made."""
+        """Return the subscription whose state `dump` returned; its `unsettled` is empty."""
         id, destination, mode, since, named, is_open = values
         subscription = cls(id, destination, mode, since, named=named)
         subscription.open = is_open
@@ -55,7 +56,9 @@ class Subscription:
 
 
 class Subscribed:
-    """The subscriptions of one session. `acknowledging` counts the open ones that ask for ACKs."""
+    """The subscriptions of one session: `opened` and, the last `LATELY` of them, `ended`, both by id.
+    `acknowledging` counts the open ones whose mode asks for ACKs.
+    """
 
     __slots__ = ("_made", "acknowledging", "ended", "opened")
 
@@ -66,7 +69,9 @@ class Subscribed:
         self._made = 0
 
     def subscribe(self, id: str | None, destination: str | None, mode: str, since: int) -> None:
-        """SUBSCRIBE."""
+        """Record a SUBSCRIBE at `since` ns. Without an `id` it gets one as the relay would make it; one with
+        the same id is replaced.
+        """
         named = id is not None
         if id is None:
             self._made += 1
@@ -79,7 +84,9 @@ class Subscribed:
         self.ended.pop(id, None)
 
     def unsubscribe(self, id: str | None, destination: str | None) -> None:
-        """UNSUBSCRIBE, of the oldest one to a destination where it names no id."""
+        """Record an UNSUBSCRIBE: of this id, or, if that is None, of the oldest to this destination. No
+        effect if there is none.
+        """
         subscription = self.opened.get(id) if id is not None else self._oldest(self.opened, destination)
         if subscription is None:
             return
@@ -95,7 +102,9 @@ class Subscribed:
         return next((each for each in among.values() if each.destination == destination), None)
 
     def delivered(self, id: str | None, destination: str | None) -> Subscription | None:
-        """The one that the relay takes a MESSAGE to be for."""
+        """Return the subscription that the relay takes a MESSAGE with this `subscription` header and
+        destination to be for; None if none fits.
+        """
         opened = self.opened
         if id is not None:
             return opened.get(id) or self.ended.get(id)
@@ -105,14 +114,18 @@ class Subscribed:
         return next(iter(opened.values())) if found is None and len(opened) == 1 else found
 
     def meant(self, destination: str | None) -> Subscription | None:
-        """The one that a MESSAGE is for whose id nobody chose: brokers make up names for those without."""
+        """Return the oldest open subscription without a client's id to this destination; None if there is
+        none. It is for a MESSAGE whose subscription id the broker made up.
+        """
         return next(
             (each for each in self.opened.values() if not each.named and each.destination == destination),
             None,
         )
 
     def dump(self, numbers: dict[Subscription, int]) -> list[Any]:
-        """As JSON has it; `numbers` are given to those of them that have none."""
+        """Return its state as a list that JSON can hold; `load` reads it. Subscriptions appear by number:
+        those missing in `numbers` are added to it.
+        """
         for each in (*self.opened.values(), *self.ended.values()):
             numbers.setdefault(each, len(numbers))
         opened = [numbers[each] for each in self.opened.values()]
@@ -120,7 +133,7 @@ class Subscribed:
 
     @classmethod
     def load(cls, values: list[Any], numbered: list[Subscription]) -> "Subscribed":
-        """Of what `dump` made, with the subscriptions that it numbered."""
+        """Return what `dump` described. `numbered`: the subscriptions, each at its number."""
         subscribed = cls()
         opened, ended, subscribed._made = values
         subscribed.opened = {numbered[each].id: numbered[each] for each in opened}

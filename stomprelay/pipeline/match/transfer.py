@@ -15,11 +15,11 @@ the session goes on, and because there are as many of them as messages.
 
 
 class Kind(IntEnum):
-    """What a row is."""
+    """What a row of `FIELDS` holds: the values of its `kind` column."""
 
     SENT = 0
     SENT_MORE = 1
-    """What was still to come of one that was `SENT`, in an earlier batch."""
+    """A continuation of a `SENT` row of an earlier batch: only its place and what became known since."""
     DELIVERED = 2
     DELIVERED_MORE = 3
     KEPT = 9
@@ -27,7 +27,9 @@ class Kind(IntEnum):
 
 
 LATER: Final = 4
-"""Added to the kind of a row that was written already, until more of it is known."""
+"""Added to the `kind` of a continuation that was not written yet; taken off again when there is more to
+write.
+"""
 
 FIELDS: Final = (
     ("key", "string"),
@@ -124,14 +126,18 @@ def key_of(
 
 
 def carried(key: str) -> str | None:
-    """What carries through the broker, of a key."""
+    """Return the part of a key that the message itself carries through the broker: the relay's trace or the
+    publisher's id; None for a key made of destination and body.
+    """
     if key[0] == BY_TRACE:
         return key[1:]
     return key[1:].rpartition(_APART)[0] if key[0] == BY_ID else None
 
 
 def continuation(transfer: Transfer) -> Transfer:
-    """The row in which more is written of a transfer that was written already; of that it has only the place."""
+    """Return a new row to write more of a transfer that was already written: it has the same key and place,
+    the matching `..._MORE` kind plus `LATER`, and None everywhere else.
+    """
     row: Transfer = [None] * len(FIELDS)
     row[:KIND] = transfer[:KIND]
     row[KIND] = (transfer[KIND] & ~LATER | 1) + LATER
