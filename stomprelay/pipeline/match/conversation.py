@@ -38,10 +38,11 @@ _SCHEMA: Final = arrow.schema(s.FIELDS)
 
 
 class Conversation:
-    """Call `take` with each record in order. `out` are the transfers so far: copy them, `flush`, and go on. At the
-    end of a batch it is put into a text with `dump`, from which the next batch goes on.
+    """One session. Call `take` with each record in order. `out` has the rows of its transfers so far: copy
+    it, call `flush`, and go on. At the end of a batch `dump` returns the state that the next batch goes on
+    from.
 
-    A clock that is set back stands still here, so that nothing ends before it began.
+    Time never goes back here: a record that is older than the one before counts as of the same time.
     """
 
     __slots__ = (
@@ -80,7 +81,7 @@ class Conversation:
     # What comes
 
     def take(self, record: r.Record) -> None:
-        """A frame or an event, the next one."""
+        """Apply the next record, a frame or an event."""
         ns = record[r.NS]
         if ns < self._clock:
             ns = self._clock
@@ -100,7 +101,9 @@ class Conversation:
             _EVENTS[record[r.EVENT]](self, facts, ns)
 
     def _tell(self, transfer: s.Transfer) -> None:
-        """Write a transfer of which more is known now: in a continuation of its own where it was written already."""
+        """Add a transfer's continuation to `out`, now that more of it is known. A transfer that is still in
+        `out` needs none.
+        """
         if transfer[s.KIND] >= s.LATER:
             transfer[s.KIND] -= s.LATER
             self.out.append(transfer)
@@ -176,7 +179,7 @@ class Conversation:
             self._receipts.ask(receipt, ns, transfer)
 
     def _asks(self, record: r.Record, ns: int) -> None:
-        """Whether it asks for a receipt."""
+        """Record that a frame other than SEND asks for a receipt, if it does."""
         if record[r.RECEIPT] is not None:
             self._receipts.ask(record[r.RECEIPT], ns, None)
 
@@ -226,7 +229,7 @@ class Conversation:
             self._consumption.lost(loss, ns, self._transactions)
 
     def _gave(self, facts: dict[str, str], ns: int) -> None:
-        """The relay gave a receipt in a broker's place."""
+        """Record a receipt that the relay sent itself, in a broker's place."""
         self._given(facts.get("receipt", ""), None, ns, 1)
 
     def _erred(self, facts: dict[str, str], ns: int) -> None:
@@ -234,7 +237,7 @@ class Conversation:
             self._transactions.refused(ns)
 
     def _vanished(self, facts: dict[str, str], ns: int) -> None:
-        """The client is gone; perhaps the relay still delivers what it sent."""
+        """Record that the client's connection ended; the relay may still deliver what the client sent."""
         self._gone = True
         self._consumption.ended(ns)
         if "delivering" not in facts:
@@ -248,7 +251,9 @@ class Conversation:
     # What is written, and what is kept
 
     def flush(self) -> None:
-        """`out` was copied: begin an empty one. What is still to come of its transfers is written as continuations."""
+        """Empty `out`, which the caller has copied. What becomes known of its transfers later is written as
+        continuations.
+        """
         self.out = []
         for transfers in (self._receipts, self._transactions, self._consumption):
             for transfer in transfers:
@@ -256,24 +261,29 @@ class Conversation:
                     transfer[s.KIND] = (transfer[s.KIND] | 1) + s.LATER
 
     def outages(self) -> Iterator[list[Any]]:
-        """Rows of `OUTAGE` that are new or changed since the last time."""
+        """Yield the rows of `OUTAGE` that are new or changed since the last call."""
         return self._brokers.told(self.relay, self.name)
 
     def waits(self, now: int, *, present: bool = True, over: bool = False) -> Iterator[list[Any]]:
-        """Rows of `WAIT`, once, at the end of a batch. `now`: up to when its relay's run has been read, `present`:
-        whether that run still writes; `over`: nothing more is to come of the session.
+        """Yield the rows of `WAIT`. Call it once, at the end of a batch. `now`: the time in ns up to which
+        its relay's run has been read; `present`: whether that run still writes; `over`: nothing more will
+        come of the session.
         """
         for row in self._consumption.waits(now).rows(present=present, over=over):
             yield [self.relay, self.name, self._client, *row]
 
     def over(self, now: int) -> bool:
-        """Whether nothing can come any more that matters; `now` is the newest time of its relay."""
+        """Return whether nothing that matters can come any more: the client is gone, and no RECEIPT is
+        missing or it is too late for one. `now`: the newest time in ns of its relay.
+        """
         if self._ended is None:
             return False
         return now > self._ended + self._limits.patience or not self._receipts
 
     def dump(self, now: int) -> str:
-        """As the next batch needs it."""
+        """Return its state as JSON; `load` reads it. `now`: the newest time in ns of its relay; what is too
+        old to matter at that time is dropped.
+        """
         self._receipts.forget(now)
         consumption = self._consumption.dump(self._brokers, now - self._limits.give_up)
         values = [
@@ -285,7 +295,7 @@ class Conversation:
 
     @classmethod
     def load(cls, name: str, text: str, limits: TimeLimits) -> "Conversation":
-        """Of what `dump` made."""
+        """Return the conversation whose state `dump` returned. Raises `ValueError` for other text."""
         values = json.loads(text)
         self = cls(values[0], name, limits)
         _, self._client, self._clock, self._ended, self._gone, self._whole, self._legs, *rest = values
@@ -325,25 +335,28 @@ _EVENTS: Final[dict[str | None, Callable[[Conversation, dict[str, str], int], No
     JournalEvent.DROPPED.value: Conversation._dropped,
 }
 EVENTS: Final = frozenset(event for event in _EVENTS if event is not None)
-"""What matters here of what may happen."""
+"""The events that a `Conversation` looks at."""
 
 
 class SessionRow(IntEnum):
-    """What a row is that is no transfer; its `text` has it, as JSON, and its `key` is the session."""
+    """What a row of `transfer.FIELDS` is that is no transfer: the values of its `kind`. Its `text` has the
+    content, as JSON, and its `key` is the session.
+    """
 
     STATE = 20
-    """The conversation, for the next batch."""
+    """The state of the conversation, for the next batch."""
     OUTAGE = 21
     WAIT = 22
 
 
 @dataclass(frozen=True)
 class Conversations:
-    """Call it with the records of some sessions, each with the state that the last batch left of it in front. It yields
-    rows of `transfer.FIELDS`: transfers, and what `SessionRow` names.
+    """Call it with rows of `record.FIELDS` sorted by `record.SORTED`, in each session first the state that
+    the last batch left. It yields rows of `transfer.FIELDS`: transfers, and the rows that `SessionRow` lists.
 
-    `newest`: up to when each run has been read; sessions of others are forgotten, those of runs that are `gone` since
-    this batch for the last time. `present`: the runs that still write; in sessions of others nobody waits.
+    `newest`: the time in ns up to which each run has been read; sessions of other runs are dropped. `gone`:
+    runs that ended since the last batch, whose sessions are written for the last time. `present`: the runs
+    that still write.
     """
 
     limits: TimeLimits
@@ -352,7 +365,7 @@ class Conversations:
     gone: dict[str, int] = field(default_factory=dict)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Arrow in, Arrow out."""
+        """Take batches of records and yield batches of `transfer.DDL`, as `mapInArrow` wants it."""
         with arrow.uncollected():
             yield from self._followed(arrow.rows(batches))
 
@@ -381,7 +394,7 @@ class Conversations:
             yield arrow.batch(rows, _SCHEMA)
 
     def _ended(self, current: "_Current") -> Iterator[s.Transfer]:
-        """There are no more records of a session in this batch."""
+        """Yield the rows that a session leaves at the end of the batch."""
         conversation, run = current.conversation, current.run
         yield from conversation.out
         for row in conversation.outages():
@@ -400,7 +413,9 @@ class Conversations:
 
 
 class _Current:
-    """A conversation in this batch: `text` is what the last one left of it; `taken`: there were records since."""
+    """The session whose records are being read. `text`: the state that the last batch left, None if it is
+    new; `taken`: it has records in this batch.
+    """
 
     __slots__ = ("conversation", "name", "run", "taken", "text")
 
@@ -417,7 +432,7 @@ class _Current:
             self.conversation = Conversation.load(self.name, state, limits)
 
     def take(self, record: r.Record) -> None:
-        """The next record."""
+        """Pass the next record to the conversation."""
         self.taken = True
         self.conversation.take(record)
 

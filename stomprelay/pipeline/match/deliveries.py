@@ -56,8 +56,9 @@ _BY_ACK: Final = frozenset(
 
 
 class PendingDelivery:
-    """One MESSAGE that waits for its answer. `order` is its number (below 0 where the relay gave none), `loss` what
-    became of its broker, if it is gone. `answered`: when, and how, in a transaction that is still open.
+    """One MESSAGE that waits for its ACK or NACK. `order`: its number in the session, below 0 if the relay
+    did not number it. `loss`: the loss of its broker, None while that is connected. `answered`: time in ns
+    and outcome of its ACK or NACK in a transaction that is still open.
     """
 
     __slots__ = (
@@ -92,26 +93,28 @@ class PendingDelivery:
         self.answered: tuple[int, str] | None = None
 
     def number(self, order: int, *, hidden: bool) -> None:
-        """Its place among all. `hidden`: the client does not know its `ack`, but the relay's token in place of it."""
+        """Set its order number. `hidden`: the client got the relay's token instead of its `ack`."""
         self.order = order
         if hidden:
             self.ack = None
 
     def answer(self, ns: int, outcome: str) -> None:
-        """It was answered in a transaction, which is still open."""
+        """Record an ACK or NACK in a transaction that is still open."""
         self.answered = (ns, outcome)
 
     def reopen(self) -> None:
-        """That transaction was aborted."""
+        """Forget its ACK or NACK: the transaction was aborted."""
         self.answered = None
 
     def lose(self, loss: BrokerLoss) -> None:
-        """Its broker is gone."""
+        """Record that its broker was lost."""
         self.loss = loss
 
 
 class PendingDeliveries:
-    """The deliveries of one session that have no answer yet."""
+    """The deliveries of one session that wait for an ACK or NACK; iterating yields them, and those whose ACK
+    or NACK is in an open transaction.
+    """
 
     __slots__ = ("_bereft", "_by_ack", "_by_message", "_held", "_orders", "_others", "_pending")
 
@@ -130,7 +133,9 @@ class PendingDeliveries:
             yield from held
 
     def noted(self, delivery: PendingDelivery, *, alike: bool, counted: bool) -> None:
-        """A MESSAGE passed. `alike`: both sides have one version; `counted`: the relay gave it a number."""
+        """Add a delivery and number it. `alike`: client and broker speak the same version; `counted`: the
+        relay gave it a number.
+        """
         if counted:
             self._orders += 1
         else:
@@ -141,7 +146,7 @@ class PendingDeliveries:
         self._enter(delivery)
 
     def _tokened(self, ack: str) -> bool:
-        """Whether the client is given a token in place of this `ack`."""
+        """Return whether the client got a token in place of this `ack`."""
         if ack.startswith(TOKEN):
             return True
         return self._bereft and any(each.ack == ack for held in self._held.values() for each in held)
@@ -173,7 +178,9 @@ class PendingDeliveries:
     def named(
         self, name: str | None, message_id: str | None, subscription: str | None
     ) -> PendingDelivery | None:
-        """The delivery that an ACK or NACK is about. `name`: its `id`."""
+        """Return the delivery that an ACK or NACK with these headers is for; None if there is none. `name`:
+        its header `id`.
+        """
         if name is not None:
             return self._given(name) or self._by_ack.get(name)
         if message_id is None:
@@ -195,8 +202,9 @@ class PendingDeliveries:
     def answered(
         self, delivery: PendingDelivery, transaction: str | None, ns: int, outcome: str
     ) -> list[PendingDelivery]:
-        """An ACK or NACK, with which the earlier ones of its subscription go where the mode is cumulative. Returns all
-        of them; in a transaction they are held, to be `committed` or to come back when it is `aborted`.
+        """Record an ACK or NACK. Return the deliveries that it is for: in cumulative mode also the earlier
+        ones of the subscription. Outside a transaction they are removed; in one they are held until
+        `committed` or `aborted` is called.
         """
         gone = [delivery]
         if delivery.subscription.mode == CUMULATIVE:
@@ -211,11 +219,11 @@ class PendingDeliveries:
         return gone
 
     def committed(self, transaction: str) -> list[PendingDelivery]:
-        """What was answered in a transaction is answered for good."""
+        """Remove and return the deliveries whose ACK or NACK was in this transaction."""
         return self._held.pop(transaction, [])
 
     def aborted(self, transaction: str) -> None:
-        """What was answered in a transaction waits for its answer again, in the old order."""
+        """Put the deliveries whose ACK or NACK was in this transaction back, in the order of their numbers."""
         back = self._held.pop(transaction, [])
         for delivery in back:
             delivery.reopen()
@@ -226,12 +234,14 @@ class PendingDeliveries:
             subscription.sort()
 
     def of(self, broker: str) -> list[PendingDelivery]:
-        """The deliveries of a broker that is gone now. They are still known by their names."""
+        """Return the deliveries of a broker that was lost now. They stay, because the client can still ack
+        them.
+        """
         self._bereft = True
         return [each for each in self if each.loss is None and each.broker == broker]
 
     def answering(self, broker: str) -> list[str]:
-        """The open transactions in which deliveries of this broker were answered."""
+        """Return the names of the open transactions in which deliveries of this broker were acked or nacked."""
         return [
             name
             for name, held in self._held.items()
@@ -239,7 +249,9 @@ class PendingDeliveries:
         ]
 
     def forget(self, until: int) -> None:
-        """Deliveries whose broker was lost and replaced before `until` are not asked after any more."""
+        """Remove the deliveries whose broker was lost and replaced before `until` (ns): an ACK for them no
+        longer matters.
+        """
         for each in [each for each in self._pending.values() if each.loss is not None]:
             if each.loss is not None and each.loss.over and each.loss.ended_ns < until:
                 self._remove(each)
@@ -247,7 +259,9 @@ class PendingDeliveries:
     # From batch to batch
 
     def dump(self, numbers: dict[Subscription, int], losses: list[BrokerLoss]) -> list[Any]:
-        """As JSON has it; `numbers` of subscriptions are added to."""
+        """Return its state as a list that JSON can hold; `load` reads it. Subscriptions appear by number:
+        those missing in `numbers` are added to it. `losses` are numbered by their place.
+        """
         which = {id(loss): at for at, loss in enumerate(losses)}
 
         def told(delivery: PendingDelivery, transaction: str | None) -> list[Any]:
@@ -272,7 +286,9 @@ class PendingDeliveries:
     def load(
         cls, values: list[Any], numbered: list[Subscription], losses: list[BrokerLoss]
     ) -> "PendingDeliveries":
-        """Of what `dump` made."""
+        """Return the deliveries whose state `dump` returned. `numbered`: the subscriptions, each at its
+        number.
+        """
         unsettled = cls()
         unsettled._orders, unsettled._others, unsettled._bereft, rows = values
         for order, number, message_id, ack, broker, upstream, loss, transaction, answered, place in rows:
@@ -291,8 +307,8 @@ class PendingDeliveries:
 
 
 class Waits:
-    """The deliveries of a session that wait, those of one batch; those that take no longer than `bound` ns do not
-    count. Deliveries of one subscription that wait up to the same time, as with a cumulative ACK, are one row.
+    """The deliveries of a session that waited longer than `bound` ns in one batch. Those of one subscription
+    that waited up to the same time, as with a cumulative ACK, are one row.
     """
 
     __slots__ = ("_bound", "_found")
@@ -302,12 +318,12 @@ class Waits:
         self._found: dict[tuple[Any, ...], list[int]] = {}
 
     def ended(self, delivery: PendingDelivery, ns: int, outcome: str) -> None:
-        """It was answered, or returned."""
+        """Count a delivery that was acked, nacked or returned at `ns`, if it waited too long."""
         if ns - delivery.transfer[NS] > self._bound:
             self._add(delivery, ns, outcome, final=True)
 
     def goes_on(self, delivery: PendingDelivery, now: int) -> None:
-        """It has no answer at the end of the batch, or one in a transaction that is open."""
+        """Count a delivery without an ACK or NACK that took effect, if it has waited too long at `now` (ns)."""
         ns, outcome = delivery.answered or (now, None)
         if ns - delivery.transfer[NS] > self._bound:
             self._add(delivery, ns, outcome, final=False)
@@ -324,8 +340,8 @@ class Waits:
             found[1] += 1
 
     def rows(self, *, present: bool, over: bool) -> Iterator[list[Any]]:
-        """Rows of `WAIT`, without the session's columns. `present`: its relay's run still writes; `over`: no more is to
-        come of the session.
+        """Yield rows of `WAIT` without the columns of the session. `present`: its relay's run still writes;
+        `over`: nothing more will come of the session.
         """
         for (*where, until, outcome, final), (since, deliveries) in self._found.items():
             going = present and not over and outcome is None
@@ -333,8 +349,9 @@ class Waits:
 
 
 class Consumption:
-    """The subscriptions of one session and its deliveries without an answer. `tell` is called with each once settled.
-    `stuck_after` (ns): deliveries that wait longer for their answer are among `waits`.
+    """The subscriptions of one session and its deliveries that wait for an ACK or NACK; iterating yields the
+    rows of these deliveries. `tell` is called with the row of each delivery once it is settled. `stuck_after`
+    (ns): deliveries that wait longer are among `waits`.
     """
 
     __slots__ = ("_pending_deliveries", "_subscribed", "_tell", "_version", "_waits")
@@ -351,16 +368,18 @@ class Consumption:
             yield delivery.transfer
 
     def subscribe(self, record: r.Record, ns: int) -> None:
-        """SUBSCRIBE."""
+        """Record a SUBSCRIBE at `ns`."""
         self._version = record[r.VERSION]
         self._subscribed.subscribe(record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.ACK] or AUTO, ns)
 
     def unsubscribe(self, record: r.Record) -> None:
-        """UNSUBSCRIBE. What it was delivered may still be answered."""
+        """Record an UNSUBSCRIBE. Deliveries of that subscription can still be acked or nacked."""
         self._subscribed.unsubscribe(record[r.SUBSCRIPTION], record[r.DESTINATION])
 
     def delivered(self, record: r.Record, transfer: s.Transfer, brokers: Brokers, *, whole: bool) -> None:
-        """A MESSAGE. `whole`: all frames of the session before it are known."""
+        """Record a MESSAGE, filling in `transfer` from its subscription. `whole`: all earlier frames of the
+        session are in the journal.
+        """
         name, destination, version = record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.VERSION]
         ack = record[r.ACK] if version in _BY_ACK else None
         found = self._subscribed.delivered(name, destination)
@@ -398,7 +417,7 @@ class Consumption:
     def answered(
         self, record: r.Record, ns: int, brokers: Brokers, transactions: Transactions, *, whole: bool
     ) -> None:
-        """ACK or NACK."""
+        """Record an ACK or NACK at `ns`. `whole`: all earlier frames of the session are in the journal."""
         name = record[r.ACK] if record[r.VERSION] in _BY_ACK else None
         delivery = self._pending_deliveries.named(name, record[r.MESSAGE_ID], record[r.SUBSCRIPTION])
         loss = brokers.missing if delivery is None else delivery.loss
@@ -422,17 +441,19 @@ class Consumption:
                 transactions.doom(transaction)
 
     def committed(self, transaction: str, ns: int) -> None:
-        """What was answered in a transaction took effect now."""
+        """Record a COMMIT at `ns`: the ACKs and NACKs in the transaction take effect."""
         for delivery in self._pending_deliveries.committed(transaction):
             if delivery.answered is not None:
                 self._settle(delivery, delivery.answered[0], ns, delivery.answered[1])
 
     def aborted(self, transaction: str) -> None:
-        """What was answered in a transaction was not."""
+        """Record an ABORT: the ACKs and NACKs in the transaction have no effect."""
         self._pending_deliveries.aborted(transaction)
 
     def lost(self, loss: BrokerLoss, ns: int, transactions: Transactions) -> None:
-        """A broker is gone, and its deliveries with it. They are still known by their names."""
+        """Record the loss of a broker at `ns`: its deliveries count as returned, and transactions with ACKs
+        for them cannot be committed.
+        """
         for transaction in self._pending_deliveries.answering(loss.broker):
             transactions.doom(transaction)
         for delivery in self._pending_deliveries.of(loss.broker):
@@ -440,7 +461,7 @@ class Consumption:
             delivery.lose(loss)
 
     def ended(self, ns: int) -> None:
-        """The client is gone."""
+        """Record the end of the client's connection at `ns`: all its deliveries count as returned."""
         for delivery in self._pending_deliveries:
             self._settle(delivery, ns, ns, RETURNED)
         self._pending_deliveries = PendingDeliveries()
@@ -453,8 +474,8 @@ class Consumption:
             self._tell(transfer)
 
     def waits(self, now: int) -> Waits:
-        """The deliveries that were overdue when they were settled, and those that have no answer at `now` and are. Ask
-        once, at the end of a batch.
+        """Return the deliveries that had waited too long when they were settled, and those that have at `now`
+        (ns). Call it once, at the end of a batch.
         """
         for delivery in self._pending_deliveries:
             if delivery.loss is None:
@@ -464,7 +485,9 @@ class Consumption:
     # From batch to batch
 
     def dump(self, brokers: Brokers, before: int) -> list[Any]:
-        """As JSON has it. Deliveries of brokers whose loss was over `before` are forgotten, and such losses."""
+        """Return its state as a list that JSON can hold; `load` reads it. Losses of brokers that ended before
+        `before` (ns) are dropped, and their deliveries.
+        """
         self._pending_deliveries.forget(before)
         brokers.forget(before, {id(each.loss) for each in self._pending_deliveries})
         numbers: dict[Subscription, int] = {}
@@ -473,7 +496,7 @@ class Consumption:
         return [self._version, [each.dump() for each in numbers], subscribed, unsettled]
 
     def load(self, values: list[Any], brokers: Brokers) -> None:
-        """Of what `dump` made, and the brokers of that time."""
+        """Restore what `dump` returned. `brokers` must be those of the same state."""
         self._version, subscriptions, subscribed, unsettled = values
         numbered = [Subscription.load(each) for each in subscriptions]
         self._subscribed = Subscribed.load(subscribed, numbered)

@@ -36,14 +36,21 @@ _BEFORE_ALL: Final = ("", 0, 0)
 
 
 def position(message: Message) -> Position:
-    """Of one that was sent and is available."""
+    """Return where a message stands in the order of sending. Only for a message that has a SEND and is
+    available.
+    """
     assert message.sent is not None
     assert message.available is not None
     return (message.available, message.sent[SEGMENT], message.sent[OFFSET], message.sent[NUMBER])
 
 
 class SendOrder:
-    """`by_id`: messages of it have the same id, so that there is hardly more than one."""
+    """The order of the messages of one key, and which of them each MESSAGE delivers. `by_id`: the key is a
+    publisher's id, so there is rarely more than one message of it.
+
+    The `Matching` calls `adopted` and `next` to find the message of a SEND or MESSAGE, and reports every
+    change with `available`, `delivered`, `settled` and `swept`.
+    """
 
     __slots__ = (
         "_back",
@@ -73,7 +80,9 @@ class SendOrder:
     # Publishers
 
     def adopted(self, transfer: Transfer, ns: int) -> Message | None:
-        """A SEND: of a message that another relay saw delivered before, perhaps, for clocks differ."""
+        """Return the message without a SEND that this SEND belongs to: its delivery was journaled by another
+        relay whose clock is ahead. None if the SEND begins a new message.
+        """
         orphans = self._orphans
         while orphans:
             first = orphans[0]
@@ -87,7 +96,7 @@ class SendOrder:
         return None
 
     def available(self, message: Message) -> None:
-        """From now on brokers can deliver it."""
+        """Record that brokers can deliver this message from now on."""
         self._sent.append(message)
         if not message.deliveries:
             self._undelivered.append(message)
@@ -95,14 +104,18 @@ class SendOrder:
     # Consumers
 
     def next(self, delivery: Transfer, ns: int, *, topic: bool) -> Message | None:
-        """The message that is delivered; None: one that was never seen."""
+        """Return the message that a MESSAGE at `ns` delivers; None if its SEND was not seen, so that the
+        caller begins a new message. Call `delivered` afterwards.
+        """
         known = self._known(delivery, ns)
         if known is not None:
             return known
         return self._of_topic(delivery, ns) if topic else self._of_queue(delivery, ns)
 
     def _known(self, delivery: Transfer, ns: int) -> Message | None:
-        """One that was delivered before under the same name."""
+        """Return the message that was delivered before with the same message-id from the same broker, or the
+        same `relay-copy`; None if there is none that still counts.
+        """
         name = delivery[MESSAGE_ID]
         found = None if name is None else self._by_message.get((delivery[BROKER], name))
         if found is None and delivery[COPY] is not None:
@@ -124,7 +137,9 @@ class SendOrder:
         return self._again(ns) or (self._any(ns) if self._by_id else None)
 
     def _again(self, ns: int) -> Message | None:
-        """The first that a broker has again."""
+        """Return the first message whose last delivery was nacked or returned, so that a broker has it again;
+        None if there is none.
+        """
         while self._back:
             message, delivery = self._back.popleft()
             if delivery is message.deliveries[-1] and message.back and self._alive(message, ns):
@@ -132,7 +147,9 @@ class SendOrder:
         return None
 
     def _lost_sight_of(self, delivery: Transfer, ns: int) -> Message | None:
-        """The first that another session has without an ACK; its client is gone, though that is not known yet."""
+        """Return the first message that another session was delivered and has not acked. Its broker
+        redelivers it before the relay has noticed that this session's client is gone. None if there is none.
+        """
         while self._flying:
             message, last = self._flying[0]
             if last is not message.deliveries[-1] or not message.flying or not self._alive(message, ns):
@@ -145,7 +162,9 @@ class SendOrder:
         return next((each for each in reversed(self._sent) if self._alive(each, ns)), None)
 
     def _of_topic(self, delivery: Transfer, ns: int) -> Message | None:
-        """The first since its subscription that was not delivered to it."""
+        """Return the next message for the subscription: the first after the one it got last, or since it
+        subscribed. None if there is none.
+        """
         subscriber = (delivery[SESSION], delivery[SUBSCRIPTION])
         reached = self._reached.get(subscriber)
         if reached is not None:
@@ -160,7 +179,9 @@ class SendOrder:
         return found or (self._any(ns) if self._by_id else None)
 
     def delivered(self, message: Message, delivery: Transfer) -> None:
-        """This is the one."""
+        """Record that `delivery` is a delivery of `message`, whether `next` found it or the caller made it.
+        `message.was_delivered` must have been called before.
+        """
         self._name(message, delivery)
         if message.sent is None:
             self._orphans.append(message)
@@ -179,14 +200,16 @@ class SendOrder:
             self._copies[delivery[COPY]] = message
 
     def settled(self, message: Message) -> None:
-        """A delivery of it has its answer."""
+        """Record that a delivery of `message` was acked, nacked or returned. `message.was_settled` must have
+        been called before.
+        """
         if message.back and not message.topic:
             self._back.append((message, message.deliveries[-1]))
 
     # From batch to batch
 
     def swept(self, left: list[Message]) -> None:
-        """Only these are left of all messages."""
+        """Forget all messages but those in `left`."""
         known = set(map(id, left))
         self._sent = [each for each in self._sent if id(each) in known]
         self._undelivered = deque(each for each in self._undelivered if id(each) in known)
@@ -202,11 +225,15 @@ class SendOrder:
             self._reached = {}
 
     def dump(self) -> list[Any]:
-        """What is not to be seen from the messages, as JSON has it: how far each subscriber of a topic is."""
+        """Return how far each subscriber of a topic is, as a list that JSON can hold; `load` reads it. All
+        other state follows from the messages.
+        """
         return [[*who, *at] for who, at in self._reached.items()]
 
     def load(self, values: list[Any], messages: list[Message]) -> None:
-        """Of what `dump` made, and of the messages in the order in which they were seen."""
+        """Restore the state from what `dump` returned and from the messages that were restored, in the order
+        in which they were seen. Call it once, before anything else.
+        """
         for session, subscription, *at in values:
             self._reached[session, subscription] = (at[0], at[1], at[2], at[3])
         deliveries = [(delivery, message) for message in messages for delivery in message.deliveries]

@@ -42,13 +42,15 @@ _SESSION, _BROKER, _LOST = _AT["session"], _AT["broker"], _AT["lost_ns"]
 _RECOVERED, _PLANNED, _DUPLICATES = _AT["recovered_ns"], _AT["planned"], _AT["duplicates"]
 _GIVEN_UP: Final = _AT["given_up"]
 Row = list[Any]
-"""The values of `OUTAGE`."""
+"""The values of one row of `OUTAGE`, in the table's order."""
 Repeat = tuple[str, str | None, int, int]
-"""A delivery that was repeated: its session, its broker, its time, and the time of the next."""
+"""A delivery that was repeated: its session, its broker, its time, and the time of the next delivery, both in
+ns.
+"""
 
 
 class BrokerLoss:
-    """One row of `OUTAGE`, without `duplicates`. `dirty`: it changed since its row was last written."""
+    """One row of `OUTAGE`, without `duplicates`. `dirty`: it changed since the row was last written."""
 
     __slots__ = (
         "broker",
@@ -81,29 +83,29 @@ class BrokerLoss:
 
     @property
     def over(self) -> bool:
-        """Whether another broker was found, or never will be."""
+        """Return whether another broker was found or the session gave up."""
         return self.recovered_ns is not None or self.given_up
 
     @property
     def ended_ns(self) -> int:
-        """When it was over; when it began, as long as it is not."""
+        """Return when another broker was found; the time of the loss if none was, so far or ever. In ns."""
         return self.lost_ns if self.recovered_ns is None else self.recovered_ns
 
     def recovered(self, broker: str | None, ns: int, resent: int) -> None:
-        """Another broker was found."""
+        """Record that the session went on with `broker` at `ns`, after sending `resent` frames again."""
         self.moved_to, self.recovered_ns, self.resent, self.dirty = broker, ns, resent, True
 
     def gave_up(self) -> None:
-        """There will be none."""
+        """Record that the session ended before another broker was found."""
         self.given_up = self.dirty = True
 
     def stale(self) -> None:
-        """An ACK or NACK came for what the lost broker had delivered."""
+        """Count an ACK or NACK for a delivery of the lost broker."""
         self.stale_acks += 1
         self.dirty = True
 
     def row(self, relay: str, session: str) -> list[Any]:
-        """The values of `OUTAGE`."""
+        """Return the values of a row of `OUTAGE`, with 0 `duplicates`."""
         return [
             *(relay, session, self.client, self.upstream, self.broker, self.moved_to),
             *(self.lost_ns, self.recovered_ns, self.planned, self.given_up),
@@ -111,12 +113,12 @@ class BrokerLoss:
         ]
 
     def dump(self) -> list[Any]:
-        """As JSON has it."""
+        """Return its state as a list that JSON can hold; `load` reads it."""
         return self.row("", "")[2:-1]
 
     @classmethod
     def load(cls, values: list[Any]) -> "BrokerLoss":
-        """Of what `dump` made."""
+        """Return the loss whose state `dump` returned; it is not `dirty`."""
         client, upstream, broker, moved_to, lost_ns, recovered_ns, planned, given_up, resent, stale = values
         loss = cls(client, upstream, broker, lost_ns, planned=planned)
         loss.moved_to, loss.recovered_ns, loss.given_up = moved_to, recovered_ns, given_up
@@ -125,8 +127,8 @@ class BrokerLoss:
 
 
 class Brokers:
-    """`live` are those that the session has, by address; `losses` those that it lost, oldest first. `several`: it had
-    more than one at a time.
+    """The brokers of one session. `live`: those that it is connected to, by address; `losses`: those that it
+    lost, oldest first. `several`: it was connected to more than one at a time.
     """
 
     __slots__ = ("live", "losses", "several")
@@ -137,14 +139,16 @@ class Brokers:
         self.several = False
 
     def connected(self, broker: str) -> None:
-        """CONNECTED came."""
+        """Record a CONNECTED from this broker."""
         self.live[broker] = None
         self.several = self.several or len(self.live) > 1
 
     def left(
         self, broker: str, facts: dict[str, str], client: str | None, ns: int, *, planned: bool
     ) -> BrokerLoss:
-        """A broker went, or the session is leaving it."""
+        """Record that this broker was lost (or, `planned`, that the session is leaving it) at `ns`. Return
+        the loss; it is the one that goes on, if there is one.
+        """
         loss = self.going(broker)
         if loss is None:
             loss = BrokerLoss(client, facts.get("upstream"), broker, ns, planned=planned)
@@ -155,11 +159,11 @@ class Brokers:
         return loss
 
     def going(self, broker: str | None) -> BrokerLoss | None:
-        """The loss of this broker, if it goes on."""
+        """Return the loss of this broker that is not over; None if there is none."""
         return next((each for each in self.losses if each.broker == broker and not each.over), None)
 
     def recovered(self, lost: str, facts: dict[str, str], client: str | None, ns: int) -> BrokerLoss:
-        """Another broker took the place of one that was lost or left."""
+        """Record that another broker replaced `lost` at `ns`. Return the loss, which is now over."""
         loss = self.going(lost)
         if loss is None:
             loss = BrokerLoss(
@@ -170,7 +174,7 @@ class Brokers:
         return loss
 
     def ended(self) -> None:
-        """The session is over."""
+        """Record the end of the session: losses that are not over are given up."""
         self.live.clear()
         for loss in self.losses:
             if not loss.over:
@@ -178,31 +182,31 @@ class Brokers:
 
     @property
     def missing(self) -> BrokerLoss | None:
-        """The loss that goes on, where there is no broker at all."""
+        """Return the newest loss that is not over, if the session has no broker at all; else None."""
         if self.live:
             return None
         return next((loss for loss in reversed(self.losses) if not loss.over), None)
 
     def told(self, relay: str, session: str) -> Iterator[list[Any]]:
-        """Rows of `OUTAGE` that are new or changed since the last time."""
+        """Yield the rows of `OUTAGE` that are new or changed since the last call."""
         for loss in self.losses:
             if loss.dirty:
                 loss.dirty = False
                 yield loss.row(relay, session)
 
     def forget(self, before: int, kept: set[int]) -> None:
-        """Losses that were over by then, but for those with an `id` in `kept`."""
+        """Drop losses that ended before `before` (ns), except those whose `id()` is in `kept`."""
         self.losses = [
             loss for loss in self.losses if not loss.over or loss.ended_ns >= before or id(loss) in kept
         ]
 
     def dump(self) -> list[Any]:
-        """As JSON has it."""
+        """Return its state as a list that JSON can hold; `load` reads it."""
         return [[*self.live], self.several, [loss.dump() for loss in self.losses]]
 
     @classmethod
     def load(cls, values: list[Any]) -> "Brokers":
-        """Of what `dump` made."""
+        """Return the brokers whose state `dump` returned."""
         brokers = cls()
         live, brokers.several, losses = values
         brokers.live = dict.fromkeys(live)
@@ -211,8 +215,8 @@ class Brokers:
 
 
 class Outages:
-    """Those whose `duplicates` may still change. Begin with what was `kept` of the batch before, then call
-    `told` with the rows of this one, then `repeated`. `changed` are the rows for this batch.
+    """The outages whose `duplicates` can still change. Make it of what `kept` returned in the last batch,
+    call `told` with the rows of this batch, then `repeated`; then read `changed`, the rows to write.
     """
 
     def __init__(self, kept: Iterable[Row]) -> None:
@@ -220,7 +224,9 @@ class Outages:
         self._changed: set[tuple[str, str, int]] = set()
 
     def told(self, rows: Iterable[Row]) -> None:
-        """Outages that are new, or of which more is known."""
+        """Add rows of `OUTAGE` that are new, or that replace a row of the same session, broker and time;
+        their `duplicates` stay.
+        """
         for row in rows:
             key = (row[_SESSION], row[_BROKER], row[_LOST])
             before = self._rows.get(key)
@@ -229,7 +235,9 @@ class Outages:
             self._changed.add(key)
 
     def repeated(self, repeats: Iterable[Repeat]) -> None:
-        """Deliveries of a broker before it was lost, and of their messages after that: the first loss counts."""
+        """Count deliveries that a broker made before it was lost and that were repeated after it. Each counts
+        for the first loss that fits.
+        """
         losses: dict[tuple[str, str | None], list[Row]] = {}
         for (session, broker, _), row in sorted(self._rows.items()):
             losses.setdefault((session, broker), []).append(row)
@@ -243,16 +251,18 @@ class Outages:
 
     @property
     def sessions(self) -> set[str]:
-        """Those that had any."""
+        """Return the names of the sessions that have outages here."""
         return {session for session, _, _ in self._rows}
 
     @property
     def changed(self) -> list[Row]:
-        """Those of which something is new."""
+        """Return the rows that are new or changed, sorted by session, broker and time."""
         return [self._rows[key] for key in sorted(self._changed)]
 
     def kept(self, since: int) -> list[Row]:
-        """Those that go on, or did so at `since`."""
+        """Return the rows that the next batch needs: those that are not over, or ended at `since` (ns) or
+        later.
+        """
         return [
             row
             for _, row in sorted(self._rows.items())

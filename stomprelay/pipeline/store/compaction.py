@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LARGE: Final = 128 << 20
-"""Bytes of a file that is made, about."""
+"""Bytes that a joined file should have, about."""
 SMALL: Final = 32 << 20
-"""The folder of a batch with fewer bytes is joined to others."""
+"""A batch's folder with fewer bytes than this is joined with others."""
 FEW: Final = 4
-"""So many small files of an hour stay as they are."""
+"""An hour with at most so many small files is left as it is."""
 FEW_DELTAS: Final = 32
-"""So many small files of deltas that only the pipeline reads; more make each batch slower."""
+"""The same for an hour of deltas, which only the pipeline reads: more files make each batch slower."""
 
 PLACE: Final = "_compact"
 _DELTAS: Final = "_deltas"
@@ -44,12 +44,12 @@ _CANNOT: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPE
 
 
 class CompactionError(Exception):
-    """What was written anew is not what was there; that stays as it was."""
+    """The joined files do not have the rows of the old ones. The old ones are left as they were."""
 
 
 @dataclass(frozen=True)
 class Compacted:
-    """An hour of a table, by its folder below the tables, and how many files it had and has."""
+    """An hour that was compacted: its folder relative to the root, and its number of files before and after."""
 
     place: str
     before: int
@@ -58,7 +58,9 @@ class Compacted:
 
 @dataclass(frozen=True)
 class _Folder:
-    """What a batch, or several, wrote to an hour."""
+    """The files that one batch, or several joined ones (`first` to `last`), wrote to an hour; `size` in
+    bytes.
+    """
 
     path: Path
     first: int
@@ -68,12 +70,13 @@ class _Folder:
 
 
 def compact(store: Store, before: str, below: int | None = None) -> list[Compacted]:
-    """Join the small files of the hours before this one, and deltas of any hour of which there are many.
+    """Join the small files of the hours before `before` (a name as `hour_name` returns it), and of hours of
+    deltas that have many. Return the hours that were changed.
 
-    Nobody else may write to these tables meanwhile. Only what batches `below` this number wrote is touched: Spark may
-    do this one again. None: Spark has recorded all of them as done. Raises `CompactionError` and `OSError`; what is
-    not done then is as it was. Only folders of this machine's can be done, and only of formats that are mere files:
-    other formats have their own means.
+    Only what batches with numbers below `below` wrote is touched, as Spark may do a later one again; None:
+    all of them. Only folders on this machine, and only formats in `FILES`, are compacted: for others the
+    result is empty. Raises `CompactionError` and `OSError`; the hours that are not done then are as they
+    were. The caller must hold the `Lock`: no other process may write to these tables meanwhile.
     """
     root = local(store.root)
     if root is None or store.format not in FILES:
@@ -94,7 +97,9 @@ def compact(store: Store, before: str, below: int | None = None) -> list[Compact
 
 
 def recover(root: Path) -> None:
-    """Put back what a run that was cut short had taken away, and remove what it left. No other run may be at work."""
+    """Put back the hours that a run which was cut short had moved away, and remove its leftovers. The caller
+    must hold the `Lock`. Raises `OSError`.
+    """
     place = root / PLACE
     for old in sorted(place.glob("**/hour=*/old")):
         hour = root / old.parent.relative_to(place)
@@ -104,7 +109,7 @@ def recover(root: Path) -> None:
 
 
 def _hours(root: Path) -> Iterator[Path]:
-    """The hours of all tables to which batches add, and of the deltas."""
+    """Yield the hour folders of all tables to which batches add rows, and of the deltas."""
     for table in TABLES.values():
         if table.incremental and "hour" in table.partitions:
             yield from sorted((root / table.name).glob("hour=*"))
@@ -114,7 +119,7 @@ def _hours(root: Path) -> Iterator[Path]:
 def _join(
     spark: "SparkSession", form: str, root: Path, hour: Path, few: int, below: int | None
 ) -> Compacted | None:
-    """Do one hour; None when there is nothing to do."""
+    """Compact one hour. Return None when there is nothing to do. `few`: leave so many files as they are."""
     names = os.listdir(hour)
     if f"batch={OPEN}" in names or (len(names) == 1 and "-" in names[0].removeprefix("batch=")):
         return None
@@ -150,7 +155,9 @@ def _folders(hour: Path) -> Iterator[_Folder]:
 
 
 def _write(spark: "SparkSession", form: str, folders: Sequence[Path], target: Path, count: int) -> int:
-    """Write the rows of these folders to one; returns how many files it has."""
+    """Write the rows of these folders to one, in about `count` files. Return how many files it has. Raises
+    `CompactionError` when the number of rows differs.
+    """
     merged = {"mergeSchema": "true"} if form in {"parquet", "orc"} else {}
     rows = spark.read.format(form).options(**merged).load([literal(str(path)) for path in folders])
     order = [name for name in ("ns", "at", "minute") if name in rows.columns][:1]
@@ -173,14 +180,18 @@ def _link(folder: _Folder, target: Path) -> None:
 
 
 def swap(new: Path, place: Path, old: Path) -> None:
-    """Put `new` in the place of a folder. What was there is then either in `new` or in `old`."""
+    """Put the folder `new` in the place of `place`. The old folder is then at `new` or at `old`; the caller
+    must remove it. Raises `OSError`.
+    """
     if not exchange(new, place):
         place.rename(old)
         new.rename(place)
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two folders change places in one step; whether this system can do it. Raises `OSError`."""
+    """Let two folders change places in one step. Return whether this system can do that; if not, nothing was
+    changed. Raises `OSError`.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     if not hasattr(libc, "renameat2"):
         return False

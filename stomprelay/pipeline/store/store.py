@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 OPEN: Final = "open"
-"""In place of a batch's number: rows that the next batch replaces."""
+"""Used in place of a batch's number: rows that the next batch replaces."""
 FILES: Final = frozenset({"parquet", "orc", "json", "avro"})
-"""Formats that are nothing but files in folders; others keep a log of their own."""
+"""Formats that are plain files in folders; other formats keep a log of their own."""
 _STATE: Final = "parquet"
 _DROPPED: Final = "_dropped"
 
@@ -39,16 +39,18 @@ _NAME: Final = "_lock"
 
 
 class StoreError(Exception):
-    """The tables cannot be used as they are. The text is for the user."""
+    """The tables cannot be used as they are. The text tells the user why."""
 
 
 def batch_name(batch: int | str) -> str:
-    """As it stands in the name of a folder, so that folders sort."""
+    """Return a batch's number padded with zeros for a folder's name, so that names sort like numbers; `OPEN`
+    stays as it is.
+    """
     return batch if isinstance(batch, str) else f"{batch:09d}"
 
 
 class Store:
-    """The tables under one root, a path or a URI that Spark understands."""
+    """The tables under one root: a path, or a URI that Spark understands. `format` is a format of Spark's."""
 
     def __init__(self, spark: "SparkSession", root: str, format: str = "parquet") -> None:
         self.spark = spark
@@ -59,14 +61,14 @@ class Store:
     # ------------------------------------------------------------------ tables
 
     def append(self, table: str, batch: int, rows: "DataFrame", **options: str) -> None:
-        """Write the rows of a batch. They have the table's columns and, unless it has no hours, `hour`. `options`:
-        the format's.
+        """Write the rows of a batch. They need the table's columns and, if the table has hours, the column
+        `hour`. `options` are passed to the format's writer.
         """
         self._write(TABLES[table], self._named(TABLES[table], rows, batch_name(batch)), **options)
 
     def replace(self, table: str, rows: "DataFrame", hours: Iterable[str] = ()) -> None:
-        """Write anew the hours that there are rows for, and remove those of `hours` that there are none for. Other
-        hours stay.
+        """Replace each hour that `rows` has rows for, and remove the hours in `hours` that it has none for.
+        Other hours stay.
         """
         wanted = sorted(set(hours))
         named = self._named(TABLES[table], rows, None)
@@ -81,8 +83,8 @@ class Store:
             self._remove_at_once(folder)
 
     def replace_open(self, batch: int, rows: "DataFrame", table: str = "messages") -> None:
-        """Write the rows of a batch; those that are not `final` take the place of all such rows before, whatever
-        their hour.
+        """Write the rows of a batch. The rows whose `final` is false replace all such rows written before, in
+        every hour.
         """
         from pyspark.sql import functions as f
 
@@ -99,15 +101,18 @@ class Store:
     def read(
         self, table: str, hours: Iterable[str] | None = None, batch: int | str | None = None
     ) -> "DataFrame":
-        """The rows of a table, of these hours and this batch (or those that are `OPEN`): its columns, `hour`, and
-        `batch` where it has batches. None where there are none yet.
+        """Return the rows of a table, only of these hours and this batch (a number or `OPEN`) if they are
+        given. They have the table's columns, `hour`, and `batch` if the table has batches. A table that was
+        not written yet is empty.
         """
         known = TABLES[table]
         partitions = self._partitions(known)
         return self._read(self.format, f"{self.root}/{table}", known.ddl, partitions, hours, batch)
 
     def drop(self, table: str, hours: Iterable[str]) -> None:
-        """Remove these hours, those of them that are there; each is gone at once for who lists the table."""
+        """Remove these hours; those that do not exist are skipped. Each one disappears in one step for
+        readers that list the table.
+        """
         for hour in hours:
             if self.format in FILES:
                 self._remove_at_once(f"{self.root}/{table}/hour={hour}")
@@ -116,28 +121,30 @@ class Store:
                 self._write(TABLES[table], nothing, replaceWhere=f"hour = '{hour}'")
 
     def hours(self, table: str) -> list[str]:
-        """The hours that a table has, in order."""
+        """Return the names of the hours that a table has, sorted."""
         return sorted(path.rpartition("hour=")[2] for path in self._find(f"{table}/hour=*"))
 
     def hours_of(self, table: str, batch: int | str) -> set[str]:
-        """The hours in which this batch wrote rows to a table, or in which there are rows that are `OPEN`."""
+        """Return the names of the hours to which this batch (a number or `OPEN`) wrote rows of a table."""
         if self.format not in FILES:
             return {row.hour for row in self.read(table, batch=batch).select("hour").distinct().collect()}
         found = self._find(f"{table}/hour=*/batch={batch_name(batch)}")
         return {path.rpartition("hour=")[2].partition("/")[0] for path in found}
 
     def wrote(self, table: str, batch: int) -> bool:
-        """Whether a batch may have written rows to a table without hours."""
+        """Return whether a batch wrote rows to a table without hours. For formats with a log it is always
+        True.
+        """
         return self.format not in FILES or bool(self._find(f"{table}/batch={batch_name(batch)}"))
 
     def expire(self, table: str, before: str) -> list[str]:
-        """Remove the hours before this one; returns which."""
+        """Remove the hours before this one. Return the names of those removed."""
         old = [hour for hour in self.hours(table) if hour < before]
         self.drop(table, old)
         return old
 
     def expire_deltas(self, before: str) -> None:
-        """Remove what batches added to the hours before this one."""
+        """Remove the deltas of the hours before this one."""
         for path in self._find("_deltas/*/hour=*"):
             if path.rpartition("hour=")[2] < before:
                 self._remove_at_once(path)
@@ -180,7 +187,9 @@ class Store:
         self.volume.put(path, text)
 
     def saved_text(self, name: str, batch: int) -> str | None:
-        """The text that a batch left; None before the first. Raises `StoreError` where it is gone."""
+        """Return the text that a batch left; None before the first batch. Raises `StoreError` where it is
+        missing.
+        """
         path = self._state(name, batch)
         return self.volume.text(path) if self._is_there(name, batch, path) else None
 
@@ -194,7 +203,7 @@ class Store:
         return there
 
     def forget(self, below: int) -> None:
-        """Remove what batches before this one left."""
+        """Remove the state of batches with numbers below this one."""
         for path in self._find("_state/*/batch=*"):
             number = path.rpartition("batch=")[2]
             if number.isdigit() and int(number) < below:
@@ -203,7 +212,7 @@ class Store:
     # ------------------------------------------------------------------ before a run
 
     def check(self) -> None:
-        """Raise `StoreError` where Spark has not the format."""
+        """Raise `StoreError` if Spark does not have the format."""
         from py4j.protocol import Py4JError
 
         jvm: Any = self.spark._jvm
@@ -217,7 +226,7 @@ class Store:
             ) from None
 
     def remove_leftovers(self) -> None:
-        """Remove what runs that were cut short left half-written. No other run may be at work."""
+        """Remove half-written files of runs that were cut short. The caller must hold the `Lock`."""
         self.volume.remove(f"{self.root}/{_DROPPED}")
         for place in ("*", "_deltas/*"):
             for path in self._find(f"{place}/.spark-staging-*"):
@@ -286,7 +295,9 @@ class Store:
         return rows if batch is None else rows.where(rows["batch"] == which)
 
     def _remove_at_once(self, path: str) -> None:
-        """Remove a folder that others may be listing: it is gone in one step, and then its files are removed."""
+        """Remove a folder in one step for readers that list it: it is renamed, and then its files are
+        removed.
+        """
         aside = f"{self.root}/{_DROPPED}/{uuid4().hex}"
         self.volume.rename(path, aside)
         self.volume.remove(aside)
@@ -298,19 +309,22 @@ class Store:
         return f"{self.root}/_state/{name}/batch={batch_name(batch)}"
 
     def _files(self, folders: Iterable[str]) -> dict[str, list[str]]:
-        """The files of those of these folders that have any; their names are never used again."""
+        """Return the names of the files in each of these folders that has any. Spark never uses a file's name
+        again.
+        """
         found = {folder: self.volume.find(folder, "part-*") for folder in folders}
         return {folder: files for folder, files in found.items() if files}
 
     def _untouched(self, before: dict[str, list[str]]) -> list[str]:
-        """The folders that still have the files that they had."""
+        """Return the folders whose files are still the ones in `before`."""
         now = self._files(before)
         return [folder for folder, files in before.items() if now.get(folder) == files]
 
 
 class Lock(AbstractContextManager["Lock"]):
-    """Held as long as the context is entered; gone with the process in any case. A folder of another machine's
-    (None) is not locked. Raises `StoreError` where another process has it.
+    """Keeps other runs away from the tables while the context is entered; the system releases it when the
+    process ends. `folder` is None for tables on another machine, which are not locked. Entering raises
+    `StoreError` where another process holds the lock or the folder cannot be written.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -343,8 +357,8 @@ class Lock(AbstractContextManager["Lock"]):
 
 @dataclass(frozen=True)
 class Batch:
-    """Number `number`, from 0. A batch that was cut short comes again with the same number and the same segments;
-    whatever it writes goes to the `store` under its number.
+    """What a step of the pipeline is given: the batch's `number`, from 0, and the `store` to write to under
+    that number. A batch that was cut short comes again with the same number and the same segments.
     """
 
     spark: "SparkSession"
@@ -353,5 +367,5 @@ class Batch:
     settings: Settings
 
     def frames(self) -> "DataFrame":
-        """Its frames and events, read back from the table, so that they are parsed but once."""
+        """Return this batch's rows of the table `frames`, which an earlier step has written."""
         return self.store.read("frames", batch=self.number)

@@ -10,13 +10,13 @@ from stomprelay.pipeline.store.store import FILES, Batch, Store
 from stomprelay.pipeline.store.volume import local
 
 EVERY: Final = 16
-"""Batches from one look for small files to the next."""
+"""Small files are looked for after every so many batches."""
 AGE: Final = timedelta(hours=2)
-"""Hours that ended so long ago are not expected to get more rows."""
+"""An hour that ended so long before the newest is not expected to get more rows."""
 
 
 def hour_name(time: datetime) -> str:
-    """The `hour` that a time in UTC is in."""
+    """Return the name of the hour that a time in UTC is in, as in `hour=2026-11-21-08`."""
     return f"{time:%Y-%m-%d-%H}"
 
 
@@ -39,14 +39,19 @@ def expire(store: Store, now: datetime, keep: float) -> dict[str, list[str]]:
 
 
 def begin(store: Store) -> None:
-    """Before the first batch of a run: mend what the run before left when it was killed."""
+    """Repair what a run that was killed left behind. Call it before the first batch of a run, holding the
+    `Lock`. Raises `OSError`.
+    """
     root = local(store.root)
     if root is not None:
         recover(root)
 
 
 def after(batch: Batch, now: datetime) -> list[str]:
-    """At the end of a batch, when all tables have it; `now` is in UTC. Returns what was done, in sentences."""
+    """Remove old state and old hours, and every `EVERY` batches join small files. Call it at the end of a
+    batch, when all tables are written; `now` is in UTC. Return sentences for the log. Raises
+    `CompactionError` and `OSError`.
+    """
     told: list[str] = []
     batch.store.forget(batch.number)
     if batch.settings.retain is not None:
@@ -61,7 +66,10 @@ def after(batch: Batch, now: datetime) -> list[str]:
 
 
 def thorough(store: Store, now: datetime, retain: float | None = None) -> list[str]:
-    """After the last batch of a run, when Spark has recorded it as done: all that can be done, in sentences."""
+    """Remove old hours and join all small files. Call it after the last batch of a run, when Spark has
+    recorded that as done; `now` is in UTC, `retain` in seconds. Return sentences for the log. Raises
+    `CompactionError` and `OSError`.
+    """
     told = [] if retain is None else [*_expired(store, now, retain)]
     return [*told, *_compacted(compact(store, hour_name(now - AGE)))]
 

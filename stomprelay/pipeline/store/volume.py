@@ -1,4 +1,4 @@
-"""Files wherever Spark can reach them, in Hadoop's words."""
+"""Files and folders wherever Spark can reach them, through Hadoop's file systems."""
 
 import posixpath
 from pathlib import Path
@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 
 
 def local(path: str) -> Path | None:
-    """The path in this machine's file system; None for a URI of another one.
+    """Return the path in this machine's file system; None for a URI of another one.
 
-    As Hadoop has it, nothing is unquoted: `file:/a%20b` has a percent sign in its name.
+    As in Hadoop, nothing is unquoted: `file:/a%20b` has a percent sign in its name.
     """
     scheme = urlsplit(path).scheme if ":" in path.split("/", 1)[0] else ""
     if not scheme:
@@ -26,18 +26,20 @@ def local(path: str) -> Path | None:
 
 
 def absolute(path: str) -> str:
-    """The same place, whatever folder Spark runs in."""
+    """Return the path made absolute, so that it does not depend on the folder Spark runs in. A URI is
+    returned as it is.
+    """
     place = local(path)
     return path if place is None or ":" in path.split("/", 1)[0] else str(place.absolute())
 
 
 def literal(path: str) -> str:
-    """A path whose letters mean themselves where Hadoop would take it for a pattern."""
+    """Return the path with the characters of Hadoop's patterns escaped, so that it matches only itself."""
     return "".join(f"\\{letter}" if letter in "*?[]{}\\" else letter for letter in path)
 
 
 class Volume:
-    """The files that a session reaches. Paths are paths, or URIs that Spark understands."""
+    """The files that a Spark session can reach. Arguments are paths, or URIs that Spark understands."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
@@ -48,17 +50,17 @@ class Volume:
         return place.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf()), place
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or a folder."""
+        """Return whether there is a file or a folder of this name."""
         system, place = self._at(path)
         return bool(system.exists(place))
 
     def size(self, path: str) -> int:
-        """Bytes of a file, 0 where there is none."""
+        """Return the size of a file in bytes, 0 if there is none."""
         system, place = self._at(path)
         return int(system.getFileStatus(place).getLen()) if system.exists(place) else 0
 
     def find(self, root: str, pattern: str) -> list[str]:
-        """What is under a folder by a pattern such as `hour=*/batch=3`, sorted."""
+        """Return the paths under `root` that match a pattern such as `hour=*/batch=3`, sorted."""
         system, place = self._at(posixpath.join(literal(root), pattern))
         return sorted(str(status.getPath().toString()) for status in system.globStatus(place) or [])
 
@@ -68,7 +70,7 @@ class Volume:
         system.delete(place, True)
 
     def rename(self, path: str, target: str) -> None:
-        """Give a file or a folder another name; folders above it are made. Raises `OSError`."""
+        """Rename a file or a folder; missing folders above `target` are made. Raises `OSError`."""
         system, place = self._at(path)
         aim = self._at(target)[1]
         system.mkdirs(aim.getParent())
@@ -76,7 +78,7 @@ class Volume:
             raise OSError(f"{path} cannot be renamed to {target}")
 
     def text(self, path: str) -> str | None:
-        """What stands in a small file; None where there is none."""
+        """Return the text of a small file in UTF-8; None if there is none."""
         system, place = self._at(path)
         if not system.exists(place):
             return None
@@ -87,7 +89,9 @@ class Volume:
             source.close()
 
     def put(self, path: str, text: str) -> None:
-        """Write a small file, all of it or nothing; there should be none of this name yet. Raises `OSError`."""
+        """Write a small file in UTF-8, all of it or nothing. There must be no file of this name yet. Raises
+        `OSError`.
+        """
         system, place = self._at(path)
         partial = self._at(posixpath.join(posixpath.dirname(path), f"_{posixpath.basename(path)}"))[1]
         out = system.create(partial, True)
