@@ -295,7 +295,7 @@ class Conversation:
 
     @classmethod
     def load(cls, name: str, text: str, limits: TimeLimits) -> "Conversation":
-        """Return the conversation whose state `dump` returned. Raises `ValueError` for other text."""
+        """Return the conversation whose state `dump` returned."""
         values = json.loads(text)
         self = cls(values[0], name, limits)
         _, self._client, self._clock, self._ended, self._gone, self._whole, self._legs, *rest = values

@@ -35,21 +35,23 @@ from stomprelay.wire.names import (
 Headers = Mapping[bytes, bytes]
 
 BYE: Final = b"bye"
-"""The receipt of DISCONNECT."""
+"""The receipt id that DISCONNECT asks for."""
 CLOSE_WITHIN: Final = 0.5
-"""Seconds that a session has to end by itself when it is closed, before it is aborted."""
+"""Seconds that `close` gives a session to end in order before it is aborted."""
 _ABORT_WITHIN: Final = 5.0
 
 
 class Lost(Exception):
-    """The session has ended, or cannot be had; the text has the reason, and no secret."""
+    """The session has ended, or could not be opened. The text has the reason, without secrets."""
 
 
 class Client:
-    """One session. `unacknowledged`: deliveries that may wait for their ACK before no more are read.
+    """One STOMP session. `unacknowledged`: how many deliveries may wait for their ACK before no more frames
+    are read.
 
-    Raises `sockets.Unreachable` for an address that leads nowhere from here. Call `connect` first. Every wait ends with
-    `Lost` when the session does. Close it in the end, or use it in a `with`.
+    The constructor raises `sockets.Unreachable` for an address that cannot be connected to from Spark. Call
+    `connect` first. Every method that waits raises `Lost` when the session ends. Call `close` at the end, or
+    use the client in a `with`.
     """
 
     def __init__(
@@ -82,16 +84,20 @@ class Client:
 
     @property
     def has_brokers(self) -> bool:
-        """Whether there is a broker, and not the search for one."""
+        """Return whether the session is connected to a broker, not searching for one."""
         return self._relay_thread.has_brokers
 
     @property
     def cumulative(self) -> bool:
-        """Whether a RECEIPT for a SEND vouches for all SENDs before it, at the brokers that it has now."""
+        """Return whether a RECEIPT for a SEND also confirms all SENDs before it, at the brokers that the
+        session has now.
+        """
         return self._relay_thread.cumulative
 
     def connect(self, within: float) -> None:
-        """Send CONNECT and wait for CONNECTED, from whatever broker is the first that can be had."""
+        """Send CONNECT and wait for CONNECTED from the first broker that can be reached. Raises `Lost` after
+        `within` seconds. Call it once.
+        """
         headers = [(ACCEPT_VERSION, V1_2.version), (HOST, b"/"), (HEART_BEAT, b"0,0")]
         if self.client_id is not None:
             headers.append((b"client-id", self.client_id.encode()))
@@ -106,21 +112,27 @@ class Client:
         raise self._lost(f"no broker within {within:g} s")
 
     def send(self, data: bytes) -> None:
-        """Whole frames, as 1.2 spells them. Waits while too much is on its way already."""
+        """Send bytes that hold whole frames, encoded as in STOMP 1.2. Waits while too many bytes are unsent."""
         self._relay_thread.feed(data)
 
     def subscribe(self, number: bytes, destination: bytes, headers: Headers) -> None:
-        """A subscription whose deliveries wait for an ACK, which is cumulative."""
+        """Send SUBSCRIBE with ack mode `client`, in which an ACK is cumulative. `number`: the subscription's
+        id.
+        """
         lines = [(b"id", number), (b"destination", destination), (b"ack", b"client"), *headers.items()]
         self.send(b"%b\n%b\n\0" % (SUBSCRIBE, V1_2.write(lines)))
 
     def acknowledge(self, acks: Mapping[bytes, bytes]) -> None:
-        """All deliveries up to these; the `ack` value of a delivery, by subscription."""
+        """Send ACKs for these deliveries and all before them. `acks`: by subscription id, the `ack` header of
+        its last delivery.
+        """
         if acks:
             self.send(b"".join([b"%b\nid:%b\n\n\0" % (ACK, V1_2.encode(ack)) for ack in acks.values()]))
 
     def frames(self, timeout: float) -> Iterator[Frame]:
-        """The frames that came; none when none came in time. Use each frame before the next one."""
+        """Yield the frames that were received, waiting up to `timeout` seconds for the first; none if there
+        was none. A frame is valid only until the next one. Raises `Lost` for an ERROR, too.
+        """
         waiting = self._chunks
         waiting.extend(self._relay_thread.take(0.0 if waiting else timeout))
         if not waiting and self._relay_thread.over:
@@ -138,8 +150,9 @@ class Client:
             raise self._lost(f"{error.message} ({error.detail})") from None
 
     def disconnect(self, within: float) -> list[bytes]:
-        """Send DISCONNECT and wait until the broker confirms it, and with it all that was sent before. Returns the
-        receipts that came meanwhile; messages that still come are no more ours.
+        """Send DISCONNECT and wait for its RECEIPT, which confirms everything sent before. Return the ids of
+        other RECEIPTs received meanwhile; messages received meanwhile are dropped. Raises `Lost` after
+        `within` seconds.
         """
         self.send(b"%b\nreceipt:%b\n\n\0" % (DISCONNECT, BYE))
         receipts: list[bytes] = []
@@ -155,7 +168,7 @@ class Client:
         raise self._lost(f"DISCONNECT was not confirmed within {within:g} s")
 
     def close(self) -> None:
-        """End it, wherever it is."""
+        """End the session, whatever state it is in, and wait for its thread. Calling it again does no harm."""
         if self._started:
             self._relay_thread.disconnect()
             if not self._relay_thread.join(CLOSE_WITHIN):
@@ -169,7 +182,7 @@ class Client:
 
 
 def _told(error: Frame) -> str:
-    """The text of an ERROR, for people."""
+    """Return the text of an ERROR for people: its message, its body and the receipt it is about."""
     message = (error.header(MESSAGE_HEADER, V1_2) or b"ERROR").decode("utf-8", "replace")
     receipt = error.header(RECEIPT_ID, V1_2)
     body = " ".join(error.payload[:500].decode("utf-8", "replace").split())

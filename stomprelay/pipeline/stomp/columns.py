@@ -46,14 +46,14 @@ STORED: Final = pa.schema(
         pa.field("received", arrow.MICROSECONDS, nullable=False),
     ]
 )
-"""What stands in the spool; a row's sequence is its place there."""
+"""The columns of the spool's files. A row's sequence is not stored: it follows from its place."""
 
 DDL: Final = (
     "receiver int NOT NULL, sequence bigint NOT NULL, destination string NOT NULL, message_id string,"
     " subscription string NOT NULL, content_type string, headers map<string,string> NOT NULL,"
     " body binary NOT NULL, redelivered boolean NOT NULL, received timestamp NOT NULL"
 )
-"""The schema, as Spark reads it."""
+"""The columns of the source, as a schema string for Spark."""
 DDL_WITHOUT_HEADERS: Final = DDL.replace(" headers map<string,string> NOT NULL,", "")
 
 _OWN: Final = frozenset(
@@ -70,10 +70,9 @@ _OWN: Final = frozenset(
 
 
 class Columns:
-    """Messages as they come, by column. `add` what `read` made of each; `batch` returns what is new since the last,
-    for the spool. `octets` are those of their bodies.
-
-    `subscribed` are the destinations by the number of their subscription.
+    """Collects received messages by column. Call `add` with what `read` returned for each MESSAGE; `batch`
+    returns them for the spool. `octets`: the bytes of their bodies. `subscribed`: the destinations, each at
+    the number that is its subscription's id.
     """
 
     def __init__(self, subscribed: list[str], *, headers: bool) -> None:
@@ -94,13 +93,15 @@ class Columns:
 
     @staticmethod
     def read(frame: Frame) -> dict[bytes, bytes]:
-        """The headers of a MESSAGE. Of repeated ones the first counts (STOMP 1.2, "Repeated Header Entries")."""
+        """Return the headers of a MESSAGE. Of repeated ones the first counts (STOMP 1.2, "Repeated Header
+        Entries").
+        """
         said = frame.headers(V1_2)
         named = dict(said)
         return named if len(named) == len(said) else dict(reversed(said))
 
     def add(self, named: Mapping[bytes, bytes], body: bytes, now: int) -> None:
-        """A message that came `now`, in microseconds since 1970."""
+        """Add a message. `named`: its headers; `now`: when it was received, in microseconds since 1970."""
         get = named.get
         subscription = self._numbers.get(get(b"subscription", b"0"), self._subscribed[0])
         self._rows.append(
@@ -123,7 +124,9 @@ class Columns:
         self._ends.append(len(self._names))
 
     def batch(self) -> Any:
-        """A record batch of what was added, in the schema STORED."""
+        """Return what was added since the last call as one Arrow batch with the columns `STORED`. At least
+        one message must have been added.
+        """
         destination, message_id, subscription, content_type, body, redelivered, received = zip(
             *self._rows, strict=True
         )
@@ -142,7 +145,9 @@ class Columns:
 
 
 def rows(batch: Any, receiver: int, first: int, schema: Any) -> Any:
-    """A piece of the spool as rows of the source: `schema` is that of the source in Arrow's form."""
+    """Return a batch of the spool as rows of the source. `first`: the sequence of its first row; `schema`:
+    the columns of the source as an Arrow schema. Columns that an older spool lacks are null.
+    """
     made = {
         "receiver": lambda: pa.repeat(pa.scalar(receiver, pa.int32()), batch.num_rows),
         "sequence": lambda: pa.array(range(first, first + batch.num_rows), pa.int64()),

@@ -53,9 +53,9 @@ from stomprelay.pipeline.stomp.sends import check
 from stomprelay.pipeline.stomp.spool import read
 
 FEW: int = 4096
-"""Rows of a record batch, at least, where there are so many: groups of a trickle are put together."""
+"""Smaller Arrow batches of the spool are joined until they have this many rows."""
 MOST: int = 32 * 1024 * 1024
-"""Bytes of one, about."""
+"""Joining stops at this many bytes."""
 
 
 _log: Final = logging.getLogger("stomprelay.stomp")
@@ -64,14 +64,16 @@ _QUERY: Final = "sql.streaming.queryId"
 
 
 class _Rows:
-    """What reading the spool on an executor needs."""
+    """Reads rows from the spool, on an executor."""
 
     def __init__(self, source: Source, schema: StructType) -> None:
         self._source = source
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one piece, as record batches."""
+        """Yield the rows of one partition (a `Piece`, or None for no rows) as Arrow batches. Raises
+        `SpoolError`.
+        """
         if partition.value is None:
             return
         piece = Piece(*partition.value)
@@ -97,7 +99,7 @@ def _together(batches: list[Any]) -> Iterator[Any]:
 
 
 class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`spark.readStream.format("stomp")`."""
+    """The reader behind `spark.readStream.format("stomp")`."""
 
     def __init__(self, source: Source, schema: StructType) -> None:
         super().__init__(source, schema)
@@ -110,22 +112,24 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_receivers": None}
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Where a query without a checkpoint begins."""
+        """Return the offset at which a query without a checkpoint begins."""
         receivers = self._opened(None)
         return receivers.end if self._source.earliest is False else receivers.begin
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Of a micro-batch."""
+        """Return the limit of rows of a micro-batch, from the options."""
         most = self._source.most
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """The query ends when what there is has been read."""
+        """Make the query end once it has read what is there now."""
         self._draining = True
         self._target = None
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Up to where the next batch may go."""
+        """Return the offset up to which the next batch may read. All before `start` is committed and
+        acknowledged. Raises `SourceError` when a receiver has failed.
+        """
         receivers = self._opened(start)
         receivers.check()
         receivers.start()
@@ -136,15 +140,15 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: max(end[name], start.get(name, 0)) for name in end}
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 - Spark's name
-        """What the spool has, for the query's progress."""
+        """Return the end of the spools, for the query's progress; None before the first batch."""
         return None if self._receivers is None else self._receivers.end
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """The tasks of a batch."""
+        """Return the partitions of a batch, one for each task. Raises `SpoolError` where rows are missing."""
         return [InputPartition(tuple(each)) for each in pieces(self._source, start, end)]
 
     def stop(self) -> None:
-        """The driver goes, if it is asked to: nothing depends on this."""
+        """Disconnect and close the spools. Spark may not call it; nothing depends on it."""
         if self._receivers is not None:
             self._receivers.close()
 
@@ -154,8 +158,8 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._receivers
 
     def _drained(self, receivers: Receivers, start: dict[str, int]) -> dict[str, int]:
-        """What was there when the query began. Where the broker holds some back until earlier ones are acknowledged,
-        it is there as well.
+        """Return the offset of what was there when the query began. If the broker holds messages back until
+        earlier ones are acknowledged, they count too: the offset grows as batches are committed.
         """
         receivers.settle()
         if self._target is None:
@@ -171,10 +175,14 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class BatchReader(_Rows, DataSourceReader):
-    """`spark.read.format("stomp")`: what there is goes to the spool, is acknowledged, and read from there."""
+    """The reader behind `spark.read.format("stomp")`: it receives what is there into the spool, acknowledges
+    it, and reads it from the spool.
+    """
 
     def partitions(self) -> list[InputPartition]:
-        """Drain the broker, in the process that plans the query. The tasks of the job."""
+        """Receive until nothing more comes, in the process that plans the query. Return the partitions of the
+        job. Raises `SourceError` and `SpoolError`.
+        """
         source = self._source
         receivers = Receivers(source)
         try:
@@ -193,7 +201,9 @@ class BatchReader(_Rows, DataSourceReader):
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What a task did: rows sent, and rows that an earlier run had sent."""
+    """What a task reports: how many rows it sent, and how many it skipped because an earlier run had sent
+    them.
+    """
 
     rows: int
     skipped: int
@@ -230,66 +240,67 @@ class _Writer:
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
-    """`frame.write.format("stomp")`."""
+    """The writer behind `frame.write.format("stomp")`."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Send the rows of a task."""
+        """Send the rows of a task and return a `Sent`. Raises `Lost`, `ProgressError` and `SchemaError`."""
         return self._send(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done."""
+        """Log how many rows were sent: all tasks have succeeded."""
         self._done(messages, "written")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed; what was sent is sent."""
+        """Log how many rows were sent although a task failed; they cannot be taken back."""
         self._done(messages, "not written to the end")
 
 
 class StreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """`frame.writeStream.format("stomp")`."""
+    """The writer behind `frame.writeStream.format("stomp")`."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Send the rows of a task."""
+        """Send the rows of a task and return a `Sent`. Raises `Lost`, `ProgressError` and `SchemaError`."""
         return self._send(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """All tasks of a batch are done."""
+        """Log how many rows of the batch were sent: all its tasks have succeeded."""
         self._done(messages, f"batch {batchId} written")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """A task failed; what was sent is sent, and its batch comes again."""
+        """Log how many rows of the batch were sent although a task failed; Spark does the batch again."""
         self._done(messages, f"batch {batchId} not written to the end")
 
 
 class StompDataSource(DataSource):
     """A STOMP broker, or a relay, as a source and a sink of Spark.
 
-    Spark finds it by itself, for the package `pyspark_stomp` is there.
+    Spark finds it through the package `pyspark_stomp`. Each method reads the options anew and raises
+    `OptionError`.
     """
 
     options: MutableMapping[str, str]
 
     @classmethod
     def name(cls) -> str:
-        """As in `format("stomp")`."""
+        """Return the name for `format(...)`."""
         return "stomp"
 
     def schema(self) -> str:
-        """The columns of the source."""
+        """Return the columns of the source as a schema string; see `columns`."""
         return DDL if Source.read(self.options).include_headers else DDL_WITHOUT_HEADERS
 
     def reader(self, schema: StructType) -> BatchReader:
-        """Drain what is there."""
+        """Return the reader of a batch query."""
         return BatchReader(Source.read(self.options), schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """Receive as long as the query lives."""
+        """Return the reader of a streaming query."""
         return StreamReader(Source.read(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Send each row."""
+        """Return the writer of a batch query; `overwrite` has no effect. Raises `SchemaError`."""
         return BatchWriter(Sink.read(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        """Send each row of each batch."""
+        """Return the writer of a streaming query; `overwrite` has no effect. Raises `SchemaError`."""
         return StreamWriter(Sink.read(self.options), schema)

@@ -111,22 +111,22 @@ _NAMES: Final = {
     "heart_beat": "heartBeatMs",
     "connect_timeout": "connectTimeoutMs",
 }
-"""Keys of an upstream's table that are called otherwise here."""
+"""Keys of the relay's configuration whose option has another name."""
 _ROOT: Final = "stomp"
 
 
 SPOOL: Final = "stomp-spool"
-"""The spool's folder within a checkpoint."""
+"""The name of the spool's folder within a checkpoint."""
 RESEND: Final = 64 * 1024 * 1024
-"""Bytes that a writer's session may have unconfirmed."""
+"""Bytes of unconfirmed frames that a writer's session keeps to send again after a failover."""
 WEEK: Final = 7 * 24 * 3600
 _EARLIEST: Final = "earliest"
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A place and how to behave there. `values` are those of an upstream's table, its secrets included; `timeout` is
-    in seconds.
+    """Where to connect and how. `values`: the keys of an upstream's table in the relay's configuration,
+    secrets included; `timeout` is in seconds.
     """
 
     values: Mapping[str, Any] = field(repr=False)
@@ -135,8 +135,8 @@ class Connection:
 
     @classmethod
     def read(cls, given: GivenOptions, confirmed: Mapping[str, Any]) -> "Connection":
-        """From options. `confirmed` are further values for lists of brokers. Raises `OptionError` for what can be
-        seen to be wrong on any machine.
+        """Return the connection that the options describe. `confirmed`: values to add for lists of brokers.
+        Raises `OptionError` for what is wrong whatever machine it is read on.
         """
         uri, path = given.get("uri", text), given.get("path", text)
         if uri is not None and path is not None and uri != path:
@@ -179,11 +179,13 @@ class Connection:
                 raise wrong("uri", str(error)) from None
 
     def upstream(self) -> Upstream:
-        """As the relay's core takes it; the passcode's file is read. Raises `OptionError`."""
+        """Return the upstream as the relay's core takes it; reads the passcode's file. Raises `OptionError`."""
         return _upstream(self.values)
 
     def client(self, role: str, number: int = 0) -> Client:
-        """A client for one of several connections, to be connected. Raises `OptionError`."""
+        """Return a client that the caller must `connect`. `number`: which of several connections it is, from
+        0. Raises `OptionError`.
+        """
         named = self.client_id
         if named is not None and number:
             named = f"{named}-{number}"
@@ -204,8 +206,8 @@ def _upstream(values: Mapping[str, Any]) -> Upstream:
 
 @dataclass(frozen=True)
 class Source:
-    """The options of a reader. Times in seconds. `late`: ACK only what Spark has committed. `earliest`: None where
-    it was not given. `strict`: fail on data loss.
+    """The options of a reader; times are in seconds. `late`: send ACKs only for what Spark has committed.
+    `earliest`: None if the option was not given. `strict`: fail when messages are missing from the spool.
     """
 
     connection: Connection
@@ -229,7 +231,7 @@ class Source:
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "Source":
-        """From Spark's. Raises `OptionError`."""
+        """Return the options of a reader, from Spark's option map. Raises `OptionError`."""
         given = GivenOptions(options)
         connection = Connection.read(given, {})
         destinations = given.get("destination", listed)
@@ -290,7 +292,7 @@ def _spool(given: GivenOptions) -> Path:
 
 @dataclass(frozen=True)
 class Sink:
-    """The options of a writer. Times in seconds."""
+    """The options of a writer; times are in seconds."""
 
     connection: Connection
     destination: str | None
@@ -303,7 +305,7 @@ class Sink:
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "Sink":
-        """From Spark's. Raises `OptionError`."""
+        """Return the options of a writer, from Spark's option map. Raises `OptionError`."""
         given = GivenOptions(options)
         connection = Connection.read(given, {"confirm": True, "resend_buffer": RESEND})
         persistent = {b"persistent": b"true"} if given.get("persistent", flag, True) else {}

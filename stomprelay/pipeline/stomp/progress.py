@@ -21,17 +21,19 @@ from stomprelay.journal.disk import sync_folder
 
 
 class ProgressError(Exception):
-    """A folder that cannot be used; the text has which, and why."""
+    """The folder of the progress cannot be used; the text names it and the reason."""
 
 
 class JobProgress:
-    """The folder of one job. Raises `ProgressError` for what cannot be read or written."""
+    """The folder of one job. Every method raises `ProgressError` for what cannot be read or written."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def identity(self, wanted: str | None) -> str:
-        """The id of the job: what stands in the folder, else the one that is wanted, else one never used before."""
+        """Return the id of the job: the one in the folder, or, if there is none yet, `wanted` or a random
+        one, which is then stored. Raises `ProgressError` if the folder has another id than `wanted`.
+        """
         path = self._folder / "id"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +49,7 @@ class JobProgress:
         return said
 
     def position(self, batch: str, partition: int) -> int:
-        """How many rows of a partition are confirmed."""
+        """Return how many rows of a partition the broker has confirmed; 0 if none is recorded."""
         path = self._path(batch, partition)
         try:
             return int(path.read_text(encoding="ascii"))
@@ -57,7 +59,9 @@ class JobProgress:
             raise ProgressError(f"progress {path}: {error}") from None
 
     def advance(self, batch: str, partition: int, position: int) -> None:
-        """So many are."""
+        """Store that the broker has confirmed the first `position` rows of a partition. It is synced to disk
+        on return.
+        """
         path = self._path(batch, partition)
         try:
             _replace(path, str(position))
@@ -69,7 +73,7 @@ class JobProgress:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file as a whole, or not at all."""
+    """Replace a file as a whole, or leave it as it was; it is synced to disk on return. Raises `OSError`."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with new.open("w", encoding="utf-8") as file:
         file.write(text)

@@ -23,25 +23,26 @@ from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ACK_HEADER, MESSAGE, MESSAGE_ID, SUBSCRIPTION
 
 DISCONNECT_WITHIN: Final = 5.0
-"""Seconds that a broker has to confirm the end: another driver may wait for the spool."""
+"""Seconds to wait for the RECEIPT of DISCONNECT. Short, because another driver may wait for the spool."""
 MOST: Final = 32 * 1024 * 1024
-"""Bytes of bodies with which a group is complete, however few they are."""
+"""A group is written once its bodies have this many bytes, even if it has few messages."""
 _log: Final = logging.getLogger("stomprelay.stomp")
 POLL: Final = 0.05
-"""Seconds after which a receiver that hears nothing looks at what else is to do."""
+"""Seconds to wait for frames before looking at what else is to be done."""
 
 
 class PendingAck(NamedTuple):
-    """A delivery: the message's sequence in the spool, and the `ack` value."""
+    """A delivery that was not acknowledged yet: the message's sequence in the spool, and its header `ack`."""
 
     sequence: int
     ack: bytes
 
 
 class PendingAcks:
-    """What one receiver owes its broker. `memory`: how many messages below the last committed one may come again.
+    """The deliveries that one receiver has to acknowledge once Spark has committed them. `memory`: how many
+    messages below the last committed one are remembered, in case the broker delivers them again.
 
-    Ask `known` for each message before it is spooled, and call `owe` with each delivery.
+    Call `known` for each message; if it is new, spool it and call `remember`. Call `owe` for each delivery.
     """
 
     def __init__(self, memory: int) -> None:
@@ -53,21 +54,21 @@ class PendingAcks:
         return sum(map(len, self._owed.values()))
 
     def remember(self, sequence: int, message_id: bytes, body: bytes) -> None:
-        """A message is in the spool, or about to be."""
+        """Record that a message is in the spool, or about to be written. Sequences must not decrease."""
         self._known[message_id] = (sequence, crc32(body))
 
     def known(self, message_id: bytes, body: bytes) -> int | None:
-        """The sequence under which a message is in the spool already."""
+        """Return the sequence of a message with this id and body that is in the spool; None if there is none."""
         found = self._known.get(message_id)
         return found[0] if found is not None and found[1] == crc32(body) else None
 
     def owe(self, subscription: bytes, owed: PendingAck) -> None:
-        """A delivery came on a subscription."""
+        """Record a delivery on this subscription that has to be acknowledged."""
         self._owed.setdefault(subscription, deque()).append(owed)
 
     def due(self, committed: int) -> dict[bytes, bytes]:
-        """By subscription the last ACK that may be sent, and with it all before: Spark has committed all sequences
-        below. They are owed no more.
+        """Remove and return the ACKs that can be sent: by subscription, the last `ack` of a message below the
+        sequence `committed`. The caller must send them as cumulative ACKs.
         """
         found: dict[bytes, bytes] = {}
         for subscription, owed in self._owed.items():
@@ -78,7 +79,9 @@ class PendingAcks:
         return found
 
     def _forgettable(self, below: int) -> Iterable[bytes]:
-        """Messages are remembered in the order of their sequences."""
+        """Return the ids of remembered messages below this sequence. They are remembered in the order of
+        their sequences.
+        """
         found = []
         for message_id, (sequence, _) in self._known.items():
             if sequence >= below:
@@ -88,11 +91,12 @@ class PendingAcks:
 
 
 class Receiver:
-    """Messages of all destinations from one connection, in one spool. Raises `SpoolError` for a spool that cannot be
-    had.
+    """Receives messages of all destinations over one connection into one spool. The constructor opens the
+    spool and raises `SpoolError` where it cannot.
 
-    `start` it; then its spool grows up to `end`, until it has a `failure`. Call `commit` with what Spark has
-    committed. Stop it with `stop`, and close it in the end. One that is not started only has what is in its spool.
+    After `start` the spool grows up to `end`, until `failure` has a reason. Call `commit` with what Spark has
+    committed, and at the end `stop`, then `close`. A receiver that is not started gives access to what is in
+    its spool.
     """
 
     def __init__(self, source: Source, number: int, folder: Path, *, first: int = 0) -> None:
@@ -115,29 +119,31 @@ class Receiver:
 
     @property
     def begin(self) -> int:
-        """The first sequence that the spool has."""
+        """Return the first sequence in the spool."""
         return self._spool.begin
 
     @property
     def end(self) -> int:
-        """The sequence behind the last that is on disk."""
+        """Return the sequence after the last message that is on disk."""
         return self._spool.end
 
     @property
     def running(self) -> bool:
-        """Whether it was started, and has not ended."""
+        """Return whether it was started and has not ended."""
         return self._thread.is_alive()
 
     def start(self) -> None:
-        """Connect and receive."""
+        """Start the thread, which connects and receives. Call it once."""
         self._thread.start()
 
     def skip(self, first: int) -> None:
-        """Go on at a later sequence, before `start`."""
+        """Give the next message this later sequence. Only before `start`. Raises `SpoolError`."""
         self._spool.skip(first)
 
     def commit(self, sequence: int) -> None:
-        """Spark has committed all below this sequence: they are acknowledged, if they were not, and go."""
+        """Record that Spark has committed all messages below this sequence: they are acknowledged, if they
+        were not yet, and removed from the spool. Raises `SpoolError`.
+        """
         if sequence == self._committed:
             return
         self._committed = sequence
@@ -146,13 +152,13 @@ class Receiver:
 
     @property
     def settled(self) -> bool:
-        """Whether everything that Spark has committed is acknowledged."""
+        """Return whether everything that Spark has committed is acknowledged."""
         return self._pending_acks is None or self._settled >= self._committed
 
     @property
     def held(self) -> bool:
-        """Whether there may be more at the broker that does not come before Spark has committed something, of what is
-        on disk.
+        """Return whether the broker may have more messages that it cannot deliver before Spark commits some
+        of those on disk.
         """
         owes = self._pending_acks is not None and len(self._pending_acks) >= self._source.prefetch
         return not self._busy and (self._full or owes)
@@ -162,21 +168,25 @@ class Receiver:
         return self._spool.end - self._committed >= self._source.backlog
 
     def quiet(self, seconds: float) -> bool:
-        """Whether nothing has come for so long, although there was a broker, and all that came is on disk."""
+        """Return whether no message came for so many seconds although a broker was connected, and all that
+        came are on disk; True as well once it does not run.
+        """
         if not self.running:
             return True
         return self._began is not None and not self._busy and time.monotonic() - self._last_frame >= seconds
 
     def drop_older(self, seconds: float) -> None:
-        """Remove from the spool what was written so long ago."""
+        """Remove from the spool what was written more than so many seconds ago. Raises `SpoolError`."""
         self._spool.drop_older(seconds)
 
     def stop(self) -> None:
-        """Write what came, acknowledge it, and disconnect; then `close`."""
+        """Tell the thread to write and acknowledge what it has received, and to disconnect. Then call
+        `close`.
+        """
         self._stopping = True
 
     def close(self) -> None:
-        """Wait until it has stopped, and let go of the spool."""
+        """Wait for the thread to end, up to twice `DISCONNECT_WITHIN`, and release the spool."""
         if self._thread.ident is not None:
             self._thread.join(2 * DISCONNECT_WITHIN)
         self._spool.close()  # whatever hangs in a search for a broker writes no more
@@ -203,14 +213,14 @@ class Receiver:
             self.failure = f"{type(error).__name__}: {error}"
 
     def _part(self, client: Client) -> None:
-        """All is on disk: what the broker does not confirm now it only delivers once more."""
+        """Disconnect. All is on disk; what the broker does not confirm now it delivers again."""
         try:
             client.disconnect(min(DISCONNECT_WITHIN, self._source.connection.timeout))
         except Lost as error:
             _log.warning("receiver %d: %s", self.number, error)
 
     def _recall(self) -> None:
-        """Remember which messages the spool has already, for those that come again."""
+        """Remember the messages that are in the spool already, in case the broker delivers them again."""
         if self._pending_acks is None:
             return
         for group in read(self._spool.folder, self._spool.begin, self._spool.end):
@@ -220,7 +230,9 @@ class Receiver:
                     self._pending_acks.remember(sequence, str(message_id).encode(), body.as_py())
 
     def _receive(self, client: Client) -> None:
-        """One round: what has come, and what is due."""
+        """Do one round: read frames, write a group if it is complete or old enough, send the ACKs that are
+        due.
+        """
         source, columns = self._source, self._columns
         if self._full:
             time.sleep(POLL)
@@ -261,7 +273,9 @@ class Receiver:
         self._columns.add(named, body, time.time_ns() // 1000)
 
     def _flush(self, client: Client) -> None:
-        """To disk, and then, unless that has to wait, the ACK."""
+        """Write the messages received so far to disk, and then acknowledge them unless that has to wait for
+        Spark.
+        """
         if self._columns:
             self._spool.append(self._columns.batch())
             if self._pending_acks is None:

@@ -14,10 +14,10 @@ from stomprelay.pipeline.stomp.spool import SpoolError, covered, segments
 _log: Final = logging.getLogger("stomprelay.stomp")
 
 Offset = Mapping[str, int]
-"""By receiver (`r0`, `r1`) the sequence behind the last row."""
+"""An offset of the query: by receiver (`r0`, `r1`) the sequence after the last row."""
 
 PIECE: Final = 10_000
-"""Rows that a task has, where there are fewer than enough for all tasks."""
+"""Rows that a task reads at least, unless there are fewer."""
 _LOOK: Final = 0.02
 _SETTLE: Final = 30.0
 
@@ -27,7 +27,7 @@ class SourceError(Exception):
 
 
 class Piece(NamedTuple):
-    """Rows of one receiver's spool for one task, `end` excluded."""
+    """The rows of one receiver's spool that one task reads: sequences from `first` up to `end`, not included."""
 
     receiver: int
     first: int
@@ -35,13 +35,14 @@ class Piece(NamedTuple):
 
 
 def place(source: Source, number: int) -> Path:
-    """The folder of a receiver's spool."""
+    """Return the folder of a receiver's spool."""
     return source.spool / f"r{number}"
 
 
 class Receivers:
-    """The receivers of one query. They are opened, and the spools held, from the first question on; they connect with
-    `start`. Raises `SpoolError` and `SourceError`.
+    """The receivers of one query. The constructor opens all spools; `start` connects. `start` (offset): where
+    the query goes on, None for a new one. Raises `SpoolError`, and `SourceError` where messages are missing
+    that the query needs.
     """
 
     def __init__(self, source: Source, start: Offset | None = None) -> None:
@@ -78,7 +79,7 @@ class Receivers:
         _log.warning("%s", text)
 
     def start(self) -> None:
-        """Connect what is not connected."""
+        """Start the receivers that do not run and have not failed. Calling it again does no harm."""
         for number, receiver in self._receivers.items():
             if number < self._source.receivers and not receiver.running and receiver.failure is None:
                 receiver.start()
@@ -87,16 +88,16 @@ class Receivers:
 
     @property
     def begin(self) -> dict[str, int]:
-        """The first that the spools have."""
+        """Return the offset of the first rows in the spools."""
         return {f"r{number}": receiver.begin for number, receiver in self._receivers.items()}
 
     @property
     def end(self) -> dict[str, int]:
-        """Behind the last that is on disk."""
+        """Return the offset after the last rows on disk."""
         return {f"r{number}": receiver.end for number, receiver in self._receivers.items()}
 
     def check(self) -> None:
-        """Raise `SourceError` when a receiver is dead, or nobody is there for whom to receive."""
+        """Raise `SourceError` if a receiver has failed, or if the driver's process is gone."""
         for number, receiver in self._receivers.items():
             if receiver.failure is not None:
                 raise SourceError(f"receiver {number} has ended: {receiver.failure}")
@@ -104,12 +105,12 @@ class Receivers:
             raise SourceError("the driver is gone")
 
     def commit(self, offset: Offset) -> None:
-        """Spark has committed all before this offset."""
+        """Record that Spark has committed all rows before this offset. Raises `SpoolError`."""
         for number, receiver in self._receivers.items():
             receiver.commit(offset.get(f"r{number}", receiver.begin))
 
     def settle(self) -> None:
-        """Wait until what Spark has committed is acknowledged."""
+        """Wait until what Spark has committed is acknowledged, up to half a minute. Raises `SourceError`."""
         deadline = time.monotonic() + _SETTLE
         while not all(each.settled for each in self._receivers.values()) and time.monotonic() < deadline:
             self.check()
@@ -117,11 +118,13 @@ class Receivers:
 
     @property
     def held(self) -> bool:
-        """Whether brokers may have more that does not come before Spark has committed something."""
+        """Return whether a broker may have more messages that it cannot deliver before Spark commits some."""
         return any(receiver.held for receiver in self._receivers.values())
 
     def drained(self, until: float) -> dict[str, int]:
-        """Wait until nothing comes any more, or `until` on the steady clock. Returns the end."""
+        """Wait until no more messages come, or until `until` on the monotonic clock. Return the offset after
+        the last row. Raises `SourceError`.
+        """
         idle = self._source.idle
         while time.monotonic() < until and not all(
             each.held or each.quiet(idle) for each in self._receivers.values()
@@ -132,17 +135,21 @@ class Receivers:
         return self.end
 
     def deadline(self) -> float:
-        """When a draining that begins now must be over."""
+        """Return when a call of `drained` that begins now must end, in seconds of the monotonic clock;
+        infinite without the option `drainMs`.
+        """
         drain = self._source.drain
         return float("inf") if drain is None else time.monotonic() + drain
 
     def drop_older(self, seconds: float) -> None:
-        """Remove what was written so long ago."""
+        """Remove from the spools what was written more than so many seconds ago. Raises `SpoolError`."""
         for receiver in self._receivers.values():
             receiver.drop_older(seconds)
 
     def close(self) -> None:
-        """Disconnect from the brokers and close the spools. Raises `SourceError` where that failed."""
+        """Disconnect from the brokers and close the spools. A receiver that failed is no error here; call
+        `check` afterwards.
+        """
         for receiver in self._receivers.values():
             receiver.stop()
         for receiver in self._receivers.values():
@@ -150,7 +157,9 @@ class Receivers:
 
 
 def limited(start: Offset, end: Offset, most: int) -> dict[str, int]:
-    """At most so many rows from `start` on, of all receivers alike."""
+    """Return the offset at most `most` rows after `start`, not beyond `end`. The rows are shared evenly among
+    receivers.
+    """
     chosen = {name: start.get(name, 0) for name in end}
     left = most
     waiting = sorted(end, key=lambda name: end[name] - chosen[name])
@@ -163,7 +172,9 @@ def limited(start: Offset, end: Offset, most: int) -> dict[str, int]:
 
 
 def pieces(source: Source, start: Offset, end: Offset) -> list[Piece]:
-    """What each task reads. Raises `SpoolError` where the spools do not hold it all, and data loss is a failure."""
+    """Return what each task of a batch reads. Raises `SpoolError` where rows are missing and `failOnDataLoss`
+    is set.
+    """
     ranges: list[Piece] = []
     for name in sorted(end):
         number, first, last = int(name[1:]), start.get(name, 0), end[name]
@@ -192,7 +203,9 @@ def _numbers(offset: Offset) -> set[int]:
 
 
 def _spooled(source: Source) -> set[int]:
-    """Receivers that once were, and whose spools may hold something still."""
+    """Return the numbers of the receivers that have a spool, including those that the options no longer ask
+    for.
+    """
     if not source.spool.is_dir():
         return set()
     names = [each.name for each in source.spool.iterdir() if each.is_dir()]

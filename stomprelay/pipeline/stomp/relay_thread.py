@@ -1,7 +1,7 @@
-"""The relay's own core as a client: it bridges, sends heart-beats and fails over; what it asks for is performed here.
+"""The relay's own core as a client: it bridges versions, sends heart-beats and fails over.
 
-The core's client is this process. Its frames are fed in as bytes, those for it come out as bytes, and between
-them and the brokers runs one thread with plain sockets.
+The core's client is this process: its frames go in as bytes, and frames for it come out as bytes. One thread
+with plain sockets connects the core with the brokers and carries out the effects that it asks for.
 """
 
 import logging
@@ -29,13 +29,13 @@ ROOM: Final = 8 * 1024 * 1024
 """Bytes that may wait in either direction."""
 _log: Final = logging.getLogger("stomprelay.stomp")
 REASONS: Final = 3
-"""Notes that are kept to explain an end."""
+"""How many of the last notes are kept to explain why a session ended."""
 _EXPLAINING: Final = frozenset({Event.FOREIGN, Event.LOST, Event.REFUSED})
 
 
 class Wakeup:
-    """Register `receiving` with the selector for reading; when it is ready call `clear`, then `run`. All else may be
-    called in any thread.
+    """Wakes a thread that waits in a selector, and gives it work. The thread registers `receiving` for
+    reading; when it is ready it calls `clear`, then `run`. `wake` and `soon` may be called in any thread.
     """
 
     def __init__(self) -> None:
@@ -48,14 +48,14 @@ class Wakeup:
         self._work: deque[Callable[[], None]] = deque()
 
     def wake(self) -> None:
-        """Wake the thread; a wake-up that is on its way already, or is closed, stays as it is."""
+        """Wake the thread. No effect if it was woken and has not called `clear` yet, or after `close`."""
         with self._lock:
             if not self._woken and not self._closed:
                 self._woken = True
                 self._sending.send(b"\0")
 
     def soon(self, what: Callable[[], None]) -> None:
-        """Have this called in the thread; in this one, once the wakeup is closed."""
+        """Have `what` called in the thread; after `close` it is called at once, in the calling thread."""
         with self._lock:
             closed = self._closed
             if not closed:
@@ -67,22 +67,22 @@ class Wakeup:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is work."""
+        """Return whether there is work to `run`."""
         return bool(self._work)
 
     def clear(self) -> None:
-        """The thread is awake."""
+        """Make the next `wake` count again. Call it in the thread, when `receiving` is ready."""
         with self._lock:
             self._woken = False
             self.receiving.recv(64)
 
     def run(self) -> None:
-        """Do what was asked for."""
+        """Do the work that `soon` added. Call it in the thread."""
         while self._work:
             self._work.popleft()()
 
     def close(self) -> None:
-        """The thread ends, and does what is left."""
+        """Close both sockets and do the work that is left. Call it in the thread, at its end."""
         with self._lock:
             self._closed = True
             self.receiving.close()
@@ -91,7 +91,9 @@ class Wakeup:
 
 
 class ClientQueues:
-    """Bytes of a client on their way in, and bytes for it on their way out. Once it is closed nothing goes in."""
+    """Bytes from the client to the core (inward) and from the core to the client (outward). All methods may
+    be called in any thread. After `close` no more bytes are taken from the client.
+    """
 
     def __init__(self) -> None:
         self.closed = False
@@ -104,7 +106,7 @@ class ClientQueues:
         self._news = threading.Condition(lock)
 
     def feed(self, data: bytes) -> None:
-        """From the client. Waits while there is no room."""
+        """Add bytes from the client. Waits while `ROOM` is used up; after `close` the bytes are dropped."""
         with self._room:
             while self._inward_size >= ROOM and not self.closed:
                 self._room.wait()
@@ -113,7 +115,7 @@ class ClientQueues:
                 self._inward_size += len(data)
 
     def next_inward(self) -> bytes:
-        """The oldest bytes of the client; empty when there are none."""
+        """Remove and return the oldest bytes from the client; empty if there are none."""
         with self._room:
             if not self._inward:
                 return b""
@@ -123,7 +125,9 @@ class ClientQueues:
             return data
 
     def put_outward(self, data: bytes) -> bool:
-        """For the client. Returns whether there is no more room."""
+        """Add bytes for the client. Return whether `ROOM` is used up; the caller must then stop reading from
+        brokers until `take` reports that there was no room.
+        """
         with self._news:
             self._outward.append(data)
             self._outward_size += len(data)
@@ -131,7 +135,9 @@ class ClientQueues:
             return self._outward_size >= ROOM
 
     def take(self, timeout: float) -> tuple[list[bytes], bool]:
-        """All that there is for the client, after waiting so long for something; and whether there was no room."""
+        """Remove and return all bytes for the client, waiting up to `timeout` seconds for some; and whether
+        `ROOM` was used up.
+        """
         with self._news:
             if not self._outward and not self.closed:
                 self._news.wait(timeout)
@@ -140,7 +146,9 @@ class ClientQueues:
             return taken, full
 
     def close(self) -> None:
-        """Nothing more goes in; what there is for the client can still be taken."""
+        """Take no more bytes from the client, and drop those that wait; those for the client can still be
+        taken.
+        """
         with self._room:
             self.closed = True
             self._inward.clear()
@@ -150,8 +158,9 @@ class ClientQueues:
 
 
 class RelayThread:
-    """One session. Give it life with `start`; then `feed` bytes of a client, `take` those for it, from any thread.
-    End it with `disconnect`, or `abort`, and `join`. Once `over` nothing more comes, and `why` has the reason.
+    """One session. Call `start`; then `feed` it the client's bytes and `take` those for the client, in any
+    thread. End it with `disconnect` or `abort`, then `join`. Once `over`, no more bytes come, and `why` has
+    the reason.
     """
 
     def __init__(self, listener: Listener, name: str, endpoints: dict[Broker, Endpoint]) -> None:
@@ -173,23 +182,27 @@ class RelayThread:
     # From any thread
 
     def start(self) -> None:
-        """Begin; then feed it a CONNECT."""
+        """Start the thread. The caller must feed it a CONNECT next."""
         self.selector = selectors.DefaultSelector()
         self._wakeup = Wakeup()
         self._thread.start()
 
     @property
     def over(self) -> bool:
-        """Whether the session has ended."""
+        """Return whether the session has ended."""
         return self._queues.closed
 
     def feed(self, data: bytes) -> None:
-        """Bytes from the client. Waits while too much of it is not read yet; when it is over it goes nowhere."""
+        """Pass bytes from the client to the core. Waits while too many are unread; once `over` they are
+        dropped.
+        """
         self._queues.feed(data)
         self._wakeup.wake()
 
     def take(self, timeout: float) -> list[bytes]:
-        """The bytes for the client: all that have come, nothing when nothing came in time, or when it is over."""
+        """Return the bytes for the client, waiting up to `timeout` seconds for some. Empty if there were
+        none, or once `over` and all was taken.
+        """
         taken, full = self._queues.take(timeout)
         if full:
             self.soon(self._relieve)
@@ -197,19 +210,21 @@ class RelayThread:
 
     @property
     def has_brokers(self) -> bool:
-        """Whether the session has a broker in each group that it has not given up."""
+        """Return whether the session is connected to a broker in each group that it has not given up."""
         links = [link for link in self._relay.links if not link.ended]
         return bool(links) and all(link.up for link in links)
 
     @property
     def cumulative(self) -> bool:
-        """Whether, at each broker that the session has now, a RECEIPT for a SEND tells that all before it are safe."""
+        """Return whether a RECEIPT for a SEND also confirms all SENDs before it, at each broker that the
+        session has now.
+        """
         brokers = [link.broker for link in self._relay.links]
         profiles = [None if each is None else each.profile for each in brokers]
         return bool(profiles) and all(each is not None and each.cumulative for each in profiles)
 
     def disconnect(self) -> None:
-        """The client goes: what it sent is still delivered, as the core does for any client."""
+        """Tell the core that the client's connection ended: what it sent is still delivered."""
 
         def leave() -> None:
             self._read_client()
@@ -218,7 +233,7 @@ class RelayThread:
         self.soon(leave)
 
     def abort(self) -> None:
-        """End at once."""
+        """End the session at once, without sending what is left."""
 
         def stop() -> None:
             self._stopped = True
@@ -226,17 +241,17 @@ class RelayThread:
         self.soon(stop)
 
     def join(self, timeout: float) -> bool:
-        """Wait for the end. Returns whether it came."""
+        """Wait up to `timeout` seconds for the thread to end. Return whether it has."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
     @property
     def why(self) -> str:
-        """The last notes of the core and of the network."""
+        """Return the last notes of the core and of the sockets, which explain why the session ended."""
         return "; ".join(self._reasons)
 
     def soon(self, what: Callable[[], None]) -> None:
-        """Call this in the relay_thread's thread; in this one when that has ended."""
+        """Have `what` called in the session's thread; at once, in the calling thread, when that has ended."""
         self._wakeup.soon(what)
 
     # The thread
@@ -283,7 +298,7 @@ class RelayThread:
         return [*self._sockets.values(), *self._leaving]
 
     def _read_client(self) -> None:
-        """The core reads the client's bytes, as fast as its brokers can be written to."""
+        """Pass the client's bytes to the core, as fast as its brokers can be written to."""
         relay = self._relay
         while not self._paused and not relay.client.closed and not self._backed_up():
             data = self._queues.next_inward()
@@ -295,7 +310,7 @@ class RelayThread:
         return self._relay.coupled and any(sock.full for sock in self._sockets.values())
 
     def _report_full(self, now: float) -> None:
-        """Where one broker does not set the pace the core wants to know which of them are slow."""
+        """Tell the core which brokers are slow, in a session where one broker does not set the pace for all."""
         coupled = self._relay.coupled
         self._reported_full &= self._sockets.keys()
         for leg, sock in [*self._sockets.items()]:
@@ -311,7 +326,7 @@ class RelayThread:
                 self._perform(self._relay.unblocked(leg, now))
 
     def _relieve(self) -> None:
-        """There is room for bytes of brokers."""
+        """Read from brokers again: there is room for their bytes."""
         for sock in [*self._sockets.values()]:
             sock.release(PRESSURE)
 
@@ -378,32 +393,34 @@ class RelayThread:
     # What sockets report
 
     def made(self, sock: LegSocket) -> None:
-        """A broker can be spoken to."""
+        """Report to the core that a broker is connected."""
         self._perform(self._relay.connected(sock.leg, time.monotonic()))
 
     def received(self, sock: LegSocket, data: bytes) -> None:
-        """Bytes of a broker came."""
+        """Pass bytes from a broker to the core."""
         self._perform(self._relay.received(sock.leg, data, time.monotonic()))
 
     def refused(self, sock: LegSocket, reason: str) -> None:
-        """A broker cannot be had."""
+        """Report to the core that a broker could not be connected to."""
         self._sockets.pop(sock.leg, None)
         self._perform(self._relay.refused(sock.leg, reason, time.monotonic()))
 
     def lost(self, sock: LegSocket, reason: str) -> None:
-        """A broker went."""
+        """Report to the core that the connection to a broker ended."""
         self._sockets.pop(sock.leg, None)
         self._perform(self._relay.lost(sock.leg, reason, time.monotonic()))
 
     def held(self, sock: LegSocket, on: bool) -> None:
-        """A broker that is not read from must not be taken for silent."""
+        """Report to the core that a broker is not read from, so that it does not count as silent, or is read
+        from again.
+        """
         if on:
             self._relay.paused(sock.leg)
         else:
             self._perform(self._relay.resumed(sock.leg, time.monotonic()))
 
     def gone(self, sock: LegSocket) -> None:
-        """A closed connection has ended."""
+        """Forget a socket that was closed and has ended."""
         self._leaving.discard(sock)
 
     # Ends

@@ -1,4 +1,4 @@
-"""The rows of one task on their way to the broker, over one connection, in their order: how many may be unconfirmed
+"""Sends the rows of one task to the broker, over one connection and in order: how many may be unconfirmed
 (`Window`), how many a second (`SharedRate`), and which are confirmed.
 """
 
@@ -21,13 +21,13 @@ from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.names import RECEIPT, RECEIPT_ID
 
 BREATH = 0.05
-"""Seconds whose messages are sent together."""
+"""With a rate, the messages of so many seconds are sent together."""
 OFTEN: Final = 0.5
-"""Seconds between two notes of the progress, unless the window asks for one before."""
+"""Seconds between two writes of the progress, unless the window needs one earlier."""
 CHUNK: Final = 250
-"""Rows that are written together."""
+"""Rows that are sent together."""
 Row = tuple[bytes, bytes]
-"""Header lines and body of a SEND."""
+"""Header lines and body of a SEND, encoded."""
 
 
 @dataclass
@@ -38,18 +38,21 @@ class _Group:
     sure: bool = False
 
     def received(self, *, cumulative: bool) -> None:
-        """Its receipt came; it vouches for all of the group where the broker's receipts are `cumulative`."""
+        """Record the RECEIPT for the last row of the group. It confirms all rows of the group if the broker's
+        receipts are `cumulative`.
+        """
         self.told = True
         self.sure = cumulative or self.first == self.last
 
 
 class Window:
-    """The rows between what was sent and what the broker vouches for. From the first that is not safe on `size` may be
-    sent; every `every`-th asks for a receipt, which vouches for all before it where the broker's receipts do.
+    """The rows that were sent and not confirmed yet. At most `size` rows from the first unconfirmed one on
+    may be sent; every `every`-th asks for a receipt, which confirms all before it if the broker's receipts
+    are cumulative.
 
-    `confirmed` is the number of the first row that is not safe, `next` that of the one to be sent next. Where a receipt
-    for several rows comes from a broker that vouches for one only the window is `stuck`: have the broker confirm all by
-    other means, and call `settled`.
+    `confirmed`: the number of the first unconfirmed row; `next`: the number of the next row to send. If a
+    broker whose receipts confirm one row only sends one for a group, the window is `stuck`: the caller must
+    have the broker confirm everything by other means, such as DISCONNECT, and call `settled`.
     """
 
     def __init__(self, size: int, every: int, first: int = 0) -> None:
@@ -62,16 +65,16 @@ class Window:
 
     @property
     def room(self) -> int:
-        """How many rows may be sent now."""
+        """Return how many rows may be sent now."""
         return self._size - (self.next - self.confirmed)
 
     @property
     def stuck(self) -> bool:
-        """Whether no receipt can make anything more safe."""
+        """Return whether no receipt can confirm any more rows."""
         return bool(self._groups) and self._groups[0].told
 
     def sent(self) -> bytes | None:
-        """One more row goes out. Returns the receipt that it asks for, if any."""
+        """Count one more row as sent. Return the receipt id that its SEND must ask for, or None."""
         number = self.next
         self.next += 1
         if number - self._begun + 1 < self._every:
@@ -82,7 +85,9 @@ class Window:
         return b"%d" % number
 
     def received(self, receipt: bytes, *, cumulative: bool) -> None:
-        """A receipt came."""
+        """Record a RECEIPT with this id; unknown ids are ignored. `cumulative`: it confirms the rows before
+        it, too.
+        """
         group = self._by_last.pop(int(receipt), None) if receipt.isdigit() else None
         if group is None:
             return
@@ -91,14 +96,16 @@ class Window:
             self.confirmed = self._groups.popleft().last + 1
 
     def settled(self) -> None:
-        """The broker confirmed everything."""
+        """Record that the broker has confirmed every row that was sent."""
         self.confirmed = self._begun = self.next
         self._groups.clear()
         self._by_last.clear()
 
 
 class SharedRate:
-    """Messages a second, for all processes that name the same file; on other machines only if they share it."""
+    """A rate in messages a second, shared by all processes that use the same file. Other machines share it
+    only if they share the file.
+    """
 
     def __init__(self, file: Path, rate: float) -> None:
         self._path = file
@@ -106,8 +113,9 @@ class SharedRate:
 
     @classmethod
     def shared(cls, rate: float | None, folder: Path | None, name: str) -> Self | None:
-        """That of all tasks of a job, by its folder of progress or, on each machine, by a name that no other job has;
-        None where no rate is asked for.
+        """Return the rate that all tasks of a job share: through a file in `folder` (that of the progress),
+        else, on each machine, through one named by `name`, which must be the job's own. None if `rate` is
+        None.
         """
         if rate is None:
             return None
@@ -117,11 +125,13 @@ class SharedRate:
 
     @property
     def some(self) -> int:
-        """How many messages to ask for together."""
+        """Return how many messages to `take` at a time."""
         return max(1, int(self._rate * BREATH))
 
     def take(self, count: int) -> float:
-        """The time at which so many messages may go out, by the clock of `time.time`."""
+        """Reserve `count` messages. Return the time, as of `time.time`, at which they may be sent. Raises
+        `OSError`.
+        """
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -137,12 +147,12 @@ class SharedRate:
             os.close(file)
 
     def forget(self) -> None:
-        """Nobody needs it any more."""
+        """Remove the file, at the end of the job."""
         self._path.unlink(missing_ok=True)
 
 
 class Job(NamedTuple):
-    """What a task is part of: keys begin with `id/batch/partition`."""
+    """Which task of which job this is. Keys of messages begin with `id/batch/partition`."""
 
     id: str
     batch: str
@@ -151,11 +161,11 @@ class Job(NamedTuple):
 
 
 class TaskSender:
-    """SendFrames the rows of one task; `run` returns when the broker has confirmed all of them. Raises `Lost`,
+    """Sends the rows of one task; `run` returns when the broker has confirmed all of them. Raises `Lost`,
     `ProgressError`, and `SchemaError` for a row that cannot be sent.
 
-    Whenever it ends, however it ends, no more than a window has been sent of which the progress does not know: before
-    more goes out it is noted, at most once for what is written together.
+    However it ends, at most one window of rows was sent beyond the stored progress: the progress is written
+    before more is sent.
     """
 
     def __init__(self, sink: Sink, job: Job, pace: SharedRate | None) -> None:
@@ -173,7 +183,7 @@ class TaskSender:
         self._size = min(CHUNK, max(1, sink.window // 2), pace.some if pace else CHUNK)
 
     def run(self, batches: Iterable[Any]) -> int:
-        """Send what is not confirmed from an earlier run. Returns how many were sent now."""
+        """Send the rows that no earlier run has confirmed. Return how many were sent."""
         rows = self._rows(batches)
         chunk = list(islice(rows, self._size))
         try:
@@ -184,8 +194,9 @@ class TaskSender:
         return self._window.confirmed - self.skipped
 
     def _session(self, chunk: list[Row], rows: Iterator[Row]) -> list[Row]:
-        """Send this and the further rows over one connection until all are confirmed. Returns what it did not send:
-        after a failover to a broker whose receipts vouch for one row each it takes a session that asks for those.
+        """Send `chunk` and further `rows` over one connection until all are confirmed. Return the rows that
+        it did not send: none, or, after a failover to a broker whose receipts confirm one row each, a chunk
+        for a new session.
         """
         number = self._job.partition + self._job.attempt * 100_000
         with self._sink.connection.client(f"spark-sink-{self._job.partition}", number) as client:
@@ -220,7 +231,9 @@ class TaskSender:
         self._receive(client, 0.0)
 
     def _wait(self, client: Client, count: int) -> bool:
-        """Until so many more may go out. Returns whether they ever may over this connection."""
+        """Wait until `count` more rows may be sent. Return False if this connection can never send them.
+        Raises `Lost` if no receipt comes in time.
+        """
         if self._pace is not None:
             turn = self._pace.take(count)
             while (left := turn - time.time()) > 0:
@@ -248,7 +261,7 @@ class TaskSender:
         self._note()
 
     def _note(self, *, always: bool = False) -> None:
-        """Keep the position, now and then or now."""
+        """Store how many rows are confirmed, if the last time is long enough ago, or `always`."""
         confirmed, now = self._window.confirmed, time.monotonic()
         if (
             self._progress is None

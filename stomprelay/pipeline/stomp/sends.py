@@ -56,7 +56,7 @@ _FRAMES: Final = frozenset(
 
 
 class SchemaError(ValueError):
-    """A frame that cannot be sent; the text names the column."""
+    """Rows that cannot be sent; the text names the column or the row."""
 
 
 def check(schema: StructType, sink: Sink) -> None:
@@ -86,7 +86,9 @@ def check(schema: StructType, sink: Sink) -> None:
 
 
 class SendFrames:
-    """Makes heads and bodies of SENDs. `place` is the first part of the keys that are made here."""
+    """Makes header lines and bodies of SENDs. `place`: the first part of the keys that are made for rows
+    without one.
+    """
 
     def __init__(self, sink: Sink, place: str) -> None:
         self._place = place
@@ -100,8 +102,9 @@ class SendFrames:
         self._destinations: dict[str, bytes] = {}
 
     def of(self, batch: Any, first: int) -> Iterator[tuple[bytes, bytes]]:
-        """For each row its header lines, without the blank one, and its body. `first` is the number of the first row
-        in its partition. Raises `SchemaError` for a row without a destination.
+        """Yield for each row of an Arrow batch its header lines, without the blank one, and its body.
+        `first`: the number of the first row in its partition. Raises `SchemaError` for a row without a
+        destination.
         """
         count = batch.num_rows
         names = batch.schema.names
@@ -132,7 +135,7 @@ class SendFrames:
         return line
 
     def _others(self, said: list[tuple[str, str | None]] | None, kind: str | None) -> bytes:
-        """The header lines of a row, and those of the options."""
+        """Return the header lines of a row's `headers` and `content_type`, and of the options."""
         if not said and kind is None:
             return self._constants
         lines: dict[str, bytes] = {}

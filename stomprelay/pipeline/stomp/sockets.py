@@ -1,4 +1,4 @@
-"""Sockets: how to reach a broker's address, with TLS or without, and the connection of one leg."""
+"""How to connect to a broker's address, with TLS or without, and the socket of one leg."""
 
 import os
 import socket
@@ -21,29 +21,32 @@ from stomprelay.session.leg import Leg
 from stomprelay.session.reasons import CLOSED, RESET, TIMED_OUT, UNKNOWN_HOST, rejected, spell_tls
 
 STAGGER: Final = 2.0
-"""Seconds that one address of a host has to answer while there are more of them."""
+"""Seconds to wait for one address of a host while there are others to try."""
 
 
 ASKED: Final = 1
-"""The relay's core asked for a pause."""
+"""Reason not to read: the relay's core asked for a pause."""
 PRESSURE: Final = 2
-"""Nobody takes what was read already."""
+"""Reason not to read: the client has not taken what was read already."""
 FULL: Final = 256 * 1024
-"""Bytes that wait to be written, from which on a socket is full; it has room again at a quarter of that."""
+"""Unwritten bytes from which on a socket is full; it is no longer full below a quarter of that."""
 LINGER: Final = 2.0
-"""Seconds that a closed socket may take to write what it has, and its peer to close."""
+"""Seconds that a closed socket has to write what is left and to see its peer close."""
 _READ: Final = 256 * 1024
 _RESET: Final = struct.pack("ii", 1, 0)
 _LATER: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Unreachable(ValueError):
-    """An address that leads nowhere from here, or a certificate that cannot be used; the text has the reason."""
+    """An address that cannot be connected to from Spark, or a certificate that cannot be used; the text has
+    the reason.
+    """
 
 
 class Endpoint(NamedTuple):
-    """The way to one broker: a host and a port or, without a host, the path of a Unix socket. `bind` is the local
-    address. `tls` is for whom its certificate must be (`name`), where TLS is spoken.
+    """Where to connect to: `host` and `port`, or, if `host` is empty, the Unix socket `path`. `bind`: the
+    local address, if any. `tls`: the context for TLS, None without; `name`: the host name that the
+    certificate must have.
     """
 
     host: str
@@ -54,8 +57,9 @@ class Endpoint(NamedTuple):
     name: str = ""
 
     def connect(self, within: float) -> socket.socket:
-        """A socket that does not block, its TLS handshake done. It takes as long as it takes, up to `within` seconds
-        for each address and for the handshake. Raises `OSError`.
+        """Return a connected socket that does not block, its TLS handshake done. Takes up to `within` seconds
+        for each address and for the handshake. Raises `OSError`, or `ValueError` for a host name that is
+        none.
         """
         made = self._connected(within)
         try:
@@ -96,13 +100,13 @@ class Endpoint(NamedTuple):
 
 
 def endpoint(broker: Broker, secured: ClientTLS) -> Endpoint:
-    """The way to a broker, its certificates loaded. Raises `Unreachable`."""
+    """Return where to connect to for a broker, with its certificates loaded. Raises `Unreachable`."""
     way = plain_endpoint(broker)
     return way._replace(tls=_context(secured), name=secured.name or broker.host) if broker.tls else way
 
 
 def plain_endpoint(broker: Broker) -> Endpoint:
-    """The way to a broker, without TLS. Raises `Unreachable`."""
+    """Return where to connect to for a broker, without TLS. Raises `Unreachable`."""
     if broker.endpoint == MEMORY:
         raise Unreachable(
             f"{MEMORY} is the embedded broker of a relay, in the relay's own process: give the address of that relay"
@@ -170,35 +174,38 @@ def spell(error: Exception) -> str:
 
 
 class Owner(Protocol):
-    """The owner of sockets. But for `soon`, each method is called in the owner's own thread."""
+    """The owner of sockets: it has the selector and receives their events. Except `soon`, each method is
+    called in the owner's thread.
+    """
 
     selector: BaseSelector
 
     def soon(self, what: Callable[[], None]) -> None:
-        """Call this in the owner's thread, in its next turn; may be called in any thread."""
+        """Call `what` in the owner's thread, in its next turn. May be called in any thread."""
 
     def made(self, socket: "LegSocket") -> None:
-        """The connection is there."""
+        """The socket is connected."""
 
     def received(self, socket: "LegSocket", data: bytes) -> None:
-        """Bytes came."""
+        """The socket has received bytes."""
 
     def refused(self, socket: "LegSocket", reason: str) -> None:
-        """The connection cannot be had; the socket is no more."""
+        """The socket could not be connected; it has ended."""
 
     def lost(self, socket: "LegSocket", reason: str) -> None:
-        """The connection ended by itself; the socket is no more."""
+        """The peer or the network ended the connection; the socket has ended."""
 
     def held(self, socket: "LegSocket", on: bool) -> None:
-        """The socket is not read from any more, or is again."""
+        """The socket is no longer read from (`on`), or is again."""
 
     def gone(self, socket: "LegSocket") -> None:
-        """A socket that was closed has ended."""
+        """A socket that was closed with `close` has ended."""
 
 
 class LegSocket:
-    """Connect it with `open`, then call `ready` when the selector reports it, or while it is `eager`, and `late` when
-    `deadline` has come.
+    """The socket of one leg. Call `open`; then `ready` whenever the selector reports it or it is `eager` (TLS
+    may hold bytes that the selector does not see), and `late` when `deadline` has passed. All in the owner's
+    thread.
     """
 
     def __init__(self, owner: Owner, leg: Leg, endpoint: Endpoint) -> None:
@@ -216,7 +223,7 @@ class LegSocket:
         self._full = False
 
     def open(self, within: float) -> None:
-        """Begin to connect; the owner's `made` or `refused` is called."""
+        """Begin to connect, in a thread of its own. The owner's `made` or `refused` is called later."""
 
         def connect() -> None:
             made, reason = None, ""
@@ -246,7 +253,7 @@ class LegSocket:
     # What the owner asks for
 
     def write(self, data: bytes) -> None:
-        """Write this after what waits already."""
+        """Write these bytes after those that wait already. After `close` they are dropped."""
         if self._closed or self._said_all:
             return
         self._out.append(memoryview(data))
@@ -257,19 +264,19 @@ class LegSocket:
 
     @property
     def full(self) -> bool:
-        """Whether too much waits to be written."""
+        """Return whether too many bytes wait to be written."""
         self._full = self._size >= FULL // 4 if self._full else self._size >= FULL
         return self._full
 
     def hold(self, reason: int) -> None:
-        """Do not read, for this reason."""
+        """Stop reading, for this reason (`ASKED` or `PRESSURE`)."""
         before, self._holds = self._holds, self._holds | reason
         if not before:
             self._watch()
             self._owner.held(self, True)
 
     def release(self, reason: int) -> None:
-        """This reason not to read is no more."""
+        """Withdraw this reason not to read; reading goes on once there is none left."""
         before, self._holds = self._holds, self._holds & ~reason
         if before and not self._holds:
             self.eager = isinstance(self._socket, ssl.SSLSocket)
@@ -277,7 +284,9 @@ class LegSocket:
             self._owner.held(self, False)
 
     def close(self, how: How, now: float) -> None:
-        """End it; its owner hears no more of it but `gone`. One that takes its time to end can be aborted."""
+        """Close the socket; of the owner's methods only `gone` is called after this. Calling it again with
+        `How.ABORT` ends a socket that is still closing.
+        """
         if self._closed:
             if how is How.ABORT and self._socket is not None:
                 self._end()
@@ -297,7 +306,7 @@ class LegSocket:
     # Called for the selector and the clock
 
     def ready(self, mask: int) -> None:
-        """The socket can be written or read."""
+        """Write or read, as the selector's `mask` says."""
         if mask & EVENT_WRITE:
             self._write()
         if mask & EVENT_READ and self._socket is not None and not self._holds:
@@ -305,7 +314,7 @@ class LegSocket:
         self._watch()
 
     def late(self) -> None:
-        """The peer did not close in time."""
+        """End the socket: the peer did not close before `deadline`."""
         self._end()
 
     def _read(self, made: socket.socket) -> None:
@@ -350,7 +359,7 @@ class LegSocket:
                 self._end()
 
     def _watch(self) -> None:
-        """Register with the selector what there is to wait for."""
+        """Register with the selector for reading and writing as needed."""
         made, selector = self._socket, self._owner.selector
         if made is None:
             return
@@ -367,7 +376,9 @@ class LegSocket:
     # Ends
 
     def _ended(self, reason: str) -> None:
-        """The peer closed, or the network did."""
+        """End the socket because the peer or the network ended the connection; the owner is told unless it
+        was closed.
+        """
         if self._closed:
             self._end()
             return

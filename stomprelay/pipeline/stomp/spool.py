@@ -24,7 +24,7 @@ from stomprelay.journal.disk import sync_folder
 from stomprelay.pipeline.stomp.columns import STORED
 
 SEGMENT: Final = 64 * 1024 * 1024
-"""Bytes after which a segment is full."""
+"""Bytes after which a new segment is begun."""
 SUFFIX: Final = ".arrows"
 LOCK: Final = "lock"
 _NAME: Final = re.compile(r"(\d{20})\.arrows")
@@ -33,23 +33,25 @@ _CHECK: Final = b"crc32"
 
 
 class SpoolError(Exception):
-    """A spool that cannot be used, or does not hold what it should; the text names the folder and the reason."""
+    """A spool that cannot be used, or that lacks messages; the text names the folder and the reason."""
 
 
 class Group(NamedTuple):
-    """One record batch of a segment: the sequence of its first row, and the rows."""
+    """One Arrow batch of a segment; `first` is the sequence of its first row."""
 
     first: int
     batch: Any
 
     @property
     def end(self) -> int:
-        """The sequence behind its last row."""
+        """Return the sequence after its last row."""
         return int(self.first + self.batch.num_rows)
 
 
 def segments(folder: Path) -> list[tuple[int, Path]]:
-    """The segments of a spool and the sequence that each begins with, in order."""
+    """Return the segments of a spool, each with the sequence that it begins with, sorted. Empty without a
+    folder.
+    """
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -59,10 +61,11 @@ def segments(folder: Path) -> list[tuple[int, Path]]:
 
 
 class MessageSpool:
-    """The writer's side of one spool; a folder has one at a time. `begin` and `end` are the sequences that it holds,
-    `end` excluded.
+    """Writes one spool; a lock allows one writer for a folder. It holds the sequences from `begin` up to
+    `end`, not included. `first`: the sequence to begin with if there is no segment. `patience`: seconds to
+    wait for the lock.
 
-    Raises `SpoolError`, also for errors of the disk. `first` is the sequence to begin with where there is no segment.
+    The constructor and the methods raise `SpoolError`, also for errors of the disk. Call `close` at the end.
     """
 
     def __init__(
@@ -85,7 +88,7 @@ class MessageSpool:
             raise SpoolError(f"spool {folder}: {error.strerror}") from None
 
     def _recover(self, first: int) -> None:
-        """Cut off what a crash left, and go on behind what is whole."""
+        """Cut off what a crash left half written, and continue after the last whole group. Raises `OSError`."""
         found = segments(self.folder)
         while found:
             begin, path = found.pop()
@@ -110,7 +113,7 @@ class MessageSpool:
         self._roll()
 
     def _roll(self) -> None:
-        """Begin a segment."""
+        """Begin a new segment. Raises `OSError`."""
         path = self.folder / f"{self.end:020d}{SUFFIX}"
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         before, self._file = self._file, file
@@ -122,7 +125,7 @@ class MessageSpool:
         sync_folder(self.folder)
 
     def append(self, batch: Any) -> int:
-        """Keep a group for good. Returns the sequence behind it."""
+        """Write a group; on return it is synced to disk. Return the sequence after it."""
         if self._file is None:
             raise SpoolError(f"spool {self.folder} is closed")
         try:
@@ -137,7 +140,7 @@ class MessageSpool:
         return self.end
 
     def skip(self, first: int) -> None:
-        """Go on at a later sequence: what is missing before it is lost."""
+        """Give the next row this later sequence. Rows between the old end and it count as lost."""
         self.end = first
         try:
             self._roll()
@@ -145,7 +148,7 @@ class MessageSpool:
             raise SpoolError(f"spool {self.folder}: {error.strerror}") from None
 
     def drop_below(self, sequence: int) -> None:
-        """Remove segments in which nothing from this sequence on is, but never the one that is written."""
+        """Remove the segments that hold only rows below this sequence, except the one that is being written."""
         found = segments(self.folder)
         for (_, path), (after, _) in pairwise(found):
             if after > sequence:
@@ -157,7 +160,9 @@ class MessageSpool:
             self.begin = after
 
     def drop_older(self, seconds: float) -> None:
-        """Remove full segments that were last written so long ago."""
+        """Remove the segments that were last written more than so many seconds ago, except the one that is
+        being written.
+        """
         found, now = segments(self.folder), time.time()
         for (_, path), (after, _) in pairwise(found):
             if now - path.stat().st_mtime < seconds:
@@ -165,7 +170,7 @@ class MessageSpool:
             self.drop_below(after)
 
     def close(self) -> None:
-        """Close it, and release the lock."""
+        """Close the file and release the lock. Calling it again does no harm."""
         for file in (self._file, self._lock):
             if file is not None:
                 os.close(file)
@@ -173,8 +178,8 @@ class MessageSpool:
 
 
 def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator[Group]:
-    """Rows from `first` up to `end`, excluded, in order, mapped into memory. Raises `SpoolError` unless all of them
-    are there; where that is not `strict`, those that are.
+    """Yield the rows from `first` up to `end`, not included, in order, mapped into memory. Raises
+    `SpoolError` if any is missing; if not `strict`, yields those that are there.
     """
     found = segments(folder)
     begins = [begin for begin, _ in found]
@@ -221,7 +226,7 @@ def covered(folder: Path, first: int, end: int) -> list[tuple[int, int]]:
 
 
 def _message(batch: Any, first: int) -> Any:
-    """A group as it stands in a stream, behind the schema."""
+    """Return the bytes of a group as they stand in a segment, after the schema."""
     body = pa.ipc.read_message(batch.serialize()).body
     told = {_FIRST: b"%d" % first, _CHECK: b"%08x" % crc32(body)}
     sink = pa.BufferOutputStream()
@@ -233,13 +238,13 @@ def _message(batch: Any, first: int) -> Any:
 
 
 def _groups(path: Path) -> Iterator[Group]:
-    """The groups of a segment up to the first that is not whole."""
+    """Yield the groups of a segment up to the first that is not whole."""
     for group, _ in _walk(path, checked=False):
         yield group
 
 
 def _examined(path: Path, begin: int) -> tuple[int, int]:
-    """How many bytes of a segment are whole, 0 where not even its schema is, and the sequence behind them."""
+    """Return how many bytes of a segment are whole (0 if its schema is not), and the sequence after them."""
     if path.stat().st_size < STORED.serialize().size:
         return 0, begin
     whole, end = 0, begin
@@ -254,7 +259,7 @@ def _examined(path: Path, begin: int) -> tuple[int, int]:
 
 
 def _walk(path: Path, *, checked: bool) -> Iterator[tuple[Group, int]]:
-    """Each whole group of a segment, and where it ends."""
+    """Yield each whole group of a segment, and the position in bytes where it ends."""
     try:
         source = pa.memory_map(str(path))
         stream = pa.ipc.open_stream(source)
@@ -289,7 +294,9 @@ def _write(file: int, data: Any) -> int:
 
 
 def _locked(folder: Path, patience: float) -> int:
-    """Hold the folder's lock. A reader that was just killed may take a moment to let go of it."""
+    """Take the folder's lock and return its open file. Waits up to `patience` seconds, as a process that was
+    just killed takes a moment to release it. Raises `SpoolError` and `OSError`.
+    """
     file = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + patience
     while True:

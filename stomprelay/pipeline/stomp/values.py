@@ -10,7 +10,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 HEADER: Final = "header."
-"""Before the name of a header that is given as an option."""
+"""Prefix of an option that gives a header."""
 
 _SPELLED: Final = {
     name.lower(): name
@@ -30,7 +30,9 @@ _SPELLED: Final = {
         "JMSType",
     )
 }
-"""Headers of brokers in which case counts: Spark makes names of options small."""
+"""Brokers' headers in which case counts, by their name in lower case: Spark passes names of options in lower
+case.
+"""
 
 
 class OptionError(ValueError):
@@ -38,8 +40,8 @@ class OptionError(ValueError):
 
 
 class GivenOptions:
-    """The options of one use. Ask for each by the name that the documentation has; an option that nobody asked for is
-    refused by `rest`.
+    """The options of one reader or writer. `get` each one by its documented name; `rest` then refuses those
+    that were not asked for.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -55,7 +57,9 @@ class GivenOptions:
     @overload
     def get(self, name: str, read: Callable[[str], T], default: D) -> T | D: ...
     def get(self, name: str, read: Callable[[str], T], default: D | None = None) -> T | D | None:
-        """An option as `read` understands it, which raises `ValueError` for what it does not take."""
+        """Return the option's value as `read` converts it, or `default` if it is not given. Raises
+        `OptionError` where `read` raises `ValueError`.
+        """
         if name not in self:
             return default
         try:
@@ -64,7 +68,9 @@ class GivenOptions:
             raise wrong(name, str(error)) from None
 
     def headers(self) -> dict[bytes, bytes]:
-        """Those of `header.NAME`, and those of `headers`, a JSON object in which case counts."""
+        """Return the headers given as `header.NAME` and in the JSON object `headers`, which keeps the case of
+        names. Raises `OptionError`.
+        """
         found = {
             _SPELLED.get(name := key.removeprefix(HEADER), name): value
             for key, value in self._said.items()
@@ -74,7 +80,9 @@ class GivenOptions:
         return {name.encode(): value.encode() for name, value in found.items()}
 
     def rest(self, passing: Iterable[str] = ()) -> None:
-        """Refuse what nobody asked for; `passing` are Spark's own."""
+        """Raise `OptionError` for an option that `get` was never called for. `passing`: names of Spark's own
+        options to allow.
+        """
         known = {*self._known, *(name.lower() for name in passing)}
         for name in self._said:
             if name not in known and not name.startswith(HEADER):
@@ -82,26 +90,28 @@ class GivenOptions:
 
 
 def wrong(name: str, text: str) -> OptionError:
-    """What to raise about an option."""
+    """Return the error to raise about an option."""
     return OptionError(f'format "stomp", option {name}: {text}')
 
 
 def text(value: str) -> str:
-    """Something."""
+    """Return the value. Raises `ValueError` if it is empty."""
     if not value:
         raise ValueError("must not be empty")
     return value
 
 
 def flag(value: str) -> bool:
-    """True or false."""
+    """Return whether the value is `true`. Raises `ValueError` unless it is `true` or `false`, in any case."""
     if value.lower() not in ("true", "false"):
         raise ValueError(f'must be true or false, not "{value}"')
     return value.lower() == "true"
 
 
 def number(lowest: int) -> Callable[[str], int]:
-    """A reader of whole numbers from `lowest` on."""
+    """Return a function that converts a text to a whole number, `lowest` or more, and raises `ValueError`
+    otherwise.
+    """
 
     def read(value: str) -> int:
         if not (value.isascii() and value.isdigit() and len(value) < 19 and int(value) >= lowest):
@@ -112,7 +122,7 @@ def number(lowest: int) -> Callable[[str], int]:
 
 
 def positive(value: str) -> float:
-    """A number above 0."""
+    """Return the value as a number above 0. Raises `ValueError`."""
     try:
         found = float(value)
     except ValueError:
@@ -123,7 +133,9 @@ def positive(value: str) -> float:
 
 
 def choice(*known: str) -> Callable[[str], str]:
-    """A reader of one of these given."""
+    """Return a function that returns a text in lower case if it is one of `known`, and raises `ValueError`
+    otherwise.
+    """
 
     def read(value: str) -> str:
         if value.lower() not in known:
@@ -134,7 +146,9 @@ def choice(*known: str) -> Callable[[str], str]:
 
 
 def listed(value: str) -> tuple[str, ...]:
-    """Texts between commas, or in a JSON array."""
+    """Return the texts of a list with commas or of a JSON array, each once. Raises `ValueError` if there is
+    none or one is empty.
+    """
     if value.startswith("["):
         try:
             found = json.loads(value)
