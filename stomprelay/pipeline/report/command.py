@@ -21,7 +21,7 @@ _MOST: Final = 100
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Of the command."""
+    """Add the options of `report` to its parser."""
     shared.add_tables(parser)
     parser.add_argument(
         "--output",
@@ -54,7 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Make the page; returns the exit status. Raises `ValueError` for options that cannot be, `OSError` where the
+    """Make the page. Return the exit status. Raises `ValueError` for impossible options, `OSError` where the
     page cannot be written, and what `Store` and `launch` raise.
     """
     began, now = time.monotonic(), round(time.time() * SECOND)
@@ -75,7 +75,9 @@ def main(given: argparse.Namespace) -> int:
 
 
 def instant(said: str, now: Micros) -> Micros:
-    """A time as an option has it. Raises `ValueError` with a sentence for the user."""
+    """Return a time given as an option, in microseconds since 1970. Raises `ValueError` with a sentence for
+    the user.
+    """
     if _AGO.fullmatch(said):
         return now - round(shared.duration(said) * SECOND)
     try:
@@ -86,7 +88,7 @@ def instant(said: str, now: Micros) -> Micros:
 
 
 def wanted(since: str | None, until: str | None, now: Micros) -> Range:
-    """The range of time that the options ask for. Raises `ValueError` where there is none."""
+    """Return the range of time that the options ask for. Raises `ValueError` if it is empty."""
     begin, end = (None if said is None else instant(said, now) for said in (since, until))
     if begin is not None and begin >= (now if end is None else end):
         raise ValueError("--since is not before " + ("now" if end is None else "--until"))
@@ -94,7 +96,9 @@ def wanted(since: str | None, until: str | None, now: Micros) -> Range:
 
 
 def check(tables: str, output: Path) -> None:
-    """Before anything takes long: are the tables there, and can the page be written? Raises `ValueError`."""
+    """Raise `ValueError` if there are no tables or the page cannot be written. Call it before anything that
+    takes long.
+    """
     if "://" not in tables and not Path(tables.removeprefix("file:")).is_dir():
         raise ValueError(f"there is no folder {tables}: `stomprelay-pipeline once` makes the tables")
     if output.is_dir():
@@ -104,7 +108,9 @@ def check(tables: str, output: Path) -> None:
 
 
 def write(output: Path, text: str) -> int:
-    """Put the page there at once: who looks at it sees the old one or the new one. Returns its size in bytes."""
+    """Write the page in one step: a reader gets the old page or the new one. Return its size in bytes. Raises
+    `OSError`.
+    """
     data = text.encode("utf-8", "backslashreplace")
     mask = os.umask(0)
     os.umask(mask)

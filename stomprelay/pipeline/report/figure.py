@@ -1,4 +1,4 @@
-"""One chart or list of the page with all that belongs to it, and each destination's colour."""
+"""A chart or list of the page with its text, legend and table, and the colour of each destination."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,25 +10,25 @@ from stomprelay.pipeline.report.findings import Name, Rest
 from stomprelay.pipeline.report.markup import Sheet, name, tag
 
 COLOURS: Final = 6
-"""Destinations with a colour of their own: more could not be distinguished."""
+"""How many destinations have a colour of their own; more could not be told apart."""
 OTHERS: Final = "c0"
 
 
 class Palette:
-    """Gives the colours `c1` to `c6` to the first names, and `c0` to all others."""
+    """Assigns the CSS classes `c1` to `c6` to the first names, and `c0` to all others."""
 
     def __init__(self, names: Iterable[Name]) -> None:
         named = [name for name in dict.fromkeys(names) if isinstance(name, str)]
         self._colours = {name: f"c{rank}" for rank, name in enumerate(named[:COLOURS], 1)}
 
     def of(self, name: Name) -> str:
-        """The class for a destination."""
+        """Return the CSS class of a destination's colour."""
         return self._colours.get(name, OTHERS) if isinstance(name, str) else OTHERS
 
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of a legend: a colour's class and what it stands for."""
+    """An entry of a legend: the CSS class of its colour, and its text."""
 
     kind: str
     label: str | Markup
@@ -36,8 +36,8 @@ class Key:
 
 @dataclass(frozen=True)
 class Figure:
-    """`note` says in a sentence what there is to see. `sheet` is the same in figures: shown at once where it is
-    `open`, else on request. Without anything to show, `body` is empty and `note` says so.
+    """A section of the page. `note`: one sentence on what it shows. `sheet`: the same as a table, visible at
+    once if `open`, else on request. If there is nothing to show, `body` is None and `note` says so.
     """
 
     key: str
@@ -51,17 +51,17 @@ class Figure:
 
     @property
     def sheet_id(self) -> str:
-        """Of the element that holds the sheet."""
+        """Return the HTML id of the element with the sheet."""
         return f"{self.key}-sheet"
 
 
 def destination(which: Name) -> Markup:
-    """A destination as legends and tables show it."""
+    """Return a destination's name as HTML for legends and tables."""
     if isinstance(which, str):
         return name(which)
     return tag("i", "all others" if isinstance(which, Rest) else "none")
 
 
 def swatch(colour: str, label: Markup) -> Markup:
-    """A label with its colour before it."""
+    """Return a label as HTML with its colour before it."""
     return tag("span", tag("span", class_=f"swatch {colour}", aria_hidden="true"), label, class_="keyed")

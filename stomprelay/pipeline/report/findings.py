@@ -1,5 +1,5 @@
-"""What the report is made from: plain records, without Spark, and the axis of time that they are shown on. Instants and
-durations are microseconds.
+"""What the report shows, as plain records without Spark, and the time axis. Instants and durations are in
+microseconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from stomprelay.pipeline.report.text import DAY, HOUR, MINUTE, SECOND, Micros
 from stomprelay.pipeline.schema import ACKED, DELIVERED, NACKED, RETURNED
 
 BINS: Final = 200
-"""Bins of a chart, at most. More would be narrower than what a phone can show."""
+"""Bins of a chart, at most; more would be too narrow on a phone."""
 
 _STEPS: Final = (
     *(n * SECOND for n in (1, 2, 5, 10, 15, 30)),
@@ -20,20 +20,22 @@ _STEPS: Final = (
     *(n * DAY for n in (1, 2, 7, 14, 28, 91, 364)),
 )
 FINE: Final = 30 * MINUTE
-"""Ranges shorter than this have bins of less than a minute."""
+"""Ranges shorter than this can have bins of less than a minute."""
 _TICKS: Final = 10
 _MAIN: Final = 4
 
 
 GOT: Final = frozenset((ACKED, DELIVERED, RETURNED, NACKED))
-"""Outcomes of messages that some consumer got."""
+"""Outcomes of messages that were delivered to at least one consumer."""
 MEASURES: Final = ("receipt", "delivery", "ack")
-"""The latencies: SEND to RECEIPT, SEND to MESSAGE, MESSAGE to ACK."""
+"""The three latencies: SEND to RECEIPT, SEND to MESSAGE, MESSAGE to ACK."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """A mark on the axis. `place` is 0 to 1 from left to right; a narrow chart shows only those that are `main`."""
+    """A mark on the time axis. `place`: 0 (left) to 1 (right); `form`: see `text.clock`; a narrow chart shows
+    only the `main` ones.
+    """
 
     at: Micros
     place: float
@@ -43,7 +45,9 @@ class Tick:
 
 @dataclass(frozen=True)
 class Span:
-    """From `since` up to, not including, `until`, in bins of `step`. All are multiples of `step`."""
+    """The time axis: from `since` up to `until`, not included, in bins of `step`, all in microseconds.
+    `since` and `until` are multiples of `step`.
+    """
 
     since: Micros
     until: Micros
@@ -51,8 +55,8 @@ class Span:
 
     @classmethod
     def over(cls, first: Micros, last: Micros, *, fine: bool = True) -> "Span":
-        """The span with bins of a sensible width that holds all from `first` to `last`, both included. `fine`: a short
-        one may have bins of less than a minute.
+        """Return the axis that holds all from `first` to `last`, both included, in at most `BINS` bins.
+        `fine`: a short one may have bins of less than a minute.
         """
         length = max(last - first, 0) + 1
         floor = SECOND if fine and length <= FINE else MINUTE
@@ -62,30 +66,30 @@ class Span:
 
     @property
     def bins(self) -> int:
-        """How many."""
+        """Return the number of bins."""
         return (self.until - self.since) // self.step
 
     @property
     def seconds(self) -> float:
-        """Of one bin."""
+        """Return the width of a bin in seconds."""
         return self.step / SECOND
 
     @property
     def starts(self) -> range:
-        """When each bin begins."""
+        """Return the instants at which the bins begin."""
         return range(self.since, self.until, self.step)
 
     def index(self, at: Micros) -> int:
-        """The bin that an instant is in; the nearest, for one outside."""
+        """Return the number of the bin that an instant is in; the first or last bin for an instant outside."""
         return min(max((at - self.since) // self.step, 0), self.bins - 1)
 
     def place(self, at: Micros) -> float:
-        """Where an instant is, 0 to 1 from left to right; clipped."""
+        """Return where an instant is on the axis, from 0 (left) to 1 (right); clipped for an instant outside."""
         return min(max((at - self.since) / (self.until - self.since), 0.0), 1.0)
 
     @property
     def form(self) -> str:
-        """How the start of a bin is written, so that no two look alike."""
+        """Return the form (see `text.clock`) in which the starts of all bins look different."""
         if self.step >= DAY:
             return "day"
         if self.until - self.since > DAY:
@@ -93,7 +97,7 @@ class Span:
         return "second" if self.step < MINUTE else "hour"
 
     def ticks(self) -> list[Tick]:
-        """At round times: at most ten, of which at most four are main ones."""
+        """Return marks at round times: at most ten, of which at most four are main ones."""
         length = self.until - self.since
         fine = next((step for step in _STEPS if length <= step * _TICKS), _STEPS[-1])
         main = next((step for step in _STEPS if length <= step * _MAIN and step % fine == 0), None)
@@ -112,7 +116,7 @@ class Span:
 
 
 class Rest(Enum):
-    """In place of a name: all that are not among the top."""
+    """Stands in place of a name for all that are not among the top."""
 
     OTHERS = "others"
 
@@ -122,7 +126,7 @@ Name = str | Rest | None
 
 @dataclass(frozen=True)
 class Series:
-    """Messages through one destination, by bin: SENDs that came, MESSAGEs that went."""
+    """Messages through one destination in each bin: SENDs from clients, and MESSAGEs to clients."""
 
     name: Name
     sent: Sequence[int]
@@ -131,7 +135,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Percentiles:
-    """Of some latencies; None where there are none."""
+    """Percentiles of `count` durations in microseconds; None if there are none."""
 
     count: int
     p50: Micros | None = None
@@ -145,7 +149,7 @@ NOTHING: Final = Percentiles(0)
 
 @dataclass(frozen=True)
 class Latency:
-    """One of the three: by bin of the SEND, and over the whole range."""
+    """One of `MEASURES`: its percentiles by bin of the SEND, and over the whole range."""
 
     bins: Sequence[Percentiles]
     whole: Percentiles = NOTHING
@@ -153,7 +157,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Failover:
-    """A broker's outage, as in the table `failovers`."""
+    """One row of the table `failovers`; durations are in microseconds."""
 
     upstream: str | None
     broker: str
@@ -173,7 +177,7 @@ class Failover:
 
 @dataclass(frozen=True)
 class Episode:
-    """A time in which `deliveries` waited too long; `until` None: some still do."""
+    """A time in which `deliveries` of a subscription waited too long; `until` is None if some still wait."""
 
     since: Micros
     until: Micros | None
@@ -182,8 +186,8 @@ class Episode:
 
 @dataclass(frozen=True)
 class Stuck:
-    """A subscription that was stuck at least once: its `episodes` in order, none overlapping, and the broker and the
-    outcome of the last; `worst` is the longest wait of one delivery.
+    """A subscription that was stuck at least once. `episodes` are in order and do not overlap; `broker` and
+    `outcome` are those of the last; `worst` is the longest wait of one delivery.
     """
 
     client: str | None
@@ -196,18 +200,20 @@ class Stuck:
 
     @property
     def still(self) -> bool:
-        """Whether deliveries still wait."""
+        """Return whether deliveries still wait."""
         return self.episodes[-1].until is None
 
     @property
     def deliveries(self) -> int:
-        """How many waited too long, in all."""
+        """Return how many deliveries waited too long in all episodes."""
         return sum(one.deliveries for one in self.episodes)
 
 
 @dataclass(frozen=True)
 class Way:
-    """From a producer over a destination to a consumer. None for a producer that was not seen, or for nobody."""
+    """How many messages went from a producer through a destination to a consumer. `producer` is None if its
+    SEND was not seen, `consumer` if there was none.
+    """
 
     producer: Name
     destination: Name
@@ -217,7 +223,9 @@ class Way:
 
 @dataclass(frozen=True)
 class Destination:
-    """A row of the table of destinations. `delivery`: SEND to MESSAGE over the whole range."""
+    """A row of the list of destinations. `octets`: bytes of frames; `delivery`: SEND to MESSAGE over the
+    whole range; `spark`: messages over time.
+    """
 
     name: str
     sent: int
@@ -232,7 +240,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class Client:
-    """A row of the table of clients."""
+    """A row of the list of clients. `octets`: bytes of frames."""
 
     name: str
     sent: int
@@ -243,7 +251,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Trouble:
-    """Errors of one wording."""
+    """All errors with the same text. `source`: `broker` or `relay`; `clients`: how many clients got it."""
 
     text: str
     source: str
@@ -255,7 +263,7 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Damage:
-    """A row of `quarantine`."""
+    """One row of `quarantine`: a piece of a segment that could not be read, its offset and length in bytes."""
 
     segment: str
     offset: int
@@ -265,30 +273,30 @@ class Damage:
 
 @dataclass(frozen=True)
 class Findings:
-    """All of it. The `total_…` count what there is; the lists hold the top of it."""
+    """Everything that the report shows. The lists hold the top entries; each `total_...` counts all of them."""
 
     span: Span
     relays: Sequence[str] = ()
     recorded: Sequence[bool] = ()
-    """By bin, whether the journal holds anything."""
+    """For each bin, whether the journal has anything in it."""
     series: Sequence[Series] = ()
     latencies: Mapping[str, Latency] = field(default_factory=dict)
     outcomes: Mapping[str, int] = field(default_factory=dict)
     redelivered: int = 0
     unsettled: int = 0
-    """Messages whose row may still change."""
+    """How many messages have a row that may still change."""
     failovers: Sequence[Failover] = ()
     stuck: Sequence[Stuck] = ()
     total_stuck: int = 0
     ways: Sequence[Way] = ()
     whole_hours: bool = True
-    """Whether the range is of whole hours; `ways` always are."""
+    """Whether the range begins and ends at full hours; `ways` always count full hours."""
     destinations: Sequence[Destination] = ()
     total_destinations: int = 0
     clients: Sequence[Client] = ()
     total_clients: int = 0
     errors: Sequence[int] = ()
-    """By bin."""
+    """The number of errors in each bin."""
     troubles: Sequence[Trouble] = ()
     total_troubles: int = 0
     damages: Sequence[Damage] = ()
@@ -297,15 +305,15 @@ class Findings:
 
     @property
     def messages(self) -> int:
-        """How many were seen."""
+        """Return how many messages were seen."""
         return sum(self.outcomes.values())
 
     @property
     def reached(self) -> int:
-        """Messages that some consumer got."""
+        """Return how many messages were delivered to at least one consumer."""
         return sum(number for outcome, number in self.outcomes.items() if outcome in GOT)
 
     @property
     def empty(self) -> bool:
-        """Whether the tables hold nothing of this range."""
+        """Return whether the tables have nothing in this range."""
         return not any(self.recorded) and not self.messages and not self.failovers and not self.stuck

@@ -1,4 +1,4 @@
-"""The tables, read through Spark into `Findings`. Sums are made by Spark; only the sums come here."""
+"""Reads the tables through Spark into `Findings`. Spark does the sums; only these are collected."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -49,13 +49,13 @@ _NEVER: Final = 1 << 62
 
 
 _POINTS: Final = 60
-"""Of the small charts in the table of destinations, at most."""
+"""Points of a small chart in the list of destinations, at most."""
 _LINKED: Final = 10
-"""Names in each column of the flow graph, at most."""
+"""Names in each column of the flow chart, at most."""
 
 
 def read_failovers(store: Store, range_: Range) -> list[Failover]:
-    """Those that were going on at any time of the range, in the order of time."""
+    """Return the outages of brokers that went on at any time of the range, in the order of time."""
     rows = store.read("failovers").withColumns(
         {"began": F.unix_micros("began_at"), "ended": F.unix_micros("ended_at")}
     )
@@ -85,8 +85,8 @@ def read_failovers(store: Store, range_: Range) -> list[Failover]:
 
 
 def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], int]:
-    """The subscriptions with the longest waits of those that were stuck at any time of the range, and how many there
-    are in all.
+    """Return the `limit` subscriptions with the longest waits among those that were stuck at any time of the
+    range, and how many there are in all.
     """
     who = ("relay", "session", "subscription")
     rows = store.read("stuck").withColumns({"since": F.unix_micros("since"), "until": F.unix_micros("until")})
@@ -121,7 +121,7 @@ def read_stuck(store: Store, range_: Range, limit: int) -> tuple[list[Stuck], in
 
 
 def united(episodes: Iterable[Episode]) -> list[Episode]:
-    """Those of a subscription in order; those that overlap, as at two brokers, made one."""
+    """Return the episodes of one subscription in order, those that overlap (as at two brokers) joined to one."""
     made: list[Episode] = []
     for one in sorted(episodes, key=lambda one: one.since):
         if made and _end(made[-1]) >= one.since:
@@ -137,7 +137,7 @@ def _end(one: Episode) -> Micros:
 
 
 def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
-    """The errors' messages, the most frequent first, and how many different ones there are."""
+    """Return the `limit` most frequent texts of errors, and how many different ones there are."""
     by_broker = (F.col("command") == "ERROR") & (F.col("side") == "broker")
     errors = frames.where(by_broker | (F.col("event") == "error")).select(
         F.coalesce(
@@ -165,7 +165,9 @@ def read_troubles(frames: DataFrame, limit: int) -> tuple[list[Trouble], int]:
 
 
 def read_damages(store: Store, limit: int) -> tuple[list[Damage], int]:
-    """What could not be read, at any time, and how much there is of it."""
+    """Return the first `limit` pieces of the journal that could not be read, whenever they were written, and
+    how many there are in all.
+    """
     rows = store.read("quarantine").select("segment", "offset", "length", "reason").distinct()
     total = rows.count()
     found = rows.orderBy("segment", "offset").limit(limit).collect() if total else []
@@ -173,7 +175,9 @@ def read_damages(store: Store, limit: int) -> tuple[list[Damage], int]:
 
 
 def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
-    """All that the report shows: of this range, and of lists the first `limit`. `now` is for tables that are empty."""
+    """Return what the report shows of this range, in lists the first `limit` entries. `now` (microseconds
+    since 1970) is used if the tables are empty.
+    """
     found = extent(store, range_)
     span = empty_span(range_, now) if found is None else _span(store, range_, *found)
     within = Range(span.since, span.until)
@@ -215,14 +219,16 @@ def gather(store: Store, range_: Range, limit: int, now: Micros) -> Findings:
 
 
 def empty_span(range_: Range, now: Micros) -> Span:
-    """What is shown where there are no records: the range, by default the hour before its end or before `now`."""
+    """Return the axis for a range without records; if it has no bounds, the hour before its end or before
+    `now`.
+    """
     last = range_.until or now
     return Span.over(min(range_.since or last - HOUR, last - 1), last - 1)
 
 
 def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
-    """A short range that nobody asked for exactly begins and ends with its records, not with its minutes. Without
-    records, which are not kept as long as what was made of them, there are only minutes.
+    """Return the time axis. Ends that the user did not give are those of the records if the range is short;
+    if its records were removed already, those of the minutes in `traffic`.
     """
     fine = last - first < FINE
     if fine:
@@ -238,7 +244,7 @@ def _span(store: Store, range_: Range, first: Micros, last: Micros) -> Span:
 
 @dataclass(frozen=True)
 class _Course:
-    """What happened in each bin: (sent, delivered) by the destination's code."""
+    """What happened in each bin. `bins`: (sent, delivered) by the destination's code, see `queries.coded`."""
 
     bins: Sequence[Mapping[int, tuple[int, int]]]
     errors: Sequence[int]
@@ -248,7 +254,7 @@ class _Course:
         return [bool(places) for places in self.bins]
 
     def series(self, names: Sequence[str]) -> list[Series]:
-        """Of the destinations that have a colour; all others are one."""
+        """Return a series for each destination that has a colour, and one for all others."""
         made = [Series(name, *self._both({place})) for place, name in enumerate(names[:COLOURS])]
         known = {place for places in self.bins for place in places}
         return [*made, Series(Rest.OTHERS, *self._both(known - set(range(len(made)))))]
@@ -261,15 +267,17 @@ class _Course:
         return sent, delivered
 
     def spark(self, place: int) -> list[int]:
-        """Of one destination, both ways, in fewer points."""
+        """Return the messages of one destination over time, sent and delivered together, in at most `_POINTS`
+        points.
+        """
         values = [sum(places.get(place, (0, 0))) for places in self.bins]
         width = -(-len(values) // _POINTS)
         return [sum(values[begin : begin + width]) for begin in range(0, len(values), width)]
 
 
 def _traffic(store: Store, span: Span, at: Column) -> DataFrame:
-    """Rows of `traffic`; where bins are less than a minute wide, the same of the frames in the span, `at` telling
-    when each was.
+    """Return the rows of `traffic` in the span; where bins are narrower than a minute, such rows counted from
+    `frames`, with `at` as the time of each frame.
     """
     within = Range(span.since, span.until)
     if span.step < MINUTE:
@@ -297,7 +305,9 @@ def _course(store: Store, span: Span, names: Sequence[str]) -> _Course:
 
 @dataclass(frozen=True)
 class _Told:
-    """What `messages` has. Outcomes and deliveries are by the destination's code."""
+    """What was read from `messages`. `outcomes` and `deliveries` are by the destination's code, see
+    `queries.coded`.
+    """
 
     outcomes: Mapping[int, Counter[str]]
     deliveries: Mapping[int, Percentiles]

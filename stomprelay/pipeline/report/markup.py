@@ -1,4 +1,4 @@
-"""HTML and SVG from values, and tables of them. Whatever is not Markup already is escaped."""
+"""HTML and SVG made from values, and tables of them. Text that is not Markup yet is escaped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,9 @@ Content = str | int | float | None
 
 
 def tag(element: str, *children: Content, **attributes: Content | bool) -> Markup:
-    """One element. `class_` is `class`, `aria_label` is `aria-label`; None and False leave an attribute out."""
+    """Return one element. The attribute `class_` is written `class`, `aria_label` is written `aria-label`;
+    None and False leave an attribute out, True writes only its name.
+    """
     written = "".join(
         f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(value)}"')
         for name, value in attributes.items()
@@ -26,34 +28,38 @@ def tag(element: str, *children: Content, **attributes: Content | bool) -> Marku
 
 
 def join(*children: Content) -> Markup:
-    """Pieces in their order, None left out."""
+    """Return the pieces in their order, without those that are None."""
     return Markup("").join(escape(child) for child in children if child is not None)
 
 
 def name(text: str, title: str | None = None) -> Markup:
-    """A name that a client chose: made visible, escaped, and with a direction of its own."""
+    """Return a name that a client chose as HTML: with invisible characters shown, escaped, and isolated from
+    the direction of the text around it. `title`: shown when pointed at.
+    """
     shown = visible(text)
     return tag("bdi", shown, class_="name", title=title or shown)
 
 
 def when(at: Micros, form: str, **attributes: Content) -> Markup:
-    """An instant, which the page's script can show in the reader's own zone. `form` is that of `text.clock`."""
+    """Return an instant (microseconds since 1970) as a `time` element, which the page's script can show in
+    the reader's time zone. `form`: see `text.clock`.
+    """
     return tag("time", clock(at, form), datetime=iso(at), data_form=form, **attributes)
 
 
 def place(share: float) -> str:
-    """0 to 1 as a percentage for CSS."""
+    """Return a share from 0 to 1 as a percentage for CSS."""
     return f"{100 * share:.2f}".rstrip("0").rstrip(".") + "%"
 
 
 def number(value: float) -> str:
-    """A coordinate, to a tenth."""
+    """Return a coordinate as text, rounded to a tenth."""
     return f"{value:.1f}".removesuffix(".0")
 
 
 @dataclass(frozen=True)
 class Column:
-    """Its heading; figures are set to the right."""
+    """A column of a table: its heading, and whether it has `figures`, which are aligned right."""
 
     title: str
     figures: bool = False
@@ -61,14 +67,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Sheet:
-    """The first cell of each row is the row's heading. Cells that are not Markup are escaped."""
+    """A table. The first cell of each row is the row's heading. Cells that are not Markup are escaped."""
 
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[str | Markup]]
 
     def __html__(self) -> str:
-        """As HTML: a table in a box that scrolls sideways where the page is narrow."""
+        """Return the table as HTML, in a box that scrolls sideways where the page is narrow."""
         head = tag(
             "tr", *(tag("th", column.title, scope="col", class_=_kind(column)) for column in self.columns)
         )
@@ -97,10 +103,10 @@ def _kind(column: Column) -> str | None:
 
 
 def words(*titles: str) -> list[Column]:
-    """Columns of text."""
+    """Return columns of text with these headings."""
     return [Column(title) for title in titles]
 
 
 def figures(*titles: str) -> list[Column]:
-    """Columns of figures."""
+    """Return columns of figures with these headings."""
     return [Column(title, figures=True) for title in titles]

@@ -15,16 +15,18 @@ from stomprelay.pipeline.report.plot import Band, bands_of, gaps, keys_of, times
 from stomprelay.pipeline.report.text import Micros
 
 _ROOM: Final = 0.22
-"""The share of a wide chart that a note beside a bar may need."""
+"""The share of a wide chart's width that must be free beside a bar for its note."""
 _NARROW: Final = 0.55
-"""The same of a narrow one."""
+"""The share of a narrow chart's width that must be free beside a bar for its note."""
 _LATE: Final = 0.7
-"""A bar that begins after this share has its note on its left, where there is room."""
+"""A bar that ends after this share of the width has its note on its left, if there is room."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """From when to when. `note` is written beside it where there is room, `title` is shown when pointed at."""
+    """A bar from `since` to `until`. `note` is written beside it if there is room, `title` is shown when
+    pointed at; `open`: it has not ended.
+    """
 
     since: Micros
     until: Micros
@@ -36,14 +38,16 @@ class Bar:
 
 @dataclass(frozen=True)
 class Row:
-    """A thing and what happened to it, in the order of time."""
+    """One line of the chart: its label and its bars, in the order of time."""
 
     label: Markup
     bars: Sequence[Bar]
 
 
 def timeline(span: Span, rows: Sequence[Row], *, label: str, bands: Sequence[Band] = ()) -> Markup:
-    """The whole chart. Bars outside the span are left out, others are cut at its ends."""
+    """Return the whole chart. Bars outside the span are left out, others are cut at its ends. `label`: its
+    text for screen readers.
+    """
     return tag(
         "div",
         *(
@@ -92,7 +96,7 @@ def _bars(span: Span, bars: Sequence[Bar]) -> list[Markup]:
 
 
 def bands(findings: Findings) -> list[Band]:
-    """For the background of other charts: when brokers were out, and when nothing was recorded."""
+    """Return the bands to draw behind other charts: when a broker was out, and when nothing was recorded."""
     return [
         *gaps(findings.span, findings.recorded),
         *(
@@ -114,7 +118,7 @@ def _end(one: Failover, span: Span) -> text.Micros:
 
 
 def failovers(findings: Findings) -> Figure:
-    """A row for each broker that was lost, a bar for each time."""
+    """Return the figure with a row for each broker that was lost and a bar for each outage."""
     key, title, span = "failovers", "Failovers", findings.span
     if not findings.failovers:
         return Figure(key, title, "No broker was lost while sessions were on it.")
@@ -199,7 +203,9 @@ def _row(one: Failover) -> list[str | Markup]:
 
 
 def stuck(findings: Findings, behind: Sequence[Band]) -> Figure:
-    """A row for each subscription that left deliveries unanswered for too long."""
+    """Return the figure with a row for each subscription that left deliveries without an ACK for too long.
+    `behind`: the bands to draw behind the bars.
+    """
     key, title, span = "stuck", "Stuck consumers", findings.span
     if not findings.stuck:
         return Figure(key, title, "No consumer left a delivery unanswered for too long.")

@@ -16,17 +16,17 @@ from stomprelay.pipeline.report.text import plural, short, visible
 from stomprelay.pipeline.schema import OUTCOMES
 
 HEIGHT: Final = 300
-"""Pixels for the messages; nodes too small for their labels make the chart higher."""
+"""Pixels for all messages together; nodes too small for their labels make the chart higher."""
 SLOT: Final = 20
 """Pixels that the label of a node needs."""
 GAP: Final = 6
 _LEAST: Final = 2.0
 _WIDTH: Final = 12
-"""Units, of a thousand, that a node is wide."""
+"""Width of a node; the whole chart is 1000 units wide."""
 
 
 NOBODY: Final = ("not seen sending", "no destination", "nobody yet")
-"""What a missing name means in each column."""
+"""What to write for a missing producer, destination and consumer."""
 MEANING: Final = {
     "acked": "acknowledged",
     "delivered": "delivered, no answer",
@@ -41,7 +41,7 @@ MEANING: Final = {
 
 @dataclass(frozen=True)
 class Node:
-    """One producer, destination or consumer. `top` and `height` are pixels."""
+    """One producer, destination or consumer, and its number of messages. `top` and `height` are in pixels."""
 
     name: Name
     value: int
@@ -51,7 +51,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Link:
-    """From a node of one column to one of the next; its upper edge at both, and how wide it is, in pixels."""
+    """A band from a node of one column to one of the next. `left` and `right`: where its upper edge is at
+    both, `width`: its height, all in pixels.
+    """
 
     source: Name
     target: Name
@@ -63,7 +65,9 @@ class Link:
 
 @dataclass(frozen=True)
 class Sankey:
-    """The chart's geometry."""
+    """The geometry of the flow chart, `height` in pixels: the nodes of its three columns, and the links
+    between each two of them.
+    """
 
     height: float
     columns: Sequence[Sequence[Node]]
@@ -71,8 +75,9 @@ class Sankey:
 
 
 def sankey(ways: Iterable[Way]) -> Sankey:
-    """Lay the ways out: the greatest destinations first, clients in the order of theirs, so that few bands cross; all
-    others, the unseen and nobody last.
+    """Return the geometry of the flow chart. Destinations are sorted by messages, clients by the places of
+    their destinations, so that few bands cross; `Rest.OTHERS` and None come last. Empty if there are no
+    messages.
     """
     flows = [way for way in ways if way.messages > 0]
     total = sum(way.messages for way in flows)
@@ -109,7 +114,9 @@ def _values(flows: Sequence[Way], end: Callable[[Way], Name]) -> Counter[Name]:
 
 
 def _order(counts: Mapping[Name, int], where: Mapping[Name, int]) -> list[Name]:
-    """Names by the mean place of what they are linked to; `where` is the sum of those places, by message."""
+    """Return the names of a column sorted by the mean place of the destinations they are linked to, weighted
+    by messages; `where` has the sums.
+    """
 
     def key(name: Name) -> tuple[int, float, int, str]:
         last = 0 if isinstance(name, str) else 2 if name is None else 1
@@ -162,14 +169,14 @@ def _links(
 
 
 def told(name: Name, nobody: str) -> str:
-    """A node's name in words, before it is made visible."""
+    """Return a node's name as text, `nobody` if it has none. The caller must still make it `visible`."""
     if name is None:
         return nobody
     return "all others" if isinstance(name, Rest) else name
 
 
 def draw(chart: Sankey, colour: Callable[[Name], str], label: str, shown: Callable[[str], Markup]) -> Markup:
-    """The chart. `colour` gives a destination's class, `shown` makes a name fit to be seen."""
+    """Return the flow chart as HTML. `colour` returns a destination's CSS class, `shown` a name as safe HTML."""
     height = max(chart.height, 1)
     bands = [
         tag(
@@ -242,7 +249,7 @@ def _band(link: Link, side: int) -> str:
 
 
 def outcomes(findings: Findings) -> Figure:
-    """Shares of the outcomes, over all and for the top destinations."""
+    """Return the figure with the share of each outcome, over all messages and for the top destinations."""
     key, title = "outcomes", "What became of the messages"
     total = findings.messages
     if not total:
@@ -298,7 +305,7 @@ def _share(label: Markup, counts: Mapping[str, int]) -> Markup:
 
 
 def flow(findings: Findings, palette: Palette) -> Figure:
-    """Producers, destinations and consumers."""
+    """Return the figure with the flow from producers through destinations to consumers."""
     key, title = "flow", "Who sends what to whom"
     chart = sankey(findings.ways)
     if not chart.height:

@@ -24,7 +24,9 @@ TITLE = "What passed the relay"
 
 @dataclass(frozen=True)
 class Number:
-    """One of them. `tone`: `good`, `bad` or empty; in words in `detail`, too. `target`: the figure with more."""
+    """One number of the headline. `tone`: `good`, `bad` or empty; `detail` tells the same in words. `target`:
+    the key of the figure with more.
+    """
 
     label: str
     value: str
@@ -35,7 +37,7 @@ class Number:
 
 
 def headline(findings: Findings) -> list[Number]:
-    """All of them, in their order."""
+    """Return the numbers at the top of the page, in their order."""
     return [
         _messages(findings),
         _delivered(findings),
@@ -112,8 +114,8 @@ def _trouble(findings: Findings) -> list[Number]:
 
 @dataclass(frozen=True)
 class PageOptions:
-    """How the page shall be. `local`: times in the reader's own zone from the start (a button changes it). `made`:
-    now.
+    """Options of the page. `made`: when it was made, in microseconds since 1970. `local`: show times in the
+    reader's time zone at first; a button changes it.
     """
 
     made: text.Micros
@@ -122,7 +124,7 @@ class PageOptions:
 
 
 def page(findings: Findings, options: PageOptions) -> str:
-    """The whole file."""
+    """Return the whole HTML file as text."""
     environment = Environment(
         loader=PackageLoader("stomprelay.pipeline.report", "."),
         autoescape=True,
@@ -152,7 +154,7 @@ def page(findings: Findings, options: PageOptions) -> str:
 
 
 def figures(findings: Findings) -> list[Figure]:
-    """All charts and lists, in their order."""
+    """Return all charts and lists, in their order."""
     palette = Palette(series.name for series in findings.series)
     bands = outages.bands(findings)
     return [
@@ -169,7 +171,7 @@ def figures(findings: Findings) -> list[Figure]:
 
 
 def extent(span: Span) -> Markup:
-    """From when to when."""
+    """Return the range of time as HTML: its begin and its end."""
     same = text.clock(span.since, "day") == text.clock(span.until - 1, "day")
     short, long = ("second", "full") if span.step < text.MINUTE else ("hour", "stamp")
     return join(

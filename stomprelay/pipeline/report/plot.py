@@ -1,7 +1,7 @@
-"""Charts over time: axes, grid, what was going on, and the lines or layers in it.
+"""Charts over time: axes, grid, bands in the background, and lines or stacked areas.
 
-The drawing has a thousand units each way and is stretched to whatever room there is; strokes and all text keep their
-size. So one drawing serves a phone and a wide screen.
+A drawing is 1000 units wide and high and is stretched to the room there is; strokes and text keep their size.
+So one drawing serves a phone and a wide screen.
 """
 
 import math
@@ -18,10 +18,10 @@ from stomprelay.pipeline.report.markup import Content, join, number, place, tag,
 from stomprelay.pipeline.report.text import Micros
 
 DECADES: Final = 50
-"""Values whose greatest is more than so many times the least get a logarithmic axis."""
+"""An axis is logarithmic if the greatest value is more than so many times the least."""
 
 _LEAST: Final = 1e-12
-"""What is below counts as nothing: a rate of one in thirty thousand years."""
+"""Smaller values count as zero."""
 _ROUND: Final = (1, 2, 2.5, 5, 10)
 
 
@@ -33,7 +33,7 @@ Values = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Scale:
-    """From `low`, at the bottom, to `high`. `ticks` are the values that are marked."""
+    """A value axis from `low`, at the bottom, to `high`. `ticks`: the values to mark."""
 
     low: float
     high: float
@@ -41,7 +41,7 @@ class Scale:
     logarithmic: bool = False
 
     def place(self, value: float) -> float:
-        """Where a value is, 0 to 1 from bottom to top; clipped."""
+        """Return where a value is on the axis, from 0 (bottom) to 1 (top); clipped for a value outside."""
         if self.logarithmic:
             value = max(value, self.low)
             share = math.log(value / self.low) / math.log(self.high / self.low)
@@ -51,9 +51,10 @@ class Scale:
 
 
 def linear(values: Iterable[float], about: int = 4, *, whole: bool = False) -> Scale:
-    """From zero to a round number at or above the greatest value, in about so many round steps.
+    """Return a scale from zero to a round number at or above the greatest value, in about `about` round
+    steps.
 
-    `whole`: of things that are counted, so that there is no tick at half a thing.
+    `whole`: the values are counts, so no tick may be a fraction.
     """
     top = max(values, default=0)
     if top < _LEAST:
@@ -67,7 +68,7 @@ def linear(values: Iterable[float], about: int = 4, *, whole: bool = False) -> S
 
 
 def logarithmic(values: Iterable[float]) -> Scale:
-    """Over whole decades, all values positive (others count as 1), and at least one decade."""
+    """Return a scale of whole decades, at least one. Values below 1 count as 1."""
     positive = [max(value, 1.0) for value in values] or [1.0]
     low = math.floor(math.log10(min(positive)) + 1e-9)
     high = max(math.ceil(math.log10(max(positive)) - 1e-9), low + 1)
@@ -76,7 +77,7 @@ def logarithmic(values: Iterable[float]) -> Scale:
 
 
 def fitting(values: Iterable[float]) -> Scale:
-    """Logarithmic where the values ask for it, else linear."""
+    """Return a logarithmic scale if the values differ by more than `DECADES`, else a linear one."""
     known = list(values)
     positive = [value for value in known if value > 0]
     if positive and max(positive) > DECADES * min(positive):
@@ -86,8 +87,8 @@ def fitting(values: Iterable[float]) -> Scale:
 
 @dataclass(frozen=True)
 class Band:
-    """A stretch of time that matters to what a chart shows. `kind` is its class: `outage` or `gap`; `title` is for
-    the legend, `about` for this one.
+    """A stretch of time to mark behind a chart. `kind`: its CSS class, `outage` or `gap`; `title`: its text
+    in the legend; `about`: its own text, shown when pointed at.
     """
 
     since: Micros
@@ -98,17 +99,17 @@ class Band:
 
 
 def x(span: Span, bin_: float) -> float:
-    """The unit at which a bin begins."""
+    """Return the x coordinate, 0 to 1000, of the start of a bin."""
     return UNITS * bin_ / span.bins
 
 
 def y(scale: Scale, value: float) -> float:
-    """The unit of a value, counted from the top."""
+    """Return the y coordinate of a value, from 0 (top) to 1000."""
     return UNITS * (1 - scale.place(value))
 
 
 def gaps(span: Span, recorded: Sequence[bool]) -> list[Band]:
-    """Where nothing at all was recorded for long enough to be worth a word."""
+    """Return a band for each stretch in which nothing was recorded, if it is long enough to matter."""
     found, bin_ = [], 0
     for known, run in groupby(recorded):
         length = len(list(run))
@@ -130,10 +131,11 @@ def frame(
     sheet: str = "",
     columns: Sequence[int] = (),
 ) -> Markup:
-    """The whole chart. `label` is what a screen reader reads out, `told` writes the values on the axis.
+    """Return the whole chart as HTML. `label`: its text for screen readers; `told`: writes a value for the
+    axis.
 
-    `sheet` is the id of the element that holds the table with a row for each bin; the page's script shows `columns`
-    of it for the bin that is pointed at.
+    `sheet`: the HTML id of the element with the table that has a row for each bin; the page's script shows
+    its `columns` for the bin that is pointed at.
     """
     lines = join(
         *(
@@ -168,12 +170,12 @@ def _value(scale: Scale, tick: float, told: Callable[[float], str]) -> Markup:
 
 
 def keys_of(bands: Sequence[Band]) -> list[Key]:
-    """What the bands need in a legend."""
+    """Return the entries of the legend for these bands, one for each kind."""
     return [Key(f"band {kind}", title) for kind, title in {band.kind: band.title for band in bands}.items()]
 
 
 def bands_of(span: Span, bands: Sequence[Band]) -> Iterator[Markup]:
-    """The bands that are in the span, to lie behind a drawing."""
+    """Yield the bands that are within the span as HTML, to be placed behind a drawing."""
     for band in bands:
         if band.until >= span.since and band.since < span.until:
             left, right = span.place(band.since), span.place(band.until)
@@ -186,7 +188,7 @@ def bands_of(span: Span, bands: Sequence[Band]) -> Iterator[Markup]:
 
 
 def times(span: Span) -> Markup:
-    """The time axis."""
+    """Return the time axis as HTML."""
     return tag(
         "div",
         *(
@@ -199,18 +201,22 @@ def times(span: Span) -> Markup:
 
 
 def _rank(share: float, main: bool) -> Content:
-    """What would stick out on a side is shown by its class."""
+    """Return the CSS classes of a tick: `main`, and `start` or `end` if its label would stick out on that
+    side.
+    """
     kinds = {"main": main, "start": share < 0.06, "end": share > 0.94}
     return " ".join(kind for kind, is_so in kinds.items() if is_so) or None
 
 
 def lines(span: Span, scale: Scale, drawn: Sequence[tuple[str, Values]]) -> Markup:
-    """One line for each class and its values by bin."""
+    """Return one path for each pair of a CSS class and values by bin."""
     return join(*(tag("path", d=line(span, scale, values), class_=f"line {kind}") for kind, values in drawn))
 
 
 def line(span: Span, scale: Scale, values: Values) -> str:
-    """The path. A value between two bins without any is a dash as wide as its bin."""
+    """Return the `d` of a path through the values. A value between two bins without values is a dash as wide
+    as its bin.
+    """
     pieces = []
     for run in runs(values):
         if len(run) == 1:
@@ -223,7 +229,7 @@ def line(span: Span, scale: Scale, values: Values) -> str:
 
 
 def between(span: Span, scale: Scale, low: Values, high: Values, kind: str) -> Markup:
-    """The area between two lines, where both are known."""
+    """Return the area between two lines as a path, in bins where both have values."""
     both = [None if a is None or b is None else (a, b) for a, b in zip(low, high, strict=True)]
     pieces = []
     for run in runs([None if pair is None else pair[0] for pair in both]):
@@ -240,7 +246,7 @@ def between(span: Span, scale: Scale, low: Values, high: Values, kind: str) -> M
 
 
 def runs(values: Values) -> Iterator[list[tuple[int, float]]]:
-    """Neighbouring bins that have values, with their numbers."""
+    """Yield runs of neighbouring bins that have values, as pairs of bin and value."""
     run: list[tuple[int, float]] = []
     for bin_, value in enumerate(values):
         if value is not None:
@@ -257,12 +263,12 @@ def _y(scale: Scale, value: float) -> str:
 
 
 def totals(layers: Sequence[Sequence[float]]) -> list[float]:
-    """By bin, of all layers."""
+    """Return the sum of all layers for each bin."""
     return [sum(values) for values in zip(*layers, strict=True)]
 
 
 def stack(span: Span, scale: Scale, layers: Sequence[tuple[str, Sequence[float]]]) -> Markup:
-    """Areas from the bottom up, each given by its class and its values by bin."""
+    """Return stacked areas, from the bottom up; each layer is a CSS class and its values by bin."""
     base = [0.0] * span.bins
     areas = []
     for kind, values in layers:
@@ -282,7 +288,7 @@ def _area(span: Span, scale: Scale, low: Sequence[float], high: Sequence[float])
 
 
 def _steps(span: Span, scale: Scale, values: Sequence[float]) -> list[tuple[float, float, float]]:
-    """From, to and level of each run of equal levels."""
+    """Return left edge, right edge and height (in units) of each run of equal values."""
     runs: list[tuple[float, float, float]] = []
     for bin_, value in enumerate(values):
         level, right = round(y(scale, value), 1), x(span, bin_ + 1)

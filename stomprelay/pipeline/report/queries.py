@@ -1,7 +1,7 @@
-"""What all of `gather` needs of Spark: the rows of one range of time, the most frequent names, percentiles.
+"""What all of `gather` needs of Spark: the rows in a range of time, the most frequent names, percentiles.
 
-The buckets of a percentile are those of the table `latency`: it is the largest value of the bucket that its rank falls
-in, at most 2.2 % above the exact one.
+The buckets of a percentile are those of the table `latency`: it is the largest value of the bucket that its
+rank falls in, at most 2.2 % above the exact one.
 """
 
 from collections import defaultdict
@@ -23,13 +23,15 @@ OTHER: Final = -2
 
 @dataclass(frozen=True)
 class Range:
-    """From `since`, included, to `until`, not included; None: as far as the tables go."""
+    """A range of time from `since` up to `until`, not included, in microseconds since 1970; None: no bound."""
 
     since: Micros | None = None
     until: Micros | None = None
 
     def within(self, rows: DataFrame, column: str, *, hours: bool = True) -> DataFrame:
-        """Those of a table whose time is in the range. `hours`: the table's `hour` is that of `column`."""
+        """Return the rows whose `column` is in the range. `hours`: the partition `hour` is that of `column`,
+        so other hours need not be read.
+        """
         at = F.unix_micros(F.col(column))
         if self.since is not None:
             rows = rows.where(at >= self.since)
@@ -43,22 +45,24 @@ class Range:
 
 
 def hour(at: Micros) -> str:
-    """The partition that an instant is in."""
+    """Return the name of the partition `hour` that an instant is in."""
     return f"{moment(at):%Y-%m-%d-%H}"
 
 
 def whole_hours(span: Span) -> bool:
-    """Whether a table that knows only hours can show a span exactly."""
+    """Return whether the span begins and ends at full hours, so that a table by hour fits it exactly."""
     return span.since % HOUR == 0 and span.until % HOUR == 0
 
 
 def bin_of(span: Span, micros: Column) -> Column:
-    """The number of the bin that an instant of the span is in."""
+    """Return a column with the number of the bin that the instant `micros` is in. It must be within the span."""
     return F.floor((micros - F.lit(span.since)) / F.lit(span.step)).cast("int")
 
 
 def top(rows: DataFrame, column: str, weights: Sequence[Column], limit: int) -> list[str]:
-    """The names in a column with the greatest sums, first by the first weight, then by the next, then by name."""
+    """Return up to `limit` names in a column, those with the greatest sums first: by the first weight, then
+    the next, then by name.
+    """
     sums = rows.where(F.col(column).isNotNull()).groupBy(column)
     named = [f"weight{n}" for n in range(len(weights))]
     summed = sums.agg(*(F.sum(weight).alias(name) for weight, name in zip(weights, named, strict=True)))
@@ -67,7 +71,7 @@ def top(rows: DataFrame, column: str, weights: Sequence[Column], limit: int) -> 
 
 
 def coded(column: str, names: Sequence[str]) -> Column:
-    """A name's place among `names`, else `NULL` or `OTHER`."""
+    """Return a column with the place of each name in `names`, `OTHER` for any other name, `NULL` for null."""
     code = F.lit(OTHER)
     for place, name in reversed(list(enumerate(names))):
         code = F.when(F.col(column) == F.lit(name), F.lit(place)).otherwise(code)
@@ -75,20 +79,22 @@ def coded(column: str, names: Sequence[str]) -> Column:
 
 
 def decoded(code: int, names: Sequence[str]) -> Name:
-    """What `coded` stood for."""
+    """Return the name that `coded` made this code of: None for `NULL`, `Rest.OTHERS` for `OTHER`."""
     if code == NULL:
         return None
     return Rest.OTHERS if code == OTHER else names[code]
 
 
 def row_of(rows: DataFrame, *wanted: Column) -> Sequence[Any]:
-    """The only row of an aggregate over all rows."""
+    """Return the values of these aggregates over all rows."""
     (row,) = rows.agg(*wanted).collect()
     return list(row)
 
 
 def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
-    """The first instant and the last, both included, from the range, or else from `traffic`; None for nothing."""
+    """Return the first and the last instant, both included: the bounds of the range, or else those of its
+    rows in `traffic`. None if there are neither.
+    """
     minutes = range_.within(store.read("traffic"), "minute")
     at = F.unix_micros("minute")
     first, last = row_of(minutes, F.min(at), F.max(at))
@@ -105,17 +111,17 @@ def extent(store: Store, range_: Range) -> tuple[Micros, Micros] | None:
 
 @dataclass
 class Spread:
-    """How many durations there are by bucket, and the longest of each."""
+    """A histogram of durations: by bucket, how many there are and the longest, in microseconds."""
 
     buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, bucket: int, count: int, longest: int) -> None:
-        """Count so many more."""
+        """Add `count` durations to a bucket, the longest of which is `longest`."""
         before, least = self.buckets.get(bucket, (0, longest))
         self.buckets[bucket] = (before + count, max(least, longest))
 
     def percentiles(self) -> Percentiles:
-        """What they come to."""
+        """Return the percentiles of all durations that were added."""
         total = sum(count for count, _ in self.buckets.values())
         if not total:
             return NOTHING
@@ -132,7 +138,9 @@ class Spread:
 
 
 def bucketed(messages: DataFrame, *keys: Column) -> DataFrame:
-    """Of rows of `messages` those of the buckets, by the keys: theirs, `measure`, `bucket`, `number`, `longest`."""
+    """Return the durations in rows of `messages` as buckets, grouped by the keys: columns of the keys,
+    `measure`, `bucket`, `number`, `longest`.
+    """
     stack = ", ".join(f"'{name}', {name}_us" for name in MEASURES)
     measured = messages.select(
         *keys, F.expr(f"stack({len(MEASURES)}, {stack})").alias("measure", "us")
@@ -145,7 +153,9 @@ def bucketed(messages: DataFrame, *keys: Column) -> DataFrame:
 
 
 def latencies(span: Span, buckets: DataFrame) -> dict[str, Latency]:
-    """By measure. `buckets` are by `bin`, others in them are summed up."""
+    """Return the latencies by name of the measure. `buckets`: rows of `bucketed` with the key `bin`; they are
+    summed over other keys.
+    """
     summed = buckets.groupBy("bin", "measure", "bucket").agg(
         F.sum("number").alias("number"), F.max("longest").alias("longest")
     )
@@ -163,7 +173,9 @@ def _latency(span: Span, rows: Iterable[tuple[int, str, int, int, int]]) -> Late
 
 
 def deliveries(buckets: DataFrame) -> dict[int, Percentiles]:
-    """SEND to MESSAGE by `place`, the code of the destination."""
+    """Return the percentiles of SEND to MESSAGE by `place`, the code of the destination. `buckets`: rows of
+    `bucketed`.
+    """
     mine = buckets.where(F.col("measure") == "delivery").groupBy("place", "bucket")
     spreads: defaultdict[int, Spread] = defaultdict(Spread)
     for place, bucket, number, longest in mine.agg(F.sum("number"), F.max("longest")).collect():

@@ -1,4 +1,4 @@
-"""The busiest destinations and clients."""
+"""The lists of destinations, of clients, and of what could not be read."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from stomprelay.pipeline.report.plot import UNITS
 
 
 def destinations(findings: Findings, palette: Palette) -> Figure:
-    """A row for each of the top destinations."""
+    """Return the figure with a row for each of the top destinations."""
     key, title = "destinations", "Destinations"
     shown = findings.destinations
     if not shown:
@@ -61,7 +61,7 @@ def _meter(share: float) -> Markup:
 
 
 def spark(values: Sequence[int], colour: str) -> Markup | None:
-    """A small chart without axes: the course of the values."""
+    """Return a small chart of the values without axes."""
     if not any(values):
         return None
     top, width = max(values), UNITS / len(values)
@@ -80,7 +80,7 @@ def spark(values: Sequence[int], colour: str) -> Markup | None:
 
 
 def clients(findings: Findings) -> Figure:
-    """A row for each of the top clients."""
+    """Return the figure with a row for each of the top clients."""
     key, title = "clients", "Clients"
     shown = findings.clients
     if not shown:
@@ -109,7 +109,7 @@ def _client(one: Client, most: int) -> list[str | Markup]:
 
 
 def quarantine(findings: Findings) -> Figure | None:
-    """What could not be read; None where all was read."""
+    """Return the figure with what could not be read; None if everything was read."""
     if not findings.total_damages:
         return None
     note = (

@@ -14,31 +14,31 @@ HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
 
 NOTHING: Final = "\u2013"
-"""Where there is no number."""
+"""Written where there is no number."""
 
 NAME: Final = 120
-"""Characters of a name that are shown at most."""
+"""Characters of a name that are shown, at most."""
 
 _NARROW: Final = "\u202f"
 _THOUSANDS: Final = ("", "k", "M", "G", "T", "P")
 _OCTETS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _LONG: Final = ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s"))
 _HIDDEN: Final = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories that show nothing, or change how what is around them shows."""
+"""Unicode categories of characters that are invisible or change how the text around them is shown."""
 
 
 def count(number: int) -> str:
-    """`1234567` as `1,234,567`."""
+    """Return `1234567` as `1,234,567`."""
     return f"{number:,}"
 
 
 def short(number: float) -> str:
-    """A count in at most four signs and a unit: `950`, `1.2 k`, `34 M`."""
+    """Return a count in at most four characters and a unit: `950`, `1.2 k`, `34 M`."""
     return _scaled(number, 1000, _THOUSANDS)
 
 
 def octets(number: float) -> str:
-    """An amount of data: `950 B`, `1.2 KiB`, `34 MiB`."""
+    """Return a number of bytes with a unit: `950 B`, `1.2 KiB`, `34 MiB`."""
     return _scaled(number, 1024, _OCTETS)
 
 
@@ -52,7 +52,9 @@ def _scaled(number: float, base: int, units: tuple[str, ...]) -> str:
 
 
 def digits(number: float) -> str:
-    """A number with two significant digits below 100, whole from there: `0.012`, `1.2`, `34`, `567`."""
+    """Return a number with two significant digits below 10, without decimals above: `0.012`, `1.2`, `34`,
+    `567`.
+    """
     if number == 0:
         return "0"
     if abs(number) >= 9.95:
@@ -64,7 +66,7 @@ def digits(number: float) -> str:
 
 
 def duration(micros: float) -> str:
-    """A time span: `340 µs`, `3.4 ms`, `1.2 s`, `2 min 5 s`, `3 h 12 min`, `2 d 3 h`."""
+    """Return microseconds as a time span: `340 µs`, `3.4 ms`, `1.2 s`, `2 min 5 s`, `3 h 12 min`, `2 d 3 h`."""
     if micros < 0:  # a clock was set back
         return f"\u2212{duration(-micros)}"
     if micros < 999.5:
@@ -83,21 +85,22 @@ def duration(micros: float) -> str:
 
 
 def timed(micros: float | None) -> str:
-    """A time span that may not be known."""
+    """Return microseconds as `duration` does, and `NOTHING` for None."""
     return NOTHING if micros is None else duration(micros)
 
 
 def ticked(micros: float) -> str:
-    """A duration on an axis, in one unit: `100 s`, where `duration` would be `1 min 40 s`."""
+    """Return microseconds for an axis, in one unit: `100 s`, where `duration` would return `1 min 40 s`."""
     if 59.5 * SECOND <= micros < 9_999.5 * SECOND:
         return f"{micros / SECOND:.0f}{_NARROW}s"
     return duration(micros)
 
 
 def rate(per_second: float, like: float | None = None) -> str:
-    """Messages a second, or a minute or an hour where that is easier to grasp: `1.2 k/s`, `3.4/min`.
+    """Return messages a second as text, by the minute or hour where that is easier to grasp: `1.2 k/s`,
+    `3.4/min`.
 
-    `like`: a rate whose unit to take, the greatest of several.
+    `like`: choose the unit that fits this rate, such as the greatest of several.
     """
     measure = per_second if like is None else like
     for seconds, unit in ((1, "s"), (60, "min")):
@@ -107,7 +110,9 @@ def rate(per_second: float, like: float | None = None) -> str:
 
 
 def percent(part: int, whole: int) -> str:
-    """A share. Never 0 % of something nor 100 % of less than all."""
+    """Return a share as text; never 0 % for a part of at least one, nor 100 % for less than all. `NOTHING` if
+    `whole` is 0.
+    """
     if whole == 0:
         return NOTHING
     share = 100 * part / whole
@@ -121,15 +126,16 @@ def percent(part: int, whole: int) -> str:
 
 
 def plural(number: int, one: str, many: str = "") -> str:
-    """`1 failover`, `2 failovers`."""
+    """Return a number with its noun: `1 failover`, `2 failovers`. `many`: the plural, if it is irregular."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
 def visible(name: str, limit: int = NAME) -> str:
-    """A name that a client chose, safe to look at; escaping it for HTML is still to be done.
+    """Return a name that a client chose so that it is safe to look at; the caller must still escape it for
+    HTML.
 
-    Signs that show nothing or turn the text around them (controls, direction overrides, zero-width ones) become
-    `⟨U+202E⟩`; the middle of a long one is left out.
+    Characters that are invisible or turn the text around them (controls, direction overrides, zero-width
+    ones) become `⟨U+202E⟩`; the middle of a name longer than `limit` is left out.
     """
     if len(name) > limit:
         kept = (limit - 1) // 2
@@ -142,20 +148,19 @@ def _sign(sign: str) -> str:
 
 
 def moment(at: Micros) -> datetime:
-    """An instant as a date and time in UTC."""
+    """Return an instant as a date and time in UTC."""
     return datetime.fromtimestamp(at / SECOND, UTC)
 
 
 def iso(at: Micros) -> str:
-    """An instant for machines, to the millisecond: `2026-11-21T08:12:00.000Z`."""
+    """Return an instant for machines, to the millisecond: `2026-11-21T08:12:00.000Z`."""
     return moment(at).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def clock(at: Micros, form: str) -> str:
-    """An instant in UTC. `form` names what is shown, as the page's script knows it, too.
-
-    `day` 21 Nov, `hour` 08:12, `second` 08:12:05, `both` 21 Nov 08:12, `stamp` 21 Nov 2026, 08:12,
-    `full` 21 Nov 2026, 08:12:05.
+    """Return an instant in UTC as text. `form` names what is shown; the page's script uses the same names:
+    `day` 21 Nov, `hour` 08:12, `second` 08:12:05, `both` 21 Nov 08:12, `stamp` 21 Nov 2026, 08:12, `full` 21
+    Nov 2026, 08:12:05.
     """
     when = moment(at)
     day = f"{when.day} {when:%b}"

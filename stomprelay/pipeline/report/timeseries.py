@@ -41,7 +41,7 @@ LINES: Final = ("p50", "p95", "p99")
 
 
 def traffic(findings: Findings, palette: Palette, bands: Sequence[Band]) -> Figure:
-    """Messages in and out, by destination."""
+    """Return the figure with messages sent and delivered over time, by destination."""
     key, title, span = "traffic", "Traffic", findings.span
     series = [one for one in findings.series if any(one.sent) or any(one.delivered)]
     if not series:
@@ -108,7 +108,7 @@ def _peak(span: Span, heights: Sequence[float]) -> Markup:
 
 
 def errors(findings: Findings, bands: Sequence[Band]) -> Figure:
-    """How many errors, when, and their messages."""
+    """Return the figure with the number of errors over time, and their texts."""
     key, title, span = "errors", "Errors", findings.span
     total = sum(findings.errors)
     if not total and not findings.troubles:
@@ -149,7 +149,9 @@ def _trouble(trouble: Trouble) -> list[str | Markup]:
 
 
 def latency(findings: Findings, bands: Sequence[Band]) -> Figure:
-    """Percentiles by the time of the SEND, one panel for each latency, all with the same axis."""
+    """Return the figure with percentiles over the time of the SEND: one panel for each latency, all with the
+    same axis.
+    """
     key, title, span = "latency", "Latency", findings.span
     known = {
         name: found for name in MEASURES if (found := findings.latencies.get(name)) and found.whole.count

@@ -212,7 +212,9 @@ def read(folder: Path, first: int, end: int, *, strict: bool = True) -> Iterator
 
 
 def covered(folder: Path, first: int, end: int) -> list[tuple[int, int]]:
-    """The ranges of these rows by segment. Raises `SpoolError` unless they begin within the spool."""
+    """Return the ranges of the sequences from `first` up to `end`, not included, cut where segments begin.
+    Raises `SpoolError` if the spool begins after `first`.
+    """
     found = segments(folder)
     begins = [begin for begin, _ in found if begin < end]
     if first < end and (not begins or begins[0] > first):
