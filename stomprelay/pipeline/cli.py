@@ -20,9 +20,9 @@ class Command(NamedTuple):
     module: str
     about: str
     spark: bool = True
-    """It starts Spark, and takes the options for that."""
+    """Whether it starts Spark and takes the options of `add_spark`."""
     format: bool = True
-    """Its `--format` is that of the tables."""
+    """Whether its `--format` is the format of the tables."""
 
 
 COMMANDS: Final = {
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parsed(given: Sequence[str]) -> argparse.Namespace | int:
-    """The options, or the exit status where their command lacks a package."""
+    """Return the parsed options, or the exit status if a package that the command needs is missing."""
     try:
         return _parser(given).parse_args(given)
     except ImportError as error:
@@ -77,7 +77,9 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace | int:
 
 
 def _told(error: Exception) -> str | None:
-    """The sentence that the user gets for an error; None for a defect of ours, whose trace is needed."""
+    """Return the sentence that the user gets for an error; None for a defect of the program, whose traceback
+    is needed.
+    """
     if isinstance(error, ImportError):
         package = (error.name or "").partition(".")[0]
         if package in _COMPANIONS:

@@ -17,7 +17,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 
 
 def duration(text: str) -> float:
-    """Seconds of `90`, `90s`, `15m`, `12h`, `30d`, `4w`."""
+    """Return the seconds of `90`, `90s`, `15m`, `12h`, `30d` or `4w`. Raises `ArgumentTypeError`."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise argparse.ArgumentTypeError(
@@ -27,7 +27,7 @@ def duration(text: str) -> float:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """A setting of Spark's, `K=V`."""
+    """Return name and value of a Spark setting given as `K=V`. Raises `ArgumentTypeError`."""
     name, sign, value = text.partition("=")
     if not sign or not name.strip():
         raise argparse.ArgumentTypeError(
@@ -37,7 +37,7 @@ def setting(text: str) -> tuple[str, str]:
 
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
-    """What every command that starts Spark takes."""
+    """Add the options of every command that starts Spark."""
     spark = parser.add_argument_group("Spark")
     spark.add_argument(
         "--master",
@@ -61,12 +61,12 @@ def add_spark(parser: argparse.ArgumentParser) -> None:
 
 
 def add_tables(parser: argparse.ArgumentParser) -> None:
-    """Where the tables are."""
+    """Add the option for the folder of the tables."""
     parser.add_argument("--tables", metavar="DIR", required=True, help="the folder of the tables, or its URI")
 
 
 def add_format(parser: argparse.ArgumentParser, name: str = "--format") -> None:
-    """In which format the tables are."""
+    """Add the option for the format of the tables."""
     parser.add_argument(
         name,
         metavar="FORMAT",
@@ -76,7 +76,7 @@ def add_format(parser: argparse.ArgumentParser, name: str = "--format") -> None:
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """The settings of a run; see `settings.Settings`."""
+    """Add the options for the settings of a run; see `settings.Settings`."""
     parser.add_argument(
         "--journal", metavar="DIR", required=True, help="the folder of the segments, or its URI"
     )
@@ -125,7 +125,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def settings(options: argparse.Namespace) -> Settings:
-    """What was asked for. Raises `ValueError` for what cannot be."""
+    """Return the settings that the options ask for. Raises `ValueError` for impossible values."""
     return Settings(
         journal=options.journal,
         tables=options.tables,
@@ -143,7 +143,7 @@ def settings(options: argparse.Namespace) -> Settings:
 
 
 def say(text: str) -> None:
-    """Write a line to standard error."""
+    """Write a line to standard error and flush it."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
@@ -156,7 +156,9 @@ def session(
     say: Callable[[str], None] | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """A session as the options of `add_spark` ask for; what the user gave goes before `conf`. As `launch.session`."""
+    """Return a Spark session as the options of `add_spark` ask for; the user's `--conf` wins over `conf`. The
+    rest, and what is raised, is as in `launch.session`; end it with `launch.stop`.
+    """
     return launch.session(
         f"stomprelay-pipeline {name}",
         master=options.master,

@@ -21,7 +21,7 @@ class Column:
 
     @property
     def ddl(self) -> str:
-        """As in CREATE TABLE."""
+        """Return the column's definition as in CREATE TABLE."""
         return f"`{self.name}` {self.kind}{'' if self.nullable else ' NOT NULL'}"
 
 
@@ -46,7 +46,7 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """Of the columns, in their order."""
+        """Return the names of the columns, in order."""
         return [column.name for column in self.columns]
 
 

@@ -11,10 +11,9 @@ SECOND = 1_000_000_000
 
 @dataclass(frozen=True)
 class Settings:
-    """Of one pipeline. Folders are paths, or URIs that Spark understands. Durations are seconds of the journal's
-    time, unless stated otherwise.
-
-    Raises `ValueError` for what cannot be, with a sentence for the user.
+    """The settings of one pipeline. Folders are paths, or URIs that Spark understands. Durations are seconds
+    of the journal's time, unless stated otherwise. Raises `ValueError` for impossible values, with a sentence
+    for the user.
     """
 
     journal: str
@@ -25,7 +24,9 @@ class Settings:
     """Which segments were read; by default `_checkpoint` beside the tables. It belongs to the tables: remove both or
     neither."""
     format: str = "parquet"
-    """The tables', as Spark calls it. Other than Parquet needs jars: `--conf spark.jars.packages=…`."""
+    """The format of the tables, as Spark calls it. Other than Parquet needs jars: `--conf
+    spark.jars.packages=…`.
+    """
     files_per_batch: int = 64
     """Segments read at a time, at most."""
     patience: float = 600.0
@@ -40,7 +41,7 @@ class Settings:
     """Headers by which publishers name their messages and which brokers carry, such as `correlation-id`; the first
     that is there counts."""
     interval: float = 10.0
-    """Between two looks for new segments, when running continuously; seconds of the clock."""
+    """Seconds of the clock between two looks for new segments, when running continuously."""
     retain: float | None = None
     """How long an hour of the tables is kept after it ended, seconds of the clock; None for ever."""
 
@@ -61,9 +62,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Nanoseconds of journal time. `patience`: for a missing segment, or for the other half of a message. `linger`:
-    after the last sign of a settled message, until its row is final. `give_up`: the same of one that is not settled.
-    `stuck_after`: a delivery that waits longer for its answer is overdue.
+    """Limits in nanoseconds of the journal's time. `patience`: how long to wait for a missing segment, or for
+    the other half of a message. `linger`: from the last record of a settled message until its row is final.
+    `give_up`: the same for a message that is not settled. `stuck_after`: a delivery without an ACK is overdue
+    after this.
     """
 
     patience: int = 600 * SECOND
@@ -73,5 +75,5 @@ class TimeLimits:
 
     @classmethod
     def of(cls, patience: float, linger: float, give_up: float, stuck_after: float = 60.0) -> "TimeLimits":
-        """Of seconds."""
+        """Return the limits from values in seconds."""
         return cls(*(round(each * SECOND) for each in (patience, linger, give_up, stuck_after)))

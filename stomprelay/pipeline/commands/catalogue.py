@@ -16,7 +16,7 @@ in which the frame came. `hour` is a text such as `2026-11-21-08`, the hour of t
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """There are none."""
+    """Do nothing: the command has no options."""
 
 
 def main(options: argparse.Namespace) -> int:
@@ -26,7 +26,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def catalogue() -> str:
-    """All tables with their columns, as Markdown."""
+    """Return all tables with their columns, as Markdown."""
     return "\n".join([_BEFORE, *(line for table in TABLES.values() for line in _table(table))])
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _MEASURED: Final = 1000
-"""Rows by which the widths of a table's columns are chosen."""
+"""The widths of printed columns are chosen by this many rows."""
 _WIDEST: Final = 60
 _TEXTS: Final = "utf-8"
 
@@ -29,7 +29,7 @@ Row = Sequence[Any]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Of the command."""
+    """Add the options of `query` to its parser."""
     parser.add_argument("sql", metavar="SQL", help="a query of Spark SQL; - reads it from standard input")
     options.add_tables(parser)
     options.add_format(parser, "--table-format")
@@ -44,7 +44,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Run the query; returns the exit status. Raises `StoreError`, and `ValueError` for SQL that cannot be run."""
+    """Run the query. Return the exit status. Raises `StoreError`, and `ValueError` for SQL that cannot be
+    run.
+    """
     sql = sys.stdin.read() if given.sql == "-" else given.sql
     spark = options.session(given, "query", brief=True, say=options.say)
     try:
@@ -58,7 +60,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def views(spark: "SparkSession", store: Store) -> None:
-    """Make each table known to SQL by its name. Raises `StoreError` where there are no tables."""
+    """Make each table known to SQL by its name. Raises `StoreError` if there are no tables."""
     if not store.volume.exists(store.root):
         raise StoreError(f"there are no tables in {store.root}: the folder does not exist")
     store.check()
@@ -126,7 +128,7 @@ _WRITERS: Final = {"table": _table, "csv": _csv, "json": _json}
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has for it: times in ISO 8601 and UTC, bytes in Base64, durations in seconds."""
+    """Return a value as JSON can hold it: times in ISO 8601 and UTC, bytes in Base64, durations in seconds."""
     if isinstance(value, datetime):
         return f"{_utc(value).isoformat(timespec='microseconds')}Z"
     if isinstance(value, date):
@@ -147,7 +149,7 @@ def _plain(value: Any) -> Any:
 
 
 def _utc(value: datetime) -> datetime:
-    """PySpark returns times in the zone of this process, without saying so."""
+    """Return a time in UTC. PySpark returns times without a zone, in the zone of this process."""
     return value.astimezone(UTC).replace(tzinfo=None)
 
 

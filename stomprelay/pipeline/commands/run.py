@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from stomprelay.pipeline.follow.stream import Stream
 
 _SMALL: Final = 64 << 20
-"""Bytes of a journal, some hundred thousand frames."""
+"""Bytes of a journal that counts as small: some hundred thousand frames."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Of both commands; `run` has one more."""
+    """Add the options of `once` and `run`; `run` has one more."""
     options.add_settings(parser)
     if parser.get_default("command") == "run":
         parser.add_argument(
@@ -34,7 +34,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Do it; returns the exit status. Raises `ValueError` for settings that cannot be, and what `Stream` raises."""
+    """Do the run. Return the exit status. Raises `ValueError` for impossible settings, and what `Stream`
+    raises.
+    """
     from stomprelay.pipeline.follow.stream import Stream
 
     settings = options.settings(given)
@@ -55,7 +57,7 @@ def main(given: argparse.Namespace) -> int:
 
 
 def is_small(journal: str) -> bool:
-    """Whether a journal on this machine is so small that Java would take longer to compile for it than it gains."""
+    """Return whether a journal is on this machine and so small that Java would compile longer than it gains."""
     place = local(absolute(journal))
     try:
         return place is not None and sum(one.stat().st_size for one in place.iterdir()) < _SMALL
@@ -65,7 +67,7 @@ def is_small(journal: str) -> bool:
 
 @contextmanager
 def _signals(stream: "Stream", progress: ProgressLine) -> Iterator[None]:
-    """The first SIGINT or SIGTERM ends the run after the batch at work, the second at once."""
+    """Make the first SIGINT or SIGTERM end the run after the current batch, and the second end it at once."""
     before: dict[int, Any] = {}
 
     def asked(number: int, _: object) -> None:

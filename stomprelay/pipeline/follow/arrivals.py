@@ -20,7 +20,9 @@ _DONE: Final = "done-"
 
 
 class Part(NamedTuple):
-    """What is read at a time. `number` counts the parts of all runs, from 0; `last`: whether it ends what has come."""
+    """The segments that are read at a time. `number` counts the parts of all runs, from 0; `last`: it is the
+    last part of Spark's batch.
+    """
 
     number: int
     paths: tuple[str, ...]
@@ -28,7 +30,9 @@ class Part(NamedTuple):
 
 
 class Arrivals:
-    """What came, by the log in the checkpoint of a query with one file source. `most`: segments in a part."""
+    """The segments that came, read from the log in the checkpoint of a query with one file source. `most`:
+    segments in a part. Methods raise `OSError` where the checkpoint cannot be read or written.
+    """
 
     def __init__(self, volume: Volume, checkpoint: str, most: int) -> None:
         self._volume = volume
@@ -37,7 +41,7 @@ class Arrivals:
         self._most = most
 
     def parts(self, batch: int) -> Iterator[Part]:
-        """The parts of Spark's batch that are not done. Call `done` for each when it is."""
+        """Yield the parts of Spark's batch that are not done. The caller must call `done` for each."""
         first, groups = self._planned(batch)
         done = self.finished
         for number, paths in enumerate(groups, first):
@@ -45,11 +49,11 @@ class Arrivals:
                 yield Part(number, tuple(paths), number == first + len(groups) - 1)
 
     def arrivals(self, part: Part) -> list[SegmentFile]:
-        """The segments of a part, with their sizes."""
+        """Return the segments of a part, with their sizes in bytes."""
         return [SegmentFile(path, self._volume.size(path)) for path in part.paths]
 
     def done(self, part: Part) -> None:
-        """All rows of a part are in the tables: it will not come again."""
+        """Record that all rows of a part are in the tables, so that it does not come again."""
         before = self._marks()
         self._volume.put(posixpath.join(self._parts, f"{_DONE}{part.number}"), "")
         for mark in before:
@@ -57,7 +61,7 @@ class Arrivals:
 
     @property
     def finished(self) -> int:
-        """The number of the last part that is done; -1 before the first."""
+        """Return the number of the last part that is done; -1 before the first."""
         return max((int(mark.rpartition(_DONE)[2]) for mark in self._marks()), default=-1)
 
     def _marks(self) -> list[str]:
@@ -77,7 +81,9 @@ class Arrivals:
         return int(told["first"]), list(told["parts"])
 
     def _logged(self, batch: int) -> list[str]:
-        """The files of a batch, as the source logged them; those that have vanished, too."""
+        """Return the paths of the files of a batch, as the source logged them, including those that no longer
+        exist.
+        """
         end = self._offset(batch)
         begin = self._offset(batch - 1) if batch > 0 else -1
         log = posixpath.join(self._checkpoint, "sources", "0")
@@ -96,7 +102,9 @@ class Arrivals:
 
 
 def logged(text: str, entry: int) -> list[str]:
-    """The paths that one entry of the source's log names; a compacted one holds all entries before it, too."""
+    """Return the paths of one entry of the source's log; a compacted text holds all entries before it, too.
+    Raises `ValueError` for an unknown version of the log.
+    """
     head, *lines = text.splitlines() or [""]
     if head != _HEAD:
         raise ValueError(f"the log of Spark's file source is of a version that is not known here: {head!r}")
@@ -105,13 +113,15 @@ def logged(text: str, entry: int) -> list[str]:
 
 
 def _plain(uri: str) -> str:
-    """A path for a file of this machine; other URIs as Hadoop's Path takes them."""
+    """Return the path of a file on this machine; other URIs unquoted, as Hadoop's Path takes them."""
     scheme, _, rest = unquote(uri).partition(":")
     return "/" + rest.lstrip("/") if scheme == "file" else unquote(uri)
 
 
 def ordered(paths: Sequence[str]) -> list[str]:
-    """Segments by when they were begun, those of one run by their number; other files last."""
+    """Return the segments, each once, by the time when they were begun, those of one run by number; other
+    files last.
+    """
 
     def place(path: str) -> tuple[bool, int, str, str, int, str]:
         read = parse_name(posixpath.basename(path))

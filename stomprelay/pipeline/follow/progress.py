@@ -20,24 +20,24 @@ class ProgressLine:
         self.segments = self.frames = self.damages = self.batches = 0
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Write a line that stays."""
         self._wipe()
         self._out.write(f"{text}\n")
         self._out.flush()
 
     def begin(self, number: int, segments: int, octets: int) -> None:
-        """A batch begins."""
+        """Show that a batch begins. `octets`: the bytes of its segments."""
         self._batch = f"batch {number}: {_many(segments, 'segment')}, {_octets(octets)}"
         self._since = self._clock()
         self.step("frames")
 
     def step(self, name: str) -> None:
-        """What the batch is at: a table's name."""
+        """Set what the batch is working on: a table's name."""
         self._step = name
         self.tick()
 
     def end(self, segments: int, frames: int, damages: int) -> None:
-        """The batch is done."""
+        """Show that the batch is done, and count what it had for `summary`."""
         self.segments += segments
         self.frames += frames
         self.damages += damages
@@ -50,7 +50,7 @@ class ProgressLine:
         self.say(line)
 
     def tick(self, done: int = 0, total: int = 0) -> None:
-        """Show what goes on now, on a terminal; `done` of `total` of the tasks that Spark is at."""
+        """On a terminal, redraw the line; Spark has finished `done` of `total` tasks."""
         if not (self._live and self._batch):
             return
         line = f"{self._batch}: {self._step}"
@@ -63,7 +63,7 @@ class ProgressLine:
         self._width = len(line)
 
     def summary(self) -> str:
-        """All of the run, in a sentence."""
+        """Return a sentence about the whole run."""
         took = self._clock() - self._began
         if not self.batches:
             return "nothing new in the journal"

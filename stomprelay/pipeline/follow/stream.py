@@ -33,21 +33,23 @@ STEPS: Final[tuple[Step, ...]] = (
     ("stuck", stuck.advance),
     ("failovers", failovers.advance),
 )
-"""What each batch does once its frames are written, in this order."""
+"""What each batch does after its frames are written, in this order."""
 
 _FOR_EVER: Final = "36500d"
 _LOOK: Final = 0.5
-"""Seconds between two looks at how Spark is getting on."""
+"""Seconds between two looks at Spark's progress."""
 _RECOVER: Final = 60.0
 """Seconds between two looks for segments that a dead relay left open."""
 
 
 class _Stopped(Exception):
-    """The user has had enough; the batch that was at work is done."""
+    """Raised in a batch to end the query: the user asked to stop, and the part that was being read is done."""
 
 
 class Stream:
-    """One run over a journal. Use it once: `once` or `endless`. `steps` are what a batch does besides its frames."""
+    """One run over a journal; call `once` or `endless`, one time. `steps`: what a batch does besides its
+    frames.
+    """
 
     def __init__(
         self,
@@ -67,11 +69,13 @@ class Stream:
         self._failure: BaseException | None = None
 
     def stop(self) -> None:
-        """End after the batch that is at work. May be called from a signal's handler."""
+        """End the run after the current batch. May be called in a signal handler."""
         self._stopping.set()
 
     def once(self) -> None:
-        """Do all that is there. Raises `StoreError`, what the tables raise, and Spark's exceptions."""
+        """Read all segments that are there. Raises `StoreError`, what the tables raise, and Spark's
+        exceptions.
+        """
         with self._prepared():
             self._recover()
             self._follow(self._begun(availableNow=True))
@@ -81,7 +85,7 @@ class Stream:
                     self._progress.say(sentence)
 
     def endless(self) -> None:
-        """Do what is there and what comes, until `stop`. Raises as `once` does."""
+        """Read all segments that are there and those that come, until `stop`. Raises as `once` does."""
         with self._prepared():
             self._recover()
             self._follow(self._begun(processingTime=f"{self._settings.interval} seconds"))
@@ -97,7 +101,7 @@ class Stream:
             yield
 
     def _recover(self) -> None:
-        """Close what dead relays left open, where the journal is on this machine."""
+        """Close segments that dead relays left open, if the journal is on this machine."""
         place = local(absolute(self._settings.journal))
         if place is None:
             return
@@ -110,7 +114,7 @@ class Stream:
             self._progress.say(f"segments left open by dead relays are not read: {error.strerror}")
 
     def _begun(self, **trigger: Any) -> "StreamingQuery":
-        """The query. Its own rows are not looked at: of what came `Arrivals` knows more."""
+        """Start and return the query. Its rows are not used: `Arrivals` reads the log of the source instead."""
         files = (
             self._spark.readStream.format("binaryFile")
             .schema(frames.FILES)
@@ -127,7 +131,7 @@ class Stream:
         )
 
     def _follow(self, query: "StreamingQuery") -> None:
-        """Show how it gets on until it ends."""
+        """Show the query's progress until it ends. Raises what a batch raised, or Spark's exception."""
         from pyspark.errors import StreamingQueryException
 
         recovered = time.monotonic()
@@ -156,7 +160,7 @@ class Stream:
             raise self._failure
 
     def _batch(self, _: "DataFrame", number: int) -> None:
-        """What Spark calls, in a thread of its own."""
+        """Read the parts of one of Spark's batches. Spark calls it, in a thread of its own."""
         try:
             for part in self._arrivals.parts(number):
                 if self._stopping.is_set():

@@ -92,7 +92,7 @@ def parsed(spark: "SparkSession", arrivals: Sequence[SegmentFile]) -> "DataFrame
 
 
 def shared(arrivals: Iterable[SegmentFile]) -> list[tuple[str, ...]]:
-    """The paths for each task: a segment, or several small ones."""
+    """Return the paths for each task: one segment, or several small ones."""
     shares: list[tuple[str, ...]] = []
     share: list[str] = []
     size = 0
@@ -108,7 +108,7 @@ def shared(arrivals: Iterable[SegmentFile]) -> list[tuple[str, ...]]:
 def parser(
     shares: Sequence[tuple[str, ...]],
 ) -> "Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]":
-    """What runs in Spark's Python processes: numbers of shares to rows."""
+    """Return the function for `mapInArrow` that turns numbers of shares into rows of `segments.DDL`."""
 
     def parse(batches: Iterator[Any]) -> Iterator[Any]:
         with arrow.uncollected():

@@ -1,4 +1,4 @@
-"""A recorded head's command and headers, and which of these are columns."""
+"""Command and headers of a recorded frame, and which headers have columns of their own."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -25,10 +25,12 @@ from stomprelay.wire.names import (
 )
 
 _ABSENT: Final = b"\n"
-"""A name that no header has."""
+"""A name that no header can have."""
 
 Named = tuple[bytes, bytes, bytes, bytes, bytes, bytes]
-"""Which headers are the columns destination, subscription, message_id, ack, receipt and transaction."""
+"""The names of the headers for the columns destination, subscription, message_id, ack, receipt and
+transaction.
+"""
 
 Head = tuple[bytes, dict[bytes, bytes]]
 """A command, and its headers by name; of repeated ones the first."""
@@ -48,20 +50,19 @@ NAMED: Final = {
     RECEIPT: _named(receipt=RECEIPT_ID),
     ERROR: _named(receipt=RECEIPT_ID),
 }
-"""By command; `USUAL` for all others."""
+"""The `Named` of each command; other commands have `USUAL`."""
 
 
 @lru_cache
 def dialect(version: str) -> Dialect:
-    """How to read what was spoken on a leg. The relay has judged it: whatever can be read is.
-
-    A leg without a version has not got beyond CONNECT, which means the same in all.
+    """Return the dialect to read frames of this version with. Without a version, a leg has not got beyond
+    CONNECT, which is the same in all versions.
     """
     return replace(DIALECTS.get(version.encode(), V1_2 if version else V1_0), strict=False)
 
 
 def read(head: bytes, spoken: Dialect) -> Head:
-    """Take a head apart, from the command to the blank line; never raises."""
+    """Return command and headers of a frame's bytes, from the command to the blank line. Never raises."""
     if not spoken.padded and b"\\" not in head and b"\r" not in head:
         command, *lines = head.split(b"\n")
         del lines[-2:]

@@ -9,12 +9,12 @@ from stomprelay.journal.segment import CLOSED, parse_name
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 
 _DAY: Final = 24 * 3600 * SECOND
-"""A run that wrote nothing for so long, and for longer than messages are open, is forgotten."""
+"""A run that wrote nothing for so long (and for longer than messages stay open) is forgotten."""
 
 
 class Segment(NamedTuple):
-    """A segment that a batch read: the times of its first and its newest record, and whether the run ended with it.
-    Times are None where nothing of it could be read.
+    """A segment that a batch read: the times in ns of its first and newest record, None if nothing of it
+    could be read; and whether the run ended with it.
     """
 
     name: str
@@ -25,19 +25,21 @@ class Segment(NamedTuple):
 
 
 def run_of(segment: str) -> str:
-    """The run that a segment belongs to, by its name: relay and run."""
+    """Return the relay and run in a segment's name."""
     return segment.partition("-")[2].rpartition("-")[0]
 
 
 def number_of(segment: str) -> int:
-    """The number of a segment in its run; 0 for a name that is none."""
+    """Return the number of a segment in its run; 0 if the name is not a segment's."""
     found = parse_name(segment + CLOSED)
     return 0 if found is None else found[0].number
 
 
 @dataclass
 class _Run:
-    """`due` is the number of the segment that is read next, `waiting` are those behind a gap."""
+    """The state of one run. `due`: the number of the next segment to read on; `waiting`: segments behind a
+    gap, by number.
+    """
 
     due: int = 1
     newest_ns: int = 0
@@ -45,7 +47,7 @@ class _Run:
     waiting: dict[int, Segment] = field(default_factory=dict)
 
     def read(self, number: int) -> None:
-        """The turn of a segment that waits has come."""
+        """Move a segment from `waiting` to those that were read."""
         segment = self.waiting.pop(number)
         self.due = max(self.due, number + 1)
         self.newest_ns = max(self.newest_ns, segment.newest_ns or 0)
@@ -53,9 +55,9 @@ class _Run:
 
 
 class Runs:
-    """Call `arrived` with the segments of a batch; it returns which segments can be read on now, those of earlier
-    batches included. `newest` are the times up to which each run has been read, of runs that may still be there; `gone`
-    those of the runs that it forgot this time.
+    """Call `arrived` with the segments of each batch. It returns which segments can be used now, including
+    those of earlier batches. `gone`: the runs that it forgot in the last call, with the time in ns of their
+    newest record.
     """
 
     def __init__(self, limits: TimeLimits) -> None:
@@ -65,7 +67,9 @@ class Runs:
         self.gone: dict[str, int] = {}
 
     def arrived(self, segments: Iterable[Segment]) -> list[Segment]:
-        """Segments were read, in any order. Returns those whose turn has come."""
+        """Add segments that were read, in any order. Return those that can be used now, in order of run and
+        number.
+        """
         for segment in segments:
             run = self._runs.setdefault(run_of(segment.name), _Run())
             run.waiting[number_of(segment.name)] = segment
@@ -78,8 +82,8 @@ class Runs:
         return sorted(ready, key=lambda segment: (run_of(segment.name), number_of(segment.name)))
 
     def _ready(self, run: _Run, horizon: int) -> Iterator[Segment]:
-        """Of one run: up to the first gap; one that was waited for in vain is no gap any more. What comes later than
-        that is read as well, too late as it is.
+        """Yield the segments of a run up to the first gap. A gap older than `patience` is skipped; a segment
+        that arrives later is used all the same.
         """
         while run.waiting:
             number = min(run.waiting)
@@ -92,13 +96,15 @@ class Runs:
 
     @property
     def horizon(self) -> int:
-        """The time of the newest record that arrived."""
+        """Return the time in ns of the newest record that arrived; 0 without any."""
         waiting = [each.newest_ns or 0 for run in self._runs.values() for each in run.waiting.values()]
         return max([*(run.newest_ns for run in self._runs.values()), *waiting], default=0)
 
     @property
     def until(self) -> int:
-        """The time up to which all runs have been read, but for those that ended or are more than `patience` behind."""
+        """Return the time in ns up to which all runs have been read, not counting runs that ended or are more
+        than `patience` behind. It never decreases.
+        """
         return self._until
 
     def _read(self, horizon: int) -> int:
@@ -108,17 +114,17 @@ class Runs:
 
     @property
     def newest(self) -> dict[str, int]:
-        """Of each run the time up to which it has been read."""
+        """Return the time in ns up to which each run has been read."""
         return {name: run.newest_ns for name, run in self._runs.items()}
 
     @property
     def present(self) -> frozenset[str]:
-        """The runs that wrote something within `patience`."""
+        """Return the runs that wrote something within `patience` before `horizon`."""
         earliest = self.horizon - self._limits.patience
         return frozenset(name for name, run in self._runs.items() if run.newest_ns >= earliest)
 
     def dump(self) -> str:
-        """As the next batch needs it."""
+        """Return its state as JSON; `load` reads it."""
         runs = {
             name: [run.due, run.newest_ns, run.ended, [*run.waiting.values()]]
             for name, run in self._runs.items()
@@ -127,7 +133,7 @@ class Runs:
 
     @classmethod
     def load(cls, text: str, limits: TimeLimits) -> "Runs":
-        """Of what `dump` made."""
+        """Return the runs whose state `dump` returned."""
         self = cls(limits)
         self._until, runs = json.loads(text)
         for name, (due, newest_ns, ended, waiting) in runs.items():
@@ -137,6 +143,8 @@ class Runs:
 
 
 def _progress(run: _Run) -> int:
-    """Up to when a run has been read; where that is nothing yet, up to when there is nothing to read."""
+    """Return the time in ns up to which a run has been read; if nothing was, the time of its first waiting
+    record.
+    """
     begins = [each.first_ns for each in run.waiting.values() if each.first_ns is not None]
     return run.newest_ns or min(begins, default=0)

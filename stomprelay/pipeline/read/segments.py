@@ -30,33 +30,33 @@ _KINDS: Final = {
     "map<string,string>": arrow.MAP,
 }
 FURTHER: Final = (("hour", "string"), ("length", "bigint"), ("reason", "string"))
-"""What a row has besides: where it belongs, and, where it is a damage in place of a frame, how long and of what kind
-that is. `segment` is the file's path then.
+"""Further columns: `hour`, the partition; for a damage in place of a frame, its `length` in bytes and its
+`reason`. In the row of a damage, `segment` is the file's path.
 """
 DDL: Final = ", ".join(
     f"`{name}` {kind}"
     for name, kind in [*((column.name, column.kind) for column in FRAMES.columns), *FURTHER]
 )
-"""The rows' schema in Spark's words."""
+"""The columns of the rows, as a schema string for Spark."""
 SCHEMA: Final = pa.schema(
     [
         *((column.name, _KINDS[column.kind]) for column in FRAMES.columns),
         *((name, _KINDS[kind]) for name, kind in FURTHER),
     ]
 )
-"""The same in Arrow's."""
+"""The columns of the rows, as an Arrow schema."""
 ROWS: Final = 16384
 """Rows in an Arrow batch, about."""
 OCTETS: Final = 32 << 20
-"""And bytes of heads and bodies, about."""
+"""Bytes of heads and bodies in an Arrow batch, about."""
 _NAMES: Final = ("destination", "subscription", "message_id", "ack", "receipt", "transaction")
 _DIRECTION: Final = {JournalSide.CLIENT.value: "to_broker", JournalSide.BROKER.value: "to_client"}
 _OF_CONTEXT: Final = ("listener", "session", "peer", "client", "side", "upstream", "broker", "version")
 
 
 def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
-    """All that is in a segment, in its order, damage last. Never raises for what a file can hold. `origin`: where it
-    really is, if this is a copy of the same name.
+    """Yield all rows of a segment in its order, damages last. Never raises for the contents of a file.
+    `origin`: the path to show, if `path` is a copy.
     """
     reading = _Reading(path)
     for found in segment.read(path):
@@ -77,7 +77,7 @@ def rows(path: str, origin: str | None = None) -> Iterator[pa.RecordBatch]:
 
 
 def damaged(path: str, damages: list[Damage]) -> pa.RecordBatch:
-    """What could not be read of a file, as rows for the quarantine."""
+    """Return the damages of a file as rows for `quarantine`."""
     return _batch_of(
         len(damages),
         {
@@ -90,7 +90,7 @@ def damaged(path: str, damages: list[Damage]) -> pa.RecordBatch:
 
 
 class _Reading:
-    """One segment on its way to rows."""
+    """Collects the rows of one segment."""
 
     def __init__(self, path: str) -> None:
         self.name = Path(path).name.removesuffix(CLOSED)
@@ -101,7 +101,7 @@ class _Reading:
         self._clear()
 
     def begin(self, header: Header) -> None:
-        """What follows is of a file with this header: contexts are read anew."""
+        """Take the header that the following blocks belong to; what is known of contexts is dropped."""
         self.header = header
         self.contexts.clear()
 
@@ -124,7 +124,9 @@ class _Reading:
         return self.count >= ROWS or self._octets >= OCTETS
 
     def block(self, block: Block) -> None:
-        """Take the rows of a block; one whose contents make no sense, checksum or not, is a damage."""
+        """Add the rows of a block. A block whose contents make no sense is added to `damages`, even if its
+        checksum is right.
+        """
         try:
             known = self.contexts[block.context]
         except KeyError:
@@ -151,7 +153,7 @@ class _Reading:
         self.reject(Damage(block.offset, block.length, reason))
 
     def reject(self, damage: Damage) -> None:
-        """Something that cannot be read."""
+        """Add a damage."""
         self.damages.append(damage)
 
     def _frames(self, block: Block, context: int, dialect: Dialect) -> None:
@@ -207,7 +209,7 @@ class _Reading:
         self._octets += len(block.payload)
 
     def flushed(self) -> pa.RecordBatch:
-        """The rows so far."""
+        """Return the rows collected so far as one Arrow batch, and begin a new one."""
         made = self._batch()
         self._clear()
         return made
@@ -231,7 +233,7 @@ class _Reading:
         return _batch_of(count, made)
 
     def _of_blocks(self) -> dict[str, Any]:
-        """The columns whose values hold for whole blocks."""
+        """Return the columns whose values are the same for all rows of a block."""
         assert self.header is not None
         indices: list[int] = []
         contexts: list[int] = []
@@ -258,7 +260,9 @@ class _Reading:
         return made
 
     def _of_events(self, made: dict[str, Any]) -> pa.Array:
-        """Where rows are events: what only they have, and nothing that only frames have."""
+        """Add the columns that only events have, and null those that only frames have. Return the mask of the
+        rows that are events.
+        """
         is_event = [False] * self.count
         names: list[str | None] = [None] * self.count
         texts: list[str | None] = [None] * self.count
@@ -283,11 +287,11 @@ def _said(value: object) -> str:
 
 
 def _taken(distinct: list[str | None], indices: pa.Array) -> pa.Array:
-    """A column of which there are few distinct values."""
+    """Return a column made of few distinct values and an index for each row."""
     return pc.take(pa.array(distinct, pa.string()), indices)
 
 
 def _batch_of(count: int, made: dict[str, Any]) -> pa.RecordBatch:
-    """The rows; a column that is not named is null in all of them."""
+    """Return the columns as an Arrow batch of `SCHEMA`; columns that are not in `made` are null."""
     arrays = [made[field.name] if field.name in made else pa.nulls(count, field.type) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

@@ -34,7 +34,7 @@ _SAID: Final = re.compile(r'format "stomp", option ([^:]+): (.*)', re.DOTALL)
 
 
 def selection(given: argparse.Namespace, now: int) -> Selection:
-    """The messages that the options ask for. Raises `ValueError`."""
+    """Return which messages the options ask for. Raises `ValueError`."""
     since, until = _time(given.since, "since", now), _time(given.until, "until", now)
     if since is not None and since >= (now if until is None else until):
         raise ValueError("--since is not before " + ("now" if until is None else "--until"))
@@ -56,7 +56,7 @@ def _time(said: str | None, name: str, now: int) -> int | None:
 
 
 def asked(given: argparse.Namespace) -> dict[str, Any]:
-    """What makes this replay another one than others: it must be given again to go on with it."""
+    """Return the options that define this replay: they must be the same again to continue it."""
     return {
         "tables": absolute(given.tables),
         "where": given.where,
@@ -71,7 +71,7 @@ def asked(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def sink_of(given: argparse.Namespace, state: State) -> Sink:
-    """How to send. Raises `ValueError` with our own names for the sink's options."""
+    """Return how to send. Raises `ValueError` that names our options in place of the sink's."""
     further = dict(given.stomp)
     for name in further:
         if (ours := _SINKS.get(name.lower())) is not None:
@@ -98,7 +98,7 @@ def sink_of(given: argparse.Namespace, state: State) -> Sink:
 
 
 def ours_of(said: str) -> str:
-    """The sink's message about one of its options, with the name that our user gave."""
+    """Return the sink's message about one of its options, with the name of the option that the user gave."""
     found = _SAID.fullmatch(said)
     if found is None:
         return said

@@ -68,7 +68,7 @@ class Selection:
     renames: tuple[tuple[str, str], ...] = ()
 
     def hours(self, there: Iterable[str]) -> list[str]:
-        """Those that can have such messages."""
+        """Return the range of hours that can have such messages."""
         first = "" if self.since is None else _hour(self.since)
         last = "~" if self.until is None else _hour(self.until)
         return [hour for hour in there if first <= hour <= last]
@@ -223,11 +223,11 @@ class Preview(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many would be sent."""
+        """Return how many messages would be sent."""
         return sum(line.messages for line in self.lines)
 
     def show(self, out: TextIO) -> None:
-        """As a table."""
+        """Return the preview as a table in text."""
         rows = [
             (each.destination, f"{each.messages:,}", f"{each.octets:,}", *each[3:]) for each in self.lines
         ]
@@ -241,7 +241,7 @@ class Preview(NamedTuple):
 
 
 def preview(rows: "DataFrame") -> Preview:
-    """Count what `selected` answered. Raises `ValueError` where the query fails."""
+    """Count the rows that `selected` returned. Raises `ValueError` where the query fails."""
     from pyspark.sql import functions as f
 
     counted = rows.groupBy("reason", "destination").agg(

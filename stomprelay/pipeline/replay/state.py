@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 BATCH: Final = "0"
-"""What the sink calls a batch: a replay is one."""
+"""The sink's name for the batch of a replay; there is only one."""
 
 _LOCK: Final = "lock"
 _RECORD: Final = "replay.json"
@@ -38,7 +38,7 @@ _PROGRESS: Final = "progress"
 
 
 _OCTETS: Final = 4 << 20
-"""Of a batch in memory, about."""
+"""Bytes of an Arrow batch in memory, about."""
 _ROWS: Final = 2000
 
 
@@ -47,7 +47,7 @@ class StateError(ValueError):
 
 
 class Share(NamedTuple):
-    """What one connection sends: its number from 0, a file, and the messages in it."""
+    """What one connection sends: its number from 0, a file, and how many messages are in it."""
 
     number: int
     path: Path
@@ -56,8 +56,8 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Frozen:
-    """A selection that does not change any more. `asked`: the options that made it, as they were given. `files`: names
-    within the folder, with their messages.
+    """A selection that no longer changes. `asked`: the options that made it; `files`: names within the
+    folder, each with its number of messages.
     """
 
     asked: Mapping[str, Any]
@@ -65,12 +65,14 @@ class Frozen:
 
     @property
     def messages(self) -> int:
-        """How many there are."""
+        """Return how many messages there are in all files."""
         return sum(count for _, count in self.files)
 
 
 class State(AbstractContextManager["State"]):
-    """Enter it to have the folder for oneself. Raises `StateError`."""
+    """The folder of one replay, locked while the context is entered. Entering raises `StateError` if the
+    folder is in use, is no replay's, or cannot be written.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -103,11 +105,13 @@ class State(AbstractContextManager["State"]):
 
     @property
     def progress(self) -> Path:
-        """The folder in which the confirmed messages are counted."""
+        """Return the folder that counts the confirmed messages."""
         return self.folder / _PROGRESS
 
     def frozen(self, asked: Mapping[str, Any]) -> Frozen | None:
-        """The selection, if there is one; raises `StateError` for one that was asked for with other options."""
+        """Return the selection that was frozen, None if there is none. Raises `StateError` if other options
+        made it, or if it cannot be read.
+        """
         path = self.folder / _RECORD
         try:
             said = json.loads(path.read_text(encoding="utf-8"))
@@ -132,8 +136,8 @@ class State(AbstractContextManager["State"]):
         return known
 
     def place(self) -> Path:
-        """Where the messages of a new selection are to be written: a folder that nobody else knows, not made yet. What
-        an earlier run did not finish is removed.
+        """Remove an unfinished selection, and return a new path for the files of the next one. The folder
+        does not exist yet. Call `freeze` once they are written.
         """
         for path in self.folder.glob(f"{_SELECTION}*"):
             shutil.rmtree(path, ignore_errors=True)
@@ -141,7 +145,7 @@ class State(AbstractContextManager["State"]):
         return self.folder / f"{_SELECTION}{uuid.uuid4().hex[:8]}"
 
     def freeze(self, asked: Mapping[str, Any], files: Sequence[tuple[Path, int]]) -> Frozen:
-        """These files, written by now, are the selection; they are brought to the disk first."""
+        """Make these files the selection; they are synced to disk first. Return it. Raises `OSError`."""
         frozen = Frozen(asked, [(path.relative_to(self.folder).as_posix(), count) for path, count in files])
         for path, _ in files:
             sync_path(path)
@@ -155,11 +159,11 @@ class State(AbstractContextManager["State"]):
         return frozen
 
     def shares(self, frozen: Frozen) -> list[Share]:
-        """What each connection has to send."""
+        """Return what each connection has to send."""
         return [Share(number, self.folder / name, count) for number, (name, count) in enumerate(frozen.files)]
 
     def confirmed(self, frozen: Frozen) -> int:
-        """How many messages a broker has confirmed."""
+        """Return how many messages the brokers have confirmed. Raises `ProgressError`."""
         progress = JobProgress(self.progress)
         return sum(progress.position(BATCH, number) for number in range(len(frozen.files)))
 
@@ -175,14 +179,15 @@ def _option(name: str, value: Any) -> str:
 
 
 class Passed(NamedTuple):
-    """In place of a batch whose messages are confirmed already."""
+    """Stands in place of a batch of rows that are confirmed already."""
 
     num_rows: int
 
 
 def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path, int]]:
-    """Write those of what `selected` answered that can be sent to a folder of the file system; the messages to one
-    destination are in one file. Returns the files with their messages. Raises `ValueError` where the query fails.
+    """Write the rows of `selected` that can be sent to a folder of the file system, all messages to one
+    destination in one file. Return the files, each with its number of messages. Raises `ValueError` where the
+    query fails.
     """
     import pyarrow.parquet as pq
     from pyspark.sql import functions as f
@@ -200,8 +205,8 @@ def write(rows: "DataFrame", folder: Path, connections: int) -> list[tuple[Path,
 
 
 def read(path: Path, passed: int) -> Iterator[Any]:
-    """The messages of a file in Arrow batches. In place of those that are among the first `passed` there may be a
-    `Passed`.
+    """Yield the messages of a file in Arrow batches. A `Passed` may stand in place of those among the first
+    `passed`.
     """
     import pyarrow.parquet as pq
 

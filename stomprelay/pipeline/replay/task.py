@@ -17,14 +17,16 @@ from stomprelay.pipeline.stomp.progress import ProgressError
 from stomprelay.pipeline.stomp.sending import Job, SharedRate, TaskSender
 
 DDL: Final = "number int, sent bigint, error string"
-"""What a task returns: its share, messages that were confirmed to it, and what it failed of."""
+"""What a task returns: the number of its share, how many messages were confirmed, and why it failed (null if
+not).
+"""
 SCHEMA: Final = pa.schema([("number", pa.int32()), ("sent", pa.int64()), ("error", pa.string())])
 
 LOGGER: Final = "stomprelay.stomp"
-"""The sink's log."""
+"""The name of the sink's logger."""
 
 _TURN: Final = 60.0
-"""Seconds that the task of a run which was killed has to end."""
+"""Seconds to wait for a task of an earlier run, which was killed, to end."""
 _PAUSE: Final = 0.05
 
 
@@ -53,7 +55,9 @@ def sender(
 
 
 def run(sink: Sink, share: Share, id: str) -> tuple[int, str | None]:
-    """Send what is not confirmed of a share. Returns how many messages were, and what went wrong, if anything."""
+    """Send the messages of a share that are not confirmed. Return how many were confirmed, and the error,
+    None if there was none.
+    """
     assert sink.progress is not None
     try:
         with alone(sink.progress / f".{share.number}"):
@@ -66,7 +70,7 @@ def run(sink: Sink, share: Share, id: str) -> tuple[int, str | None]:
 
 @contextmanager
 def logged(level: str) -> Iterator[None]:
-    """While no more than this of what the sink logs is written: its reasons are in the answer, too."""
+    """Limit what the sink logs to this level while the context is entered; its errors are in the result, too."""
     log = logging.getLogger(LOGGER)
     before = log.level
     if level == "info":
@@ -80,8 +84,8 @@ def logged(level: str) -> Iterator[None]:
 
 @contextmanager
 def alone(path: Path, within: float = _TURN) -> Iterator[None]:
-    """While no other process sends the same: after a run was killed its tasks may live for a moment. Raises
-    `ProgressError` when the other one does not end.
+    """Hold a lock on `path` while the context is entered, so that no two processes send the same. Waits up to
+    `within` seconds, then raises `ProgressError`.
     """
     with path.open("ab") as file:
         deadline = time.monotonic() + within

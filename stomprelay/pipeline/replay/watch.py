@@ -9,15 +9,17 @@ from typing import Final, TextIO, TypeVar
 T = TypeVar("T")
 
 OFTEN: Final = 0.5
-"""Seconds between two looks."""
+"""Seconds between two updates of the line on a terminal."""
 SELDOM: Final = 10.0
 """Seconds between two lines where there is no terminal."""
 _PARTING: Final = 10.0
-"""Seconds that what was interrupted has to end."""
+"""Seconds that the work has to end after an interrupt."""
 
 
 class Watch:
-    """Shows how many of `total` messages are confirmed, by `confirmed`. `before`: those that an earlier run sent."""
+    """Shows how many of `total` messages are confirmed. `confirmed`: returns that number; `before`: how many
+    an earlier run sent.
+    """
 
     def __init__(
         self,
@@ -37,8 +39,9 @@ class Watch:
         self._width = 0
 
     def follow(self, work: Callable[[], T]) -> T:
-        """Do this in another thread and look while it goes on; returns, or raises, what it does. In this thread an
-        interrupt is nothing but one; elsewhere, in the middle of a call to Java, it would be reported as a broken one.
+        """Do `work` in another thread and show the progress. Return what it returns, or raise what it raises.
+        This thread gets the KeyboardInterrupt; within a call to Java it would be reported as a failure of
+        that call.
         """
         outcome: Future[T] = Future()
 
@@ -62,7 +65,7 @@ class Watch:
         return outcome.result()
 
     def tick(self) -> None:
-        """Look, and show what there is to show."""
+        """Show the progress, if it is time for it."""
         now = self._clock()
         if not self._live and now - self._shown < SELDOM:
             return
@@ -77,7 +80,7 @@ class Watch:
         self._out.flush()
 
     def line(self) -> str:
-        """How far it is."""
+        """Return the progress as a line of text."""
         confirmed = self._confirmed()
         took = self._clock() - self._began
         text = f"{confirmed:,} of {self._total:,} messages confirmed"

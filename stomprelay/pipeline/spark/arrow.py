@@ -26,7 +26,9 @@ ROWS: Final = 8192
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Python looks for no rings meanwhile: there are none among rows, and looking through so many takes long."""
+    """Switch Python's search for reference cycles off while the context is entered: rows have none, and
+    searching so many objects takes long.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -37,18 +39,18 @@ def uncollected() -> Iterator[None]:
 
 
 def schema(fields: Sequence[tuple[str, str]]) -> pa.Schema:
-    """Of names and types as Spark spells them."""
+    """Return the Arrow schema for names and Spark types."""
     return pa.schema([(name, _KINDS[kind]) for name, kind in fields])
 
 
 def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
-    """The rows of all batches, as tuples."""
+    """Yield the rows of all batches, as tuples."""
     for batch in batches:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows, at least one, as a batch."""
+    """Return rows, at least one, as an Arrow batch."""
     columns = zip(*rows, strict=True)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -17,9 +17,9 @@ from zlib import crc32
 from stomprelay.pipeline.spark.java import Java
 
 SWITCH: Final = "STOMPRELAY_CLASS_ARCHIVE"
-"""The environment variable that, set to 0, does without."""
+"""The environment variable that, set to 0, switches the class archive off."""
 _PATIENCE: Final = 300
-"""Seconds after which a training run that does not end is given up."""
+"""Seconds after which a training run is given up."""
 _QUIET: Final = "-Xlog:disable"
 _AHEAD: Final = 25
 """From this Java on there is an archive of a new kind, with more in it (JEP 514)."""
@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 
 def path(java: Java, folder: Path) -> Path:
-    """Where the archive for this Java and the installed Spark is, or will be."""
+    """Return where the archive for this Java and the installed Spark is, or will be."""
     import pyspark
     from pyspark.find_spark_home import _find_spark_home
 
@@ -84,7 +84,7 @@ def make(java: Java, file: Path) -> None:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[bool]:
-    """Whether no other process holds this lock."""
+    """Return whether this process got the lock."""
     try:
         file = lock.open("w")
     except OSError:

@@ -21,11 +21,11 @@ LEVELS: Final = ("off", "error", "warn", "info")
 """How much Spark may write to standard error."""
 _LOG: Final = Path(__file__).with_name("log4j2.properties")
 _GOODBYE: Final = 60.0
-"""Seconds that Java has for ending; it may be writing a class class_archive."""
+"""Seconds that Java has to end; it may be writing a class archive."""
 _MIB: Final = 1 << 20
 _BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _NEWER: Final = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
-"""What Java 24 and later would warn of otherwise."""
+"""Options for Java 24 and later, without which it prints warnings."""
 
 EVERYWHERE: Final = {
     "spark.ui.enabled": "false",
@@ -52,7 +52,7 @@ class MissingSpark(Exception):
 
 
 def settings(master: str, *, cores: int, memory: int, brief: bool = False) -> dict[str, str]:
-    """Spark's settings by default; `cores` and `memory` (bytes) are this machine's."""
+    """Return Spark's settings by default; `cores` and `memory` (bytes) are this machine's."""
     chosen = {**EVERYWHERE, "spark.master": master}
     if is_local(master):
         heap = 768 if brief else min(max(memory // _MIB // 4, 1024), 4096)
@@ -63,12 +63,12 @@ def settings(master: str, *, cores: int, memory: int, brief: bool = False) -> di
 
 
 def is_local(master: str) -> bool:
-    """Whether all of Spark runs in one process on this machine."""
+    """Return whether all of Spark runs in one process on this machine."""
     return master == "local" or master.startswith("local[")
 
 
 def java_options(found: java.Java, *, brief: bool = False, log: str = "off") -> list[str]:
-    """What the driver's Java is started with, class archives aside."""
+    """Return the options that the driver's Java is started with, without those for class archives."""
     return [
         *(_BRIEF if brief else ()),
         *(_NEWER if found.feature >= 24 else ()),

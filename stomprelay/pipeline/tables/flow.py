@@ -79,5 +79,7 @@ ROLLUP: Final = Rollup(FLOW, SUMS, carried, folded)
 
 
 def advance(batch: Batch) -> None:
-    """Add what became final in this batch, and what is open after it; safe to do again."""
+    """Add the messages that became final in this batch, and those that are open after it. Doing a batch again
+    changes nothing.
+    """
     ROLLUP.advance_messages(batch)

@@ -19,7 +19,7 @@ from stomprelay.pipeline.tables.rollup import Rollup, hour_of
 MEASURES: Final = ("receipt", "delivery", "ack")
 PERCENTILES: Final = (50, 95, 99)
 WIDTH: Final = 1.022
-"""The bounds of a bucket, one over the other."""
+"""The upper bound of a bucket divided by its lower bound."""
 
 BUCKETS: Final = (
     "minute timestamp NOT NULL, destination string, measure string NOT NULL, bucket int NOT NULL, "
@@ -33,7 +33,7 @@ _BUCKET: Final = (*_MINUTE, "measure", "bucket")
 
 
 def bucketed(messages: DataFrame) -> DataFrame:
-    """Of rows of `messages` the buckets, with their `hour`."""
+    """Return the buckets of rows of `messages`, with their `hour`."""
     measured = messages.select(
         hour_of(F.col("at")).alias("hour"),
         F.date_trunc("minute", F.col("at")).alias("minute"),
@@ -51,7 +51,7 @@ def bucketed(messages: DataFrame) -> DataFrame:
 
 
 def folded(buckets: DataFrame) -> DataFrame:
-    """Of buckets, several of the same number included, the rows of `latency`, with their `hour`."""
+    """Return rows of `latency`, with their `hour`, for buckets; several with the same number are added up."""
     summed = buckets.groupBy(*_BUCKET).agg(F.sum("count").alias("count"), F.max("longest").alias("longest"))
     measure = Window.partitionBy(*_MINUTE, "measure")
     upward = measure.orderBy("bucket").rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -73,5 +73,7 @@ ROLLUP: Final = Rollup(LATENCY, BUCKETS, bucketed, folded)
 
 
 def advance(batch: Batch) -> None:
-    """Add what became final in this batch, and what is open after it; safe to do again."""
+    """Add the messages that became final in this batch, and those that are open after it. Doing a batch again
+    changes nothing.
+    """
     ROLLUP.advance_messages(batch)

@@ -16,19 +16,21 @@ from stomprelay.pipeline.store.store import Batch
 
 
 def hour_of(time: Column) -> Column:
-    """The `hour` of a timestamp, as folders are named: `2026-11-21-08`. The session's time zone has to be UTC."""
+    """Return a column with the `hour` of a timestamp, such as `2026-11-21-08`. The session's time zone must
+    be UTC.
+    """
     return F.date_format(time, "yyyy-MM-dd-HH")
 
 
 def hours_of(rows: DataFrame) -> set[str]:
-    """The hours that rows with an `hour` are in."""
+    """Return the names of the hours in the column `hour` of these rows."""
     return {row.hour for row in rows.select("hour").distinct().collect()}
 
 
 @dataclass(frozen=True)
 class Rollup:
-    """A table of sums. `kept`: the schema of its deltas. `summed` makes deltas, with their `hour`, of the rows that
-    they are made from; `folded` makes the table's rows, with their `hour`, of deltas.
+    """A table of sums. `kept`: the schema of its deltas. `summed` returns deltas for rows of the source;
+    `folded` returns rows of the table for deltas. All of them have the column `hour`.
     """
 
     table: Table
@@ -37,7 +39,7 @@ class Rollup:
     folded: Callable[[DataFrame], DataFrame]
 
     def advance(self, batch: Batch, rows: DataFrame, hours: Iterable[str]) -> None:
-        """Keep what `rows` add, which are of these hours, and make those anew."""
+        """Store the deltas of `rows`, all of which are in `hours`, and write these hours of the table anew."""
         touched = set(hours)
         if touched:
             store, name = batch.store, self.table.name
@@ -45,8 +47,8 @@ class Rollup:
             store.replace(name, self.folded(store.deltas(name, self.kept, touched)))
 
     def advance_messages(self, batch: Batch) -> None:
-        """The same by what `messages` left: the rows that became final in this batch. Those that are open after it
-        count until the next batch; their hours, and those of the open rows of the batch before, are made anew.
+        """Do the same with the messages that became final in this batch. Open messages are added only until
+        the next batch: their hours are written anew, and those of the messages that were open before.
         """
         store, name = batch.store, self.table.name
         touched = messages.touched(batch)

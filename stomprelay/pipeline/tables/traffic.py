@@ -14,8 +14,8 @@ _SUMS: Final = ("frames", "messages", "octets", "body_octets", "errors")
 
 
 def counted(frames: DataFrame) -> DataFrame:
-    """Of rows of `frames` those of `traffic`, with their `hour`. An event `error` counts as one that went to the
-    client, and as no frame; other events do not count.
+    """Return rows of `traffic`, with their `hour`, counted from rows of `frames`. An event `error` counts as
+    an error that was sent to the client, and as no frame; other events do not count.
     """
     frame, command, direction = F.col("kind") == "frame", F.col("command"), F.col("direction")
     error = (frame & (command == "ERROR") & (F.col("side") == "broker")) | (F.col("event") == "error")
@@ -39,7 +39,7 @@ def counted(frames: DataFrame) -> DataFrame:
 
 
 def folded(counts: DataFrame) -> DataFrame:
-    """One row where there are several of the same minute, destination, client, upstream and direction."""
+    """Return the rows with one row for each minute, destination, client, upstream and direction."""
     return counts.groupBy(*_KEYS).agg(
         *(F.coalesce(F.sum(name), F.lit(0)).cast("bigint").alias(name) for name in _SUMS)
     )
@@ -49,5 +49,5 @@ ROLLUP: Final = Rollup(TRAFFIC, TRAFFIC.ddl, counted, folded)
 
 
 def advance(batch: Batch) -> None:
-    """Add this batch's frames; safe to do again."""
+    """Add the frames of this batch. Doing a batch again changes nothing."""
     ROLLUP.advance(batch, batch.frames(), batch.store.hours_of("frames", batch.number))
