@@ -149,7 +149,9 @@ def _plain(value: Any) -> Any:
 
 
 def _utc(value: datetime) -> datetime:
-    """Return a time in UTC. PySpark returns times without a zone, in the zone of this process."""
+    """Return a time in UTC without its zone. PySpark returns times in the zone of this process, without
+    stating it.
+    """
     return value.astimezone(UTC).replace(tzinfo=None)
 
 

@@ -27,9 +27,7 @@ class Kind(IntEnum):
 
 
 LATER: Final = 4
-"""Added to the `kind` of a continuation that was not written yet; taken off again when there is more to
-write.
-"""
+"""Added to the kind of a continuation that has nothing to write yet; taken off once more is known."""
 
 FIELDS: Final = (
     ("key", "string"),

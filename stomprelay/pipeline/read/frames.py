@@ -80,7 +80,7 @@ def _options(form: str) -> dict[str, str]:
 
 
 def parsed(spark: "SparkSession", arrivals: Sequence[SegmentFile]) -> "DataFrame":
-    """Rows of `segments.DDL` from these segments. Spark fetches those that are on another file system."""
+    """Return rows of `segments.DDL` from these segments. Spark fetches those that are on another file system."""
     far = [each.path for each in arrivals if each.size and local(each.path) is None]
     shares = shared(each for each in arrivals if each.path not in far)
     near = spark.range(0, len(shares), 1, max(len(shares), 1)).mapInArrow(parser(shares), segments.DDL)
@@ -92,7 +92,7 @@ def parsed(spark: "SparkSession", arrivals: Sequence[SegmentFile]) -> "DataFrame
 
 
 def shared(arrivals: Iterable[SegmentFile]) -> list[tuple[str, ...]]:
-    """Return the paths for each task: one segment, or several small ones."""
+    """Return the paths for each task: one large segment, or several small ones."""
     shares: list[tuple[str, ...]] = []
     share: list[str] = []
     size = 0
@@ -121,7 +121,7 @@ def parser(
 
 
 def fetched_parser(batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
-    """The same for segments with their contents."""
+    """Yield rows of `segments.DDL` for batches with the path and content of segments that Spark has fetched."""
     with arrow.uncollected(), tempfile.TemporaryDirectory() as place:
         for batch in batches:
             for uri, content in zip(batch.column(0), batch.column(1), strict=True):

@@ -68,7 +68,7 @@ class Selection:
     renames: tuple[tuple[str, str], ...] = ()
 
     def hours(self, there: Iterable[str]) -> list[str]:
-        """Return the range of hours that can have such messages."""
+        """Return those of the hours in `there` that can have such messages."""
         first = "" if self.since is None else _hour(self.since)
         last = "~" if self.until is None else _hour(self.until)
         return [hour for hour in there if first <= hour <= last]
@@ -79,9 +79,9 @@ def _hour(microseconds: int) -> str:
 
 
 def selected(store: Store, selection: Selection) -> "DataFrame":
-    """Messages by the condition: `COLUMNS`, `turn_ns`, `reason` (null for those that can be sent) and `blanked`,
-    the names of headers that are left out. Raises `StoreError` where there are no tables and `ValueError` for a
-    condition that means nothing.
+    """Return the messages that meet the condition: `COLUMNS`, `turn_ns`, `reason` (null for those that can be
+    sent) and `blanked`, the names of headers that are left out. Raises `StoreError` if there are no tables,
+    and `ValueError` for a condition that Spark cannot read.
     """
     from pyspark.sql import functions as f
 
@@ -227,7 +227,7 @@ class Preview(NamedTuple):
         return sum(line.messages for line in self.lines)
 
     def show(self, out: TextIO) -> None:
-        """Return the preview as a table in text."""
+        """Write the preview to `out` as a table."""
         rows = [
             (each.destination, f"{each.messages:,}", f"{each.octets:,}", *each[3:]) for each in self.lines
         ]

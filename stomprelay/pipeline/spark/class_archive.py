@@ -84,7 +84,7 @@ def make(java: Java, file: Path) -> None:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[bool]:
-    """Return whether this process got the lock."""
+    """Take the lock while the context is entered; yield whether this process got it."""
     try:
         file = lock.open("w")
     except OSError:

@@ -25,7 +25,7 @@ _GOODBYE: Final = 60.0
 _MIB: Final = 1 << 20
 _BRIEF: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _NEWER: Final = ("--enable-native-access=ALL-UNNAMED", "--sun-misc-unsafe-memory-access=allow")
-"""Options for Java 24 and later, without which it prints warnings."""
+"""Options that keep Java 24 and later from printing warnings."""
 
 EVERYWHERE: Final = {
     "spark.ui.enabled": "false",
