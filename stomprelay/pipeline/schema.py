@@ -41,7 +41,7 @@ class Table:
 
     @property
     def ddl(self) -> str:
-        """The schema of its files, as Spark's readers and `createDataFrame` take it."""
+        """Return the schema of its files, as Spark's readers and `createDataFrame` take it."""
         return ", ".join(column.ddl for column in self.columns)
 
     @property

@@ -46,7 +46,7 @@ from stomprelay.pipeline.spark import arrow
 METHODS: Final = {BY_TRACE: "trace", BY_ID: "id"}
 
 _SENT, _ENDED, _DELIVERED, _SETTLED, _CONFIRMED = range(5)
-"""What can happen, in the order of things that happen at the same time."""
+"""What can happen to a message. Things that happen at the same time are applied in this order."""
 
 _Happening = tuple[int, int, str, int, int, Any]
 """When (ns), what, the place of the SEND or MESSAGE (segment, offset, number), and a value that depends on

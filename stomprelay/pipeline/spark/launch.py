@@ -165,7 +165,7 @@ def stop(spark: "SparkSession") -> None:
 
 
 def _hush(log: str) -> None:
-    """PySpark logs the errors that it raises, too."""
+    """Switch off PySpark's log of the errors that it also raises."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):

@@ -13,7 +13,7 @@ from stomprelay.pipeline.spark import launch
 
 
 def main(options: list[str]) -> int:
-    """Train, then end Java, which writes the class_archive."""
+    """Train, then end Java, which writes the class archive."""
     spark = launch.session("training run", master="local[2]", brief=True, further=tuple(options))
     try:
         with tempfile.TemporaryDirectory() as place:

@@ -24,7 +24,7 @@ _GROUP: Final = (*_BROKER, "began_ns")
 
 
 def latest(outages: DataFrame) -> DataFrame:
-    """Of rows with the same key the one that was `known` last."""
+    """Return, of rows with the same key, the one that was `known` last."""
     rest = [name for name in OUTAGE.names if name not in _KEY]
     newest = F.max_by(F.struct(*rest, "known"), "known").alias("newest")
     return outages.groupBy(*_KEY).agg(newest).select(*_KEY, "newest.*").select(*OUTAGE.names, "known")
@@ -96,7 +96,7 @@ def _count(condition: Column) -> Column:
 
 
 def _by_frequency(name: str) -> Column:
-    """The different texts of a list, the most frequent first, then by the alphabet."""
+    """Return the different texts of a list, the most frequent first, then in alphabetical order."""
     counts = f"transform(array_distinct({name}), b -> struct(-size(filter({name}, x -> x = b)) AS n, b AS b))"
     return F.expr(f"transform(array_sort({counts}), one -> one.b)")
 

@@ -22,7 +22,7 @@ def carried(messages: DataFrame) -> DataFrame:
     """Of rows of `messages` the sums by producer, destination and consumer, with their `hour`. A message that a
     consumer got twice is one message and two deliveries; its time is that of the first.
     """
-    # A consumer without a name goes by its session: null is for nobody.
+    # A consumer without a name goes by its session: null means that there was no consumer.
     consumers = F.transform("deliveries", lambda one: F.coalesce(one["client"], one["session"]))
     rows = messages.select(
         hour_of(F.col("at")).alias("hour"),

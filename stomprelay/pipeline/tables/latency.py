@@ -25,7 +25,7 @@ BUCKETS: Final = (
     "minute timestamp NOT NULL, destination string, measure string NOT NULL, bucket int NOT NULL, "
     "count bigint NOT NULL, longest bigint NOT NULL"
 )
-"""What is kept of each batch."""
+"""The schema of the deltas."""
 
 _MEASURED: Final = ", ".join(f"'{name}', {name}_us" for name in MEASURES)
 _MINUTE: Final = ("hour", "minute", "destination")

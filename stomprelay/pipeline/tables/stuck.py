@@ -28,7 +28,7 @@ _LAST: Final = ("until_ns", "outcome", "client", "destination", "upstream")
 
 
 def kept(waits: DataFrame, batch: int) -> DataFrame:
-    """Of rows of `WAIT` those of `KEPT`, not yet merged."""
+    """Return rows of `KEPT` for rows of `WAIT`, not yet merged."""
     return waits.withColumns(
         {
             "age_ns": F.col("until_ns") - F.col("since_ns"),
@@ -39,7 +39,7 @@ def kept(waits: DataFrame, batch: int) -> DataFrame:
 
 
 def merged(waits: DataFrame) -> DataFrame:
-    """Rows of `KEPT`, those of a subscription and broker that overlap or touch made one."""
+    """Return rows of `KEPT` in which those of a subscription and broker that overlap or touch are one."""
     ordered = Window.partitionBy(*_KEY).orderBy("since_ns", "until_ns")
     before = F.max("until_ns").over(ordered.rowsBetween(Window.unboundedPreceding, -1))
     begins = F.col("before").isNull() | (F.col("since_ns") > F.col("before"))
@@ -58,7 +58,7 @@ def merged(waits: DataFrame) -> DataFrame:
 
 
 def stuck(episodes: DataFrame) -> DataFrame:
-    """Of what `merged` returns the rows of `stuck`, with their `hour`."""
+    """Return rows of `stuck`, with their `hour`, for what `merged` returned."""
     since, over = _time("since_ns"), ~F.col("going")
     return episodes.withColumns(
         {
