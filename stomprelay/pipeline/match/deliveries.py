@@ -57,8 +57,8 @@ _BY_ACK: Final = frozenset(
 
 class PendingDelivery:
     """One MESSAGE that waits for its ACK or NACK. `order`: its number in the session, below 0 if the relay
-    did not number it. `loss`: the loss of its broker, None while that is connected. `answered`: time in ns
-    and outcome of its ACK or NACK in a transaction that is still open.
+    gave none. `loss`: the loss of its broker. `answered`: time in ns and outcome of its ACK or NACK in an
+    open transaction.
     """
 
     __slots__ = (
@@ -112,9 +112,7 @@ class PendingDelivery:
 
 
 class PendingDeliveries:
-    """The deliveries of one session that wait for an ACK or NACK; iterating yields them, and those whose ACK
-    or NACK is in an open transaction.
-    """
+    """The deliveries of one session without an ACK or NACK that took effect; iterating yields them."""
 
     __slots__ = ("_bereft", "_by_ack", "_by_message", "_held", "_orders", "_others", "_pending")
 
@@ -223,7 +221,7 @@ class PendingDeliveries:
         return self._held.pop(transaction, [])
 
     def aborted(self, transaction: str) -> None:
-        """Put the deliveries whose ACK or NACK was in this transaction back, in the order of their numbers."""
+        """Put back the deliveries whose ACK or NACK was in this transaction, in order."""
         back = self._held.pop(transaction, [])
         for delivery in back:
             delivery.reopen()
@@ -234,14 +232,12 @@ class PendingDeliveries:
             subscription.sort()
 
     def of(self, broker: str) -> list[PendingDelivery]:
-        """Return the deliveries of a broker that was lost now. They stay, because the client can still ack
-        them.
-        """
+        """Return the deliveries of a broker that was lost now; the client can still ack them."""
         self._bereft = True
         return [each for each in self if each.loss is None and each.broker == broker]
 
     def answering(self, broker: str) -> list[str]:
-        """Return the names of the open transactions in which deliveries of this broker were acked or nacked."""
+        """Return the open transactions that have an ACK or NACK for this broker."""
         return [
             name
             for name, held in self._held.items()
@@ -249,9 +245,7 @@ class PendingDeliveries:
         ]
 
     def forget(self, until: int) -> None:
-        """Remove the deliveries whose broker was lost and replaced before `until` (ns): an ACK for them no
-        longer matters.
-        """
+        """Remove the deliveries whose broker was lost, and replaced before `until` (ns)."""
         for each in [each for each in self._pending.values() if each.loss is not None]:
             if each.loss is not None and each.loss.over and each.loss.ended_ns < until:
                 self._remove(each)
@@ -286,9 +280,7 @@ class PendingDeliveries:
     def load(
         cls, values: list[Any], numbered: list[Subscription], losses: list[BrokerLoss]
     ) -> "PendingDeliveries":
-        """Return the deliveries whose state `dump` returned. `numbered`: the subscriptions, each at its
-        number.
-        """
+        """Return what `dump` described. `numbered`: the subscriptions, each at its number."""
         unsettled = cls()
         unsettled._orders, unsettled._others, unsettled._bereft, rows = values
         for order, number, message_id, ack, broker, upstream, loss, transaction, answered, place in rows:
@@ -323,7 +315,7 @@ class Waits:
             self._add(delivery, ns, outcome, final=True)
 
     def goes_on(self, delivery: PendingDelivery, now: int) -> None:
-        """Count a delivery without an ACK or NACK that took effect, if it has waited too long at `now` (ns)."""
+        """Count a delivery that has no outcome yet, if it has waited too long at `now` (ns)."""
         ns, outcome = delivery.answered or (now, None)
         if ns - delivery.transfer[NS] > self._bound:
             self._add(delivery, ns, outcome, final=False)
@@ -340,7 +332,7 @@ class Waits:
             found[1] += 1
 
     def rows(self, *, present: bool, over: bool) -> Iterator[list[Any]]:
-        """Yield rows of `WAIT` without the columns of the session. `present`: its relay's run still writes;
+        """Yield rows of `WAIT` without the session's columns. `present`: its relay's run still writes;
         `over`: nothing more will come of the session.
         """
         for (*where, until, outcome, final), (since, deliveries) in self._found.items():
@@ -377,9 +369,7 @@ class Consumption:
         self._subscribed.unsubscribe(record[r.SUBSCRIPTION], record[r.DESTINATION])
 
     def delivered(self, record: r.Record, transfer: s.Transfer, brokers: Brokers, *, whole: bool) -> None:
-        """Record a MESSAGE, filling in `transfer` from its subscription. `whole`: all earlier frames of the
-        session are in the journal.
-        """
+        """Record a MESSAGE, and complete `transfer`. `whole`: no earlier frame is missing."""
         name, destination, version = record[r.SUBSCRIPTION], record[r.DESTINATION], record[r.VERSION]
         ack = record[r.ACK] if version in _BY_ACK else None
         found = self._subscribed.delivered(name, destination)
@@ -417,7 +407,7 @@ class Consumption:
     def answered(
         self, record: r.Record, ns: int, brokers: Brokers, transactions: Transactions, *, whole: bool
     ) -> None:
-        """Record an ACK or NACK at `ns`. `whole`: all earlier frames of the session are in the journal."""
+        """Record an ACK or NACK at `ns`. `whole`: no earlier frame of the session is missing."""
         name = record[r.ACK] if record[r.VERSION] in _BY_ACK else None
         delivery = self._pending_deliveries.named(name, record[r.MESSAGE_ID], record[r.SUBSCRIPTION])
         loss = brokers.missing if delivery is None else delivery.loss
@@ -461,7 +451,7 @@ class Consumption:
             delivery.lose(loss)
 
     def ended(self, ns: int) -> None:
-        """Record the end of the client's connection at `ns`: all its deliveries count as returned."""
+        """Record that the client left at `ns`: all its deliveries count as returned."""
         for delivery in self._pending_deliveries:
             self._settle(delivery, ns, ns, RETURNED)
         self._pending_deliveries = PendingDeliveries()
@@ -485,8 +475,8 @@ class Consumption:
     # From batch to batch
 
     def dump(self, brokers: Brokers, before: int) -> list[Any]:
-        """Return its state as a list that JSON can hold; `load` reads it. Losses of brokers that ended before
-        `before` (ns) are dropped, and their deliveries.
+        """Return its state as a list that JSON can hold; `load` reads it. Losses that ended before `before`
+        (ns) are dropped, and their deliveries.
         """
         self._pending_deliveries.forget(before)
         brokers.forget(before, {id(each.loss) for each in self._pending_deliveries})
