@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 class Arrivals:
     """The segments that came, read from the log in the checkpoint of a query with one file source. `most`:
-    segments in a part. Methods raise `OSError` where the checkpoint cannot be read or written.
+    segments in a part. Raises `OSError` where the checkpoint is incomplete or cannot be written.
     """
 
     def __init__(self, volume: Volume, checkpoint: str, most: int) -> None:

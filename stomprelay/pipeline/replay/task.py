@@ -55,8 +55,8 @@ def sender(
 
 
 def run(sink: Sink, share: Share, id: str) -> tuple[int, str | None]:
-    """Send the messages of a share that are not confirmed. Return how many were confirmed, and the error,
-    None if there was none.
+    """Send the messages of a share that are not confirmed. Return how many were confirmed, and None; if it
+    failed, 0 and the reason.
     """
     assert sink.progress is not None
     try:

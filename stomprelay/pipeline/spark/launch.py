@@ -165,7 +165,7 @@ def stop(spark: "SparkSession") -> None:
 
 
 def _hush(log: str) -> None:
-    """Switch off PySpark's log of the errors that it also raises."""
+    """Limit PySpark's own log of errors, as it raises them, too. `log`: one of `LEVELS`."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):

@@ -127,8 +127,8 @@ class StreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = None
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Return the offset up to which the next batch may read. All before `start` is committed and
-        acknowledged. Raises `SourceError` when a receiver has failed.
+        """Return the offset up to which the next batch may read. Also tells the receivers that Spark has
+        committed all before `start`. Raises `SourceError` when a receiver has failed.
         """
         receivers = self._opened(start)
         receivers.check()

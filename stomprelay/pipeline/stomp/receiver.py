@@ -141,8 +141,8 @@ class Receiver:
         self._spool.skip(first)
 
     def commit(self, sequence: int) -> None:
-        """Record that Spark has committed all messages below this sequence: they are acknowledged, if they
-        were not yet, and removed from the spool. Raises `SpoolError`.
+        """Record that Spark has committed all messages below this sequence: the thread acknowledges them, if
+        they were not yet, and the spool drops those that are no longer needed. Raises `SpoolError`.
         """
         if sequence == self._committed:
             return
