@@ -206,7 +206,8 @@ class Session:
 
     def observed(self, command: bytes, headers: Headers) -> Subscription | None:
         """Record a frame of a WATCHED command that is sent to the broker. Return the subscription that it opens or
-        closes, else None. Raises `ProtocolError` for a BEGIN with too many open transactions.
+        closes, else None. Raises `ProtocolError` where the client has too many subscriptions or open transactions
+        already.
         """
         if command is SUBSCRIBE:
             return self.subscriptions.opened(headers)

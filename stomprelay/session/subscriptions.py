@@ -76,8 +76,8 @@ class Subscriptions:
         return iter(self._by_id.values())
 
     def opened(self, headers: Headers) -> Subscription:
-        """Add the subscription of a SUBSCRIBE with these headers and return it. One without `id` gets a name of
-        ours, of letters, digits and dashes only.
+        """Add the subscription of a SUBSCRIBE with these headers and return it. Raises `ProtocolError` when there
+        are too many. One without `id` gets a name of ours, of letters, digits and dashes only.
         """
         id = next((value for name, value in headers if name == ID), None)
         if len(self._by_id) >= self._most:
