@@ -1,4 +1,6 @@
-"""What writers and readers of segments ask of the file system: that a relay lives, and that names last."""
+"""What writers and readers of segments ask of the file system: locks that show which segments are being written,
+and syncing.
+"""
 
 import errno
 import fcntl
@@ -35,7 +37,9 @@ def is_same_file(file: int, path: Path) -> bool:
 
 
 def sync_folder(directory: Path) -> None:
-    """Sync a folder to the disk: the files that were made, renamed or removed in it."""
+    """Sync a folder to the disk, so that the names of files made, renamed or removed in it are kept. Raises
+    `OSError`.
+    """
     sync_path(directory, os.O_DIRECTORY)
 
 

@@ -64,7 +64,7 @@ class BoundedRequest(Request):
         super().gotLength(0)
 
     def handleContentChunk(self, data: bytes) -> None:
-        """Append a part of the body; once it would exceed `LONGEST_BODY` set `excess` and drop it."""
+        """Append a part of the body; set `excess` instead once the body would exceed `LONGEST_BODY`."""
         if self.excess or self.content.tell() + len(data) > LONGEST_BODY:
             self.excess = True
         else:

@@ -109,7 +109,7 @@ def log_note(effect: Note, form: str, **fields: str) -> None:
 
 
 def spell_address(address: object) -> str:
-    """Return a peer's address as the log shows it: `host:port`, or the path of a UNIX socket."""
+    """Return a peer's address as the log shows it; for one on the network `host:port`."""
     if isinstance(address, IPv6Address):
         return f"[{address.host}]:{address.port}"
     if isinstance(address, IPv4Address):

@@ -153,8 +153,8 @@ class RecordingDriver(RelayDriver):
             self.hold()
 
     def _leg_context(self, recorder: LegRecorder) -> bytes:
-        """Return the encoded context of a leg's frames, with the client's name and the version of STOMP; empty
-        before the first frame.
+        """Set and return the encoded context of a leg's frames, with the client's name and the version of STOMP.
+        Call it when the leg has its first frame.
         """
         leg = recorder.leg
         if leg is self.relay.client:

@@ -133,7 +133,7 @@ class JournalQueue:
         self._enough_there.set()
 
     def shut(self) -> None:
-        """Drop, without counting, all blocks that are put in from now on."""
+        """Drop all blocks that are put in from now on."""
         self._limit = 0
 
     # The other thread
