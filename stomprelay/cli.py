@@ -256,7 +256,9 @@ def _ask(options: argparse.Namespace) -> int:
 
 
 def _admin(options: argparse.Namespace) -> str:
-    """Return the admin endpoint to send requests to: that of `--admin`, of the configuration file, or the default."""
+    """Return the admin endpoint to send requests to: that of `--admin`, of the configuration file, or the default.
+    Raises `ConfigError` where the file has none.
+    """
     if options.admin is not None:
         return str(options.admin)
     if options.config is None:

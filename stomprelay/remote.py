@@ -63,14 +63,14 @@ class AdminClient:
         return self._request("GET", "/brokers")
 
     def pause(self, broker: str, within: float | None = None) -> list[BrokerStatus]:
-        """Take a broker (by its URI) out of service and return its state. Its sessions leave it `within` so many
-        seconds; None is the relay's own setting.
+        """Take a broker (by its URI) out of service, and return all brokers. Its sessions leave it `within` so
+        many seconds; None is the relay's own setting.
         """
         values = {"broker": broker} if within is None else {"broker": broker, "within": within}
         return self._request("POST", "/brokers/pause", values)
 
     def resume(self, broker: str) -> list[BrokerStatus]:
-        """Let a broker (by its URI) serve again, and return its state."""
+        """Let a broker (by its URI) serve again, and return all brokers."""
         return self._request("POST", "/brokers/resume", {"broker": broker})
 
     def _request(self, method: str, path: str, values: object = None) -> list[BrokerStatus]:

@@ -145,7 +145,7 @@ class Writer:
                 path.unlink()
                 self.number -= 1
         except FileNotFoundError:
-            # Somebody took it away; the next one may fare better.
+            # Another process removed it; the next call begins a new one.
             os.close(self._file)
             self._forget()
             raise

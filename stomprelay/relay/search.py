@@ -14,7 +14,9 @@ from stomprelay.wire.errors import StompError
 
 
 class Search:
-    """Tells the links of a flow what concerns them. Methods that raise `StompError` say why it cannot go on."""
+    """Gives each input to the links of a flow that it concerns. Methods raise `StompError` with the reason for
+    which the session cannot go on.
+    """
 
     __slots__ = ("_flow", "_outbox")
 
@@ -31,7 +33,7 @@ class Search:
 
     @property
     def deadline(self) -> float:
-        """When a link or its leg has to be looked at."""
+        """The time at which a link or its leg is due next, in seconds."""
         deadline = inf
         for link in self._flow.links:
             leg = link.leg
@@ -47,7 +49,7 @@ class Search:
         self.ended(links, now)
 
     def connected(self, leg: Leg, now: float) -> None:
-        """A connection is there."""
+        """The connection of a leg is established: send CONNECT to the broker."""
         link = self.link(leg)
         if leg.closed or link is None:
             self._outbox.put(Close(leg, How.ABORT))
@@ -55,7 +57,7 @@ class Search:
             link.connected(leg, now)
 
     def refused(self, leg: Leg, reason: str, now: float) -> None:
-        """A connection cannot be had. Raises as `ended`."""
+        """The connection of a leg failed: the link tries the next broker. Raises as `ended`."""
         link = self.link(leg)
         if not leg.closed and link is not None:
             link.refused(reason, now)
@@ -94,7 +96,7 @@ class Search:
                 self._flow.given_up(link, now)
 
     def lost(self, link: Link, reason: str) -> None:
-        """A link lost its broker; one that was leaving it anyway is no news."""
+        """A link lost its broker; nothing is logged for one that was leaving it anyway."""
         if not link.leaving and not link.done:
             link.session.counters["brokers_lost"] += 1
             link.lost()

@@ -86,7 +86,8 @@ class Handshake:
         )
 
     def accepted(self, frame: Frame, now: float) -> Accepted:
-        """CONNECTED came: the broker's leg speaks from here on, with heart-beats of its own.
+        """Return what the broker's CONNECTED settled; from now on its leg is connected, with heart-beats of its
+        own.
 
         Raises `ProtocolError` when the broker settled on a version that is not known.
         """
