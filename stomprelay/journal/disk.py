@@ -1,6 +1,4 @@
-"""What writers and readers of segments ask of the file system: locks that show which segments are being written,
-and syncing.
-"""
+"""What writers and readers of segments ask of the file system: locks on open segments, and syncing."""
 
 import errno
 import fcntl
@@ -37,9 +35,7 @@ def is_same_file(file: int, path: Path) -> bool:
 
 
 def sync_folder(directory: Path) -> None:
-    """Sync a folder to the disk, so that the names of files made, renamed or removed in it are kept. Raises
-    `OSError`.
-    """
+    """Sync to the disk which files were made, renamed or removed in a folder. Raises `OSError`."""
     sync_path(directory, os.O_DIRECTORY)
 
 

@@ -81,7 +81,7 @@ class ClientConnection:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the client's leg is closed, and no link has a broker or looks for one."""
         return self._client.closed and all(link.ended for link in self.links)
 
     @property

@@ -25,7 +25,7 @@ class Search:
         self._outbox = outbox
 
     def link(self, leg: Leg) -> Link | None:
-        """Return the link whose leg this is."""
+        """Return the link that has this leg; None where there is none."""
         for link in self._flow.links:
             if link.leg is leg:
                 return link
@@ -49,7 +49,9 @@ class Search:
         self.ended(links, now)
 
     def connected(self, leg: Leg, now: float) -> None:
-        """The connection of a leg is established: send CONNECT to the broker."""
+        """The connection of a leg is established: its link sends CONNECT; one that no link needs any more is
+        closed.
+        """
         link = self.link(leg)
         if leg.closed or link is None:
             self._outbox.put(Close(leg, How.ABORT))
@@ -76,7 +78,9 @@ class Search:
             return None
 
     def woke(self, now: float) -> None:
-        """Attempts begin, or took too long; a session that was to leave its broker leaves it now. Raises as `ended`."""
+        """Begin the attempts that are due, end those that took too long, and leave brokers whose time to be left
+        is over. Raises as `ended`.
+        """
         due = [link for link in self._flow.links if now >= link.until]
         for link in due:
             link.woke(now)
@@ -112,7 +116,9 @@ class Search:
         self.ended([link], now)
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None) -> None:
-        """The session shall leave this broker; one whose client sent DISCONNECT leaves it anyway."""
+        """Have the links leave this broker for `to`, when nothing is open there or after `within` seconds. Does
+        nothing once the client sent DISCONNECT.
+        """
         for link in self._flow.links:
             if link.broker is broker and self._flow.disconnect is DisconnectState.NONE:
                 link.leave(now, within, to)

@@ -93,8 +93,8 @@ class Offer:
         )
 
     def agree(self, spoken: frozenset[bytes]) -> Dialect:
-        """Return the highest of the versions `spoken` that the client accepts, too. Raises `ProtocolError`, which
-        lists `spoken`, when there is none.
+        """Return the dialect of the highest version that is in `spoken` and that the client accepts. Raises
+        `ProtocolError`, which lists `spoken`, when there is none.
         """
         dialect = highest(self.versions, spoken)
         if dialect is None:

@@ -1,4 +1,6 @@
-"""What a peer is sent that is refused: an ERROR of our own; where it does not speak STOMP, an answer it understands."""
+"""What a peer is sent that is refused: an ERROR of our own; where it does not use STOMP, an answer in its
+protocol.
+"""
 
 from typing import Final, NamedTuple
 

@@ -60,7 +60,7 @@ class Placement:
         self.used = True
 
     def spoiled(self, name: bytes) -> list[Member]:
-        """Return the members on which it cannot be committed; their `reason` says why."""
+        """Return the members on which it cannot be committed; their `reason` is why."""
         spoiled = []
         for member in self.target.members:
             transaction = member.session.transactions.get(name)

@@ -187,7 +187,7 @@ class Fanout:
 
     def over(self, link: Link) -> bool:
         """Whether the session ends with this link: its broker sent an ERROR that the client was sent, or the
-        client sent DISCONNECT.
+        client sent DISCONNECT and is owed nothing.
         """
         return self.settled or (self.erred and self._router.member(link).erred)
 
@@ -220,8 +220,8 @@ class Fanout:
             raise StompError("no broker available", f"upstream {target}: {link.reason}", receipt=receipt)
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
-        """A broker refused CONNECT: the others go on, if they are enough. Otherwise returns this ERROR for a
-        client that was not answered yet.
+        """A broker refused CONNECT: the others go on, if they are enough. Otherwise returns the ERROR frame that
+        the client has to be sent.
         """
         target, member = self._places[link]
         try:

@@ -115,8 +115,9 @@ class Handshake:
         return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker}")
 
     def retry(self, frame: Frame) -> bool:
-        """ERROR came instead. Returns whether it says that the broker speaks other versions: then they are remembered,
-        the old leg is closed, and the new one is to be opened. Otherwise the ERROR is the client's.
+        """Read an ERROR that came instead of CONNECTED. Return whether it names other versions that the broker
+        has: then they are remembered, the old leg is closed, and the new one is to be opened. Otherwise the ERROR
+        is the client's.
         """
         upstream = self._upstream
         spoken = versions(frame.raw(VERSION) or b"") & DIALECTS.keys()

@@ -326,7 +326,7 @@ class Link:
             self._next(now)
 
     def woke(self, now: float) -> None:
-        """`until` has come."""
+        """The time `until` has come: begin or end an attempt, or leave the broker."""
         match self.state:
             case Asking(deadline=deadline) if now >= deadline:
                 self.refused("no CONNECTED in time", now)
@@ -352,7 +352,7 @@ class Link:
         self.recovering = True
 
     def hang_up(self, how: How) -> None:
-        """Close the leg in this way, where it is not closed yet; another one may follow."""
+        """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
         leg = self.leg
         if leg is not None and not leg.closed:
             leg.enter(State.CLOSED)

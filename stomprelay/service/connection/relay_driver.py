@@ -50,13 +50,13 @@ class BrokerOutput:
         self._reported = False
 
     def blocked(self, coupled: bool) -> bool:
-        """Whether the relay should be told that it is full: not where the client is not read from for that
+        """Whether the relay should know that it is full: not where the client is not read from for that
         (`coupled`). But a relay that got `blocked` must get `unblocked` when there is room, coupled or not.
         """
         return self.full and (self._reported or not coupled)
 
     def unreported(self, coupled: bool) -> bool:
-        """Whether the relay was last told something else than `blocked` returns now."""
+        """Whether what was reported to the relay last differs from what `blocked` returns now."""
         return self._reported is not self.blocked(coupled)
 
     def report(self, coupled: bool) -> bool:
