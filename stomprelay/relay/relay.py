@@ -6,7 +6,7 @@ the effects that the service must perform, in order. No input raises. The life o
     opened      the client is there; CONNECT must come in time
     received    CONNECT: a broker is opened, the client is not read from meanwhile
     connected   the broker is there and is sent CONNECT; its CONNECTED is passed on, and frames flow
-    lost        the client went: its brokers are left. Its broker went: it is told and closed or, where its session
+    lost        the client went: its brokers are left. Its broker went: it gets an ERROR or, where its session
                 can survive, waits while another broker is sought and sent what the lost one knew
 
 An ERROR of ours is written, then the client's leg lingers so that it arrives. Only whole frames are written.
