@@ -33,7 +33,7 @@ class Options(usage.Options):
 
 
 def makeService(options: Options, reactor: Any = None) -> IService:
-    """The broker that the options describe."""
+    """Return the service that `twistd` runs: the broker that the options describe."""
     if reactor is None:
         from twisted.internet import reactor
     keep_freed_memory()

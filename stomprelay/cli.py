@@ -131,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_relay_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """The commands that talk to a relay that runs."""
+    """Add the commands that send requests to a running relay."""
     relay = argparse.ArgumentParser(add_help=False)
     relay.add_argument(
         "--admin",
@@ -256,7 +256,9 @@ def _ask(options: argparse.Namespace) -> int:
 
 
 def _admin(options: argparse.Namespace) -> str:
-    """Where the relay is asked."""
+    """Return the admin endpoint to send requests to: that of `--admin`, of the configuration file, or the default.
+    Raises `ConfigError` where the file has none.
+    """
     if options.admin is not None:
         return str(options.admin)
     if options.config is None:

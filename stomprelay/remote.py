@@ -1,4 +1,4 @@
-"""A relay that runs, asked through its admin endpoint: how its brokers are, to pause one and to resume it."""
+"""Requests to the admin endpoint of a running relay: the states of its brokers, to pause one and to resume it."""
 
 import json
 import socket
@@ -24,21 +24,21 @@ _REQUEST: Final = 10.0
 """Seconds that one response may take."""
 _POLL: Final = 0.25
 _GRACE: Final = 5.0
-"""Seconds beyond the relay's own bound, for sessions that are leaving."""
+"""Seconds added to the time that sessions have to leave a broker."""
 _WAIT: Final = 60.0
-"""Seconds to wait where the bound is the relay's own, which is not known here."""
+"""Seconds to wait for sessions to leave where the time is the relay's own setting, which is not known here."""
 _EVERYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 PrintLine = Callable[[str], None]
 
 
 class AdminError(Exception):
-    """The relay cannot be asked, or did not do what it was asked for. Show the text and stop."""
+    """The relay cannot be connected to, or refused a request. The caller shows the text and stops."""
 
 
 @dataclass(frozen=True)
 class BrokerStatus:
-    """One broker, as a relay describes it. `moving` of its `sessions` are about to leave it."""
+    """One broker, as a relay reports it. `moving` of its `sessions` are about to leave it."""
 
     uri: str
     upstream: str
@@ -59,18 +59,18 @@ class AdminClient:
         self._connect, self._prefix = _connector(place)
 
     def brokers(self) -> list[BrokerStatus]:
-        """All brokers, with their states."""
+        """Return all brokers, with their states."""
         return self._request("GET", "/brokers")
 
     def pause(self, broker: str, within: float | None = None) -> list[BrokerStatus]:
-        """Take a broker (by its URI) out of service; its sessions leave it `within` so many seconds, or by the
-        relay's own bound.
+        """Take a broker (by its URI) out of service, and return all brokers. Its sessions leave it `within` so
+        many seconds; None is the relay's own setting.
         """
         values = {"broker": broker} if within is None else {"broker": broker, "within": within}
         return self._request("POST", "/brokers/pause", values)
 
     def resume(self, broker: str) -> list[BrokerStatus]:
-        """Let a broker serve again."""
+        """Let a broker (by its URI) serve again, and return all brokers."""
         return self._request("POST", "/brokers/resume", {"broker": broker})
 
     def _request(self, method: str, path: str, values: object = None) -> list[BrokerStatus]:
@@ -108,7 +108,9 @@ def _broker_status(row: Any) -> BrokerStatus:
 
 
 def _connector(place: str) -> tuple[Callable[[], HTTPConnection], str]:
-    """What connects to the admin endpoint, and what its paths begin with."""
+    """Return a function that connects to the admin endpoint, and the prefix of its paths. Raises `AdminError` for
+    a place that is not valid.
+    """
     try:
         return _by_url(place) if "://" in place else (_by_endpoint(place), "")
     except ValueError as error:
@@ -145,7 +147,7 @@ class _UnixConnection(HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        """Open the socket."""
+        """Open the socket. Raises `OSError`."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(_REQUEST)
         self.sock.connect(self._path)
@@ -204,7 +206,9 @@ def _of(uri: str, statuses: Iterable[BrokerStatus]) -> list[BrokerStatus]:
 
 
 def _uri(statuses: Iterable[BrokerStatus], name: str) -> str:
-    """The URI of the broker that is meant: by its URI, or by its host and port."""
+    """Return the URI of the broker with this name: its URI, or its `host:port`. Raises `AdminError` where none or
+    several have it.
+    """
     uris = list(dict.fromkeys(each.uri for each in statuses))
     if name == ALL or name in uris:
         return name

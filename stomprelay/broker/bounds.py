@@ -43,7 +43,7 @@ class Bounds:
 
     @property
     def limits(self) -> Limits:
-        """The limits of a leg's decoder."""
+        """Return the limits of a leg's decoder."""
         return Limits(self.headers, self.header_line, self.body)
 
 
@@ -71,11 +71,11 @@ class Memory:
             raise LimitError("the broker's memory is full", f"it keeps messages of {self.most} bytes at most")
 
     def hold(self, message: Message) -> None:
-        """One more place keeps the message. Ask `admit` or `fits` before."""
+        """Count one more place that keeps the message. Call `admit` or `fits` before."""
         if message.hold():
             self.used += message.size
 
     def release(self, message: Message) -> None:
-        """One place fewer keeps the message."""
+        """Count one place fewer that keeps the message; with the last one its bytes are no longer used."""
         if message.release():
             self.used -= message.size

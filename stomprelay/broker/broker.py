@@ -37,11 +37,13 @@ class EmbeddedBroker:
         self._opened = 0
 
     def __len__(self) -> int:
-        """Return how many clients there are."""
+        """Return the number of connected clients."""
         return len(self._connections)
 
     def opened(self, now: float) -> tuple[Connection, list[Effect]]:
-        """A client connected. Perform the effects, then tell the connection what comes."""
+        """Return the connection of a new client and the effects to perform first. Then call the connection's
+        methods for what happens on it.
+        """
         self._opened += 1
         connect_by = now + self.bounds.connect_timeout
         connection = Connection(
@@ -59,7 +61,9 @@ class EmbeddedBroker:
         return connection, outbox.drain()
 
     def stopped(self, now: float) -> list[Effect]:
-        """The service stops: every client gets an ERROR, and its connection is closed."""
+        """End all connections because the service stops, and return the effects to perform: each client is sent an
+        ERROR, and its connection is closed.
+        """
         connections = list(self._connections)
         for connection in connections:
             connection.stop_messages()

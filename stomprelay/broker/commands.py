@@ -106,7 +106,7 @@ class ClientCommands:
             raise
 
     def resumed(self) -> None:
-        """Messages may be written to the client again."""
+        """Send messages that wait: they may be written to the client again."""
         buffer = self._buffer
         for tag, consumer in list(self._consumers.items()):
             if not buffer.ready:
@@ -117,7 +117,7 @@ class ClientCommands:
                 self._consumers[tag] = self._consumers.pop(tag)
 
     def closed(self) -> None:
-        """The connection ended, and its buffer is closed: undo what it did not finish."""
+        """Abort the open transactions and end the subscriptions: the connection ended, and its buffer is closed."""
         for transaction in self._transactions.values():
             transaction.aborted()
         self._transactions.clear()
@@ -296,4 +296,6 @@ _FIND: Final[dict[DeliveryNaming, Callable[[ClientCommands, Frame], _Found]]] = 
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: ClientCommands._by_subscription,
     DeliveryNaming.ACK: ClientCommands._by_ack,
 }
-"""What an ACK or NACK names, by the way in which it names it. Raises `ProtocolError` where a header is missing."""
+"""The method that finds the consumer and the message-id of an ACK or NACK, by the way in which it names a
+delivery. Raises `ProtocolError` where a header is missing.
+"""

@@ -1,7 +1,7 @@
 """One client's connection to the embedded broker.
 
-Inputs are told in the past tense with `now`, in seconds of one steady clock; each returns the effects that the
-service must perform, in order, some of them on other connections' legs. No input raises.
+The inputs are methods named in the past tense. `now` is in seconds of one clock that never goes back. Each returns
+the effects that the service must perform, in order, some of them on other connections' legs. No input raises.
 
     received    CONNECT is answered at once, and frames are executed; CONNECT must come in time
     paused      the transport is full: no message is written until `resumed`
@@ -77,7 +77,7 @@ class Connection:
     # Inputs
 
     def received(self, data: bytes, now: float) -> list[Effect]:
-        """Bytes came."""
+        """The client sent bytes: frames that are complete are executed."""
         leg = self.leg
         if leg.closed:
             return []
@@ -102,7 +102,7 @@ class Connection:
         return self._drain(now)
 
     def lost(self, now: float) -> list[Effect]:
-        """The connection ended without our `Close`."""
+        """The connection ended without our `Close`: what the client did not acknowledge goes to other consumers."""
         if self.leg.closed:
             return []
         self._output.note(Event.VANISHED, f"{self._shown}: client left without DISCONNECT")
@@ -110,7 +110,7 @@ class Connection:
         return self._drain(now)
 
     def woke(self, now: float) -> list[Effect]:
-        """The time of the last `Wake` has come."""
+        """The time of the last `Wake` has come: send beats and messages that are due, or end the connection."""
         if self.leg.closed:
             return []
         heartbeat = self.leg.heartbeat
@@ -131,7 +131,7 @@ class Connection:
         return []
 
     def resumed(self, now: float) -> list[Effect]:
-        """The transport has room again."""
+        """The transport has room again: send messages that wait."""
         if self.leg.closed:
             return []
         self._buffer.resumed()
@@ -149,7 +149,7 @@ class Connection:
         self._buffer.closed()
 
     def fail(self, error: StompError) -> None:
-        """End the connection with an ERROR. The effects are those of the input that is being handled."""
+        """End the connection with an ERROR. The effects are returned by the input that calls this."""
         text = f"{error.message} ({error.detail})" if error.detail else error.message
         supported = spell_versions(_VERSIONS) if self._commands is None else None
         self._output.note(Event.ERROR, f"{self._shown}: {text}")
@@ -159,7 +159,7 @@ class Connection:
     # The handshake
 
     def _received_first(self, data: bytes, now: float) -> None:
-        """Bytes came, and CONNECT is not complete."""
+        """Read bytes that came before CONNECT was complete."""
         decoder = self.leg.decoder
         if not decoder.buffered:
             foreign = recognise(data)
@@ -178,7 +178,9 @@ class Connection:
             raise LimitError("too much before CONNECT", f"the limit is {limit} bytes")
 
     def _received_connect(self, frame: Frame, now: float) -> None:
-        """Answer CONNECT. Any login and any virtual host will do."""
+        """Answer CONNECT with CONNECTED. Any login and any virtual host are accepted. Raises `StompError` for a
+        CONNECT that is refused.
+        """
         leg = self.leg
         offer = Offer.read(frame)
         dialect = offer.agree(_VERSIONS)
@@ -201,19 +203,19 @@ class Connection:
     # Ends
 
     def _too_slow(self) -> None:
-        """Too much waits for it in a topic."""
+        """End the connection with an ERROR: too many messages of a topic wait for the client."""
         if not self.leg.closed:
             bounds = self._bounds
             detail = f"{bounds.topic_messages} messages or {bounds.topic_bytes} bytes wait at most"
             self.fail(LimitError("too slow for a topic", detail))
 
     def _close(self) -> None:
-        """Close the connection when what is in the buffer was written."""
+        """Close the connection after what is in the buffer is written."""
         self._output.outbox.put(Close(self.leg, How.LINGER))
         self._end()
 
     def _end(self) -> None:
-        """The connection is closed or lost: undo what it did not finish."""
+        """Undo what the client did not finish, and call `ended`: the connection is closed or lost."""
         self._connect_by = inf
         self._buffer.closed()
         self.leg.enter(State.CLOSED)
@@ -225,14 +227,18 @@ class Connection:
     # One input
 
     def _start_turn(self, *, again: bool = False) -> None:
-        """Messages may be written to the client in this input, as many bytes as a turn has. `again`: some may wait."""
+        """Allow messages to be written to the client in this input, up to the bytes of one turn. `again`: some may
+        wait already, and are sent.
+        """
         again = again or self._buffer.at_limit
         self._buffer.start_turn(self._bounds.burst)
         if again and self._commands is not None:
             self._commands.resumed()
 
     def _drain(self, now: float, *, wake: bool = False) -> list[Effect]:
-        """Return the effects of this input. `wake`: it needs to be woken at another time than before."""
+        """Return the effects of this input. `wake`: they include a `Wake` where the next time differs from the
+        last one.
+        """
         buffer, outbox = self._buffer, self._output.outbox
         buffer.end_turn()
         self._output.flush(now)

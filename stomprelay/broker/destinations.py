@@ -1,4 +1,4 @@
-"""Every queue and topic by its name, the messages in them, and what waits for COMMIT."""
+"""Every queue and topic by its name, the messages in them, and the transactions that are not committed yet."""
 
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -42,7 +42,7 @@ class Destinations:
 
     @property
     def kept(self) -> dict[bytes, int]:
-        """How many messages each destination keeps, to wait or until they are acknowledged."""
+        """The number of messages that each destination keeps, those that wait and those that are not acknowledged."""
         return {name: destination.kept for name, destination in self._by_name.items()}
 
     # Messages
@@ -53,7 +53,9 @@ class Destinations:
         return Message(b"%b-%d" % (self._name, self._made), head, body)
 
     def publish(self, message: Message) -> None:
-        """A message came. Raises `LimitError` when it would have to be kept and cannot be."""
+        """Send a message to the consumers of its destination, or keep it. Raises `LimitError` when it would have
+        to be kept and there is no room.
+        """
         name = message.head.destination
         destination = self._by_name.get(name)
         if destination is None:
@@ -85,7 +87,7 @@ class Destinations:
                     self.remove_if_idle(queue)
 
     def add(self, message: Message) -> None:
-        """A message came, and the caller has made sure that there is room for it."""
+        """As `publish`, for a message for which the caller has made sure that there is room."""
         name = message.head.destination
         if name in self._by_name:
             self._by_name[name].add(message)
@@ -93,7 +95,9 @@ class Destinations:
             self._add_queue(name).add(message)
 
     def refused(self, refused: Iterable[Acknowledged]) -> None:
-        """Consumers refused these. They wait again (call `deliver` of their queues), or become dead letters."""
+        """Take back messages for which consumers sent NACK. They wait again (then call `deliver` of their queues),
+        or become dead letters.
+        """
         refused = list(refused)
         for consumer in {consumer: None for consumer, _ in refused}:
             consumer.queue.put_last(consumer)
@@ -127,8 +131,8 @@ class Destinations:
     # Consumers
 
     def queue_for(self, name: bytes) -> Queue:
-        """Return the queue that a new consumer of this destination is served by: of a topic, a new one of its own. Call
-        its `joined` at once.
+        """Return the queue for a new consumer of this destination; for a topic it is a new private one. Call its
+        `joined` at once.
         """
         destination = self._by_name.get(name)
         if destination is None:
@@ -136,7 +140,9 @@ class Destinations:
         return destination.queue() if isinstance(destination, Topic) else destination
 
     def left(self, consumer: Consumer) -> None:
-        """A consumer is gone. When all that go are gone, call its queue's `deliver`, then `remove_if_idle`."""
+        """Remove a consumer. After the last one that is to be removed call its queue's `deliver`, then
+        `remove_if_idle`.
+        """
         self._by_name[consumer.queue.destination].left(consumer)
 
     def remove_if_idle(self, queue: Queue) -> None:
@@ -178,14 +184,16 @@ class PendingTransaction:
         self._frames += 1
 
     def sent(self, message: Message) -> None:
-        """A SEND. Raises `LimitError` when there is no room for it."""
+        """Add a SEND. Raises `LimitError` when there is no room for it."""
         self._destinations.memory.admit(message)
         self._count()
         self._destinations.memory.hold(message)
         self._messages.append(message)
 
     def acknowledged(self, consumer: Consumer, messages: list[QueuedMessage], *, refused: bool) -> None:
-        """An ACK, or a NACK (`refused`), of these. Raises `LimitError` when the transaction is too large."""
+        """Add an ACK, or a NACK (`refused`), of these messages. Raises `LimitError` when the transaction is too
+        large.
+        """
         try:
             self._count()
         except LimitError:
@@ -194,7 +202,9 @@ class PendingTransaction:
         (self._refused if refused else self._accepted).append((consumer, messages))
 
     def committed(self) -> None:
-        """All of it happens; or nothing: then `LimitError` is raised, and it can still be aborted."""
+        """Execute all frames of the transaction. Raises `LimitError` where that is too much; then none was
+        executed, and it can still be aborted.
+        """
         destinations = self._destinations
         destinations.require_room(self._messages)
         queues = self._queues()
@@ -207,7 +217,7 @@ class PendingTransaction:
         self._end(queues)
 
     def aborted(self) -> None:
-        """Nothing of it happens: what was sent is dropped, what was acknowledged awaits its ACK again."""
+        """Drop the messages that were sent in it; those that were acknowledged await their ACK again."""
         queues = self._queues()
         restored: dict[Consumer, list[QueuedMessage]] = {}
         for consumer, messages in (*self._accepted, *self._refused):
@@ -217,7 +227,7 @@ class PendingTransaction:
         self._end(queues)
 
     def _queues(self) -> dict[Queue, None]:
-        """The queues whose messages were acknowledged, each once."""
+        """Return the queues whose messages were acknowledged in it, each once."""
         return {consumer.queue: None for consumer, _ in (*self._accepted, *self._refused)}
 
     def _end(self, queues: dict[Queue, None]) -> None:

@@ -97,7 +97,7 @@ class MessageHead:
 
 
 def _blank(line_end: bytes) -> bytes:
-    """CRs before an LF stay: with a blank in place of the LF they end no line."""
+    """Return the CRs of a line end with a blank in place of its LF: without the LF they end no line."""
     if line_end.endswith(b"\n"):
         return line_end[:-1] + b" "
     return b" " * len(line_end)
@@ -116,20 +116,20 @@ class Message:
 
     @property
     def size(self) -> int:
-        """The bytes that keeping it takes."""
+        """The number of bytes of memory that keeping it takes, an estimate."""
         return self.head.size + len(self.body)
 
     @property
     def held(self) -> bool:
-        """Whether a place keeps it."""
+        """Whether at least one place keeps it."""
         return self._holders > 0
 
     def hold(self) -> bool:
-        """One more place keeps it. Return whether it is the first."""
+        """Count one more place that keeps it. Return whether it is the first."""
         self._holders += 1
         return self._holders == 1
 
     def release(self) -> bool:
-        """One place fewer keeps it. Return whether it was the last."""
+        """Count one place fewer that keeps it. Return whether it was the last."""
         self._holders -= 1
         return self._holders == 0

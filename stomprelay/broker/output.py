@@ -26,11 +26,11 @@ class Output:
         self.outbox.put(Note(event, text))
 
     def filled(self, buffer: "SendBuffer") -> None:
-        """A buffer that was empty has something to send."""
+        """Record a buffer that was empty and has something to send now: `flush` will send it."""
         self._filled.append(buffer)
 
     def overran(self, end: Callable[[], None]) -> None:
-        """A subscriber is too slow for its topic: `flush` will call `end`, once, to end its connection."""
+        """Have `flush` call `end`, once, to end the connection of a subscriber that is too slow for its topic."""
         self._overrun[end] = None
 
     def flush(self, now: float) -> None:
@@ -102,37 +102,39 @@ class SendBuffer:
             self.unread += len(data)
 
     def drain(self) -> bytes:
-        """Return what is to be written now, and forget it."""
+        """Return the bytes to be written now, and forget them."""
         data = b"".join(self._pieces)
         self._pieces.clear()
         self._size = 0
         return data
 
     def start_turn(self, limit: int) -> None:
-        """From now on messages may be added, until there are `limit` bytes."""
+        """Allow messages to be added until the buffer has `limit` bytes."""
         self._limit = limit
         self.at_limit = False
         self.ready = self._open and self._writable
 
     def end_turn(self) -> None:
-        """From now on there is no limit, until the next turn starts."""
+        """Remove the limit until the next turn starts."""
         self._limit = inf
 
     def paused(self) -> None:
-        """The transport is full."""
+        """Allow no messages: the transport is full."""
         self._writable = False
         self.ready = False
 
     def resumed(self) -> None:
-        """The transport has room again. Messages may be added when the next turn starts."""
+        """Record that the transport has room again. Messages may be added when the next turn starts."""
         self._writable = True
         self.unread = 0
 
     def closed(self) -> None:
-        """No more messages are added."""
+        """Allow no more messages: the leg is closed."""
         self._open = False
         self.ready = False
 
     def overran(self) -> None:
-        """More messages wait for this client than may: its connection ends at the end of this input."""
+        """Have the connection ended at the end of this input: more messages wait for this client than the bounds
+        allow.
+        """
         self._output.overran(self._too_slow)

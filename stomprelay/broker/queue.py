@@ -32,19 +32,19 @@ class QueuedMessage:
         self.delivery = 0
 
     def __lt__(self, other: "QueuedMessage") -> bool:
-        """Older messages come first."""
+        """Whether this message is older than the other one."""
         return self.order < other.order
 
     def delivered(self, number: int) -> None:
-        """A consumer was sent it, as its delivery of this number."""
+        """Record that a consumer was sent it, as the consumer's delivery of this number."""
         self.delivery = number
 
     def returned(self) -> None:
-        """It was not acknowledged, and waits again."""
+        """Record that it was not acknowledged, and waits again."""
         self.redelivered = True
 
     def refused(self) -> int:
-        """Its consumer sent a NACK. Return how many there were."""
+        """Record a NACK. Return how many there were for it."""
         self.refusals += 1
         return self.refusals
 
@@ -52,9 +52,9 @@ class QueuedMessage:
 class Consumer:
     """One subscription: what its MESSAGE frames look like, and which messages it has not acknowledged.
 
-    `id` is the client's name for the subscription, None where it gave none; `tag` is ours, which 1.2 clients are sent
-    in the `ack` header. `unsettled` holds what awaits an ACK, by message-id, in the order of delivery; `window` says
-    how many that may be. Where `acknowledges` is False a message is settled when it is sent.
+    `id` is the client's name for the subscription, None where it gave none; `tag` is ours, which 1.2 clients are
+    sent in the `ack` header. `unsettled` holds what awaits an ACK, by message-id, in the order of delivery;
+    `window` is how many that may be. Where `acknowledges` is False a message is settled when it is sent.
     """
 
     __slots__ = (
@@ -103,7 +103,7 @@ class Consumer:
         return self.buffer.ready and len(self.unsettled) < self.window
 
     def write(self, message: Message, redelivered: bool) -> None:
-        """Send it a message."""
+        """Send the consumer a message, `redelivered` or not."""
         head = message.head
         self.buffer.deliver(
             b"%b%b\n%b%b%b"
@@ -118,7 +118,7 @@ class Consumer:
         )
 
     def take(self, queued: QueuedMessage) -> None:
-        """Send it a message that it has to acknowledge."""
+        """Send the consumer a message that it has to acknowledge, and keep it in `unsettled`."""
         message = queued.message
         self._delivered += 1
         queued.delivered(self._delivered)
@@ -126,7 +126,8 @@ class Consumer:
         self.write(message, queued.redelivered)
 
     def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
-        """Return the messages that an ACK or NACK of this id is about; they await no other. Empty for an unknown id.
+        """Remove from `unsettled` and return the messages that an ACK or NACK of this id is for. Empty for an
+        unknown id.
 
         Where acknowledging is cumulative, all that was sent before goes with it (STOMP 1.2, "SUBSCRIBE ack
         Header").
@@ -144,12 +145,12 @@ class Consumer:
         return messages
 
     def restore(self, messages: list[QueuedMessage]) -> None:
-        """What an aborted transaction had acknowledged awaits its ACK again, in the old order."""
+        """Put messages that an aborted transaction had acknowledged back into `unsettled`, in their old order."""
         everything = sorted([*self.unsettled.values(), *messages], key=_by_delivery)
         self.unsettled = OrderedDict([(queued.message.id, queued) for queued in everything])
 
     def give_up(self) -> list[QueuedMessage]:
-        """Return all that it has not acknowledged; it does not have it any more."""
+        """Remove from `unsettled` and return all messages that it has not acknowledged."""
         messages = list(self.unsettled.values())
         self.unsettled.clear()
         return messages
@@ -229,12 +230,14 @@ class Queue:
             raise LimitError("the queue is full", f"a queue keeps {bound} at most")
 
     def must_keep(self) -> bool:
-        """Return whether a message that came now would have to be kept: to wait, or until it is acknowledged."""
+        """Whether the next message would have to be kept: to wait, or until it is acknowledged."""
         consumer = self._next()
         return consumer is None or consumer.acknowledges
 
     def publish(self, message: Message) -> None:
-        """A message came. Raises `LimitError` when it would have to be kept and cannot be."""
+        """Send a message to a consumer that is able, or keep it. Raises `LimitError` when it would have to be kept
+        and there is no room.
+        """
         consumer = self._next()
         if consumer is None:
             self.require_room(1, message.size)
@@ -244,7 +247,7 @@ class Queue:
         self._add(message, consumer)
 
     def add(self, message: Message) -> None:
-        """A message came, and the caller has made sure that there is room for it."""
+        """As `publish`, for a message for which the caller has made sure that there is room."""
         self._add(message, self._next())
 
     def _add(self, message: Message, consumer: Consumer | None) -> None:
@@ -264,22 +267,24 @@ class Queue:
     # Consumers
 
     def joined(self, consumer: Consumer) -> None:
-        """A consumer subscribed. Call `consumer_ready` when it may be sent messages."""
+        """Add a consumer. Call `consumer_ready` when it may be sent messages."""
         self._consumers[consumer] = None
 
     def consumer_ready(self, consumer: Consumer) -> None:
-        """A consumer may be able to take messages again: deliver what waits."""
+        """Send the messages that wait to a consumer that may be able to take some again."""
         if consumer not in self._able and consumer.able:
             self._able[consumer] = None
         self.deliver()
 
     def put_last(self, consumer: Consumer) -> None:
-        """A consumer refused what it had: the others have their turns before it."""
+        """Move a consumer behind the others, because it refused messages: they get the next ones before it."""
         if consumer in self._able:
             self._able.move_to_end(consumer)
 
     def left(self, consumer: Consumer) -> None:
-        """A consumer is gone: what it did not acknowledge waits again. Call `deliver` when all that go are gone."""
+        """Remove a consumer: what it did not acknowledge waits again. After the last one that is to be removed
+        call `deliver`.
+        """
         del self._consumers[consumer]
         self._able.pop(consumer, None)
         if self._private:
@@ -289,12 +294,14 @@ class Queue:
         self.returned(consumer.give_up())
 
     def overran(self) -> None:
-        """More waits than may: the connections of its consumers end at the end of this input."""
+        """Have the connections of its consumers ended at the end of this input: more messages wait than the bounds
+        allow.
+        """
         for consumer in self._consumers:
             consumer.buffer.overran()
 
     def deliver(self) -> None:
-        """Send what waits to those consumers that are able to take it."""
+        """Send the messages that wait to the consumers that are able to take them."""
         while self._new or self._returned:
             consumer = self._next()
             if consumer is None:
@@ -307,7 +314,7 @@ class Queue:
                 self.settled(queued)
 
     def _next(self) -> Consumer | None:
-        """The next consumer that is able to take a message; None where none is."""
+        """Return the next consumer, by turns, that is able to take a message; None where none is."""
         able = self._able
         while able:
             consumer = next(iter(able))
@@ -322,18 +329,20 @@ class Queue:
     # Messages
 
     def _take_oldest(self) -> QueuedMessage:
-        """Remove the oldest that waits and return it; those that were delivered before are older than new ones."""
+        """Remove the oldest message that waits and return it; those that were delivered before are older than new
+        ones.
+        """
         queued = heappop(self._returned) if self._returned else self._new.popleft()
         self.waiting_bytes -= queued.message.size
         return queued
 
     def settled(self, queued: QueuedMessage) -> None:
-        """A message that does not wait is done with: it is not kept any more."""
+        """Forget a message that was delivered, and is acknowledged or needs no ACK."""
         self.kept -= 1
         self._memory.release(queued.message)
 
     def returned(self, messages: list[QueuedMessage]) -> None:
-        """These were not acknowledged: they wait again, in their old places. Call `deliver` afterwards."""
+        """Let messages that were not acknowledged wait again, in their old places. Call `deliver` afterwards."""
         for queued in messages:
             if self._ended:
                 self.settled(queued)
@@ -343,8 +352,8 @@ class Queue:
                 heappush(self._returned, queued)
 
     def restore(self, consumer: Consumer, messages: list[QueuedMessage]) -> None:
-        """A transaction in which a consumer acknowledged these was aborted: they await their ACK again. Where the
-        consumer is gone, they wait for another. Call `deliver` afterwards.
+        """Take back messages that a consumer acknowledged in an aborted transaction: they await their ACK again
+        or, where the consumer is gone, wait for another one. Call `deliver` afterwards.
         """
         if consumer in self._consumers:
             consumer.restore(messages)
@@ -377,22 +386,24 @@ class Topic:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody is subscribed."""
+        """Whether it has no subscribers."""
         return not self._queues
 
     @property
     def kept(self) -> int:
-        """How many copies are kept, to wait or until they are acknowledged."""
+        """The number of copies that are kept, to wait or until they are acknowledged."""
         return sum(queue.kept for queue in self._queues)
 
     def publish(self, message: Message) -> None:
-        """A message came. Raises `LimitError`, and nobody gets it, when it would have to be kept and cannot be."""
+        """Send a message to all subscribers. Raises `LimitError`, and no subscriber gets it, when it would have to
+        be kept and there is no memory for it.
+        """
         if not self._memory.fits(message) and any(queue.must_keep() for queue in self._queues):
             self._memory.admit(message)
         self.add(message)
 
     def add(self, message: Message) -> None:
-        """A message came, and the caller has made sure that there is memory for it."""
+        """As `publish`, for a message for which the caller has made sure that there is memory."""
         for queue in self._queues:
             if len(queue) and not queue.has_room(1, message.size):
                 queue.overran()
@@ -409,6 +420,6 @@ class Topic:
         return queue
 
     def left(self, consumer: Consumer) -> None:
-        """A consumer is gone, and with it what it had not received or not acknowledged."""
+        """Remove a consumer, with all messages that it had not received or not acknowledged."""
         del self._queues[consumer.queue]
         consumer.queue.left(consumer)

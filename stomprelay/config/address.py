@@ -16,7 +16,7 @@ _SCHEMES: Final = {
     "ssl": (61614, True),
     "stomp+ssl": (61614, True),
 }
-"""URI scheme -> its default port, and whether TLS is spoken."""
+"""URI scheme -> its default port, and whether TLS is used."""
 
 _NOT_ENDPOINTS: Final = frozenset({"memory", "stomp", "stomp+ssl"})
 _SEVERAL: Final = re.compile(r"(failover|fanout):", re.IGNORECASE)
@@ -27,8 +27,8 @@ _HOST: Final = re.compile(r"[^\s\x00-\x1f\x7f:/?#\[\]%]+")
 
 
 def broker(text: str, weight: int = 1) -> Broker:
-    """The broker at an address: `tcp://`, `stomp://`, `ssl://` or `stomp+ssl://` with host and perhaps port,
-    `memory:`, or any Twisted client endpoint string.
+    """Return the broker at an address: `tcp://`, `stomp://`, `ssl://` or `stomp+ssl://` with host and perhaps
+    port, `memory:`, or any Twisted client endpoint string.
 
     Raises `ValueError` for anything else. An address holds no secret: whatever has a user's name in it is refused,
     and not shown.
@@ -72,7 +72,9 @@ def _host_and_port(authority: str) -> tuple[str, str | None]:
 
 
 def host_name(text: str) -> str:
-    """A name or an address that certificates and resolvers can take. Raises `ValueError`."""
+    """Return a host name or an IP address in the form that certificates and resolvers take. Raises `ValueError`
+    for anything else.
+    """
     if not _HOST.fullmatch(text):
         raise ValueError("must name a host, such as broker.example.net")
     if not text.isascii():
@@ -98,7 +100,9 @@ def _by_endpoint(text: str, weight: int) -> Broker:
 
 
 def host_and_port(broker: Broker) -> str | None:
-    """A broker's `host:port`, with brackets around an IPv6 address; None for an endpoint without them."""
+    """Return a broker's `host:port`, with brackets around an IPv6 address; None for an endpoint without host and
+    port.
+    """
     try:
         arguments = client(broker.endpoint).arguments
     except ValueError:

@@ -54,19 +54,21 @@ class Config:
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
-        """The upstreams of the listeners and of their routes, each once."""
+        """Return the upstreams of the listeners and of their routes, each once."""
         return tuple(
             {id(each): each for listener in self.listeners for each in listener.upstreams()}.values()
         )
 
 
 def load(path: str) -> Config:
-    """The configuration in a TOML file. Raises `ConfigError` with the one line to show."""
+    """Return the configuration in a TOML file. Raises `ConfigError`, whose text is one line that the caller shows."""
     return _read(_table(path))
 
 
 def admin(path: str) -> str | None:
-    """The admin endpoint in a TOML file; nothing else of the file is checked. Raises `ConfigError`."""
+    """Return the admin endpoint in a TOML file, None where it has none; nothing else of the file is checked.
+    Raises `ConfigError`.
+    """
     return _table(path).get("admin", read_server)
 
 
@@ -89,8 +91,8 @@ def default(
     admin: str | None = None,
     journal: str | None = None,
 ) -> Config:
-    """The configuration without a file, with the command line as in `overridden`. Without arguments: the embedded
-    broker on port 61613 of the loopback interface.
+    """Return the configuration without a file, with the command line as in `overridden`. Without arguments: the
+    embedded broker on port 61613 of the loopback interface.
     """
     return overridden(_read(Table(COMMAND_LINE, "", {})), listen, upstream, admin, journal)
 
@@ -102,7 +104,7 @@ def overridden(
     admin: str | None = None,
     journal: str | None = None,
 ) -> Config:
-    """The configuration with the command line's options, which win.
+    """Return the configuration with the options of the command line, which take precedence over the file.
 
     With `listen` the relay listens on these endpoints and on no other, each with the settings of the file's first
     listener. With `upstream` every listener goes there, with the other settings of its own upstream; routes to that
@@ -126,7 +128,9 @@ def overridden(
 
 
 def _option(option: str, read: Callable[[V], T], value: V) -> T:
-    """An option of the command line, as `read` returns it. Raises `ConfigError` with the option's name."""
+    """Return the value of a command line option, as `read` returns it. Raises `ConfigError` with the option's
+    name.
+    """
     try:
         return read(value)
     except ValueError as error:
@@ -134,7 +138,9 @@ def _option(option: str, read: Callable[[V], T], value: V) -> T:
 
 
 def _moved(listeners: Sequence[Listener], uri: str) -> tuple[Listener, ...]:
-    """The listeners with their own upstreams at another URI. Each upstream has brokers of its own, as in a file."""
+    """Return the listeners with their own upstreams at another URI. Each upstream has brokers of its own, as in a
+    file.
+    """
     there: dict[str, Upstream] = {}
     for each in listeners:
         if each.upstream.name not in there:
@@ -180,12 +186,14 @@ def _read(table: Table) -> Config:
 
 
 def _memory() -> Upstream:
-    """The upstream where none is configured: the embedded broker."""
+    """Return the upstream where none is configured: the embedded broker."""
     return Upstream(DEFAULT, locate(MEMORY).groups(DEFAULT, Policy.FAILOVER))
 
 
 def _bounds(table: Table) -> Bounds:
-    """Each field of `Bounds` is a key of its name; the type of its default is that of its value."""
+    """Return the bounds in a table, whose keys are the fields of `Bounds`; each value has the type of the field's
+    default. Raises `ConfigError`.
+    """
     defaults = asdict(Bounds())
     table.only(defaults)
     values: dict[str, Any] = {

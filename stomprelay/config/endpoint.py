@@ -1,4 +1,5 @@
-"""Twisted's endpoint strings, parsed without Twisted: enough to find a wrong one while the configuration is read.
+"""Twisted's endpoint strings, parsed without Twisted: enough to find an invalid one while the configuration is
+read.
 
 Whether an endpoint can be used, Twisted decides when the service makes it.
 """
@@ -62,19 +63,19 @@ class Endpoint:
 
 
 def quoted(argument: str) -> str:
-    """An argument as it stands in an endpoint string."""
+    """Return an argument escaped for an endpoint string."""
     return argument.replace("\\", "\\\\").replace(":", "\\:")
 
 
 def port(value: str, lowest: int = 1) -> int:
-    """A port's number. Raises `ValueError`."""
+    """Return the number of a port. Raises `ValueError` for anything but a number from `lowest` to 65535."""
     if not (value.isascii() and value.isdigit() and len(value) <= 5 and lowest <= int(value) <= PORTS):
         raise ValueError(f'the port must be a number from {lowest} to {PORTS}, not "{value}"')
     return int(value)
 
 
 def server(text: str) -> Endpoint:
-    """The parts of a server endpoint string. Raises `ValueError` for one that cannot be right."""
+    """Return the parts of a server endpoint string. Raises `ValueError` for one that is not valid."""
     if text.isdigit():
         raise ValueError(f'must be an endpoint such as "tcp:{text}", not a port alone')
     if "://" in text:
@@ -95,7 +96,7 @@ def server(text: str) -> Endpoint:
 
 
 def client(text: str) -> Endpoint:
-    """The parts of a client endpoint string. Raises `ValueError` for one that cannot be right."""
+    """Return the parts of a client endpoint string. Raises `ValueError` for one that is not valid."""
     endpoint = _read(text, CLIENTS)
     if endpoint.kind in CLIENTS and "port" in endpoint.arguments:
         port(endpoint.arguments["port"])
@@ -126,7 +127,9 @@ def _read(text: str, kinds: Mapping[str, tuple[str, ...]]) -> Endpoint:
 
 
 def _parts(text: str) -> list[tuple[str | None, str]]:
-    """The parts between colons, each with its name if it has one; a backslash keeps what follows it as it is."""
+    """Return the parts between colons as (name or None, value); a backslash keeps the character behind it as it
+    is.
+    """
     parts: list[tuple[str | None, str]] = []
     name: str | None = None
     value = ""

@@ -1,4 +1,4 @@
-"""`[journal]`: where the relay writes what passes, and how much of it."""
+"""`[journal]`: where the relay records frames and events, and how much of them."""
 
 from typing import Final
 
@@ -28,12 +28,12 @@ _BODIES: Final = {"none": NOTHING, "all": ALL}
 
 
 def directory(value: object) -> str:
-    """The folder of the journal."""
+    """Return the folder of the journal. Raises `ValueError` for anything but a path."""
     return text(value)
 
 
 def bodies(value: object) -> int:
-    """How much of a body is kept, in bytes."""
+    """Return how many bytes of a body are recorded. Raises `ValueError` for a value that is not taken."""
     if isinstance(value, str) and value in _BODIES:
         return _BODIES[value]
     try:
@@ -43,12 +43,14 @@ def bodies(value: object) -> int:
 
 
 def spell_bodies(size: int) -> str:
-    """How much of a body is kept, in words."""
+    """Return in words how much of a body is recorded, for `size` in bytes."""
     return next((word for word, number in _BODIES.items() if number == size), f"the first {size} bytes")
 
 
 def names(value: object) -> tuple[str, ...]:
-    """A list of names of headers, whose values are not recorded."""
+    """Return names of headers, whose values are not recorded. Raises `ValueError` for anything but a list of
+    names.
+    """
     if not isinstance(value, list):
         raise ValueError(f"must be a list of names of headers, not {shown(value)}")
     for each in value:
@@ -58,7 +60,7 @@ def names(value: object) -> tuple[str, ...]:
 
 
 def read(table: Table) -> JournalSettings:
-    """The journal's settings. Raises `ConfigError`."""
+    """Return the journal's settings. Raises `ConfigError`."""
     table.only(KEYS)
     return JournalSettings(
         table.path("directory", directory),

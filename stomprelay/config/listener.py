@@ -46,14 +46,18 @@ _LOSSES: Final = {loss.value: loss for loss in LossPolicy}
 
 
 def server(value: object) -> str:
-    """A Twisted server endpoint string, checked as far as `endpoint.server` can without Twisted."""
+    """Return a Twisted server endpoint string, checked as far as `endpoint.server` can without Twisted. Raises
+    `ValueError`.
+    """
     string = text(value)
     endpoint.server(string)
     return string
 
 
 def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | None) -> Listener:
-    """A listener. `upstreams` are those of the file, by name; `fallback` is for a listener that names none."""
+    """Return the listener in a table. `upstreams` are those of the file, by name; `fallback` is for a listener
+    that names none. Raises `ConfigError`.
+    """
     table.only(KEYS)
     bounds = table.table("limits")
     bounds.only(LIMIT_KEYS)
@@ -110,18 +114,18 @@ class RouteRule:
 
     @property
     def key(self) -> str:
-        """The key of its pattern."""
+        """The key in its table that holds its pattern."""
         return self.route.match.value
 
     def repeated(self, earlier: "RouteRule") -> ConfigError:
-        """What to raise about a route that is never reached, because an earlier one has the same pattern."""
+        """Return the error for a route that is never reached, because an earlier one has the same pattern."""
         return self.table.error(self.key, f"is the same as in {earlier.table.place}, which comes before it")
 
 
 def read_route(
     table: Table, upstreams: Mapping[str, Upstream], listeners: Mapping[str, Listener]
 ) -> RouteRule:
-    """A route. Both mappings are what the file has, by name. Raises `ConfigError`."""
+    """Return the route in a table. Both mappings are what the file has, by name. Raises `ConfigError`."""
     table.only(ROUTE_KEYS)
     patterns = [key for key in PATTERNS if key in table]
     if len(patterns) != 1:
@@ -136,7 +140,7 @@ def read_route(
 
 
 def routed(listeners: Sequence[Listener], rules: Sequence[RouteRule]) -> tuple[Listener, ...]:
-    """The listeners with their routes, in the order of the rules."""
+    """Return the listeners with their routes, in the order of the rules."""
     return tuple(replace(each, routes=_routes(each, rules)) for each in listeners)
 
 

@@ -20,7 +20,7 @@ from stomprelay.config.values import shown
 from stomprelay.relay.model.group import Broker, Group, Policy, Reconnect
 
 QUORUM: Final = 2
-"""How many groups must have a SEND where there is no `minAckCount`: ActiveMQ's number."""
+"""How many groups must confirm a SEND where there is no `minAckCount`: ActiveMQ's default."""
 
 _OF_ALL: Final = frozenset({"quorum", "fan_out_queues"})
 """Options of `fanout:` about all its groups together."""
@@ -38,14 +38,14 @@ class Place:
 
 @dataclass(frozen=True)
 class Location:
-    """The groups of an upstream, of which `quorum` must have a SEND."""
+    """The groups of an upstream, of which `quorum` must confirm a SEND."""
 
     places: tuple[Place, ...]
     quorum: int = 1
     fan_out_queues: bool = True
 
     def groups(self, name: str, policy: Policy) -> tuple[Group, ...]:
-        """The groups of the upstream of this name. Raises `ValueError` where the policy does not fit."""
+        """Return the groups of the upstream of this name. Raises `ValueError` where the policy does not fit."""
         for each in self.places:
             _fits(policy, each)
         if policy is not Policy.FAILOVER and not any(each.listed for each in self.places):
@@ -71,7 +71,9 @@ def _fits(policy: Policy, place: Place) -> None:
 
 
 def locate(text: str) -> Location:
-    """What a URI means: an address, `failover:(...)` or `fanout:(...)`. Raises `ValueError`."""
+    """Return what a URI means: an address, `failover:(...)` or `fanout:(...)`. Raises `ValueError` for anything
+    else.
+    """
     found = parse(text)
     if isinstance(found, Address):
         return Location((Place((address.broker(found.text),)),))
@@ -108,7 +110,7 @@ def _fanout(found: Several) -> Location:
 
 
 def _places(found: Several, settings: Mapping[str, Any]) -> tuple[Place, ...]:
-    """The groups in a `fanout:` or `static:` list; the settings are for those that are plain addresses."""
+    """Return the groups in a `fanout:` or `static:` list; the settings are for those that are plain addresses."""
     places: list[Place] = []
     for number, part in enumerate(found.parts, 1):
         with _naming(f"group {number}"):
@@ -134,7 +136,7 @@ def _group(part: Address | Several, within: Several, settings: Mapping[str, Any]
 
 
 def _once(brokers: Iterable[Broker]) -> None:
-    """Raise for a broker that is named twice, however it is spelled."""
+    """Raise `ValueError` for a broker that is named twice, however its address is written."""
     seen: dict[object, Broker] = {}
     for broker in brokers:
         parts = endpoint.client(broker.endpoint)
@@ -151,7 +153,7 @@ def _once(brokers: Iterable[Broker]) -> None:
 
 @contextmanager
 def _naming(place: str) -> Iterator[None]:
-    """Name the part of the URI in an error."""
+    """Put `place`, a part of the URI, in front of the text of a `ValueError` that the `with` block raises."""
     try:
         yield
     except ValueError as error:

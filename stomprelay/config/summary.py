@@ -36,7 +36,7 @@ Fact = tuple[str, str]
 
 
 def summary(config: Config) -> str:
-    """What would run, one line for each fact; no line end follows the last."""
+    """Return what would run as text, one line for each fact; no line end follows the last."""
     blocks = [*map(_listener, config.listeners), *map(_upstream, config.upstreams)]
     if any(broker.endpoint == MEMORY for each in config.upstreams for broker in each.brokers):
         bounds = [(name.replace("_", " "), str(value)) for name, value in asdict(config.broker).items()]
@@ -103,13 +103,13 @@ def _upstream(upstream: Upstream) -> str:
 
 
 def _alone(upstream: Upstream) -> Iterator[Fact]:
-    """The facts about an upstream at a plain address."""
+    """Yield the facts about an upstream at a plain address."""
     yield "address", upstream.brokers[0].uri
     yield "tls", _client_tls(upstream, upstream.brokers[0])
 
 
 def _moving(upstream: Upstream) -> Iterator[Fact]:
-    """The facts about an upstream whose sessions survive their broker."""
+    """Yield the facts about an upstream whose sessions survive the loss of their broker."""
     several = len(upstream.groups) > 1
     if several:
         queues = "" if upstream.fan_out_queues else "; one to a queue goes to the first group alone"

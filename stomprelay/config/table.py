@@ -15,7 +15,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 def _spelled(path: Iterable[str | int]) -> str:
-    """A path as TOML would write it, with places in arrays behind it in brackets."""
+    """Return a path as TOML writes it, each place in an array as a number in brackets."""
     steps = (
         f"[{key}]" if isinstance(key, int) else f".{key if _BARE.fullmatch(key) else json.dumps(key)}"
         for key in path
@@ -24,11 +24,13 @@ def _spelled(path: Iterable[str | int]) -> str:
 
 
 class ConfigError(Exception):
-    """What is wrong in a configuration, in one line that names the file and the key. Show it and stop."""
+    """A mistake in a configuration; the text is one line that names the file and the key. The caller shows it and
+    stops.
+    """
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint for an error: the known word that was probably meant, or all of them."""
+    """Return a hint for an error's text: the known word that is most like `word`, or all of them."""
     known = list(known)
     folded = {each.lower(): each for each in known}
     close = get_close_matches(word.lower(), folded, n=1)
@@ -64,11 +66,11 @@ class Table:
 
     @property
     def place(self) -> str:
-        """Where it stands, as errors write it."""
+        """The path of the table, as errors show it."""
         return _spelled(self._path)
 
     def error(self, key: str | None, text: str) -> ConfigError:
-        """What to raise about one key; None is the table itself."""
+        """Return the error about one key, or about the table itself (None), for the caller to raise."""
         place = _spelled(self._path if key is None else (*self._path, key))
         return ConfigError(f"{self.source}: {place}: {text}" if place else f"{self.source}: {text}")
 
@@ -76,7 +78,7 @@ class Table:
         return key in self._values
 
     def only(self, known: Iterable[str]) -> None:
-        """Raise for a key that is not among the known ones."""
+        """Raise `ConfigError` for a key that is not among the known ones."""
         known = list(known)
         for key in self._values:
             if key not in known:
@@ -87,7 +89,7 @@ class Table:
     @overload
     def get(self, key: str, read: Callable[[object], T], default: D) -> T | D: ...
     def get(self, key: str, read: Callable[[object], T], default: D | None = None) -> T | D | None:
-        """The key's value as `read` returns it, or the default where it is absent."""
+        """Return the key's value as `read` returns it, or the default where it is absent."""
         if key not in self._values:
             return default
         try:
@@ -96,25 +98,25 @@ class Table:
             raise self.error(key, str(error)) from None
 
     def required(self, key: str, read: Callable[[object], T]) -> T:
-        """The key's value as `read` returns it; absence is an error."""
+        """Return the key's value as `read` returns it. Raises `ConfigError` where it is absent."""
         if key not in self._values:
             raise self.error(key, "is missing")
         return cast(T, self.get(key, read))
 
     def path(self, key: str, read: Callable[[object], str]) -> str | None:
-        """The path that a key names, absolute."""
+        """Return the path that a key names, made absolute from `folder`; None where the key is absent."""
         value = self.get(key, read)
         return None if value is None else os.path.join(self.folder, value)
 
     def table(self, key: str) -> "Table":
-        """The table under a key, empty where it is absent."""
+        """Return the table under a key, an empty one where it is absent."""
         values = self._values.get(key, {})
         if not isinstance(values, dict):
             raise self.error(key, "must be a table")
         return Table(self.source, self.folder, values, (*self._path, key))
 
     def tables(self, key: str) -> list["Table"]:
-        """The named tables under a key, in the file's order."""
+        """Return the named tables under a key, in the file's order."""
         parent = self.table(key)
         for name in parent._values:
             if not _NAME.fullmatch(name):
@@ -124,7 +126,7 @@ class Table:
         return [parent.table(name) for name in parent._values]
 
     def array(self, key: str) -> list["Table"]:
-        """The tables of an array of tables, in the file's order."""
+        """Return the tables of an array of tables, in the file's order."""
         values = self._values.get(key, [])
         if not isinstance(values, list) or not all(isinstance(each, dict) for each in values):
             raise self.error(key, f"must be tables, each under [[{key}]]")

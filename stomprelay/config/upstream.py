@@ -74,13 +74,13 @@ _MOVING: Final = {
 
 
 def location(value: object) -> Location:
-    """The value of `uri`: an address, or lists of them."""
+    """Return what the value of `uri` means: an address, or lists of them. Raises `ValueError`."""
     return locate(text(value))
 
 
 def moved(upstream: Upstream, place: Location) -> Upstream:
-    """The upstream at another location, with its other settings. Raises `ValueError` for one of them that does not fit
-    there, by its key.
+    """Return the upstream at another location, with its other settings. Raises `ValueError` for one of them that
+    does not fit there, by its key.
     """
     try:
         groups = place.groups(upstream.name, upstream.groups[0].policy)
@@ -93,7 +93,7 @@ def moved(upstream: Upstream, place: Location) -> Upstream:
 
 
 def read(table: Table) -> Upstream:
-    """An upstream; the file that holds its passcode is read now."""
+    """Return the upstream in a table. The file that holds its passcode is read now. Raises `ConfigError`."""
     table.only(KEYS)
     bounds = table.table("limits")
     bounds.only(LIMITS)
@@ -132,7 +132,7 @@ def read(table: Table) -> Upstream:
 
 
 def _idle(upstream: Upstream) -> Iterable[str]:
-    """The keys that are set to no effect, because a session of a plain address ends with its broker."""
+    """Return the keys that are set but have no effect, because a session of a plain address ends with its broker."""
     if upstream.movable:
         return ()
     return [key for key, field in _MOVING.items() if getattr(upstream, field) != getattr(Upstream, field)]

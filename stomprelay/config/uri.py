@@ -32,7 +32,7 @@ from stomprelay.config.values import (
 )
 
 Options = tuple[tuple[str, str], ...]
-"""Names and values in their order, percent-escapes decoded."""
+"""The names and values of a URI's options in their order, percent-escapes decoded."""
 
 _DEPTH: Final = {"(": 1, ")": -1}
 _LIST: Final = re.compile(r"(failover|fanout|static):(?://)?", re.IGNORECASE)
@@ -59,7 +59,9 @@ class Several:
 
 
 def parse(text: str) -> Address | Several:
-    """The parts of a URI. Raises `ValueError` for what is not written properly; no address is repeated in its text."""
+    """Return the parts of a URI. Raises `ValueError` for what is not written properly; no address is repeated in
+    its text.
+    """
     start = _LIST.match(text)
     if start is None:
         return Address(text)
@@ -105,7 +107,7 @@ def _part(text: str) -> Address | Several:
 
 
 def _cut(text: str) -> tuple[str, str | None]:
-    """What stands before the options, and the options; None: there are none."""
+    """Return the part before the options, and the options, None where there are none."""
     at = next((at for at, mark, depth in _marks(text) if mark == "?" and depth == 0), None)
     return (text, None) if at is None else (text[:at], text[at + 1 :])
 
@@ -135,7 +137,7 @@ def _balanced(text: str) -> None:
 
 
 def _marks(text: str) -> Iterator[tuple[int, str, int]]:
-    """Each character of punctuation: its place, itself, and how many parentheses are open before it."""
+    """Yield each character of punctuation: its index, itself, and how many parentheses are open before it."""
     depth = 0
     escaped = False
     for at, mark in enumerate(text):
@@ -180,8 +182,8 @@ _OPTIONS: Final = {"a broker's address": BROKER, "failover:(...)": FAILOVER, "fa
 
 
 def read_options(options: Options, known: Mapping[str, tuple[str, Reader[object]]]) -> dict[str, Any]:
-    """The values of the options by field. Raises `ValueError`, by its name, for an option that is not known or whose
-    value is not taken.
+    """Return the values of the options by field. Raises `ValueError`, by its name, for an option that is not known
+    or whose value is not taken.
     """
     fields: dict[str, Any] = {}
     names: dict[str, str] = {}
@@ -201,7 +203,7 @@ def read_options(options: Options, known: Mapping[str, tuple[str, Reader[object]
 
 
 def _why_unknown(name: str, known: Mapping[str, object]) -> str:
-    """Why an option does not belong here."""
+    """Return the text of the error about an option that is not known here."""
     for place, others in _OPTIONS.items():
         if name in others:
             return f"belongs to {place}"

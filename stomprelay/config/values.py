@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
 _FLAGS: Final = {"true": True, "false": False}
 
 NEVER: Final = 10**9
-"""A number of passes that is never reached."""
+"""In place of a number of passes without end."""
 
 
 class OptionText(NamedTuple):
@@ -38,7 +38,7 @@ class OptionText(NamedTuple):
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it: in one line, cut where it is long."""
+    """Return a value as an error shows it: in one line, cut where it is long."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _LONG else text[:_LONG] + "..."
 
@@ -86,7 +86,7 @@ def _float(fits: Callable[[float], bool], expected: str) -> Reader[float]:
 
 
 def _milliseconds(fits: Callable[[int], bool], expected: str) -> Reader[float]:
-    """A reader that returns seconds; -1, where it fits, is infinity."""
+    """Return a reader of milliseconds that returns seconds; -1, where `fits` takes it, is infinity."""
     return _reader(_whole, fits, expected, lambda number: inf if number == -1 else number / 1000)
 
 
@@ -120,7 +120,7 @@ warnings: Final = _reader(
 
 
 def flag(value: object) -> bool:
-    """True or false; in a URI, the words `true` and `false`."""
+    """Return True or False; in a URI, for the words `true` and `false`."""
     if isinstance(value, OptionText) and value.text in _FLAGS:
         return _FLAGS[value.text]
     if not isinstance(value, bool):
@@ -132,7 +132,7 @@ def flag(value: object) -> bool:
 
 
 def text(value: object) -> str:
-    """A string that is not empty."""
+    """Return a string that is not empty."""
     if not isinstance(value, str) or not value:
         raise _unfit("a string that is not empty", value)
     if "\0" in value:
@@ -141,7 +141,7 @@ def text(value: object) -> str:
 
 
 def destination(value: object) -> str:
-    """A destination that every version of STOMP can express."""
+    """Return a destination that every version of STOMP can express."""
     string = text(value)
     if "\n" in string or "\r" in string:
         raise ValueError("must not contain LF or CR")
@@ -149,28 +149,30 @@ def destination(value: object) -> str:
 
 
 def _connectable(value: bytes) -> bytes:
-    """CONNECT has no escapes: these bytes would end the header, or the frame."""
+    """Return the bytes, unless they hold LF, CR or NUL: CONNECT has no escapes, so these would end the header or
+    the frame.
+    """
     if any(byte in value for byte in b"\n\r\0"):
         raise ValueError("must not contain LF, CR or NUL: CONNECT cannot say them")
     return value
 
 
 def connect_value(value: object) -> bytes:
-    """The value of a CONNECT header."""
+    """Return the value of a CONNECT header, as bytes."""
     if not isinstance(value, str) or not value:
         raise _unfit("a string that is not empty", value)
     return _connectable(value.encode())
 
 
 def passcode(value: object) -> bytes:
-    """A passcode; no error shows it."""
+    """Return a passcode, as bytes; no error shows it."""
     if not isinstance(value, str):
         raise ValueError("must be a string")
     return _connectable(value.encode())
 
 
 def passcode_content(content: bytes) -> bytes:
-    """The passcode that a file holds, without the line end that editors leave behind it."""
+    """Return the passcode in the content of a file, without the line end that editors leave behind it."""
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not content:
         raise ValueError("the file is empty")
@@ -181,7 +183,7 @@ def passcode_content(content: bytes) -> bytes:
 
 
 def heart_beat(value: object) -> tuple[int, int]:
-    """How often one can send and wants to receive, in milliseconds."""
+    """Return how often beats can be sent and are wanted, both in milliseconds."""
     numbers = [_whole(each) for each in value] if isinstance(value, list) else []
     match numbers:
         case [int() as can_send, int() as wants] if (
@@ -192,7 +194,7 @@ def heart_beat(value: object) -> tuple[int, int]:
 
 
 def versions(value: object) -> frozenset[bytes]:
-    """A list of STOMP versions that we speak, as bytes."""
+    """Return the STOMP versions in a list, as bytes; all must be supported."""
     known = [version.decode() for version in DIALECTS]
     if not isinstance(value, list) or not value or any(each not in known for each in value):
         raise _unfit(f"a list of versions out of {', '.join(known)} (as strings)", value)
@@ -200,7 +202,7 @@ def versions(value: object) -> frozenset[bytes]:
 
 
 def choice(known: Mapping[str, T]) -> Reader[T]:
-    """A reader that takes one of the known words, and returns what it stands for."""
+    """Return a reader that takes one of the known words, and returns its value in `known`."""
 
     def read(value: object) -> T:
         if not isinstance(value, str) or value not in known:
@@ -215,7 +217,9 @@ def _article(noun: str) -> str:
 
 
 def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
-    """A reader that takes the name of something that the file defines, and returns that."""
+    """Return a reader that takes the name of a `kind` of thing that the file defines, and returns its value in
+    `known`.
+    """
 
     def read(value: object) -> T:
         if not isinstance(value, str):
@@ -228,7 +232,7 @@ def reference(kind: str, known: Mapping[str, T]) -> Reader[T]:
 
 
 def references(kind: str, known: Mapping[str, T]) -> Reader[tuple[T, ...]]:
-    """A reader that takes one such name, or a list of them."""
+    """Return a reader that takes one such name or a list of them, and returns their values."""
     one = reference(kind, known)
 
     def read(value: object) -> tuple[T, ...]:
@@ -248,7 +252,7 @@ LIMITS: Final = ("headers", "header_line", "body")
 
 
 def terms(table: Table, default: Terms) -> Terms:
-    """The heart-beats of a leg, from the keys BEATS."""
+    """Return the heart-beats of a leg, from the keys BEATS. Raises `ConfigError`."""
     can_send, wants = table.get("heart_beat", heart_beat, (default.can_send, default.wants))
     return Terms(
         can_send,
@@ -259,7 +263,7 @@ def terms(table: Table, default: Terms) -> Terms:
 
 
 def limits(table: Table, default: Limits) -> Limits:
-    """What the decoder of a leg takes, from the keys LIMITS."""
+    """Return the limits of a leg's decoder, from the keys LIMITS. Raises `ConfigError`."""
     return Limits(
         table.get("headers", headers, default.headers),
         table.get("header_line", count, default.header_line),

@@ -74,7 +74,7 @@ class Explanation:
         self._to_client = self._noting(bridges.to_client)
 
     def _noting(self, bridge: Bridge) -> Bridge:
-        """A copy of the bridge that notes each edit it makes."""
+        """Return a copy of the bridge that keeps each edit it makes."""
 
         def noted(edit: Callable[[Pair, Frame, Session], Edit]) -> Callable[[Pair, Frame, Session], Edit]:
             def note(dialects: Pair, frame: Frame, session: Session) -> Edit:
@@ -87,7 +87,9 @@ class Explanation:
         return bridge.with_steps({command: noted(edit) for command, edit in bridge.steps.items()})
 
     def paragraphs(self, text: bytes) -> Iterator[str]:
-        """A paragraph for each frame of a text, and one for the versions before the first and when they change."""
+        """Yield a paragraph for each frame of a text, and one for the versions before the first frame and when
+        they change.
+        """
         frames = FrameText(text)
         shown = ""
         number = 0
@@ -111,7 +113,9 @@ class Explanation:
         return f"{versions}, profile {self._product.name}, losses: {self._loss.value}"
 
     def _became(self, frame: Frame) -> Iterator[str]:
-        """What is sent on for a frame, and what made the difference."""
+        """Yield the lines of a frame's paragraph: the frame that is sent on for it, and the reasons for each
+        difference.
+        """
         before = dict(self._counters)
         self._edits.clear()
         bridge = self._to_client if frame.command in FROM_BROKER else self._to_broker
@@ -139,7 +143,9 @@ class Explanation:
                 yield f"{_PARAGRAPH}counted: {name} +{count - before[name]} ({COUNTERS[name]})"
 
     def _connect(self, frame: Frame) -> bytes:
-        """What is sent on for CONNECT. A session starts, in the highest version that client and relay have."""
+        """Return the frame that is sent on for CONNECT. A session starts, in the highest version that client and
+        relay have.
+        """
         offer = Offer.read(frame)
         self._client = offer.agree(self._accepted)
         self._offer = offer
@@ -147,7 +153,7 @@ class Explanation:
         return offer.connect(asked(self._upstream, self._place, self._client), self._upstream.heart_beat)
 
     def _connected(self, frame: Frame) -> bytes:
-        """What is sent on for CONNECTED. From now on the broker's version and product are known."""
+        """Return the frame that is sent on for CONNECTED. From now on the broker's version and product are known."""
         accord = Accord.read(frame)
         self._product = profile(self._upstream, self._place, accord)
         if self._upstream.versions is None:
@@ -166,7 +172,7 @@ class Explanation:
             yield f"{_PARAGRAPH}(what it refers to has to come earlier in the conversation)"
 
     def _reasons(self, frame: Frame, out: bytes, bridge: Bridge) -> Iterator[str]:
-        """Which steps changed the frame, and which lines are spelled otherwise."""
+        """Yield the reasons: which steps changed the frame, and which lines are escaped differently."""
         for name, edit in self._edits:
             parts = []
             if gone := [name.decode() for name in edit.drop if frame.raw(name) is not None]:
@@ -183,7 +189,7 @@ class Explanation:
 def _respelled(
     frame: Frame, out: bytes, bridge: Bridge, edits: list[Edit]
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """The header lines that came and are neither dropped nor the same, each with what it became."""
+    """Yield the header lines that were received and changed, each with its new line, None where that is missing."""
     source, target = bridge.source, bridge.target
     dropped = {name for edit in edits for name in edit.drop}
     sent = _lines(out)[1 + sum(len(edit.add) for edit in edits) :]
@@ -200,7 +206,7 @@ def _respelled(
 
 
 def _lines(wire: bytes) -> list[bytes]:
-    """The command line and the header lines of a frame, without line ends."""
+    """Return the command line and the header lines of a frame, without line ends."""
     head = wire[: _head(wire)].rstrip(b"\r\n")
     return [line.removesuffix(b"\r") for line in head.split(b"\n")]
 
@@ -212,7 +218,7 @@ def _head(wire: bytes) -> int:
 
 
 def _frame(wire: bytes) -> str:
-    """A frame to look at, its body cut where it is long."""
+    """Return a frame as readable text, its body cut where it is long."""
     end = _head(wire)
     head, body = wire[:end], wire[end:].removesuffix(b"\n").removesuffix(b"\0")
     if wire.startswith(tuple(OPENING)):

@@ -33,7 +33,7 @@ class FrameText:
 
     @property
     def command(self) -> bytes | None:
-        """The command line of the next frame; None at the end of the text."""
+        """Return the command line of the next frame; None at the end of the text."""
         gap = _GAP.match(self._text, self._at)
         self._at = gap.end() if gap else self._at
         if self._at == len(self._text):
@@ -60,7 +60,9 @@ class FrameText:
         raise FrameError("the frame does not end", "content-length says more than there is")
 
     def _completed(self) -> list[bytes]:
-        """The last frame with what may have been left out at its end, the likeliest reading first."""
+        """Return the last frame with what may be missing at its end added, in each possible way, the likeliest
+        first.
+        """
         rest = self._text[self._at :]
         blank = _BLANK_LINE.search(rest)
         if blank is None:

@@ -56,7 +56,7 @@ _new: Final = tuple.__new__
 
 @lru_cache(1024)
 def _numbers(count: int) -> Struct:
-    """The format of this many sizes."""
+    """Return the format of this many sizes."""
     return Struct(f"<{count}I")
 
 
@@ -83,12 +83,12 @@ class Block(NamedTuple):
 
     @property
     def length(self) -> int:
-        """How many bytes of its segment it takes."""
+        """The number of bytes that it takes in its segment."""
         return _HEAD.size + len(self.context) + 4 * len(self.sizes) + len(self.payload)
 
     @property
     def frames(self) -> Iterator[RecordedFrame]:
-        """Its frames, in the order in which they came."""
+        """Yield its frames, in the order in which they were received."""
         at, payload, sizes = 0, self.payload, self.sizes
         for index in range(0, len(sizes), SIZES):
             body = at + sizes[index]
@@ -133,13 +133,13 @@ def sealed(kind: int, time: int, number: int, context: bytes, sizes: Sequence[in
 
 
 def decode(data: bytes, at: int = 0) -> Iterator[Block | Damage]:
-    """All that is in a segment's bytes from `at` on, in order: each byte is in a block or in a damage."""
+    """Yield the blocks and damages in a segment's bytes from `at` on, in order: each byte is in one of them."""
     return _Reader(data, at, len(data), lambda _: b"").blocks()
 
 
 def walk(more: Callable[[int], bytes], size: int) -> Iterator[Block | Damage]:
-    """The same of a source of `size` bytes: `more(n)` returns its next bytes, not many more than n, and none where it
-    ends before `size`. No more of it is kept in memory than the longest block needs.
+    """Yield the same for a source of `size` bytes: `more(n)` returns its next bytes, not many more than n, and
+    none where it ends before `size`. No more of it is kept in memory than the longest block needs.
     """
     return _Reader(b"", 0, size, more).blocks()
 
@@ -182,7 +182,7 @@ class _Reader:
         return self._data[self._at :]
 
     def blocks(self) -> Iterator[Block | Damage]:
-        """All that is in the source, in order."""
+        """Yield the blocks and damages in the source, in order."""
         while self._base + self._at < self._end:
             found = self._block()
             if isinstance(found, Block):
@@ -192,7 +192,9 @@ class _Reader:
                 yield self._damage(found)
 
     def _damage(self, reason: str) -> Damage:
-        """The damage from here to where the next whole block begins, or to the end; `_at` is there then."""
+        """Return the damage from here to the beginning of the next whole block, or to the end, and move `_at`
+        there.
+        """
         start = self._base + self._at
         zeros = not self._data[self._at]
         self._at += 1

@@ -24,9 +24,9 @@ from stomprelay.journal.segment import parse_name
 
 CLOSED: Final = "closed"
 WRITTEN: Final = "open"
-"""A relay is writing it."""
+"""The state of a segment that a relay is writing."""
 LEFT: Final = "left open"
-"""Its relay was killed. The next relay that starts with this folder closes it."""
+"""The state of a segment whose relay was killed. The next relay that starts with this folder closes it."""
 
 
 class SegmentCheck:
@@ -120,7 +120,7 @@ def _word(text: str) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """The value as it is where it is one word, else in quotes."""
+    """Return the value as text: one word as it is, anything else in quotes."""
     text = visible(str(value))
     return text if _BARE.fullmatch(text) else '"' + text.replace('"', '\\"') + '"'
 
@@ -220,7 +220,9 @@ def _short(check: SegmentCheck, damage: Damage) -> str:
 
 
 def _row(cells: tuple[str, ...], widths: tuple[int, ...]) -> str:
-    """One line of the table: texts to the left, numbers to the right, columns at least as wide as their headings."""
+    """Return one line of the table: texts to the left, numbers to the right, columns at least as wide as their
+    headings.
+    """
     wide = [max(pair) for pair in zip(widths, map(len, _HEADINGS), strict=False)]
     texts = [f"{cell:{width}}" for cell, width in zip(cells[:4], wide, strict=False)]
     numbers = [f"{cell:>{width}}" for cell, width in zip(cells[4:7], wide[4:], strict=True)]

@@ -1,4 +1,4 @@
-"""What writers and readers of segments ask of the file system: that a relay lives, and that names last."""
+"""What writers and readers of segments ask of the file system: locks on open segments, and syncing."""
 
 import errno
 import fcntl
@@ -35,7 +35,7 @@ def is_same_file(file: int, path: Path) -> bool:
 
 
 def sync_folder(directory: Path) -> None:
-    """Sync a folder to the disk: the files that were made, renamed or removed in it."""
+    """Sync to the disk which files were made, renamed or removed in a folder. Raises `OSError`."""
     sync_path(directory, os.O_DIRECTORY)
 
 

@@ -190,7 +190,9 @@ def _recovered(entry: SegmentFile, now: int) -> Recovery | None:
 
 
 class _Extent:
-    """What recovery has to know of a segment: whether it has a record, where its end is torn, its greatest age."""
+    """What recovery reads from a segment: whether it has a record, the offset of a torn end, and its greatest age
+    in seconds.
+    """
 
     def __init__(self, path: Path) -> None:
         self.age = 0.0

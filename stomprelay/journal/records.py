@@ -73,7 +73,9 @@ class Record(NamedTuple):
         return next((value for known, value in self.headers if known == name), None)
 
     def columns(self, *, bodies: bool = False) -> dict[str, Any]:
-        """Return it by the column names of the pipeline's table `frames`; what is empty is left out."""
+        """Return its values by the column names of the pipeline's table `frames`; empty ones are left out, bodies
+        unless `bodies`.
+        """
         columns: dict[str, Any] = {"at": spell_time(self.time), "ns": self.time, "relay": self.relay}
         columns |= {name: value for name, value in self.context._asdict().items() if value}
         if self.context.side in _DIRECTIONS:
@@ -99,7 +101,7 @@ def _body(kept: bytes) -> dict[str, str]:
 
 
 def records(path: Path | str) -> Iterator[Record | Damage]:
-    """All records of a segment in order, and what is damaged. Never raises `OSError`."""
+    """Yield all records of a segment in order, and what is damaged. Never raises `OSError`."""
     contexts = Contexts()
     relay = ""
     name = Path(path).name.partition(".journal")[0]
@@ -155,8 +157,8 @@ def _event(block: Block) -> EventRecord:
 
 
 def _heading(head: bytes, version: str) -> tuple[str, Headers]:
-    """The command and the headers of a recorded head, decoded by the leg's version. Of a malformed head, as much as can
-    be read.
+    """Return the command and the headers of a recorded head, decoded by the leg's version. Of a malformed head, as
+    much as can be read.
     """
     dialect: Dialect = _LENIENT.get(version, _DEFAULT)
     line = head.find(b"\n") + 1
@@ -208,8 +210,8 @@ class RecordFilter:
 
 
 def segments(places: Iterable[str]) -> Iterator[Path]:
-    """The segments at these paths: all of a folder, in order; a file is taken for a segment whatever its name is.
-    Raises `OSError`, which names the path, for a folder or a file that does not exist.
+    """Yield the segments at these paths: all of a folder, in order; a file is taken for a segment whatever its
+    name is. Raises `OSError`, which names the path, for a folder or a file that does not exist.
     """
     for place in map(Path, places):
         if place.is_dir():

@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple
 
 VERSION: Final = 1
 _LONGEST: Final = 0xFFFF
-"""Bytes that a block has room for."""
+"""The longest context of a block, in bytes."""
 _CUT: Final = 1000
 
 
 class JournalSide(Enum):
-    """Whose leg it was. Frames of clients go to brokers, frames of brokers to clients."""
+    """Whether the leg was a client's, whose frames go to brokers, or a broker's, whose frames go to clients."""
 
     CLIENT = "client"
     BROKER = "broker"
@@ -41,8 +41,8 @@ class Context(NamedTuple):
     version: str = ""
 
     def encode(self) -> bytes:
-        """Return it as it stands in a block. Keep the result, it is the same for many blocks. Texts that are too long
-        for a block are cut to 1000 characters each.
+        """Return it as JSON bytes for a block. Keep the result, it is the same for many blocks. Texts that are too
+        long for a block are cut to 1000 characters each.
         """
         data = json.dumps(self, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         return data if len(data) <= _LONGEST else Context(*[value[:_CUT] for value in self]).encode()
@@ -51,7 +51,8 @@ class Context(NamedTuple):
 class EventRecord(NamedTuple):
     """An event: its name, a sentence for people, and facts for programs (texts and numbers by name).
 
-    The names are those of `stomprelay.session.effects.Event`, and of `JournalEvent` for what only the journal tells.
+    The names are those of `stomprelay.session.effects.Event`, and of `JournalEvent` for events that only the
+    journal has.
     """
 
     event: str
@@ -59,7 +60,7 @@ class EventRecord(NamedTuple):
     facts: dict[str, Any]
 
     def encode(self) -> bytes:
-        """Return it as it stands in a block."""
+        """Return it as JSON bytes for a block."""
         return json.dumps(
             {"event": self.event, "text": self.text, "facts": self.facts},
             ensure_ascii=False,
@@ -73,7 +74,7 @@ class JournalEvent(Enum):
     BEGUN = "journal begun"
     """The relay started to write. Facts: `software`, `pid`."""
     ENDED = "journal ended"
-    """It stopped in good order."""
+    """The relay stopped without a failure."""
     DROPPED = "journal dropped"
     """Records were left out because the queue was full or the disk failed. Facts: `blocks`, `frames`, `octets`."""
     HELD = "back-pressure on"
@@ -108,7 +109,7 @@ class Header(NamedTuple):
     context: tuple[str, ...] = Context._fields
 
     def encode(self) -> bytes:
-        """Return it as it stands in the first block of a segment."""
+        """Return it as JSON bytes for the first block of a segment."""
         return json.dumps(self._asdict(), separators=(",", ":")).encode("utf-8")
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A segment's file: its name, and how it is read, also while it is written and where its end is torn."""
+"""A segment's file: its name, and reading it, also while it is written and where its end is torn."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def safe_name(relay: str) -> str:
 
 
 def parse_name(file: str) -> tuple[SegmentName, bool] | None:
-    """Return what the name of a file (without its folder) tells, and whether it is an open segment; None for a file
+    """Return the parts of a file's name (without its folder), and whether it is an open segment; None for a file
     that is no segment.
     """
     found = _SHAPE.fullmatch(file)
@@ -66,13 +66,14 @@ _NONE: Final = "not a segment of a journal"
 
 
 def read(path: Path | str) -> Iterator[Header | Block | Damage]:
-    """All that is in a segment, in order: a `Header` before the first block, then blocks of frames and events; what
-    cannot be read is a `Damage`, wherever it is, and nothing around it is missing.
+    """Yield what is in a segment, in order: a `Header` before the first block, then blocks of frames and events;
+    what cannot be read is a `Damage`, wherever it is, and nothing around it is missing.
 
-    A header holds for all blocks behind it, up to the next (there is one more where somebody joined segments). Where
-    it is damaged, one that is made from the file's name comes in its place, so a `Damage` may come first. A file that
-    cannot be read at all, or is no segment, is one `Damage`. Never raises `OSError`; memory is bounded by the longest
-    block. Of a segment that is still written, what was there at the start is read, and its end may be torn.
+    A header holds for all blocks behind it, up to the next (there is one more where segments were joined into one
+    file). Where it is damaged, one that is made from the file's name comes in its place, so a `Damage` may come
+    first. A file that cannot be read at all, or is no segment, is one `Damage`. Never raises `OSError`; memory is
+    bounded by the longest block. Of a segment that is still written, what was there at the start is read, and its
+    end may be torn.
     """
     try:
         file = _opened(Path(path))
@@ -145,7 +146,7 @@ def _under_headers(
 
 
 def _by_name(file: str) -> Header | None:
-    """The header as far as the name of the file tells it; None for a file of another name."""
+    """Return a header with the values that the file's name holds; None for the name of another kind of file."""
     named = parse_name(file)
     if named is None:
         return None

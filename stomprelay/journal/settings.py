@@ -1,4 +1,4 @@
-"""What can be configured of the journal. A module of its own, for the configuration reads nothing else of it."""
+"""The settings of the journal, in a module of their own because the configuration imports nothing else of it."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -46,7 +46,7 @@ class Writer:
 
     @property
     def path(self) -> Path | None:
-        """The segment that is being written, None between two."""
+        """The path of the segment that is being written, None between two."""
         return None if self._file < 0 else self.directory / f"{self._name}{OPEN}"
 
     def write(self, data: bytes, now: int) -> None:
@@ -145,7 +145,7 @@ class Writer:
                 path.unlink()
                 self.number -= 1
         except FileNotFoundError:
-            # Somebody took it away; the next one may fare better.
+            # Another process removed it; the next call begins a new one.
             os.close(self._file)
             self._forget()
             raise
@@ -157,7 +157,9 @@ class Writer:
 
 
 def _locked(path: Path) -> int:
-    """Open a new file and lock it, so that `Folder.recover` of other processes leaves it alone while it is open."""
+    """Open a new file, lock it and return its descriptor, so that `Folder.recover` of other processes leaves it
+    alone while it is open.
+    """
     while True:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, _MODE)
         try:

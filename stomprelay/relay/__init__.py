@@ -11,7 +11,7 @@ link/       `Link`, a session's connection to one group of brokers; `Handshake`,
 resend/     `Resender`: a client's frames, kept in `Unconfirmed` so that they can be sent to the next broker
 bridge/     `Bridge`: frames from one version to another, by steps
 forward     `Joiner`: frames on their way into one write
-notes       what is told of a session, in words and as facts
+notes       what is recorded of a session, in words and as facts
 effects     `Open`, and the `Outbox` that every effect goes to
 model/      what is configured and known: `Listener`, `Route`, `Upstream`, `Group`, `Broker`, `Health`, `Profile`
 

@@ -1,4 +1,4 @@
-"""A client that sent CONNECT, joined to its brokers: what comes on any leg, and what the clock brings."""
+"""A client that sent CONNECT, joined to its brokers: what is received on any leg, and what is due by time."""
 
 from collections.abc import Callable, Iterable
 
@@ -81,12 +81,12 @@ class ClientConnection:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the client's leg is closed, and no link has a broker or looks for one."""
         return self._client.closed and all(link.ended for link in self.links)
 
     @property
     def deadline(self) -> float:
-        """When something is due."""
+        """The time at which `woke` must be called next, in seconds; infinity for never."""
         deadline = min(self.shutdown.until, self._search.deadline)
         if self.shutdown.listening and beating(self._client):
             deadline = min(deadline, self._client.heartbeat.deadline)
@@ -95,14 +95,14 @@ class ClientConnection:
     # Inputs
 
     def begin(self, now: float) -> None:
-        """CONNECT was understood: look for brokers while the client waits."""
+        """Look for brokers while the client waits for CONNECTED."""
         client, dialect = self._client, self.session.dialect
         client.enter(State.CONNECTING, demanding_utf8(dialect) if self._listener.require_utf8 else dialect)
         self._outbox.put(Pause(client))
         self._seek(lambda: self._search.begin(self.links, now))
 
     def received(self, leg: Leg, data: bytes, now: float) -> None:
-        """Bytes came on a leg."""
+        """Bytes were received on a leg: carry the frames in them to the other side."""
         downstream = leg is self._client
         self.session.counters["client_bytes" if downstream else "broker_bytes"] += len(data)
         leg.heartbeat.received(now)
@@ -121,11 +121,11 @@ class ClientConnection:
             self.shutdown.fail(leg, error)
 
     def connected(self, leg: Leg, now: float) -> None:
-        """The connection that an `Open` asked for is there."""
+        """The connection that an `Open` asked for is established: send CONNECT to the broker."""
         self._search.connected(leg, now)
 
     def refused(self, leg: Leg, reason: str, now: float) -> None:
-        """The connection that an `Open` asked for cannot be had."""
+        """The connection that an `Open` asked for failed: try the next broker."""
         self._seek(lambda: self._search.refused(leg, reason, now))
 
     def lost(self, leg: Leg, reason: str, now: float) -> None:
@@ -163,20 +163,22 @@ class ClientConnection:
         self._seek(lambda: self._search.woke(now))
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None) -> None:
-        """The session shall leave this broker at a quiet moment, or after `within` seconds; for `to`, if it can."""
+        """Have the session leave this broker when nothing is open there, or after `within` seconds. It tries `to`
+        first.
+        """
         self._search.leave(broker, now, within, to)
         self._wake()
 
     def reconsidered(self, now: float) -> None:
-        """A broker came back."""
+        """A broker is up again, or was resumed: links that wait try at once."""
         self._seek(lambda: self._search.reconsidered(now))
 
     def blocked(self, leg: Leg) -> None:
-        """A broker's connection takes no more for now."""
+        """A broker's connection cannot be written to for now."""
         self._flow.blocked(leg)
 
     def unblocked(self, leg: Leg, now: float) -> None:
-        """It takes more again."""
+        """A broker's connection can be written to again: send what waits."""
         if leg.closed:
             return
         before, failure = self._flow.disconnect, None
@@ -258,7 +260,7 @@ class ClientConnection:
     # Frames
 
     def _from_client(self, data: bytes, now: float) -> None:
-        """The client sends something; while there is no broker it waits."""
+        """Read bytes of the client; while there is no broker keep them."""
         if self._buffer or not self._flow.flowing:
             self._buffer.append(data)
             self._pace()
@@ -267,7 +269,7 @@ class ClientConnection:
             self._to_broker(now)
 
     def _to_broker(self, now: float) -> None:
-        """The client's leg has frames for the brokers."""
+        """Carry the frames that were read from the client's leg to its brokers."""
         flow = self._flow
         before, failure = flow.disconnect, None
         try:
@@ -282,7 +284,7 @@ class ClientConnection:
         self._carried(self._client, before, failure, now)
 
     def _to_client(self, leg: Leg, now: float) -> None:
-        """A broker's leg has frames for the client."""
+        """Carry the frames that were read from a broker's leg to the client."""
         flow, link = self._flow, self._search.link(leg)
         if link is None or leg.closed:
             return
@@ -314,7 +316,7 @@ class ClientConnection:
             self._pace()
 
     def _release(self, now: float) -> None:
-        """There are brokers again for what the client sent meanwhile."""
+        """Carry what the client sent while it had no broker to the brokers that it has now."""
         flow, client = self._flow, self._client
         if flow.flowing and client.state is State.CONNECTED:
             self._to_broker(now)
@@ -327,14 +329,14 @@ class ClientConnection:
             self._pace()
 
     def _pace(self) -> None:
-        """The client is not read from while too much of what it sent waits."""
+        """Stop or resume reading from the client, by how much of what it sent waits."""
         if not self._client.closed:
             self._buffer.paced(full=self._flow.full, crowded=self._flow.crowded)
 
     # Brokers come and go
 
     def _seek(self, act: Callable[[], None]) -> None:
-        """Do what looks for brokers. Where it is in vain the session is given up."""
+        """Call `act`, which looks for brokers. End the session where it raises `StompError`."""
         try:
             act()
         except StompError as error:
@@ -344,7 +346,7 @@ class ClientConnection:
             self._wake()
 
     def _wake(self) -> None:
-        """Ask for the time at which something is due."""
+        """Put a `Wake` for the next time at which something is due into the outbox."""
         if not self.over:
             self._outbox.put(Wake(self.deadline))
 
@@ -354,7 +356,7 @@ class ClientConnection:
         self.shutdown.fail(self._client, error, End.BROKER)
 
     def _broker_lost(self, link: Link, reason: str, now: float) -> None:
-        """A broker went under a connected client, or was left."""
+        """A broker was lost while a client was connected, or was left."""
         flow = self._flow
         if flow.over(link):
             self.session.counters["possibly_lost"] += link.uncertain
@@ -382,7 +384,7 @@ class ClientConnection:
             self._carried(self._client, before, None, now)
 
     def _fell_silent(self, leg: Leg, now: float) -> None:
-        """A peer missed its beats."""
+        """A peer sent nothing for longer than the heart-beats allow: the leg is lost."""
         self.session.counters["beats_missed"] += 1
         link = self._search.link(leg)
         if link is not None:

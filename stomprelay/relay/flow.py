@@ -26,9 +26,9 @@ class DisconnectState(Enum):
 class Flow(Protocol):
     """Frames between a client and its brokers. Effects go to the outbox of the relay.
 
-    `links` are its links, whose brokers are to be sought. Methods that raise `StompError` tell why the
-    session cannot go on, after all that was right has been done. A client that is gone (`Leg.gone`) is sent nothing,
-    and only what it sent before is still to be delivered.
+    `links` are its links, whose brokers are to be sought. Methods raise `StompError` with the reason for which the
+    session cannot go on, after all that was right has been done. A client that is gone (`Leg.gone`) is sent
+    nothing, and only what it sent before is still to be delivered.
     """
 
     links: list[Link]
@@ -39,11 +39,11 @@ class Flow(Protocol):
 
     @property
     def disconnect(self) -> DisconnectState:
-        """How far the client's DISCONNECT is."""
+        """The state of the client's DISCONNECT."""
 
     @property
     def disconnect_receipt(self) -> bytes | None:
-        """The receipt that it asked for, if any."""
+        """The receipt that the client's DISCONNECT asked for; None where there is none."""
 
     @property
     def erred(self) -> bool:
@@ -71,11 +71,11 @@ class Flow(Protocol):
 
     @property
     def safe(self) -> bool:
-        """Whether all that the client sent is where it shall be, as far as anybody asked to know."""
+        """Whether all that the client sent is where it shall be, as far as receipts were asked for."""
 
     @property
     def settled(self) -> bool:
-        """Whether the client sent DISCONNECT and is owed nothing: brokers that close now have done their duty."""
+        """Whether the client sent DISCONNECT and is owed nothing: a broker that closes now is not lost."""
 
     def opened(self) -> list[Link]:
         """Return the links that were added since the last call, and now have to seek their brokers."""
@@ -113,13 +113,13 @@ class Flow(Protocol):
         """A broker's connection cannot take more for now."""
 
     def unblocked(self, leg: Leg, now: float) -> None:
-        """It can again. Raises as `to_broker`."""
+        """A broker's connection can take more again. Raises as `to_broker`."""
 
 
 class InputBuffer:
     """Bytes of a client that are not read yet, for want of a broker. With `most` of them, the client is not read from.
 
-    Call `paced` after each change, with what else speaks against reading.
+    Call `paced` after each change, with the other reasons not to read.
     """
 
     __slots__ = ("_chunks", "_client", "_most", "_outbox", "_paused", "_size")

@@ -1,9 +1,9 @@
-"""What is told of a session: in words for the log, and as facts for the journal.
+"""The notes about a session: in words for the log, and as facts for the journal.
 
-Facts, beside those that speak for themselves: `broker` its address, `upstream` and `group` as the configuration calls
-them, `reason` in words, `beats` = 1 where a peer was silent for longer than the heart-beats allow, `delivering` = 1
-where the client is gone and what it sent is still delivered. A note that tells of a loss names its `broker` only where
-the session had one.
+Facts whose names need a word: `broker` its address, `upstream` and `group` as the configuration calls them,
+`reason` in words, `beats` = 1 where a peer was silent for longer than the heart-beats allow, `delivering` = 1
+where the client is gone and what it sent is still delivered. The note of a loss names its `broker` only where the
+session had one.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ SILENT: Final = "sent nothing for too long (heart-beat)"
 
 
 class End(Enum):
-    """Who brought a session to its end."""
+    """The side that ended a session."""
 
     CLIENT = "client"
     """It sent DISCONNECT, closed its connection, or fell silent."""
@@ -68,13 +68,13 @@ def refused(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
 
 
 def vain(group: Group, upstream: Upstream, passes: int) -> Note:
-    """Nothing was found for long."""
+    """No broker of the group was found in so many passes."""
     text = f"no broker of {group} in {passes} attempts"
     return Note(Event.REFUSED, text, {**_facts(None, upstream), "group": group.name, "attempts": passes})
 
 
 def lost(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
-    """A broker went under the session."""
+    """The session lost its broker."""
     return Note(Event.LOST, f"broker {broker} {reason}", _facts(broker, upstream, reason))
 
 
@@ -125,7 +125,7 @@ def unconfirmed(
 
 
 def answered(receipts: Iterable[bytes]) -> list[Note]:
-    """The relay gave these in the place of a broker that will not."""
+    """The relay sent these receipts itself, because no broker will."""
     spelled = [receipt.decode("utf-8", "backslashreplace") for receipt in receipts]
     return [
         Note(Event.ANSWERED, f"receipt {each} is given by the relay", {"receipt": each}, quiet=True)
@@ -140,13 +140,13 @@ def failed(side: str, error: StompError) -> Note:
 
 
 def unheard(error: StompError) -> Note:
-    """What a client is not told because it is gone, of what its brokers did."""
+    """An error of a broker that cannot be sent to the client, because the client is gone."""
     facts = {"side": End.BROKER.value, "message": error.message}
     return Note(Event.ERROR, f"{error.message} ({error.detail})", facts)
 
 
 def fell_silent() -> Note:
-    """The client is taken for dead."""
+    """The client sent nothing for longer than the heart-beats allow."""
     return Note(Event.LOST, "client fell silent", {"side": End.CLIENT.value, "beats": 1})
 
 
@@ -161,7 +161,7 @@ def vanished(text: str, *, delivering: bool = False) -> Note:
 
 
 def ended(end: End, text: str, *, quiet: bool = True) -> Note:
-    """The session is over. `quiet` where the log was told why before."""
+    """The session is over. `quiet` where the reason was logged before."""
     return Note(Event.DISCONNECTED, text, {"end": end.value}, quiet=quiet)
 
 

@@ -1,12 +1,12 @@
 """One client joined to its brokers.
 
-Inputs are told in the past tense with `now`, in seconds of one steady clock; each returns the effects that the service
-must perform, in order. No input raises. The life of a relay:
+The inputs are methods named in the past tense. `now` is in seconds of one clock that never goes back. Each returns
+the effects that the service must perform, in order. No input raises. The life of a relay:
 
     opened      the client is there; CONNECT must come in time
     received    CONNECT: a broker is opened, the client is not read from meanwhile
     connected   the broker is there and is sent CONNECT; its CONNECTED is passed on, and frames flow
-    lost        the client went: its brokers are left. Its broker went: it is told and closed or, where its session
+    lost        the client went: its brokers are left. Its broker went: it gets an ERROR or, where its session
                 can survive, waits while another broker is sought and sent what the lost one knew
 
 An ERROR of ours is written, then the client's leg lingers so that it arrives. Only whole frames are written.
@@ -37,7 +37,8 @@ from stomprelay.wire.errors import LimitError, StompError
 
 
 def first_frame(client: Leg, data: bytes, listener: Listener) -> Offer | Foreign | None:
-    """Return the CONNECT in the client's first bytes, or that it does not speak STOMP; None while more has to come.
+    """Return the CONNECT in the client's first bytes, or what it is where it is not STOMP; None while more has to
+    come.
 
     What follows CONNECT in the chunk stays in the leg's decoder. Raises `StompError` for what is neither.
     """
@@ -96,9 +97,9 @@ class Relay:
     """The join of one client's leg with those of its brokers: until CONNECT was understood the relay alone, from
     then on its `ClientConnection`.
 
-    `name` tells it apart in logs and is the `session` of a client whose broker gives none. `client` is the client's
-    leg; those of brokers come with `Open`. `chance` is a source of numbers from 0 up to 1, by which sessions that do
-    the same do it at different times.
+    `name` is unique, stands in logs and is the `session` of a client whose broker gives none. `client` is the
+    client's leg; those of brokers come with `Open`. `chance` is a source of numbers from 0 up to 1, by which
+    sessions that do the same do it at different times.
     """
 
     __slots__ = ("_chance", "_connection", "_outbox", "_until", "client", "counters", "listener", "name")
@@ -127,8 +128,8 @@ class Relay:
 
     @property
     def coupled(self) -> bool:
-        """Whether client and broker are read from no faster than the other one can be written to. Otherwise tell
-        of a broker that is written to too fast by `blocked` and `unblocked`.
+        """Whether client and broker are read from no faster than the other one can be written to. Otherwise call
+        `blocked` and `unblocked` for a broker that is written to too fast.
         """
         return self._connection is not None and self._connection.coupled
 
@@ -140,14 +141,14 @@ class Relay:
     # Inputs
 
     def opened(self, now: float) -> list[Effect]:
-        """A client connected. Tell what it sends with `received`."""
+        """A client connected. Give what it sends to `received`."""
         self.counters["sessions_opened"] += 1
         self._until = now + self.listener.connect_timeout
         self._outbox.put(Wake(self._until))
         return self._outbox.drain()
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
-        """Bytes came on a leg."""
+        """Bytes were received on a leg."""
         if self._connection is not None:
             self._connection.received(leg, data, now)
         elif not leg.closed:
@@ -204,7 +205,7 @@ class Relay:
         return self._outbox.drain()
 
     def stopped(self, now: float) -> list[Effect]:
-        """The service stops: the client is told, and all legs are closed."""
+        """The service stops: the client is sent an ERROR, and all legs are closed."""
         error = StompError("the relay is stopping", "connect again")
         if self.over:
             return []

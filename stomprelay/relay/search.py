@@ -14,7 +14,9 @@ from stomprelay.wire.errors import StompError
 
 
 class Search:
-    """Tells the links of a flow what concerns them. Methods that raise `StompError` say why it cannot go on."""
+    """Gives each input to the links of a flow that it concerns. Methods raise `StompError` with the reason for
+    which the session cannot go on.
+    """
 
     __slots__ = ("_flow", "_outbox")
 
@@ -23,7 +25,7 @@ class Search:
         self._outbox = outbox
 
     def link(self, leg: Leg) -> Link | None:
-        """Return the link whose leg this is."""
+        """Return the link that has this leg; None where there is none."""
         for link in self._flow.links:
             if link.leg is leg:
                 return link
@@ -31,7 +33,7 @@ class Search:
 
     @property
     def deadline(self) -> float:
-        """When a link or its leg has to be looked at."""
+        """The time at which a link or its leg is due next, in seconds."""
         deadline = inf
         for link in self._flow.links:
             leg = link.leg
@@ -47,7 +49,9 @@ class Search:
         self.ended(links, now)
 
     def connected(self, leg: Leg, now: float) -> None:
-        """A connection is there."""
+        """The connection of a leg is established: its link sends CONNECT; one that no link needs any more is
+        closed.
+        """
         link = self.link(leg)
         if leg.closed or link is None:
             self._outbox.put(Close(leg, How.ABORT))
@@ -55,7 +59,7 @@ class Search:
             link.connected(leg, now)
 
     def refused(self, leg: Leg, reason: str, now: float) -> None:
-        """A connection cannot be had. Raises as `ended`."""
+        """The connection of a leg failed: the link tries the next broker. Raises as `ended`."""
         link = self.link(leg)
         if not leg.closed and link is not None:
             link.refused(reason, now)
@@ -74,7 +78,9 @@ class Search:
             return None
 
     def woke(self, now: float) -> None:
-        """Attempts begin, or took too long; a session that was to leave its broker leaves it now. Raises as `ended`."""
+        """Begin the attempts that are due, end those that took too long, and leave brokers whose time to be left
+        is over. Raises as `ended`.
+        """
         due = [link for link in self._flow.links if now >= link.until]
         for link in due:
             link.woke(now)
@@ -94,7 +100,7 @@ class Search:
                 self._flow.given_up(link, now)
 
     def lost(self, link: Link, reason: str) -> None:
-        """A link lost its broker; one that was leaving it anyway is no news."""
+        """A link lost its broker; nothing is logged for one that was leaving it anyway."""
         if not link.leaving and not link.done:
             link.session.counters["brokers_lost"] += 1
             link.lost()
@@ -110,7 +116,9 @@ class Search:
         self.ended([link], now)
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None) -> None:
-        """The session shall leave this broker; one whose client sent DISCONNECT leaves it anyway."""
+        """Have the links leave this broker for `to`, when nothing is open there or after `within` seconds. Does
+        nothing once the client sent DISCONNECT.
+        """
         for link in self._flow.links:
             if link.broker is broker and self._flow.disconnect is DisconnectState.NONE:
                 link.leave(now, within, to)

@@ -1,4 +1,4 @@
-"""How a session ends: what its client is told, and how long what is still to be done may take."""
+"""How a session ends: what its client is sent, and how long what is still to be done may take."""
 
 from math import inf
 
@@ -109,7 +109,7 @@ class Shutdown:
         return flow.unanswered()
 
     def overdue(self, now: float) -> None:
-        """What had to happen by now did not."""
+        """End the step that is not done in time: send the DISCONNECT that waits, or close the session."""
         flow, upstream, counters = self._flow, self._listener.upstream, self._session.counters
         gone = self._client.gone
         if flow.disconnect is DisconnectState.WAITING and flow.ready and not gone:
@@ -131,8 +131,9 @@ class Shutdown:
     # Ends
 
     def fail(self, leg: Leg, error: StompError, end: End | None = None) -> None:
-        """The session ends in an ERROR to the client; `leg` is whose bytes are to blame. `end` says whose doing it is,
-        if it is neither the broker's that sent these nor the relay's that cannot go on with the client's.
+        """End the session with an ERROR to the client; `leg` is the one whose bytes are the cause. `end` is the
+        side that ended the session, where that does not follow from `leg`: the broker for its own leg, the relay
+        for the client's.
         """
         self._outbox.put(failed(leg.side.value, error))
         end = end or (End.RELAY if leg is self._client else End.BROKER)
@@ -146,14 +147,14 @@ class Shutdown:
         self.refuse(complain(error, self._session.dialect), note)
 
     def refuse(self, error: bytes, note: Note) -> None:
-        """The session ends with this ERROR frame, which a client that is there is sent."""
+        """End the session with this ERROR frame, which is sent to the client unless it is gone."""
         if not self._client.gone:
             self._outbox.put(Send(self._client, error))
         self.close(How.LINGER, note)
 
     def close(self, how: How, note: Note) -> None:
-        """All legs end, the client's in this way; nothing is due any more. `note` tells of the session's end, of
-        which there is but one.
+        """Close all legs, the client's in this way; nothing is due any more. `note` reports the session's end;
+        there is only one.
         """
         if not self._client.closed:
             self._client.enter(State.CLOSED)

@@ -27,14 +27,14 @@ from stomprelay.wire.names import (
 
 _NONE = frozenset[bytes]()
 _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
-"""What a client that is gone need not have sent."""
+"""Commands of a client that is gone which need not be sent to a broker any more."""
 
 
 class Single:
     """A `Flow` with one link: one `Send` a chunk, made of slices.
 
-    Where the session survives its broker, what the client sends goes by the link's resender; a `tracer` marks it first.
-    `erred` tells that the broker sent an ERROR.
+    Where the session survives its broker, what the client sends goes by the link's resender; a `tracer` marks it
+    first. `erred`: the broker sent an ERROR.
     """
 
     __slots__ = (
@@ -73,44 +73,44 @@ class Single:
 
     @property
     def survives(self) -> bool:
-        """Its link has a resender."""
+        """Whether its link has a resender."""
         return self._resender is not None
 
     @property
     def ready(self) -> bool:
-        """There is a broker."""
+        """Whether there is a broker."""
         return self._link.up
 
     @property
     def flowing(self) -> bool:
-        """There is a broker, and the session does not wait for the last answers before it leaves it."""
+        """Whether there is a broker, and the session does not wait for the last answers before it leaves it."""
         link = self._link
         return link.up and not (link.moving and self._session.quiet)
 
     @property
     def full(self) -> bool:
-        """Too much is unconfirmed."""
+        """Whether too much is unconfirmed to read from the client."""
         return self._resender is not None and self._resender.unconfirmed.full
 
     @property
     def crowded(self) -> bool:
-        """Still much is unconfirmed."""
+        """Whether too much is unconfirmed to read on after `full`."""
         return self._resender is not None and self._resender.unconfirmed.crowded
 
     @property
     def safe(self) -> bool:
-        """No SEND awaits its receipt."""
+        """Whether no SEND awaits its receipt."""
         return not self._session.receipts and (self._resender is None or self._resender.unconfirmed.safe)
 
     @property
     def settled(self) -> bool:
-        """The client sent DISCONNECT and is owed nothing."""
+        """Whether the client sent DISCONNECT and is owed nothing."""
         if self.disconnect is DisconnectState.SENT:
             return self.disconnect_receipt is None and self.safe
         return self.disconnect is DisconnectState.CONFIRMED
 
     def opened(self) -> list[Link]:
-        """There is never another one."""
+        """Return no link: there is never a second one."""
         return []
 
     # Frames of the client
@@ -133,7 +133,7 @@ class Single:
                 self._outbox.put(Resume(broker))
 
     def _forward(self, broker: Leg, bridge: Bridge, now: float) -> None:
-        """All complete frames of the client, without a resender."""
+        """Carry all complete frames of the client, without a resender."""
         joiner = self._joiner
         upward = self._upward if self._tracer is None else self._tracer.headed(self._upward)
         try:
@@ -156,7 +156,7 @@ class Single:
         return NOTHING
 
     def _resend(self, resender: Resender, now: float) -> None:
-        """All complete frames of the client, by the resender."""
+        """Carry all complete frames of the client, by the resender."""
         tracer, decoder = self._tracer, self._client.decoder
         count = 0
         try:
@@ -178,14 +178,14 @@ class Single:
                 self.send_disconnect(now)
 
     def _disconnecting(self, frame: Frame) -> None:
-        """DISCONNECT: it waits until all that was sent before is safe."""
+        """Keep the client's DISCONNECT until all that was sent before is safe."""
         self.disconnect_receipt = frame.header(RECEIPT_HEADER, self._client.dialect)
         self._client.enter(State.LEAVING)
         self.disconnect = DisconnectState.WAITING
         self._frame = frame.wire
 
     def send_disconnect(self, now: float) -> None:
-        """The DISCONNECT that waited goes to the broker."""
+        """Send the DISCONNECT that waited to the broker."""
         self.disconnect = DisconnectState.SENT
         broker, frame = self._link.connection.leg, self._frame
         if self._resender is not None:
@@ -275,11 +275,13 @@ class Single:
                 self.send_disconnect(now)
 
     def over(self, link: Link) -> bool:
-        """It sent ERROR, or the client DISCONNECT."""
+        """Whether the broker sent an ERROR, or the client sent DISCONNECT and is owed nothing."""
         return self.erred or self.settled
 
     def lost(self, link: Link, now: float) -> None:
-        """Without a resender the session goes with its broker."""
+        """Keep what must be sent to the next broker, and give the client its receipts. Raises `StompError` without
+        a resender, because the session ends with its broker, and for a COMMIT whose outcome is unknown.
+        """
         if self._resender is None:
             name, receipt = link.upstream.name, self.disconnect_receipt
             raise StompError("connection to the broker was lost", f"upstream {name}", receipt=receipt)
@@ -289,7 +291,7 @@ class Single:
             raise unknown_outcome(receipt)
 
     def given_up(self, link: Link, now: float) -> None:
-        """The session goes with its only link."""
+        """Raise `StompError`: the session ends with its only link."""
         name = link.upstream.name
         if self._resender is None or link.fresh:
             # The client is told which, not why: reasons hold addresses and certificates.
@@ -298,18 +300,18 @@ class Single:
         raise StompError("no broker available", f"upstream {name}: {reason}", receipt=receipt)
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
-        """The client gets it in the broker's own words."""
+        """Return the broker's ERROR for the client."""
         return error
 
     def unanswered(self) -> list[Link]:
-        """The link, if it can have another broker."""
+        """Return the link, if it has a broker that another one can replace."""
         return [self._link] if self._resender is not None and self._link.up else []
 
     def blocked(self, leg: Leg) -> None:
-        """The service couples the two legs."""
+        """Do nothing: the service reads from neither leg faster than the other can be written to."""
 
     def unblocked(self, leg: Leg, now: float) -> None:
-        """The service couples the two legs."""
+        """Do nothing: the service reads from neither leg faster than the other can be written to."""
 
     @property
     def _receives(self) -> bool:

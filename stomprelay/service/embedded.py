@@ -52,38 +52,42 @@ class BrokerDriver(Driver):
         self._on_end = ended
 
     def end(self) -> None:
-        """It is over: stop its timer, and call `ended`."""
+        """Stop the timer and call `ended`: the connection is over."""
         super().end()
         self._on_end(self)
 
     def connected(self, protocol: LegProtocol) -> None:
-        """The client is connected: perform what the core asked for when it was opened."""
+        """Perform the effects that the core returned when the connection was opened: the client is connected."""
         protocol.set_producer(self)
         first, self._first = self._first, []
         self.perform(first)
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
-        """Bytes came."""
+        """Give the core the bytes that the client sent."""
         self.perform(self.connection.received(data, self.runtime.seconds()))
 
     def lost(self, protocol: LegProtocol, reason: str) -> None:
-        """The client's connection ended: its unacknowledged messages go to others."""
+        """Report to the core that the connection ended: messages that the client did not acknowledge are sent to
+        other consumers.
+        """
         self.perform(self.connection.lost(self.runtime.seconds()))
 
     def woke(self, now: float) -> None:
-        """The connection's time has come."""
+        """Call the core: the time of its last `Wake` has come."""
         self.perform(self.connection.woke(now))
 
     def pauseProducing(self) -> None:
-        """Too much waits to be written to the client."""
+        """Report to the core that too much waits to be written to the client: it sends no messages until
+        `resumeProducing`.
+        """
         self.perform(self.connection.paused())
 
     def resumeProducing(self) -> None:
-        """There is room again."""
+        """Report to the core that there is room again."""
         self.perform(self.connection.resumed(self.runtime.seconds()))
 
     def stopProducing(self) -> None:
-        """The transport is gone; `lost` is called next."""
+        """Do nothing: the transport is closed, and `lost` is called next."""
 
     def _note(self, effect: Note) -> None:
         log_note(effect, _FORM)
@@ -98,11 +102,11 @@ class BrokerFactory(Factory):
         self._service = service
 
     def logPrefix(self) -> str:
-        """As Twisted's log lines name it."""
+        """Return the name that Twisted's log lines have for it."""
         return "embedded broker"
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """The protocol of a new client; None while stopping."""
+        """Return the protocol of a new client; None while the service stops, which closes the connection."""
         return self._service.accept()
 
 
@@ -134,7 +138,7 @@ class BrokerService(MultiService):
             )
 
     def accept(self) -> LegProtocol | None:
-        """The protocol for one more client; None while stopping."""
+        """Return the protocol for one more client; None while the service stops."""
         if self.stopping:
             return None
         driver = BrokerDriver(self.runtime, self.broker, self.clients.discard)
@@ -168,7 +172,7 @@ class _Keeping(Factory):
         self.built: list[Any] = []
 
     def buildProtocol(self, addr: Any) -> Any:
-        """What the other factory builds."""
+        """Return the protocol that the other factory builds, and keep it."""
         self.built.append(self._factory.buildProtocol(addr))
         return self.built[-1]
 
@@ -177,7 +181,7 @@ class _Keeping(Factory):
 class MemoryEndpoint:
     """Connects a client to the embedded broker in the reactor's next turn, by a pair of connected sockets.
 
-    No network sees them, and between the two ends the kernel buffers as between two processes: so back-pressure is
+    They need no network, and the kernel buffers between the two ends as between two processes: so back-pressure is
     that of any other broker.
     """
 
@@ -186,7 +190,7 @@ class MemoryEndpoint:
         self._factory = factory
 
     def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
-        """Fires with the client's protocol."""
+        """Return a Deferred that fires with the client's protocol; it fails where there are no sockets left."""
         call = self._reactor.callLater(0, lambda: self._join(factory, connected))
         connected: Deferred[IProtocol] = Deferred(lambda _: call.cancel())
         return connected

@@ -74,12 +74,12 @@ class Signals(Service):
 # systemd
 
 EVERY: Final = 5.0
-"""Seconds between two looks at the status."""
+"""Seconds between two checks whether the status has changed."""
 
 
 class Notify(Service):
-    """Notifies systemd (`sd_notify(3)`) that the relay is ready, of its status, that it lives, and that it stops. Does
-    nothing where the environment names no socket of a service manager.
+    """Notifies systemd (`sd_notify(3)`) that the relay is ready, of its status, that it still runs, and that it
+    stops. Does nothing where the environment names no socket of a service manager.
 
     `status` returns one line. Let this service start last, when everything listens, and call `stopping` before
     anything stops.
@@ -138,14 +138,18 @@ class Notify(Service):
 
 
 def _address(name: str) -> str | None:
-    """A path, or a name in the abstract name space, which begins with @ in the environment."""
+    """Return the address of systemd's socket: a path, or a name in the abstract name space, which begins with @ in
+    the environment. None where there is none.
+    """
     if name.startswith("@"):
         return f"\0{name[1:]}"
     return name if name.startswith("/") else None
 
 
 def _watchdog(environment: Mapping[str, str]) -> float | None:
-    """Seconds within which systemd wants a sign of life; None where it wants none from this process."""
+    """Return the seconds within which systemd expects a watchdog notice; None where it expects none from this
+    process.
+    """
     period, process = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
     if not period.isdigit() or int(period) == 0 or (process and process != str(os.getpid())):
         return None
@@ -157,7 +161,7 @@ def _watchdog(environment: Mapping[str, str]) -> float | None:
 KEPT: Final = 16 * 1024 * 1024
 """Bytes at the top of the heap that are not given back."""
 LARGE: Final = 2 * 1024 * 1024
-"""Bytes from which on a block is taken from the system by itself."""
+"""Blocks of at least this many bytes are allocated from the system one by one."""
 
 # glibc's malloc.h
 _M_TRIM_THRESHOLD: Final = -1
@@ -168,8 +172,8 @@ def keep_freed_memory() -> bool:
     """Let the C library keep memory that this process freed. Returns False where it has no `mallopt` (musl, macOS).
 
     It gives memory at the top of its heap back to the system as soon as there is a little of it, and takes large
-    blocks from the system each time. Chunks of a busy connection are such blocks: without this, each chunk is paid
-    for with fresh pages, which costs as much as relaying it.
+    blocks from the system each time. Chunks of a busy connection are such blocks: without this, the system
+    allocates new pages for each chunk, which takes as long as relaying it.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -45,11 +45,11 @@ class ListenerFactory(Factory):
         self._accept = accept
 
     def logPrefix(self) -> str:
-        """As Twisted's log lines name it."""
+        """Return the name that Twisted's log lines have for it."""
         return f"listener {self._sessions.listener.name}"
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        """The protocol of a new client; None while stopping."""
+        """Return the protocol of a new client; None while the relay stops, which closes the connection."""
         return self._accept(self._sessions)
 
 
@@ -148,7 +148,7 @@ class RelayService(MultiService):
         service.setServiceParent(self)
 
     def _accept(self, sessions: ListenerSessions) -> LegProtocol | None:
-        """A session for a new client; None while stopping."""
+        """Begin a session for a new client and return the protocol of its leg; None while the relay stops."""
         runtime, journal = self.state.runtime, self.state.journal
         if self.state.sessions.stopping:
             return None
@@ -162,12 +162,12 @@ class RelayService(MultiService):
         return LegProtocol(driver, relay.client)
 
     def _next_name(self) -> bytes:
-        """A name for a session that no other ever had."""
+        """Return a name for a session that no other session has, of this relay or of another."""
         self._named += 1
         return f"{self._prefix}-{self._named}".encode("ascii")
 
     def _status(self) -> str:
-        """One line for systemd."""
+        """Return the relay's status in one line, for systemd."""
         sessions, journal = self.state.sessions, self.state.journal
         count, listeners = len(sessions), len(sessions.listeners)
         state = "stopping, " if sessions.stopping else ""
@@ -177,7 +177,9 @@ class RelayService(MultiService):
         )
 
     def startService(self) -> None:
-        """All listeners listen, or `CannotStart` names the one that cannot."""
+        """Start to listen on all endpoints. Raises `CannotStart`, which names the endpoint that cannot be listened
+        on.
+        """
         super().startService()
         for each in self.state.sessions.listeners.values():
             listener = each.listener

@@ -25,7 +25,7 @@ class ListenerSessions:
         self.ended: Final[Callable[[RelayDriver], None]] = self._drivers.discard
 
     def add(self, driver: RelayDriver) -> None:
-        """A client came in by this listener."""
+        """Add the session of a client that connected to this listener."""
         self._drivers.add(driver)
 
     def __iter__(self) -> Iterator[RelayDriver]:

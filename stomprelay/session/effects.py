@@ -16,11 +16,11 @@ class How(Enum):
     LINGER = "linger"
     """Write what is queued, close our direction, read and discard until the peer closes or some time passed."""
     ABORT = "abort"
-    """Close at once; the peer is taken for dead or mad."""
+    """Close at once and drop what is queued: the peer is dead, or does not follow the protocol."""
 
 
 class Event(Enum):
-    """What a `Note` tells."""
+    """The events that a `Note` can report; the values stand in the log and in the journal."""
 
     ANSWERED = "answered"
     CONNECTED = "connected"
@@ -74,13 +74,13 @@ class Wake:
 
 
 Fact = str | int
-"""What a machine should know."""
+"""A value of a note's facts."""
 
 
 @dataclass(slots=True)
 class Note:
-    """Something worth a log line, or (`quiet`) worth a record only: never a secret, never a body. `facts` say by name
-    what the text says.
+    """A line for the log and an event for the journal; a `quiet` one is for the journal only. It holds no secret
+    and no body. `facts` has by name what the text says in words.
     """
 
     event: Event
@@ -90,7 +90,7 @@ class Note:
 
 
 Effect = Send | Close | Pause | Resume | Wake | Note
-"""Whatever a conversation may ask for; a relay also asks for connections to brokers."""
+"""What every conversation may ask the service for; a relay also asks for connections to brokers."""
 
 AnyEffect = TypeVar("AnyEffect")
 
@@ -110,14 +110,16 @@ class Outbox(Generic[AnyEffect]):
         return len(self._effects)
 
     def put(self, *effects: AnyEffect) -> None:
-        """Ask for these effects, after all that was asked for before."""
+        """Append these effects."""
         self._effects += effects
 
     def insert(self, at: int, effect: AnyEffect) -> None:
-        """Ask for an effect in front of those put in since the outbox had the length `at`."""
+        """Insert an effect at index `at`: in front of those that were put in since the outbox had that length."""
         self._effects.insert(at, effect)
 
     def drain(self) -> list[AnyEffect]:
-        """Return all effects that were put in since the last call; perform them in order."""
+        """Return all effects that were put in since the last call, and forget them; the caller must perform them
+        in order.
+        """
         effects, self._effects = self._effects, []
         return effects

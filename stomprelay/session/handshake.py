@@ -1,7 +1,7 @@
-"""CONNECT and CONNECTED as values. Their heads are never escaped, so everything here is raw octets.
+"""CONNECT and CONNECTED as values. Their heads are never escaped, so everything here is bytes as they were sent.
 
-What a client said passes to the broker as it came, in its order; only the headers that each leg settles for
-itself are put in place: versions, heart-beats, and, where an upstream maps them, virtual host and credentials.
+The client's headers are sent to the broker as they came, in their order; only the headers that each leg settles
+for itself are put in place: versions, heart-beats, and, where an upstream maps them, virtual host and credentials.
 """
 
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,9 @@ def _first(headers: Headers, name: bytes) -> bytes | None:
 
 
 def put(headers: Headers, name: bytes, value: bytes | None) -> Headers:
-    """The headers with `name` set in place (at the end where it is new), or gone when `value` is None."""
+    """Return the headers with the header `name` set to `value`: in its old place, or at the end where it is new.
+    None removes it.
+    """
     result: Headers = []
     for key, old in headers:
         if key != name:
@@ -48,7 +50,7 @@ def put(headers: Headers, name: bytes, value: bytes | None) -> Headers:
 
 
 def versions(value: bytes) -> frozenset[bytes]:
-    """The versions in an `accept-version` or `version` header; blanks around them do not count."""
+    """Return the versions in the value of an `accept-version` or `version` header, without the blanks around them."""
     return frozenset(part.strip(b" ") for part in value.split(b","))
 
 
@@ -57,13 +59,13 @@ def _negotiate(asked: frozenset[bytes]) -> bool:
 
 
 def spell_versions(spoken: frozenset[bytes]) -> bytes:
-    """As a header value, lowest first, without blanks: brokers do not strip them."""
+    """Return these versions as a header value, lowest first, without blanks, which brokers do not strip."""
     return b",".join(version for version in DIALECTS if version in spoken)
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """What a leg authenticates with instead of the client's own. Never in a repr."""
+    """Login and passcode that a broker is sent in place of the client's own. No repr shows the passcode."""
 
     login: bytes
     passcode: bytes | None = field(default=None, repr=False)
@@ -71,16 +73,16 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Offer:
-    """A client's CONNECT: what it can speak and how often it can beat."""
+    """What a client's CONNECT offers: its headers, its STOMP versions and its heart-beats."""
 
     headers: Headers = field(repr=False)
     versions: frozenset[bytes]
     terms: Terms | None
-    """None when it did not speak of heart-beats."""
+    """What its `heart-beat` header holds; None where it has no such header."""
 
     @classmethod
     def read(cls, frame: Frame) -> "Offer":
-        """What a CONNECT or STOMP frame offers. Raises `ProtocolError` for a malformed heart-beat."""
+        """Return what a CONNECT or STOMP frame offers. Raises `ProtocolError` for a malformed `heart-beat` header."""
         headers = frame.headers(V1_0)
         accept = _first(headers, ACCEPT_VERSION)
         beat = _first(headers, HEART_BEAT)
@@ -91,7 +93,9 @@ class Offer:
         )
 
     def agree(self, spoken: frozenset[bytes]) -> Dialect:
-        """The highest version in common. Raises `ProtocolError` when there is none."""
+        """Return the dialect of the highest version that is in `spoken` and that the client accepts. Raises
+        `ProtocolError`, which lists `spoken`, when there is none.
+        """
         dialect = highest(self.versions, spoken)
         if dialect is None:
             supported = spell_versions(spoken).decode()
@@ -106,7 +110,8 @@ class Offer:
         host: bytes | None = None,
         credentials: Credentials | None = None,
     ) -> bytes:
-        """The CONNECT frame for a broker: this offer, asking for `asked` versions and offering `terms`.
+        """Return the CONNECT frame for a broker, in bytes: the client's headers, with the versions `asked` and the
+        heart-beats `terms`.
 
         `host` and `credentials` replace the client's own. `STOMP` becomes `CONNECT`, which every broker knows.
         """
@@ -126,17 +131,23 @@ class Offer:
         return compose_raw(CONNECT, headers, end=b"\0")
 
     def beats(self, asked: frozenset[bytes]) -> bool:
-        """Whether `connect` speaks of heart-beats: a strict 1.0 pair has never heard of them."""
+        """Whether `connect` sends a `heart-beat` header: not where client and broker use STOMP 1.0, which has
+        none, unless the client sent one.
+        """
         return _negotiate(asked) or self.terms is not None
 
     def terms_toward(self, asked: frozenset[bytes], terms: Terms) -> Terms:
-        """The terms the broker was given: where none were spoken of, it may still demand our beats."""
+        """Return the terms that the broker was offered. Where it was sent no `heart-beat` header we expect no
+        beats of it, but it may still expect ours.
+        """
         return terms if self.beats(asked) else replace(terms, wants=0)
 
 
 @dataclass(frozen=True)
 class Accord:
-    """A broker's CONNECTED: the version it settled on, its beats and what it says of itself."""
+    """What a broker's CONNECTED settles: the version as a dialect, its heart-beats, and its `server` and `session`
+    headers (empty where absent).
+    """
 
     headers: Headers
     dialect: Dialect
@@ -146,9 +157,9 @@ class Accord:
 
     @classmethod
     def read(cls, frame: Frame) -> "Accord":
-        """What a CONNECTED frame settles. Raises `ProtocolError` for a version that we do not speak.
+        """Return what a CONNECTED frame settles. Raises `ProtocolError` for a version that is not supported.
 
-        Heart-beats that a broker spells badly count as none.
+        A malformed `heart-beat` header counts as none.
         """
         headers = frame.headers(V1_0)
         version = (_first(headers, VERSION) or V1_0.version).strip(b" ")
@@ -162,10 +173,11 @@ class Accord:
         return cls(headers, dialect, terms, _first(headers, SERVER) or b"", _first(headers, SESSION) or b"")
 
     def connected(self, dialect: Dialect, terms: Terms | None, session: bytes) -> bytes:
-        """The CONNECTED frame for the client: this accord, in its version and with our own heart-beats.
+        """Return the CONNECTED frame for the client, in bytes: the broker's headers, with the version of `dialect`
+        and our own heart-beats.
 
-        `terms` is None for a client that did not speak of heart-beats; `session` names the session where the
-        broker did not.
+        `terms` is None for a client that sent no `heart-beat` header; `session` is the value of the `session`
+        header where the broker sent none.
         """
         headers = self.headers
         if dialect.negotiates or _first(headers, VERSION) is not None:

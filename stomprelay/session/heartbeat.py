@@ -1,4 +1,4 @@
-"""One leg's heart-beats: what was agreed, and when the next is due.
+"""One leg's heart-beats: the intervals that were agreed, and when the next beat is due.
 
 Beats belong to a leg and are never carried to the other one. We beat when the leg was silent for a share of the
 agreed interval, and give the peer up after a multiple of it; a peer that we do not read from is not dead.
@@ -29,7 +29,9 @@ class Terms:
 
     @classmethod
     def parse(cls, value: bytes) -> "Terms":
-        """The terms in a `heart-beat` header. Raises `ProtocolError` when it is not two numbers."""
+        """Return the terms in the value of a `heart-beat` header. Raises `ProtocolError` when it is not two
+        numbers.
+        """
         parts = [part.strip(b" ") for part in value.split(b",")]
         if len(parts) != 2 or not all(part.isdigit() and len(part) < 16 for part in parts):
             raise ProtocolError(
@@ -38,7 +40,9 @@ class Terms:
         return cls(int(parts[0]), int(parts[1]))
 
     def __bytes__(self) -> bytes:
-        """As a header value: no blank after the comma, brokers refuse it."""
+        """Return the terms as the value of a `heart-beat` header, without a blank after the comma, which brokers
+        refuse.
+        """
         return b"%d,%d" % (self.can_send, self.wants)
 
 
@@ -55,7 +59,9 @@ class HeartBeat:
         self.reading = True
 
     def agree(self, ours: Terms, theirs: Terms, now: float) -> None:
-        """Settle both intervals. From now on ask `deadline` and call `due` and `dead` when it has come."""
+        """Compute both intervals from the terms of the two sides. From now on ask `deadline` and call `due` and
+        `dead` when it has come.
+        """
         send = max(ours.can_send, theirs.wants) if ours.can_send and theirs.wants else 0
         expect = max(ours.wants, theirs.can_send) if ours.wants and theirs.can_send else 0
         self._pause = send * ours.idle / 1000 if send else inf
@@ -63,37 +69,39 @@ class HeartBeat:
         self.received_at = self.sent_at = now
 
     def sent(self, now: float) -> None:
-        """Something was written to the peer: the next beat is due a pause later."""
+        """Record that bytes were written to the peer: the next beat is due one interval after `now`."""
         self.sent_at = now
 
     def received(self, now: float) -> None:
-        """Bytes came from the peer, whatever they are: it is not dead."""
+        """Record that bytes were received from the peer: its silence begins anew."""
         self.received_at = now
 
     def keep_alive(self, every: float, now: float) -> None:
-        """Beat after `every` seconds of our silence even though nothing was agreed."""
+        """Send a beat after `every` seconds without a write, although no heart-beats were agreed."""
         self._pause = min(self._pause, every)
         self.sent_at = now
 
     def paused(self) -> None:
-        """We stopped reading from the peer: its silence means nothing."""
+        """Record that the peer is not read from: until `resumed` it is not `dead`."""
         self.reading = False
 
     def resumed(self, now: float) -> None:
-        """We read again: the peer's silence counts from now."""
+        """Record that the peer is read from again: its silence is counted from `now`."""
         self.reading = True
         self.received_at = now
 
     def due(self, now: float) -> bool:
-        """Whether a beat must go out."""
+        """Whether a beat must be sent to the peer now; if so send `BEAT`, then call `sent`."""
         return now >= self.sent_at + self._pause
 
     def dead(self, now: float) -> bool:
-        """Whether the peer was silent for too long while we were reading."""
+        """Whether the peer sent nothing for longer than was agreed, while it was read from."""
         return self.reading and now >= self.received_at + self._limit
 
     @property
     def deadline(self) -> float:
-        """When to look again; infinity when nothing was agreed."""
+        """The time at which `due` and `dead` must be called next, in seconds of the same clock; infinity when
+        nothing was agreed.
+        """
         beat = self.sent_at + self._pause
         return min(beat, self.received_at + self._limit) if self.reading else beat

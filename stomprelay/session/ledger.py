@@ -13,19 +13,21 @@ from typing import Final
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 
 TOKEN: Final = b"relay-ack-"
-"""How our tokens begin; a number follows. No escape and no client library can damage such octets."""
+"""How our tokens begin; a number follows. They are bytes that need no escape and that no client library changes.
+"""
 
 
 def ours(name: bytes) -> bool:
-    """Whether a name of a delivery looks like a token of ours; other relays give such names, too."""
+    """Whether the name of a delivery has the form of our tokens. It may be another relay's token."""
     return name.startswith(TOKEN)
 
 
 class Delivery:
-    """One MESSAGE that its consumer has to acknowledge, by the broker's names. `token` is ours for it.
+    """One MESSAGE that its consumer has to acknowledge, by the broker's names. `token` is the name that we give
+    it.
 
-    `tokened` tells that the client knows it by its token although the broker gave it an `ack` value. `lost` tells
-    that the broker's connection is no more on which it came: nobody awaits its ACK.
+    `tokened`: the client was given the token although the broker gave an `ack` value. `lost`: the broker's
+    connection on which it came has ended, so no broker awaits its ACK.
     """
 
     __slots__ = ("ack", "lost", "message_id", "order", "subscription", "tokened")
@@ -41,13 +43,13 @@ class Delivery:
         self.order = order
 
     def lose(self) -> None:
-        """The broker that it came from is lost."""
+        """Record that the connection of the broker that it came from has ended."""
         self.lost = True
 
     @property
     def token(self) -> bytes:
-        """What a client is given to acknowledge with: on 1.2 when the broker has no `ack` value, otherwise when
-        another delivery goes by the same name.
+        """The name of ours that the client sends in its ACK: on 1.2 when the broker has no `ack` value, otherwise
+        when another delivery has the same name.
         """
         return TOKEN + b"%d" % self.order
 
@@ -55,8 +57,8 @@ class Delivery:
 class Ledger:
     """The unsettled deliveries of one client.
 
-    `full` tells that `most` or more deliveries are remembered, those of open transactions included: stop reading
-    from the broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it.
+    `full`: `most` or more deliveries are remembered, those of open transactions included; stop reading from the
+    broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it.
     """
 
     __slots__ = (
@@ -89,17 +91,17 @@ class Ledger:
 
     @property
     def awaited(self) -> int:
-        """How many deliveries a broker still awaits the ACK of."""
+        """The number of deliveries whose ACK a broker still awaits."""
         return len(self._pending) - self._lost + self._in_doubt
 
     @property
     def full(self) -> bool:
-        """Whether as many deliveries are unsettled as may be."""
+        """Whether `most` or more deliveries are unsettled."""
         return self.awaited >= self._most
 
     @property
     def crowded(self) -> bool:
-        """Whether more than half of what may be is unsettled."""
+        """Whether more than half of `most` deliveries are unsettled."""
         return self.awaited * 2 > self._most
 
     @property
@@ -110,7 +112,7 @@ class Ledger:
     def noted(
         self, subscription: Subscription, message_id: bytes, ack: bytes | None, *, tokened: bool = False
     ) -> Delivery:
-        """A MESSAGE passed to the client."""
+        """Record a MESSAGE that is sent to the client, and return its delivery."""
         if len(self._pending) + self._in_doubt >= self._most:
             self.forget_closed()
         delivery = Delivery(subscription, message_id, ack, next(self._orders), tokened=tokened)
@@ -139,15 +141,17 @@ class Ledger:
         self._lost -= delivery.lost
 
     def forget_closed(self) -> None:
-        """Deliveries of ended subscriptions, and those that were lost, may still be acknowledged, but not at the
-        price of new ones. From then on an ACK that names nothing may be of a lost one (`forgot`).
+        """Forget the deliveries of ended subscriptions and of lost brokers, to make room for new ones. From then
+        on an ACK that names no delivery may belong to one that was forgotten (`forgot`).
         """
         for delivery in [each for each in self._pending.values() if each.lost or not each.subscription.open]:
             self.forgot = self.forgot or delivery.lost
             self._remove(delivery)
 
     def lost(self) -> None:
-        """The broker is gone, and with it all deliveries: what the client says of them concerns nobody any more."""
+        """Record that the broker's connection has ended: all its deliveries are lost, and ACKs of them are sent to
+        no broker.
+        """
         for delivery in self._pending.values():
             delivery.lose()
         for held in self._held.values():
@@ -157,30 +161,32 @@ class Ledger:
         self._bereft = True
 
     def taken(self, ack: bytes) -> bool:
-        """Whether a delivery that is not settled goes by this `ack` value already, or one that was forgotten may."""
+        """Whether an unsettled delivery has this `ack` value already, or one that was forgotten may have had it."""
         if self.forgot or ack in self._by_ack:
             return True
         # What an open transaction acknowledged may come back, and a next broker may use its name.
         return self._bereft and any(each.ack == ack for held in self._held.values() for each in held)
 
     def named(self, message_id: bytes) -> bool:
-        """Whether a delivery that is not settled has this `message-id`."""
+        """Whether an unsettled delivery has this `message-id`."""
         return message_id in self._by_message
 
     def by_token(self, token: bytes) -> Delivery | None:
-        """The delivery that we gave this token, or that the broker gave it as its `ack`."""
+        """Return the delivery with this token, or else with this `ack` value of the broker's; None where there is
+        none.
+        """
         return self.given(token) or self._by_ack.get(token)
 
     def given(self, token: bytes) -> Delivery | None:
-        """The delivery that we gave this token."""
+        """Return the delivery to which we gave this token; None where there is none."""
         digits = token.removeprefix(TOKEN)
         if ours(token) and digits.isdigit() and len(digits) < 20:
             return self._pending.get(int(digits))
         return None
 
     def by_message(self, message_id: bytes, subscription: bytes | None = None) -> Delivery | None:
-        """The delivery that we gave this name, or the oldest one of this message, on the subscription of that id
-        where one is given.
+        """Return the delivery with this token, or else the oldest one of this message, on the subscription of that
+        id where one is given; None where there is none.
         """
         if ours(message_id) and (delivery := self.given(message_id)) is not None:
             return delivery
@@ -190,14 +196,16 @@ class Ledger:
         return None
 
     def latest(self, subscription: Subscription, order: int) -> Delivery | None:
-        """The last delivery on a subscription among those numbered below `order`."""
+        """Return the last unsettled delivery on a subscription among those numbered below `order`; None where
+        there is none.
+        """
         earlier = deque(takewhile(lambda each: each < order, subscription.unsettled), maxlen=1)
         return self._pending[earlier[0]] if earlier else None
 
     def settled(self, delivery: Delivery, transaction: bytes | None = None) -> bool:
-        """The client acknowledged (or refused) a delivery: with it go the earlier ones of its subscription where
-        the mode is cumulative. Inside a transaction they come back when it is aborted. Answers whether all of them
-        are deliveries of a broker that is there.
+        """Settle a delivery for which the client sent ACK or NACK, with all earlier ones of its subscription where
+        the mode is cumulative. In a transaction they are unsettled again when it is aborted. Return whether none
+        of them is of a lost broker.
         """
         gone = [delivery]
         if delivery.subscription.ack == CUMULATIVE:
@@ -211,11 +219,13 @@ class Ledger:
         return not any(each.lost for each in gone)
 
     def committed(self, transaction: bytes) -> None:
-        """What was settled in the transaction is settled for good."""
+        """Forget the deliveries that were settled in this transaction: it was committed."""
         self._in_doubt -= len(self._held.pop(transaction, ()))
 
     def aborted(self, transaction: bytes) -> None:
-        """What was settled in the transaction awaits its ACK again, in the old order."""
+        """Make the deliveries that were settled in this transaction unsettled again, in their old order: it was
+        aborted.
+        """
         back = self._held.pop(transaction, ())
         self._in_doubt -= len(back)
         for delivery in back:

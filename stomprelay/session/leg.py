@@ -53,7 +53,7 @@ EXPECTED: Final = {
     (Side.UPSTREAM, State.LEAVING): BROKER_COMMANDS,
     (Side.UPSTREAM, State.CLOSED): _NOTHING,
 }
-"""The commands that may come on a leg, by side and state; any other costs the connection."""
+"""The commands that may come on a leg, by side and state; for any other the connection is ended with an ERROR."""
 
 NEXT: Final = {
     State.OPENING: frozenset({State.CONNECTING, State.CONNECTED, State.CLOSED}),
@@ -68,8 +68,8 @@ NEXT: Final = {
 class Leg:
     """A connection to a client (`Side.DOWNSTREAM`) or to a broker (`Side.UPSTREAM`).
 
-    Whoever performs effects maps legs to sockets; a leg knows none. Before CONNECT and CONNECTED a leg speaks
-    1.0, as those frames do.
+    The caller that performs effects maps legs to sockets; a leg has none. Before CONNECT and CONNECTED a leg's
+    dialect is that of 1.0, in which those frames are written.
 
     `gone`: the connection has ended, yet the leg is not closed, because what came on it is still to be delivered.
     """
@@ -85,14 +85,14 @@ class Leg:
         self.decoder = Decoder(dialect, EXPECTED[side, self.state], limits)
 
     def enter(self, state: State, dialect: Dialect | None = None) -> None:
-        """Go on to `state`, from the next frame on in `dialect` where one is given."""
+        """Change to `state`; where a `dialect` is given, frames are read in it from the next one on."""
         assert state in NEXT[self.state], f"{self.state} -> {state}"
         self.state = state
         self.dialect = dialect or self.dialect
         self.decoder.expect(self.dialect, EXPECTED[self.side, state])
 
     def lost(self) -> None:
-        """The connection has ended: from now on nothing is written to the leg."""
+        """Record that the connection has ended (`gone`): from now on nothing may be written to the leg."""
         self.gone = True
 
     @property

@@ -33,11 +33,11 @@ _TLS: Final = {
 
 
 def spell_tls(reasons: Iterable[str]) -> str:
-    """Why TLS failed, in one line: each of OpenSSL's reasons, behind its meaning where that is known."""
+    """Return why TLS failed, in one line: each of OpenSSL's reasons, preceded by its meaning where that is known."""
     words = [f"{_TLS[each]} ({each})" if each in _TLS else each for each in reasons]
     return f"TLS: {', '.join(words)}" if words else "TLS failed"
 
 
 def rejected(problem: str) -> str:
-    """That the peer's certificate was not accepted, and what is wrong with it."""
+    """Return the log's text for a peer's certificate that was not accepted because of `problem`."""
     return f"TLS: certificate verify failed: {problem}"

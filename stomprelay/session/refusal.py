@@ -1,4 +1,6 @@
-"""What a peer is sent that is refused: an ERROR of our own; where it does not speak STOMP, an answer it understands."""
+"""What a peer is sent that is refused: an ERROR of our own; where it does not use STOMP, an answer in its
+protocol.
+"""
 
 from typing import Final, NamedTuple
 
@@ -9,7 +11,7 @@ from stomprelay.wire.names import CONTENT_LENGTH, CONTENT_TYPE, ERROR, MESSAGE_H
 
 
 def complain(error: StompError, dialect: Dialect, supported: bytes | None = None) -> bytes:
-    """The ERROR frame that tells a client what an error says, spelled in the client's dialect.
+    """Return the ERROR frame with an error's text, in bytes, escaped for the client's dialect.
 
     `supported`: the versions to name when none was in common (STOMP 1.2, "Protocol Negotiation").
     """
@@ -24,7 +26,9 @@ def complain(error: StompError, dialect: Dialect, supported: bytes | None = None
 
 
 def not_stomp(error: StompError) -> StompError:
-    """What a client is told when it was its broker that went wrong."""
+    """Return the error that a client is sent in place of `error`, which its broker caused by bytes that are not
+    STOMP.
+    """
     return StompError("the broker sent what is not STOMP", error.message)
 
 
@@ -41,7 +45,9 @@ _HTTP_ANSWER: Final = (
 
 
 class Foreign(NamedTuple):
-    """What it was, for the log, and what it is answered in its own protocol."""
+    """A peer that does not use STOMP: the name of what it sent, for the log, and the bytes to answer with in its
+    own protocol.
+    """
 
     what: str
     answer: bytes
@@ -52,7 +58,7 @@ HTTP: Final = Foreign("HTTP request on a STOMP listener", _HTTP_ANSWER)
 
 
 def recognise(data: bytes) -> Foreign | None:
-    """What the first octets of a connection are, when they are known not to be STOMP."""
+    """Return what the first bytes of a connection are, when they are known not to be STOMP; None otherwise."""
     if data[:1] == bytes([_TLS_HANDSHAKE]):
         return TLS
     if data.startswith(_METHODS):

@@ -15,11 +15,11 @@ from stomprelay.wire.names import ABORT, BEGIN, COMMIT, SUBSCRIBE, TRANSACTION, 
 
 
 class Transaction:
-    """What was said in a transaction that is neither committed nor aborted.
+    """The frames of a transaction that is neither committed nor aborted.
 
-    `frames` are its BEGIN and SENDs as the client spelled them, where the session may have to say them again, and
-    `size` their size; once it is `cut`, only the BEGIN is kept. `acknowledged` tells that the broker was told of an
-    ACK or NACK in it; `doomed` says why it cannot be committed any more.
+    `frames` are its BEGIN and SENDs in the client's bytes, kept where they may have to be sent to another broker,
+    and `size` is their size in bytes; once it is `cut`, only the BEGIN is kept. `acknowledged`: the broker was
+    sent an ACK or NACK in it. `doomed`: why it cannot be committed any more; None while it can.
     """
 
     __slots__ = ("acknowledged", "cut", "doomed", "frames", "size")
@@ -32,8 +32,9 @@ class Transaction:
         self.doomed: str | None = None
 
     def keep(self, wire: bytes, room: int) -> int:
-        """A frame of it passes, BEGIN first. Answers by how much more is kept: what does not fit into `room` cuts the
-        transaction, which then ends with its broker.
+        """Keep a frame of the transaction, BEGIN first, and return by how many bytes `size` grew; negative where
+        it shrank. A frame of more than `room` bytes cuts the transaction: all but its BEGIN is dropped, and it is
+        doomed when its broker is lost.
         """
         if self.cut:
             return 0
@@ -48,15 +49,19 @@ class Transaction:
         return self.size - kept
 
     def acknowledge(self) -> None:
-        """The broker was sent an ACK or NACK in it: a next broker could not be."""
+        """Record that the broker was sent an ACK or NACK in it. Another broker does not have those deliveries, so
+        the transaction is doomed when this broker is lost.
+        """
         self.acknowledged = True
 
     def doom(self, reason: str) -> None:
-        """It cannot be committed any more; `reason` is in words that a client may read."""
+        """Record that it cannot be committed any more. Clients are sent `reason`, so it must hold no address."""
         self.doomed = reason
 
     def lost(self) -> None:
-        """The broker that had begun it is lost."""
+        """Record that the broker which was sent its BEGIN is lost. Dooms the transaction where it cannot be sent
+        to another broker.
+        """
         if self.acknowledged:
             self.doom("it acknowledged messages of a broker that was lost")
         elif self.cut:
@@ -64,12 +69,14 @@ class Transaction:
 
 
 class Session:
-    """The standing orders of one client, spelled in nobody's dialect (all values decoded).
+    """What one client has open at its broker: subscriptions, transactions, deliveries and receipts. All values are
+    decoded, so they depend on no dialect.
 
-    `name` tells sessions apart in logs; `receipts` holds the receipt ids of SENDs that the broker still owes;
-    `counters` is where things are counted. `memo` is the head of the client's last SEND that left no trace here, as
-    the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did. Sessions that
-    one client has on several brokers share `orders`, by which their deliveries are numbered: see `beside`.
+    `name` is unique and stands in logs; `receipts` holds the receipt ids of SENDs that the broker still owes;
+    `counters` is where things are counted. `memo` is the head of the client's last SEND that left no trace here,
+    as the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
+    Sessions that one client has on several brokers share `orders`, by which their deliveries are numbered: see
+    `beside`.
     """
 
     __slots__ = (
@@ -114,8 +121,8 @@ class Session:
             neighbours.append(self)
 
     def beside(self) -> "Session":
-        """The same client's session with one more broker. The client is never given one name for deliveries of
-        both.
+        """Return a session of the same client for one more broker. The two never give the client the same name for
+        two deliveries.
         """
         self._orders = self._orders or count(1)
         if self._neighbours is None:
@@ -123,7 +130,7 @@ class Session:
         return Session(self.name, self.dialect, self._most, self.counters, self._orders, self._neighbours)
 
     WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
-    """The client's commands that `observed` must be told, whether or not anything needs translating."""
+    """The client's commands whose frames must be given to `observed`, whether or not they need translating."""
 
     @property
     def ledger(self) -> Ledger:
@@ -134,14 +141,16 @@ class Session:
         return self._ledger
 
     def taken(self, ack: bytes) -> bool:
-        """Whether an `ack` value would not tell the client's deliveries apart."""
+        """Whether an `ack` value cannot be given to the client, because it could name two deliveries, or one of
+        ours.
+        """
         if self._neighbours is None:
             return ours(ack) or self.ledger.taken(ack)
         ledgers = [each._ledger for each in self._neighbours]
         return ours(ack) or any(each is not None and each.taken(ack) for each in ledgers)
 
     def clashes(self, message_id: bytes) -> bool:
-        """Whether a delivery of another broker goes by this `message-id`, or might."""
+        """Whether a delivery of another broker has this `message-id`, or could have it."""
         if self._neighbours is None:
             return False
         others = [each._ledger for each in self._neighbours if each is not self]
@@ -154,26 +163,30 @@ class Session:
 
     @property
     def crowded(self) -> bool:
-        """Whether it is too early to read on from a broker that was paused for being `full`."""
+        """Whether a broker that is not read from because the session was `full` must not be read from yet."""
         return self._ledger is not None and self._ledger.crowded
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is open that a broker knows of beside subscriptions."""
+        """Whether the client has no open transaction and owes no ACK, so that its broker can be left without a
+        loss.
+        """
         return not self.transactions and (self._ledger is None or not self._ledger.expecting)
 
     def remember(self, memo: bytes, head: bytes | None) -> None:
-        """A SEND passed that left no trace here: SENDs with the same start pass with the same new head."""
+        """Keep `head`, the new head of a SEND that changed nothing in the session: the next SENDs with the head
+        `memo` get the same new head.
+        """
         self.memo = memo
         self.memo_head = head
 
     def forget_head(self) -> None:
-        """There is a new broker: what became of the last SEND's head says nothing about the next one's."""
+        """Forget what `remember` kept. Call it for each new broker, which may need another head."""
         self.memo = None
 
     @contextmanager
     def without_transactions(self) -> Iterator[list[Transaction]]:
-        """Until the block ends the session has no open transaction; yields those that it had and has again then."""
+        """Take the open transactions out of the session until the `with` block ends, and yield them."""
         opened, self.transactions = self.transactions, {}
         try:
             yield list(opened.values())
@@ -181,8 +194,9 @@ class Session:
             self.transactions = opened
 
     def lost_broker(self) -> None:
-        """The broker is gone, and with it what it knew of deliveries and transactions, and the receipts that it owed:
-        what is said again asks for them anew.
+        """Record that the broker is lost: its deliveries are lost, its transactions are doomed where they cannot
+        be sent again, and the receipts that it owed are forgotten, because frames that are sent again ask for them
+        again.
         """
         self.receipts.clear()
         if self._ledger is not None:
@@ -191,7 +205,10 @@ class Session:
             transaction.lost()
 
     def observed(self, command: bytes, headers: Headers) -> Subscription | None:
-        """A WATCHED command passes to the broker. Answers the subscription it opens or closes, if any."""
+        """Record a frame of a WATCHED command that is sent to the broker. Return the subscription that it opens or
+        closes, else None. Raises `ProtocolError` where the client has too many subscriptions or open transactions
+        already.
+        """
         if command is SUBSCRIBE:
             return self.subscriptions.opened(headers)
         if command is UNSUBSCRIBE:
@@ -212,17 +229,21 @@ class Session:
         return None
 
     def lose(self, counter: str, count: int = 1) -> None:
-        """Something that one side said will not reach the other; `counter` says of what kind."""
+        """Count `count` losses in `counters[counter]`: headers or frames of one side that are not sent to the
+        other.
+        """
         self.traces += 1
         self.counters[counter] += count
 
     def owed(self, receipt: bytes) -> None:
-        """A SEND passed that asks for a receipt."""
+        """Record that a SEND was sent that asks for this receipt, which the broker owes from now on."""
         self.traces += 1
         if len(self.receipts) < self._most:
             self.receipts[receipt] = None
 
     def received(self, receipt: bytes | None) -> None:
-        """The broker sent a RECEIPT, or an ERROR that names it."""
+        """Record that the broker sent a RECEIPT, or an ERROR, with this receipt id: it is owed no more. None
+        changes nothing.
+        """
         if receipt is not None:
             self.receipts.pop(receipt, None)

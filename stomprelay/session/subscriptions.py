@@ -1,4 +1,4 @@
-"""A client's standing orders, and how each side names them."""
+"""A client's subscriptions, and the names that each side has for them."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,10 +18,10 @@ MODES: Final = frozenset({AUTO, CUMULATIVE, INDIVIDUAL})
 
 
 class Subscription:
-    """One SUBSCRIBE. `headers` are the client's own, decoded, in their order: what would have to be said again.
+    """One SUBSCRIBE. `headers` are the client's own, decoded, in their order: what another broker has to be sent.
 
-    `id` is the name toward a broker that wants one; `named` tells whether the client chose it, for otherwise the
-    client must never see it. `unsettled` are the ledger's numbers of its deliveries, in order.
+    `id` is the name toward a broker that wants one; `named`: the client chose it; otherwise it must never be sent
+    to the client. `unsettled` are the ledger's numbers of its deliveries, in order.
     """
 
     __slots__ = ("ack", "destination", "headers", "id", "named", "open", "unsettled")
@@ -41,19 +41,19 @@ class Subscription:
                 self.ack = value
 
     def close(self) -> None:
-        """UNSUBSCRIBE came for it."""
+        """Record that the client sent UNSUBSCRIBE for it."""
         self.open = False
 
     def delivered(self, order: int) -> None:
-        """A delivery with this number awaits its ACK."""
+        """Record that the delivery with this number awaits its ACK."""
         self.unsettled[order] = None
 
     def settled(self, order: int) -> None:
-        """The delivery with this number awaits its ACK no more."""
+        """Record that the delivery with this number does not await its ACK any more."""
         del self.unsettled[order]
 
     def sort(self) -> None:
-        """Deliveries of an aborted transaction came back: bring all into the order of their numbers again."""
+        """Sort `unsettled` by number again, after deliveries of an aborted transaction were added to it."""
         self.unsettled = dict.fromkeys(sorted(self.unsettled))
 
 
@@ -76,7 +76,9 @@ class Subscriptions:
         return iter(self._by_id.values())
 
     def opened(self, headers: Headers) -> Subscription:
-        """Remember a SUBSCRIBE. One without `id` is given a name of letters, digits and dashes only."""
+        """Add the subscription of a SUBSCRIBE with these headers and return it. Raises `ProtocolError` when there
+        are too many. One without `id` gets a name of ours, of letters, digits and dashes only.
+        """
         id = next((value for name, value in headers if name == ID), None)
         if len(self._by_id) >= self._most:
             raise ProtocolError("too many subscriptions", f"the limit is {self._most}")
@@ -94,12 +96,13 @@ class Subscriptions:
         return subscription
 
     def named(self, id: bytes) -> Subscription | None:
-        """The open subscription with this id."""
+        """Return the open subscription with this id; None where there is none."""
         return self._by_id.get(id)
 
     def delivered(self, id: bytes | None, destination: bytes) -> Subscription | None:
-        """The subscription that a MESSAGE is for: by id, of one that ended lately too, for it may have been on its
-        way; without an id by destination in the same way, or the only one there is.
+        """Return the subscription that a MESSAGE is for, None where none fits: the one with its id, open or lately
+        ended, because the MESSAGE may have been sent before it ended; without an id the one with its destination,
+        or else the only one.
         """
         if id is not None:
             return self._by_id.get(id) or self._ended.get(id)
@@ -111,11 +114,15 @@ class Subscriptions:
         return next(iter(self)) if found is None and len(self._by_id) == 1 else found
 
     def oldest(self, destination: bytes) -> Subscription | None:
-        """The oldest subscription to a destination: what a 1.0 UNSUBSCRIBE by destination means."""
+        """Return the oldest open subscription to a destination, which is what a 1.0 UNSUBSCRIBE by destination
+        ends; None where there is none.
+        """
         return next((each for each in self._by_id.values() if each.destination == destination), None)
 
     def closed(self, headers: Headers) -> Subscription | None:
-        """Forget what an UNSUBSCRIBE names, by `id` or else by `destination`; None when nothing matches."""
+        """Close and return the subscription that an UNSUBSCRIBE with these headers names, by `id` or else by
+        `destination`; None when nothing matches.
+        """
         names = dict(reversed(headers))
         subscription = self._by_id.get(names[ID]) if ID in names else self.oldest(names.get(DESTINATION, b""))
         if subscription is not None:

@@ -65,27 +65,31 @@ class Bridge:
         return other
 
     def carry(self, frame: Frame, session: Session) -> bytes:
-        """What the other leg is written for a frame, perhaps nothing. Raises as `head` does."""
+        """Return the bytes to write to the other leg for a frame, empty where it is not for that leg. Raises as
+        `head` does.
+        """
         head = self.head(frame, session)
         if not head:
             return frame.wire if head is None else b""
         return head + frame.data[frame.body : frame.after]
 
     def compose(self, command: bytes, headers: Headers, session: Session) -> bytes:
-        """A frame without a body that the relay sends in the client's name. Raises `Refused` as `head` does."""
+        """Return the bytes of a frame without a body that the relay sends in the client's name. Raises `Refused`
+        as `head` does.
+        """
         lines = [self._line(name, value, command, session) for name, value in headers]
         return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
 
     def without(self, frame: Frame, name: bytes, session: Session) -> bytes:
-        """As `head`, for a frame that leaves one of its headers behind."""
+        """Return the bytes of a frame's new head, without its header `name`. Raises as `head` does."""
         edit = Edit((name,))
         if frame.crlf or (self._judges and not frame.plain):
             return self._respelled(frame, edit, session)
         return self._edited(frame, edit, session)
 
     def head(self, frame: Frame, session: Session) -> bytes | None:
-        """The new head of a frame, blank line included, before its body as it came; None: all of it as it came;
-        nothing at all, b"": the frame is not for the other leg.
+        """Return the new head of a frame, blank line included, for its body as it came; None where all of the
+        frame passes as it came; b"" where the frame is not for the other leg.
 
         Raises `ProtocolError` or `Refused` for a frame that cannot be carried.
         """
@@ -117,11 +121,11 @@ class Bridge:
         return data.find(b"\r", head - 2, body) < 0 and data.find(b"\\r", head, body) < 0
 
     def _edited(self, frame: Frame, edit: Edit, session: Session) -> bytes:
-        """A new head for a frame whose lines mean the same in both dialects."""
+        """Return a new head for a frame whose lines mean the same in both dialects."""
         return self._opening(frame, edit, session) + self._cut(frame, edit)
 
     def _respelled(self, frame: Frame, edit: Edit, session: Session) -> bytes:
-        """A new head for a frame that has something to escape, or to escape otherwise.
+        """Return a new head for a frame with values that must be escaped, or escaped differently.
 
         Most lines are plain: the head without its ordinary bytes shows which are not.
         """
@@ -142,7 +146,9 @@ class Bridge:
 
     @staticmethod
     def _cut(frame: Frame, edit: Edit) -> bytes:
-        """The header lines that stay and the blank line, behind the LF of the command line."""
+        """Return the header lines that the edit keeps and the blank line: all that follows the LF of the command
+        line.
+        """
         lines = b"\n" + frame.data[frame.head : frame.body]
         for name in edit.drop:
             needle = b"\n%b:" % name
@@ -151,15 +157,15 @@ class Bridge:
         return lines
 
     def _opening(self, frame: Frame, edit: Edit, session: Session) -> bytes:
-        """The command line and the headers put in front, without the last LF."""
+        """Return the command line and the headers that the edit puts in front, without the last LF."""
         if not edit.add:
             return frame.command
         added = [self._line(name, value, frame.command, session) for name, value in edit.add]
         return b"\n".join([frame.command, *added])
 
     def _line(self, name: bytes, value: bytes, command: bytes, session: Session) -> bytes:
-        """A header line for the target, without its LF; what cannot be expressed is settled by the policy for losses,
-        and nothing is left of a header whose name is lost.
+        """Return a header line for the target, without its LF. For what the target cannot express see
+        `LossPolicy`; empty for a header that is left out.
         """
         target = self.target
         if not target.nameable(name):

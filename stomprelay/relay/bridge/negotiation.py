@@ -31,10 +31,10 @@ def bridges_between(
     tracked: bool = False,
     traced: bool = False,
 ) -> Bridges:
-    """The bridges between two versions, the broker's being that of a profile. `tracked`: account is kept of all
-    deliveries. `traced`: MESSAGEs leave their trace behind.
+    """Return the bridges between two versions, the broker's as its profile has it. `tracked`: account is kept of
+    all deliveries. `traced`: MESSAGEs leave their trace behind.
 
-    Where both speak one version nothing is translated, quirks included: the client meets the broker as it is.
+    Where both have one version nothing is translated, the quirks of a product included.
     """
     product = PROFILES[profile]
     ours = DIALECTS[client]
@@ -48,7 +48,9 @@ def bridges_between(
 
 
 def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[bytes]:
-    """The versions to ask a broker for: the client's and those below, or else what the broker is known to speak."""
+    """Return the versions to ask a broker for: the client's and those below, or else those that the broker is
+    known to have.
+    """
     if upstream.versions is not None:
         return upstream.versions
     wanted = up_to(client)
@@ -57,14 +59,16 @@ def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[byte
 
 
 def profile(upstream: Upstream, broker: Broker, accord: Accord) -> Profile:
-    """The profile of the broker that answered: the configured one, or what its CONNECTED shows."""
+    """Return the profile of the broker that answered: the configured one, or what its CONNECTED shows."""
     found = detect(accord.server, accord.session) if upstream.profile is AUTO else upstream.profile
     broker.learnt(found)
     return found
 
 
 def credentials(upstream: Upstream, broker: Broker) -> Credentials | None:
-    """The upstream's own credentials as they are spelled in CONNECT; None when the client's pass."""
+    """Return the upstream's own credentials, escaped as the broker expects them in CONNECT; None where the
+    client's are used.
+    """
     own = upstream.credentials
     if own is None:
         return None

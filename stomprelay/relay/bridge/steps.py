@@ -80,7 +80,9 @@ def publish(pair: Pair, frame: Frame, session: Session) -> Edit:
 
 
 def watch(pair: Pair, frame: Frame, session: Session) -> Edit:
-    """What the session must know of in any case: subscriptions and transactions."""
+    """Record subscriptions and transactions in the session; the frame passes unchanged. Raises `ProtocolError` for
+    a SUBSCRIBE that cannot be followed, or for too many of either.
+    """
     headers = frame.headers(pair.source)
     if frame.command is SUBSCRIBE:
         _judge_subscribe(pair, headers, session)
@@ -159,7 +161,9 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
 
 
 def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
-    """Both sides name deliveries alike; yet two brokers may have given the same name."""
+    """Return the edit of an ACK or NACK where both sides name deliveries alike, but two brokers may have given the
+    same name.
+    """
     if source.delivery is not DeliveryNaming.ACK:
         if frame.header(MESSAGE_ID, source) == delivery.message_id:
             return AS_IT_IS
@@ -183,7 +187,7 @@ def _by_token(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
 
 
 def named(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
-    """The delivery that an ACK or NACK of a client names."""
+    """Return the delivery that a client's ACK or NACK names; None where there is none."""
     return _FIND[source.delivery](frame, source, ledger)
 
 
@@ -195,7 +199,7 @@ _FIND: Final = {
 
 
 def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
-    """MESSAGE: told which subscription it is for and how to acknowledge it, the client's way."""
+    """MESSAGE: gets the names of its subscription and of the delivery that the client's version needs."""
     source, target = pair.source, pair.target
     name = frame.header(SUBSCRIPTION, source)
     destination = b"" if name is not None else frame.header(DESTINATION, source) or b""
@@ -232,7 +236,9 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
 
 
 def refuse(pair: Pair, frame: Frame, _session: Session) -> Edit:
-    """A command that the other version does not have, or that names nothing there is."""
+    """Raise `Refused` or `ProtocolError` for a command that the other version does not have, or that names what
+    does not exist.
+    """
     command = frame.command.decode()
     if frame.command in pair.target.commands:
         raise ProtocolError(f"{command} names no message that awaits one")
@@ -263,8 +269,8 @@ STEPS: Final = (
 def steps_between(
     source: Dialect, target: Dialect, *, tracked: bool = False
 ) -> dict[bytes, Callable[[Pair, Frame, Session], Edit]]:
-    """The edits by command between two dialects: those needed always, those whose facts differ, and those that keep
-    account.
+    """Return the edits by command between two dialects: those needed always, those whose facts differ, and those
+    that keep account.
     """
     edits = {
         command: step.edit

@@ -1,4 +1,4 @@
-"""What a tracing listener adds to messages, so that the journal can tell which SEND a MESSAGE was.
+"""What a tracing listener adds to messages, so that the journal shows which SEND a MESSAGE was.
 
 Each SEND gets a `relay-trace` header whose value no other SEND has, before anything else is done with it: so it is
 part of what is kept, copied and sent again. MESSAGEs lose the header on their way to a client. Its bytes are those of

@@ -28,20 +28,20 @@ class Disconnect:
 
     @property
     def safe(self) -> bool:
-        """Nothing that must not be lost is undecided, and a quorum has all of the rest."""
+        """Whether nothing that must not be lost is undecided, and a quorum has all other frames."""
         pending = self._quorum.confirmations.pending
         return not pending and all(target.safe for target in self._router.targets)
 
     @property
     def settled(self) -> bool:
-        """It was sent, and the client is owed nothing."""
+        """Whether it was sent, and the client is owed nothing."""
         if self.state is DisconnectState.SENT:
             told = [member for _, member in self._router.places.values() if member.disconnecting]
             return self.receipt is None and all(member.safe for member in told)
         return self.state is DisconnectState.CONFIRMED
 
     def received(self, frame: Frame, client: Leg) -> None:
-        """The client sent it."""
+        """Record the DISCONNECT frame that the client sent."""
         self.receipt = frame.header(RECEIPT_HEADER, client.dialect)
         client.enter(State.LEAVING)
         self.state = DisconnectState.WAITING

@@ -52,7 +52,7 @@ class Placement:
         self.short: set[Member] = set()
 
     def move(self, target: Target) -> None:
-        """The first frame in the transaction is for this target."""
+        """Move the transaction to this target, which the first frame in it is for."""
         self.target = target
 
     def use(self) -> None:
@@ -60,7 +60,7 @@ class Placement:
         self.used = True
 
     def spoiled(self, name: bytes) -> list[Member]:
-        """Return the members on which it cannot be committed; their `reason` says why."""
+        """Return the members on which it cannot be committed; their `reason` is why."""
         spoiled = []
         for member in self.target.members:
             transaction = member.session.transactions.get(name)
@@ -76,7 +76,9 @@ class Placement:
 
 
 COPY: Final = b"relay-copy"
-"""The header by which consumers tell copies of one SEND: its value is the same in all of them and in nothing else."""
+"""The header by which consumers recognise copies of one SEND: all copies have the same value, and no other message
+has it.
+"""
 VOTES: Final = b"-vote-"
 """In the middle of receipt ids that are asked for in the client's name, between the session's and a number."""
 
@@ -110,7 +112,7 @@ class Dispatch:
         self._placed: dict[bytes, Placement] = {}
 
     def send(self, frame: Frame) -> None:
-        """A frame of the client, any but DISCONNECT. Raises `StompError` for one that cannot be sent."""
+        """Send a frame of the client, any but DISCONNECT. Raises `StompError` for one that cannot be sent."""
         if self._memo is not None and self._memo[0] is frame.memo:
             self._memo[1].send(frame)
             return
@@ -127,7 +129,9 @@ class Dispatch:
     def _ask(
         self, receipt: bytes | None, target: Target, members: list[Member], *, crucial: bool = False
     ) -> None:
-        """A quorum of these has to confirm. Groups that are not asked count as having refused."""
+        """Open a confirmation for a receipt, by a quorum of these members. Groups that are not asked count as
+        having refused.
+        """
         if receipt is not None:
             missing = [member for member in target.members if member not in members]
             self._confirmations.ask(
@@ -139,7 +143,7 @@ class Dispatch:
             self._confirmations.ask(Confirmation(receipt, [member], 1, crucial=crucial))
 
     def _tell(self, target: Target, frame: Frame, receipt: bytes | None) -> None:
-        """All groups are told."""
+        """Send a frame to all groups of a target."""
         members = target.live
         self._ask(receipt, target, members)
         for member in members:
@@ -170,7 +174,7 @@ class Dispatch:
 
     @staticmethod
     def _only(target: Target, placement: Placement | None) -> Member:
-        """The member for what is not copied; in a transaction it stays the same."""
+        """Return the member for a frame that goes to one group alone; in a transaction always the same."""
         if not target.fans:
             return target.members[0]
         member = target.primary
@@ -180,7 +184,7 @@ class Dispatch:
         return member
 
     def _overflow(self, target: Target, members: list[Member], placement: Placement | None) -> None:
-        """The others miss a SEND. The log is told when that begins."""
+        """Record that all live members but these miss a SEND. A note is logged for the first one that each misses."""
         for member in target.live:
             if member in members:
                 continue
@@ -211,7 +215,9 @@ class Dispatch:
         self._tell(target, frame, receipt)
 
     def _acknowledge(self, frame: Frame, receipt: bytes | None) -> None:
-        """To the broker that the message came from; a cumulative one concerns what came from others before, too."""
+        """Send an ACK or NACK to the broker that the message came from; a cumulative one also to those that sent
+        earlier ones.
+        """
         target, member, delivery = self._origin(frame, receipt)
         name = self._header(frame, TRANSACTION)
         placement = self._place(name, target, receipt)
@@ -232,7 +238,7 @@ class Dispatch:
                 placement.bearing.add(other)
 
     def _origin(self, frame: Frame, receipt: bytes | None) -> tuple[Target, Member, Delivery | None]:
-        """Where a delivery came from: of several that it may mean, the one that came first."""
+        """Return where the delivery that an ACK or NACK names came from; of several, the first."""
         dialect = self._session.dialect
         token = self._header(frame, ID) or self._header(frame, MESSAGE_ID)
         found: tuple[Target, Member, Delivery] | None = None
@@ -294,7 +300,7 @@ class Dispatch:
         self._tell(self._router.main if placement is None else placement.target, frame, receipt)
 
     def _commit(self, frame: Frame, receipt: bytes | None) -> None:
-        """With the quorum of a SEND, and only where all of it is."""
+        """Send a COMMIT to the members that have the whole transaction; it needs the quorum of a SEND."""
         name = self._header(frame, TRANSACTION) or b""
         placement = self._placed.pop(name, None)
         if placement is None or not placement.target.fans:

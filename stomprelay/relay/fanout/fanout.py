@@ -41,7 +41,7 @@ class Fanout:
     )
 
     coupled = False
-    """What is for one broker does not wait for another: the service tells of each by `blocked` and `unblocked`."""
+    """What is for one broker does not wait for another: the service reports each by `blocked` and `unblocked`."""
 
     def __init__(
         self,
@@ -67,17 +67,17 @@ class Fanout:
 
     @property
     def disconnect(self) -> DisconnectState:
-        """How far the client's DISCONNECT is."""
+        """The state of the client's DISCONNECT."""
         return self._disconnect.state
 
     @property
     def disconnect_receipt(self) -> bytes | None:
-        """The receipt that it asked for."""
+        """The receipt that the client's DISCONNECT asked for; None where there is none."""
         return self._disconnect.receipt
 
     @property
     def erred(self) -> bool:
-        """An ERROR was the last that passed."""
+        """Whether the last frame that the client was sent was an ERROR."""
         return self._merge.erred
 
     @property
@@ -87,7 +87,7 @@ class Fanout:
 
     @property
     def ready(self) -> bool:
-        """A quorum of the listener's own upstream has brokers."""
+        """Whether a quorum of the listener's own upstream has brokers."""
         return self._router.main.ready
 
     @property
@@ -97,22 +97,22 @@ class Fanout:
 
     @property
     def full(self) -> bool:
-        """In one upstream too few groups have room."""
+        """Whether in one upstream too few groups have room for more frames."""
         return any(target.full for target in self._router.targets)
 
     @property
     def crowded(self) -> bool:
-        """In one upstream too few groups have much room."""
+        """Whether in one upstream too few groups have room enough to read on after `full`."""
         return any(target.crowded for target in self._router.targets)
 
     @property
     def safe(self) -> bool:
-        """Nothing that must not be lost is undecided, and a quorum has all of the rest."""
+        """Whether nothing that must not be lost is undecided, and a quorum has all other frames."""
         return self._disconnect.safe
 
     @property
     def settled(self) -> bool:
-        """The client sent DISCONNECT and is owed nothing."""
+        """Whether the client sent DISCONNECT and is owed nothing."""
         return self._disconnect.settled
 
     def opened(self) -> list[Link]:
@@ -139,7 +139,7 @@ class Fanout:
             self._leave_flooded(now)
 
     def _leave_flooded(self, now: float) -> None:
-        """Leave brokers for which too much waits; then go on."""
+        """Leave brokers for which too much waits, then write what was put in."""
         failure = None
         for target, member in self._places.values():
             if member.flooded and target.upstream.movable:
@@ -169,7 +169,7 @@ class Fanout:
                 member.pause()
 
     def connected(self, link: Link, now: float) -> None:
-        """Send a new broker all that it has to know."""
+        """Send a new broker the subscriptions, transactions and unconfirmed frames that it needs."""
         target, member = self._places[link]
         member.connected()
         self._started = self._started or self.ready
@@ -186,11 +186,15 @@ class Fanout:
         self._go_on(now)
 
     def over(self, link: Link) -> bool:
-        """It sent ERROR and the client was told, or the client sent DISCONNECT."""
+        """Whether the session ends with this link: its broker sent an ERROR that the client was sent, or the
+        client sent DISCONNECT and is owed nothing.
+        """
         return self.settled or (self.erred and self._router.member(link).erred)
 
     def lost(self, link: Link, now: float) -> None:
-        """Others go on; this one is sought anew."""
+        """A link lost its broker: it looks for another one while the others go on. Raises `StompError` where the
+        session cannot survive that.
+        """
         target, member = self._places[link]
         try:
             self._quorum.lost(target, member, now)
@@ -202,7 +206,9 @@ class Fanout:
         self._go_on(now)
 
     def given_up(self, link: Link, now: float) -> None:
-        """Others go on, if they are enough."""
+        """A link found no broker any more: the others go on. Raises `StompError` where they are too few for the
+        quorum.
+        """
         target, member = self._places[link]
         receipt = self.disconnect_receipt
         if target.fans:
@@ -214,7 +220,9 @@ class Fanout:
             raise StompError("no broker available", f"upstream {target}: {link.reason}", receipt=receipt)
 
     def denied(self, link: Link, error: bytes, now: float) -> bytes | None:
-        """Others go on, if they are enough. Otherwise a client that was not answered yet gets this ERROR."""
+        """A broker refused CONNECT: the others go on, if they are enough. Otherwise returns the ERROR frame that
+        the client has to be sent.
+        """
         target, member = self._places[link]
         try:
             self._quorum.give_up(target, member, "it answered CONNECT with ERROR", now)
@@ -224,22 +232,22 @@ class Fanout:
         return None
 
     def unanswered(self) -> list[Link]:
-        """Return those that are in the way of a DISCONNECT."""
+        """Return the links without whose answer DISCONNECT cannot be sent or confirmed."""
         members = [
             member for target, member in self._places.values() if target.upstream.movable and member.up
         ]
         return [member.link for member in members if not member.safe or self._disconnect.awaits(member)]
 
     def send_disconnect(self, now: float) -> None:
-        """The DISCONNECT that waited goes to all brokers that are there."""
+        """Send the DISCONNECT that waited to all connected brokers."""
         self._disconnect.send(now)
 
     def blocked(self, leg: Leg) -> None:
-        """What is sent to this broker waits for it, and for no other."""
+        """Keep what is sent to this broker until `unblocked`; the others go on."""
         self._member(leg).block()
 
     def unblocked(self, leg: Leg, now: float) -> None:
-        """What waited is sent."""
+        """Send what waited for this broker."""
         self._member(leg).unblock()
         self._go_on(now)
 
@@ -247,7 +255,7 @@ class Fanout:
         return next(member for link, (_, member) in self._places.items() if link.leg is leg)
 
     def _go_on(self, now: float) -> None:
-        """What was sent is written, what was answered is told, and what waited for that happens."""
+        """Write what was put in, give the client its receipts, and send the DISCONNECT that waited for them."""
         decided: list[Confirmation[Member]] = []
         failures: list[StompError] = []
         for _, member in self._places.values():

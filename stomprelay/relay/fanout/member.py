@@ -30,10 +30,11 @@ class Member:
     connection takes no more (`block`), or the session is about to leave it. That waits as the client spelled it, and
     is sent in its order, or kept by the resender once the broker is lost.
 
-    `disconnecting`: the broker was sent DISCONNECT. `erred`: what it sent last was an ERROR that answers nothing the
-    client asked about; `faults` counts what it did wrong since it confirmed anything. `given_up`: the group is left out
-    for the rest of the session. `reason` says what was wrong last, in words that a client may read. `short`: it missed
-    SENDs because it was `full`. `paused`: the broker is not read from, because the client owes too many ACKs.
+    `disconnecting`: the broker was sent DISCONNECT. `erred`: what it sent last was an ERROR that answers nothing
+    the client asked about; `faults` counts what it did wrong since it confirmed anything. `given_up`: the group is
+    left out for the rest of the session. `reason` is what was wrong last, in words that a client may read.
+    `short`: it missed SENDs because it was `full`. `paused`: the broker is not read from, because the client owes
+    too many ACKs.
     """
 
     __slots__ = (
@@ -88,7 +89,7 @@ class Member:
 
     @property
     def size(self) -> int:
-        """How many bytes wait or are not confirmed."""
+        """The number of bytes that wait or are not confirmed."""
         return self.resender.unconfirmed.size + self._size
 
     @property
@@ -108,12 +109,12 @@ class Member:
 
     @property
     def safe(self) -> bool:
-        """Whether all SENDs and COMMITs that were sent to it have arrived, as far as anybody asked to know."""
+        """Whether all SENDs and COMMITs that were sent to it have arrived, as far as receipts were asked for."""
         return not self._waiting and self.resender.unconfirmed.safe and not self.session.receipts
 
     @property
     def uncertain(self) -> int:
-        """How many SENDs may be lost if the session ended now."""
+        """The number of SENDs that may be lost if the session ended now."""
         waiting = sum(isinstance(each, bytes) and each.startswith(b"SEND") for each in self._waiting)
         return self.link.uncertain + waiting
 
@@ -156,7 +157,7 @@ class Member:
         return self.session.ledger.latest(subscription, ack.order)
 
     def _named(self, delivery: Delivery, transaction: bytes | None) -> Headers:
-        """By the token, which needs no other name beside it."""
+        """Return the headers of an ACK that name a delivery by its token, which needs no other header."""
         naming = self.session.dialect.delivery
         headers: Headers = [(ID if naming is DeliveryNaming.ACK else MESSAGE_ID, delivery.token)]
         if naming is DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID:
@@ -231,7 +232,7 @@ class Member:
         self.erred = True
 
     def went_on(self) -> None:
-        """The broker goes on in spite of its ERROR."""
+        """Clear `erred`: the broker sent something after its ERROR."""
         self.erred = False
 
     # What goes wrong
@@ -247,23 +248,23 @@ class Member:
         return self.faults
 
     def missed(self, reason: str) -> None:
-        """A SEND is not sent to it."""
+        """Record that a SEND is not sent to it, for this reason (`short`)."""
         self.reason = reason
         self.short = True
 
     def caught_up(self) -> None:
-        """Whatever it missed, from here on it misses nothing."""
+        """Clear `short`: from now on it misses no SEND."""
         self.short = False
 
     def give_up(self, reason: str) -> None:
-        """The group is left out for the rest of the session."""
+        """Record that the group is left out for the rest of the session, for this reason."""
         self.given_up = True
         self.reason = reason
 
     # Brokers come and go
 
     def connected(self) -> None:
-        """There is a new broker."""
+        """Reset what belonged to the broker before: there is a new one."""
         self._there = True
         self._blocked = self.paused = self.disconnecting = False
         self.erred = False

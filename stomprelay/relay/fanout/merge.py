@@ -22,8 +22,8 @@ _SHOWN: Final = 200
 
 
 class Merge:
-    """MESSAGEs of all brokers pass, RECEIPTs when they make up a quorum, and ERRORs when no group is left that goes on
-    without one. `erred` tells that the last that passed was an ERROR.
+    """MESSAGEs of all brokers pass, RECEIPTs when they make up a quorum, and ERRORs when no group is left that
+    goes on without one. `erred`: the last frame that passed was an ERROR.
     """
 
     __slots__ = ("_client", "_disconnect", "_joiner", "_outbox", "_quorum", "_session", "erred")

@@ -1,4 +1,4 @@
-"""What enough groups agree on, which groups are still asked, and what the client is told of both."""
+"""What enough groups agree on, which groups are still asked, and what the client is sent about both."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable
 from enum import Enum
@@ -170,8 +170,8 @@ _FAULTS: Final = 2
 
 
 class Quorum:
-    """The `confirmations` of a session, and the groups that fail in it. Methods that raise `StompError` tell why the
-    session cannot go on, after the client was given what it could be given.
+    """The `confirmations` of a session, and the groups that fail in it. Methods raise `StompError` with the reason
+    for which the session cannot go on, after the client was given what it could be given.
     """
 
     __slots__ = ("_client", "_outbox", "_router", "_session", "confirmations")

@@ -101,7 +101,7 @@ class Target:
         return roomy if len(roomy) >= self.quorum else sorted(live, key=_size)[: self.quorum]
 
     def failure(self, members: Iterable[Member], receipt: bytes | None = None) -> Refused:
-        """Return what the client is told when these members failed and the quorum cannot be reached."""
+        """Return the error that the client is sent when these members failed and the quorum cannot be reached."""
         failed = ", ".join(
             f"{member} ({member.reason})" if member.reason else str(member) for member in members
         )
@@ -116,8 +116,8 @@ def _size(member: Member) -> int:
 class Router:
     """The targets of a session: `main`, the listener's own upstream, and those that were needed since.
 
-    `links` makes the links of an upstream; those of `take_opened` have to seek their brokers. `places` tells where a
-    link belongs.
+    `links` makes the links of an upstream; those of `take_opened` have to seek their brokers. `places` has the
+    target and the member of each link.
     """
 
     __slots__ = ("_known", "_links", "_listener", "_opened", "_outbox", "main", "places", "targets")

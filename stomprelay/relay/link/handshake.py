@@ -86,7 +86,8 @@ class Handshake:
         )
 
     def accepted(self, frame: Frame, now: float) -> Accepted:
-        """CONNECTED came: the broker's leg speaks from here on, with heart-beats of its own.
+        """Return what the broker's CONNECTED settled; from now on its leg is connected, with heart-beats of its
+        own.
 
         Raises `ProtocolError` when the broker settled on a version that is not known.
         """
@@ -114,8 +115,9 @@ class Handshake:
         return Accepted(bridges, accord, product, f"{pair_of_versions}, {product.name} at {self.broker}")
 
     def retry(self, frame: Frame) -> bool:
-        """ERROR came instead. Returns whether it says that the broker speaks other versions: then they are remembered,
-        the old leg is closed, and the new one is to be opened. Otherwise the ERROR is the client's.
+        """Read an ERROR that came instead of CONNECTED. Return whether it names other versions that the broker
+        has: then they are remembered, the old leg is closed, and the new one is to be opened. Otherwise the ERROR
+        is the client's.
         """
         upstream = self._upstream
         spoken = versions(frame.raw(VERSION) or b"") & DIALECTS.keys()

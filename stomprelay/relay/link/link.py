@@ -70,12 +70,12 @@ class Ended:
 
 
 class Link:
-    """One session in one group. `session` is what the brokers here are told of it.
+    """One session in one group. `session` is what is sent to the brokers of this group.
 
-    `seek` begins the search; then tell what comes: `connected`, `answered`, `refused`, `lost`, `woke`, the last one
-    at `until`. There is a `resender` where the session survives its broker, and where it has other links beside this
-    one (`resends`). `before` is the broker that it had before; `recovering` tells that this one was lost, so that the
-    next one is a failover.
+    `seek` begins the search; then call the method for what happens: `connected`, `answered`, `refused`, `lost`,
+    `woke`, the last one at `until`. There is a `resender` where the session survives its broker, and where it has
+    other links beside this one (`resends`). `before` is the broker that it had before; `recovering`: this one was
+    lost, so that the next one is a failover.
     """
 
     __slots__ = (
@@ -145,7 +145,7 @@ class Link:
 
     @property
     def leaving(self) -> bool:
-        """Whether its broker was told that the session moves."""
+        """Whether its broker was sent DISCONNECT because the session moves."""
         return isinstance(self.state, Leaving)
 
     @property
@@ -200,7 +200,7 @@ class Link:
 
     @property
     def quiet(self) -> bool:
-        """Whether its broker could be left without a trace: no open transaction, nothing unacknowledged, nothing
+        """Whether its broker could be left without a loss: no open transaction, nothing unacknowledged, nothing
         unconfirmed.
         """
         return self.up and self.resender is not None and self.resender.quiet
@@ -240,7 +240,9 @@ class Link:
         self.until = inf
 
     def _open(self, broker: Broker | None, now: float) -> None:
-        """The time of an attempt has come."""
+        """Open a connection to `broker`: the time of the attempt has come. Plan the next attempt where there is
+        none, or where it is not worth a try any more.
+        """
         if broker is None or not self._schedule.stands(now):
             self._next(now)
             return
@@ -324,7 +326,7 @@ class Link:
             self._next(now)
 
     def woke(self, now: float) -> None:
-        """`until` has come."""
+        """The time `until` has come: begin or end an attempt, or leave the broker."""
         match self.state:
             case Asking(deadline=deadline) if now >= deadline:
                 self.refused("no CONNECTED in time", now)
@@ -341,16 +343,16 @@ class Link:
     # Ends
 
     def fell_silent(self, now: float) -> None:
-        """The broker that it has sent nothing for too long: it is no better for others."""
+        """Record in the broker's health that it sent nothing for longer than the heart-beats allow."""
         if self.broker is not None:
             self.broker.health.failed(self.upstream.checks, now, self._chance)
 
     def lost(self) -> None:
-        """The broker that it has was lost: the next one is a failover. Say `hang_up`, then `seek`."""
+        """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
         self.recovering = True
 
     def hang_up(self, how: How) -> None:
-        """The leg is no more, or shall be no more; another one may follow."""
+        """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
         leg = self.leg
         if leg is not None and not leg.closed:
             leg.enter(State.CLOSED)
@@ -361,7 +363,7 @@ class Link:
         self.state = Waiting()
 
     def end(self) -> None:
-        """The session is over, or goes on without this group."""
+        """Close the leg and end the search: the session is over, or goes on without this group."""
         reason = self.reason
         self.hang_up(How.FLUSH)
         self._schedule.ended()
@@ -388,7 +390,7 @@ class Link:
         self.connection.done = True
 
     def received_receipt(self, receipt: bytes) -> None:
-        """The broker sent this RECEIPT. That of our DISCONNECT tells that it can be left."""
+        """The broker sent this RECEIPT. After that of our DISCONNECT the broker can be left."""
         if isinstance(self.state, Leaving) and receipt == self.state.receipt:
             self.state.done = True
 

@@ -1,4 +1,4 @@
-"""The relay's own short conversation with a broker, which tells whether it is up; and when it is due.
+"""A probe: the relay's own short session with a broker, which shows whether it is up; and when the next is due.
 
 CONNECT, and where a destination is configured a SEND there whose RECEIPT is awaited, then DISCONNECT. A broker that
 refuses our credentials, or the lack of them, is alive: it was able to look into them. That is so without
@@ -41,11 +41,11 @@ _ASKED: Final = b"probe"
 
 
 class Probe:
-    """One conversation with one broker. Inputs are told with `now`; each returns the effects to perform.
+    """One probe of one broker. The inputs get `now`; each returns the effects to perform.
 
-    Call `begin`, then tell what comes of `leg` until `well` is known: True, or False where the broker did not do all
-    of it within the upstream's `connect_timeout`. The broker's health is told then. `denied`: it did not accept the
-    relay's own credentials. `told`: the log knows that.
+    Call `begin`, then call the method for what happens on `leg` until `well` is known: True, or False where the
+    broker did not do all of it within the upstream's `connect_timeout`. The broker's health is updated then.
+    `denied`: it did not accept the relay's own credentials. `told`: that was logged before.
     """
 
     __slots__ = ("_broker", "_chance", "_outbox", "_told", "_until", "_upstream", "denied", "leg", "well")
@@ -93,7 +93,7 @@ class Probe:
         return self._outbox.drain()
 
     def received(self, data: bytes, now: float) -> list[Effect]:
-        """Bytes came."""
+        """The broker sent bytes."""
         if not self.leg.closed:
             try:
                 self.leg.decoder.feed(data)
@@ -120,7 +120,7 @@ class Probe:
         return self._outbox.drain()
 
     def stopped(self) -> list[Effect]:
-        """The service stops: nothing is learnt."""
+        """End the probe without a result: the service stops."""
         if not self.leg.closed:
             self._close(How.ABORT)
         return self._outbox.drain()
@@ -150,7 +150,7 @@ class Probe:
         self._outbox.put(Send(self.leg, b"%b\n%b\n\0" % (SEND, head)))
 
     def _deny(self, frame: Frame, now: float) -> None:
-        """ERROR instead of CONNECTED: an outage only if it says so."""
+        """Read an ERROR that came instead of CONNECTED: the broker is down only where its `message` shows that."""
         if unavailable(frame.raw(MESSAGE_HEADER) or b""):
             self._fail("it answered CONNECT with an ERROR: unavailable", now)
             return
@@ -194,10 +194,10 @@ class Probe:
 
 
 class Watch:
-    """When a broker is probed: every `Checks.probe` seconds or so, and, where sessions want to go to it but nobody
+    """When a broker is probed: every `Checks.probe` seconds or so, and, where sessions want to go to it but none
     tries it, whenever its pause for having failed is over.
 
-    Ask `due` about once a second; when it is, `probe` has the conversation to begin.
+    Call `due` about once a second; when it is True, begin the probe that `probe` returns.
     """
 
     __slots__ = ("_again", "_at", "_broker", "_chance", "_probe", "_upstream", "_wanted")
@@ -223,7 +223,7 @@ class Watch:
         return back or now >= self._at
 
     def probe(self, now: float) -> Probe:
-        """Return the next conversation; call its `begin`."""
+        """Return the next probe; call its `begin`."""
         checks = self._upstream.checks
         self._at = now + spread(checks.probe, self._chance) if checks.probe else inf
         self._again = now + checks.pause

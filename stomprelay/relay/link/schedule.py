@@ -35,10 +35,10 @@ class Attempt(NamedTuple):
 class Schedule:
     """The search of one session in one group. `chance` is a source of numbers from 0 up to 1.
 
-    Call `begin`, then do what `next` returns until a broker accepts, or until there is no next: the session is given
-    up. When the time of an attempt has come ask whether it still `stands`, else `next` again. Say `reconsider`, and
-    `next`, when a broker was resumed or came back while an attempt waits for its time. Say `found` when a broker
-    accepted, `ended` when the session is over.
+    Call `begin`, then do what `next` returns until a broker accepts, or until there is no next: the session is
+    given up. When the time of an attempt has come ask whether it still `stands`, else `next` again. Call
+    `reconsider`, and `next`, when a broker was resumed or came back while an attempt waits for its time. Call
+    `found` when a broker accepted, `ended` when the session is over.
 
     `last` is the broker of the last attempt, `passes` counts those that are over without success. `rate` bounds the
     sessions a second that come back to a broker.
@@ -91,7 +91,7 @@ class Schedule:
         """A search begins: for a client that has just come (`start`), or for one that lost or left its broker.
 
         A broker that was lost as soon as it was found ends no search: the old one goes on, with pauses that grow
-        and the time that it has left. Whoever was sent away, to a broker that is preferred or from one that is
+        and the time that it has left. A session that was moved, to a broker that is preferred or from one that is
         paused, does not wait, and has a pass even where there is none after a loss.
         """
         self.ended()
@@ -179,7 +179,7 @@ class Schedule:
 
     @property
     def vain(self) -> bool:
-        """Whether it is time to tell the log that nothing was found for long; True once for each such time."""
+        """Whether a note must be logged now that no broker was found for many passes; True once for each time."""
         told, self._told = self._told, self.passes
         return self.passes > told and self.passes % self._options.warn_after == 0
 
@@ -216,7 +216,7 @@ class Schedule:
             self._delay = min(max(delay, SHORTEST) * options.multiplier, options.longest_delay)
 
     def _pass(self, now: float, prefer: Broker | None = None) -> list[Broker]:
-        """Whom to try, in order."""
+        """Return the brokers to try in a pass, in order."""
         order = self._group.order(now, self._chance, prefer)
         if self.last in order and self.last is not prefer:
             order.remove(self.last)
@@ -224,11 +224,13 @@ class Schedule:
         return order
 
     def _open(self) -> list[Broker]:
-        """Whom this pass has not tried, and may."""
+        """Return the brokers that this pass may try and has not tried yet."""
         return [each for each in self._left if not each.health.paused]
 
     def _turn(self, broker: Broker, now: float) -> float:
-        """How long this session has to wait for its turn. One that reconsiders keeps the turn that it has."""
+        """Return the seconds that this session has to wait for its turn. One that reconsiders keeps the turn that
+        it has.
+        """
         if self._slot[0] is not broker or self._slot[1] < now:
             self._slot = broker, broker.health.slot(self._rate, now)
         return self._slot[1] - now

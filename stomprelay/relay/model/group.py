@@ -13,7 +13,7 @@ class Policy(Enum):
     """Which broker of a group serves the next session."""
 
     FAILOVER = "failover"
-    """The first that can, in the order of the list, or in a random order where the URI says `randomize`."""
+    """The first that can, in the order of the list, or in a random order where the URI has `randomize`."""
     ROUND_ROBIN = "round-robin"
     """Each in its turn, by weight."""
     RANDOM = "random"
@@ -26,14 +26,14 @@ class Policy(Enum):
 class Reconnect:
     """The options of a `failover:` URI.
 
-    `randomize`: each session has an order of its own. `initial_delay`: before the first pass after a loss, and where
-    pauses between passes begin. `longest_delay`: the longest pause. `exponential`, `multiplier`: how pauses grow.
-    `jitter`: the share by which a pause is longer or shorter at random. `attempts`: passes after a loss until the
-    session is given up, 0 is none at all. `startup_attempts`: the same for a client that has just come, which has
-    at least one; negative is as many as `attempts`. Negative `attempts` are without end. `priority_backup`: the first
-    broker of the list comes first, and sessions return to it when it is there again. `timeout`: seconds without a
-    broker after which the session is given up. `warn_after`: passes without success after which the log is told,
-    again and again.
+    `randomize`: each session has an order of its own. `initial_delay`: before the first pass after a loss, and
+    where pauses between passes begin. `longest_delay`: the longest pause. `exponential`, `multiplier`: how pauses
+    grow. `jitter`: the share by which a pause is longer or shorter at random. `attempts`: passes after a loss
+    until the session is given up, 0 is none at all. `startup_attempts`: the same for a client that has just come,
+    which has at least one; negative is as many as `attempts`. Negative `attempts` are without end.
+    `priority_backup`: the first broker of the list comes first, and sessions return to it when it is there again.
+    `timeout`: seconds without a broker after which the session is given up. `warn_after`: after each so many
+    passes without success a note is logged.
     """
 
     randomize: bool = True
@@ -84,18 +84,18 @@ class Broker:
         return self.uri
 
     def speaks(self, versions: frozenset[bytes] | None) -> None:
-        """It was found to speak these versions only; None: nothing is known of it any more."""
+        """Record that the broker accepts these versions only; None: forget what is known of it."""
         self.versions = versions
 
     def learnt(self, profile: Profile) -> None:
-        """It was found to be this product."""
+        """Record the product that the broker was found to be."""
         self.profile = profile
 
 
 class Group:
     """Brokers under one policy. `reconnect` is None for a plain address: one attempt, and the session ends with it.
 
-    `name` is what clients are told of it. All sessions share a group: it remembers whose turn it is.
+    `name` is its name in texts for clients. All sessions share a group: it remembers whose turn it is.
     """
 
     __slots__ = ("_turns", "brokers", "name", "policy", "reconnect")
@@ -163,11 +163,13 @@ def _first(broker: Broker, order: list[Broker]) -> list[Broker]:
 
 
 def _load(broker: Broker) -> float:
-    """How full a broker is once one more has come to it."""
+    """Return the number of a broker's sessions, those on their way to it and one more included, divided by its
+    weight.
+    """
     health = broker.health
     return (health.sessions + health.coming + 1) / broker.weight
 
 
 def alone(broker: Broker) -> tuple[Group, ...]:
-    """The groups of an upstream that is a plain address."""
+    """Return the one group of an upstream that is a plain address."""
     return (Group(str(broker), (broker,)),)

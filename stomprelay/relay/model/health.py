@@ -40,7 +40,7 @@ class Health:
 
     `up` is what was seen last: None when nothing was yet. `paused`: an operator took it out of service. `sessions`
     counts those that it serves, `coming` those that are on their way to it (schedules keep this one). `failures`
-    counts those in a row, `out_until` is the end of the pause for them, 0 when there is none to speak of.
+    counts those in a row, `out_until` is the end of the pause for them, 0 when there is none.
     """
 
     __slots__ = (
@@ -67,11 +67,11 @@ class Health:
         self._slot = 0.0
 
     def joined(self) -> None:
-        """It serves one more session."""
+        """Count one more session that the broker serves."""
         self.sessions += 1
 
     def left(self) -> None:
-        """It serves one session less."""
+        """Count one session less that the broker serves."""
         self.sessions -= 1
 
     def expect(self, sessions: int) -> None:
@@ -122,7 +122,7 @@ class Health:
     def slot(self, rate: float, now: float) -> float:
         """When the next session may come back to it, at so many a second; each call takes one slot.
 
-        A slot that is not used is lost; those behind it keep theirs, and time takes up the slack.
+        A slot that is not used is lost; the later ones keep their times.
         """
         if not rate:
             return now

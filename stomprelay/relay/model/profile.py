@@ -1,4 +1,5 @@
-"""How a product departs from the versions it speaks. Every quirk is a fact here; none is a condition elsewhere.
+"""How a product departs from the STOMP versions that it has. Every quirk is a fact here; none is a condition
+elsewhere.
 
 Sources: the recorded conversations with RabbitMQ 3.10.8 and ActiveMQ 5.17.2 that the tests replay, and Artemis'
 protocol documentation.
@@ -28,9 +29,9 @@ class Profile:
     """One product, known by its name.
 
     `dialects`: its way with each version. `connect_escape`: it unescapes the values of CONNECT. `selectors`: it
-    honours `selector` on SUBSCRIBE. `cumulative`: a RECEIPT for a SEND tells that all SENDs before it on the same
-    connection are safe as well; without it the specification promises no more than that they were received
-    (STOMP 1.2, "RECEIPT").
+    honours `selector` on SUBSCRIBE. `cumulative`: a RECEIPT for a SEND shows that all SENDs before it on the same
+    connection are safe as well; without it the specification promises no more than that they were received (STOMP
+    1.2, "RECEIPT").
     """
 
     name: str
@@ -42,7 +43,7 @@ class Profile:
 
 GENERIC: Final = Profile("generic")
 AUTO: Final = Profile("auto")
-"""Not known beforehand: `detect` tells it from CONNECTED."""
+"""Not known before CONNECTED, from which `detect` finds the product."""
 
 RABBITMQ: Final = Profile(
     "rabbitmq",
@@ -90,14 +91,14 @@ _UNAVAILABLE: Final = re.compile(b"%b|%b" % (_LEAVING, _UNABLE), re.IGNORECASE)
 
 
 def unavailable(message: bytes) -> bool:
-    """Whether the `message` of an ERROR that answers CONNECT says that this broker cannot serve any client now, so that
-    another one may. All else is final: above all, credentials that it does not accept.
+    """Whether the `message` of an ERROR that answers CONNECT means that this broker cannot serve any client now,
+    so that another one may. All else is final: above all, credentials that it does not accept.
     """
     return _UNAVAILABLE.search(message) is not None
 
 
 def leaves(message: bytes) -> bool:
-    """Whether the `message` of a later ERROR says that the broker ends the connection, whatever the client sent."""
+    """Whether the `message` of a later ERROR means that the broker ends the connection, whatever the client sent."""
     return _LEAVES.search(message) is not None
 
 

@@ -1,8 +1,8 @@
 """A client's frames on their way to a broker that may be lost, so that they can be sent to another one.
 
 A resender belongs to a session's link to one group and outlives the legs there. It keeps what is not confirmed in
-`Unconfirmed`, asks for receipts of the relay's own where the upstream says `confirm`, and sends everything again that
-a new broker has to know: subscriptions first, then what was not confirmed, then open transactions.
+`Unconfirmed`, asks for receipts of the relay's own where the upstream sets `confirm`, and sends everything again
+that a new broker has to know: subscriptions first, then what was not confirmed, then open transactions.
 """
 
 import re
@@ -38,7 +38,9 @@ _MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
 
 
 def unknown_outcome(receipt: bytes | None) -> Refused:
-    """Return what the client is told of a COMMIT that its broker was lost after; see `Resender.lost`."""
+    """Return the error that the client is sent about a COMMIT after which its broker was lost; see
+    `Resender.lost`.
+    """
     return Refused(
         "the outcome of a transaction is unknown", "its broker was lost after COMMIT", receipt=receipt
     )
@@ -47,9 +49,9 @@ def unknown_outcome(receipt: bytes | None) -> Refused:
 class Resender:
     """Sends what a session's client sends to the broker that it has. `unconfirmed` is what is not confirmed.
 
-    Give it a broker with `connected`, then `replay`; put frames in with `send` and write them with `flush`; tell it
-    when the broker is `lost`. While there is none, `send` keeps what has to wait. After each of them give the client
-    the receipts of `take_given`.
+    Give it a broker with `connected`, then `replay`; put frames in with `send` and write them with `flush`; call
+    `lost` when the broker is lost. While there is none, `send` keeps what has to wait. After each of them give the
+    client the receipts of `take_given`.
     """
 
     __slots__ = (
@@ -81,7 +83,7 @@ class Resender:
 
     @property
     def quiet(self) -> bool:
-        """Whether a broker could be left without a trace."""
+        """Whether the broker could be left without a loss."""
         return self.session.quiet and self.unconfirmed.quiet
 
     def take_given(self) -> list[bytes]:

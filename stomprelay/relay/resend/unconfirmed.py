@@ -1,8 +1,8 @@
 """What was sent to a broker and may not have arrived, in the order in which it was sent.
 
 A broker that is lost takes with it whatever it had not confirmed. `Unconfirmed` keeps such frames, as their client
-spelled them, until a RECEIPT tells that they are safe; a new broker is sent them again. It also knows which receipts
-the client is owed, so that each reaches it once however often its frame was sent.
+spelled them, until a RECEIPT confirms them; a new broker is sent them again. It also knows which receipts the
+client is owed, so that each reaches it once however often its frame was sent.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ RECEIPTS: Final = b"-receipt-"
 
 
 class Kept(NamedTuple):
-    """Frames of a client, back to back: SENDs that one RECEIPT confirms, or a transaction from BEGIN to COMMIT that no
-    broker was sent. `receipt` is the id of that RECEIPT. `sent` tells that a broker was sent them already, so that
+    """Frames of a client, back to back: SENDs that one RECEIPT confirms, or a transaction from BEGIN to COMMIT
+    that no broker was sent. `receipt` is the id of that RECEIPT. `sent`: a broker was sent them already, so that
     sending them again may make a duplicate.
     """
 
@@ -76,7 +76,7 @@ class Unconfirmed:
 
     @property
     def quiet(self) -> bool:
-        """Whether no answer of the broker is outstanding."""
+        """Whether no RECEIPT of the broker is outstanding."""
         return not self._kept and not self._committing and not self._owed
 
     @property
@@ -87,7 +87,9 @@ class Unconfirmed:
     # What is sent
 
     def connected(self, *, cumulative: bool) -> None:
-        """There is a broker. `cumulative`: it confirms with a SEND all those before it, see `Profile`."""
+        """Record that there is a broker. `cumulative`: its RECEIPT for a SEND confirms all SENDs before it, see
+        `Profile`.
+        """
         self.cumulative = cumulative
 
     def ask(self) -> bytes:
@@ -100,7 +102,7 @@ class Unconfirmed:
         return receipt is not None and receipt.startswith(self._name)
 
     def owe(self, receipt: bytes) -> None:
-        """A frame passes whose client asked for a receipt."""
+        """Record that the client asked for this receipt and has to be sent it once."""
         self._owed[receipt] = self._owed.get(receipt, 0) + 1
 
     def owes(self, receipt: bytes) -> bool:
@@ -108,7 +110,7 @@ class Unconfirmed:
         return receipt in self._owed
 
     def pass_unkept(self) -> None:
-        """A SEND passes whose receipt is asked for by neither side, so that it is not kept."""
+        """Count a SEND that is sent without a receipt, so that it is not kept."""
         self.unproved += 1
 
     def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True) -> None:

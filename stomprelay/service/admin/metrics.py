@@ -18,7 +18,9 @@ _BROKERS: Final = {
 
 
 def metrics(state: RelayState) -> str:
-    """Every counter of every listener, how many sessions there are now, and how the brokers are."""
+    """Return the page, in the text format of Prometheus: all counters of all listeners, the number of sessions,
+    and gauges of brokers and journal.
+    """
     return "".join(f"{line}\n" for line in _lines(state))
 
 
@@ -71,8 +73,8 @@ def _head(name: str, kind: str, meaning: str) -> Iterator[str]:
 
 
 def _brokers(state: RelayState) -> dict[str, dict[str, int | None]]:
-    """The gauges of each address of each upstream, by its labels. An address that stands there several times has one
-    line: Prometheus rejects the whole page for two lines of one name.
+    """Return the gauges (name to value) of each address of each upstream, by its labels. An address that stands
+    there several times has one line: Prometheus rejects the whole page for two lines of one name.
     """
     brokers: dict[str, dict[str, int | None]] = {}
     for each in state.brokers:
@@ -92,7 +94,9 @@ def _gauges(health: Health) -> dict[str, int | None]:
 
 
 def _joined(one: dict[str, int | None], other: dict[str, int | None]) -> dict[str, int | None]:
-    """Of one address: up where each is, paused where any is, with the sessions of all."""
+    """Merge the gauges of two entries of one address: up where both are, paused where either is, with the sum of
+    the sessions.
+    """
     ups = [each["up"] for each in (one, other) if each["up"] is not None]
     return {
         "up": min(ups, default=None),

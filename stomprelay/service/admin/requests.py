@@ -16,18 +16,20 @@ LONGEST: Final = 86400.0
 
 
 class BadRequest(Exception):
-    """A request that cannot be understood; its text is the reason."""
+    """The body of a request is not valid; the text is the reason, and is sent in the response."""
 
 
 class BrokerRequest(NamedTuple):
-    """Which broker, in the words of the request, and within how many seconds; None where the request has none."""
+    """What a request asks for: `broker` as it names it, and `within` in seconds, None where it has none."""
 
     broker: str
     within: float | None = None
 
 
 def parse(body: bytes, *, timed: bool) -> BrokerRequest:
-    """The request in a body; only one that is `timed` may have `within`. Raises `BadRequest`."""
+    """Return the request in a JSON body. Raises `BadRequest` for anything else, and for `within` where the request
+    is not `timed`.
+    """
     try:
         values = json.loads(body)
     except (ValueError, RecursionError):
@@ -54,7 +56,7 @@ def _within(values: Mapping[str, object]) -> float | None:
 
 
 def brokers(state: RelayState) -> str:
-    """All brokers and how they are, in JSON."""
+    """Return all brokers with their states, as JSON text."""
     now = state.runtime.seconds()
     moving: dict[object, int] = {}
     for session in state.sessions:

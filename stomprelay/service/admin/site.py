@@ -1,7 +1,7 @@
 """Health, metrics, a status page and requests to pause brokers, over HTTP.
 
-There is no authentication: nothing that is shown is secret, but anybody who can connect may pause brokers. So let it
-listen on the loopback interface, or on a UNIX socket.
+There is no authentication: nothing that is shown is secret, but every client that can connect may pause brokers.
+So let it listen on the loopback interface, or on a UNIX socket.
 
     GET /healthz            200 while clients are served, 503 while the relay stops, or holds them for a journal that
                             cannot be written
@@ -49,7 +49,7 @@ Action = Callable[[bytes], Response]
 
 
 def refusal(status: int, reason: str) -> Response:
-    """The response to a POST that is not carried out, and why."""
+    """Return the JSON response to a POST that is not carried out: `status` and the reason."""
     return Response(json.dumps({"error": reason}) + "\n", _JSON, status)
 
 
@@ -60,11 +60,11 @@ class BoundedRequest(Request):
     excess = False
 
     def gotLength(self, length: int | None) -> None:
-        """Keep the body in memory, whatever length is announced."""
+        """Start the body in memory: Twisted would write one with a large announced `length` to a file."""
         super().gotLength(0)
 
     def handleContentChunk(self, data: bytes) -> None:
-        """Part of the body came."""
+        """Append a part of the body; set `excess` instead once the body would exceed `LONGEST_BODY`."""
         if self.excess or self.content.tell() + len(data) > LONGEST_BODY:
             self.excess = True
         else:
@@ -106,7 +106,7 @@ class AdminPages(Resource):
 
 
 def _post(request: Any, action: Action) -> Response:
-    """Do it, unless the request could come from a web page in somebody's browser."""
+    """Return the response of `action`, or a refusal where a web page in a browser could have sent the request."""
     if request.getHeader(b"origin") is not None:
         return refusal(403, "not from a web page")
     kind = request.getHeader(b"content-type") or b""
@@ -123,18 +123,20 @@ class AdminSite(Site):
     noisy = False
 
     def logPrefix(self) -> str:
-        """As Twisted's log lines name it."""
+        """Return the name that Twisted's log lines have for it."""
         return "admin"
 
     def startFactory(self) -> None:
-        """No log to open."""
+        """Open no log file, which Twisted's own site would do."""
 
     def log(self, request: Any) -> None:
-        """No line to write."""
+        """Write no line to an access log."""
 
 
 def _health(state: RelayState) -> Response:
-    """A journal that cannot be written is reported; it makes the relay unfit only where it holds all sessions."""
+    """Return the response to GET /healthz. A journal that cannot be written is reported; the status is 503 only
+    where all sessions are held for it, or the relay stops.
+    """
     journal = state.journal
     if state.sessions.stopping:
         return Response("stopping\n", status=503)
@@ -147,7 +149,7 @@ def _health(state: RelayState) -> Response:
 
 
 def site(state: RelayState, reactor: Any) -> Site:
-    """The factory of the HTTP server."""
+    """Return the factory of the HTTP server, with all pages and actions."""
 
     def act(
         body: bytes, do: Callable[[tuple[ConfiguredBroker, ...], BrokerRequest], None], *, timed: bool

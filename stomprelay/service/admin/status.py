@@ -22,7 +22,7 @@ td.number, th.number { text-align: right; }
 
 
 def status(state: RelayState) -> str:
-    """The status page, as HTML."""
+    """Return the status page, as HTML text."""
     condition = "stopping" if state.sessions.stopping else "running"
     return "".join(
         (
@@ -116,7 +116,7 @@ def _sessions(state: RelayState) -> Iterator[tuple[object, ...]]:
 
 
 def _table(names: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:
-    """A column whose name begins with # is of numbers."""
+    """Return an HTML table with these column names and rows. A column whose name begins with # holds numbers."""
     classes = [' class="number"' if name.startswith("#") else "" for name in names]
     pieces = ["<table><tr>"]
     pieces += [

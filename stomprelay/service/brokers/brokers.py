@@ -1,4 +1,4 @@
-"""All brokers of a relay: where each is configured, its state, and the words by which an operator means it."""
+"""All brokers of a relay: where each is configured, its state, and the names by which an operator can choose it."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -9,7 +9,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 
 ALL: Final = "*"
-"""The word for every broker."""
+"""In place of a broker's name: all brokers."""
 
 
 class ConfiguredBroker(NamedTuple):
@@ -20,7 +20,9 @@ class ConfiguredBroker(NamedTuple):
     broker: Broker
 
     def state(self, now: float) -> str:
-        """`paused` by an operator, `out` for a while after failures, `up`, `down`, or `unknown`."""
+        """Return the broker's state in one word: `paused` by an operator, `out` for a while after failures, `up`,
+        `down`, or `unknown`.
+        """
         health = self.broker.health
         if health.paused:
             return "paused"
@@ -51,5 +53,7 @@ class Brokers:
         return iter(self.configured)
 
     def find(self, word: str) -> tuple[ConfiguredBroker, ...]:
-        """Those that a word means: a broker's address as it is configured, its `host:port`, or `*` for all."""
+        """Return the brokers that `word` names, empty where there are none: by an address as it is configured, by
+        `host:port`, or all by `*`.
+        """
         return tuple(each for each in self if word in (ALL, each.broker.uri, host_and_port(each.broker)))

@@ -1,5 +1,5 @@
-"""What is looked after once a second, for all sessions together: brokers whose probe is due are probed, sessions that
-wait for a broker learn that it came back, and sessions move to the brokers where they belong.
+"""What is checked once a second, for all sessions together: brokers whose probe is due are probed, sessions that
+wait for a broker try it at once when it is up again, and sessions move to the brokers where they belong.
 """
 
 import random
@@ -28,7 +28,7 @@ EVERY: Final = 1.0
 
 
 class _Asked(NamedTuple):
-    """A link that was asked to move."""
+    """A link whose session was asked to move, and the broker that it is to leave."""
 
     link: Link
     origin: Broker
@@ -36,13 +36,13 @@ class _Asked(NamedTuple):
 
     @property
     def pending(self) -> bool:
-        """Whether it has not left yet."""
+        """Whether the link still has the broker that it is to leave."""
         return self.link.moving and self.link.broker is self.origin
 
 
 class PeriodicChecks(Service):
-    """Runs the checks while the service runs, where there is anything to check. `sessions` is a live collection; what
-    probes learn is recorded in the journal, if there is one.
+    """Runs the checks while the service runs, where there is anything to check. `sessions` is a live collection;
+    the results of probes are recorded in the journal, if there is one.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class PeriodicChecks(Service):
             probe.stop()
 
     def stopService(self) -> None:
-        """As `stop`."""
+        """Run no more checks and end the probes; Twisted calls it when the service stops."""
         super().stopService()
         self.stop()
 
@@ -113,7 +113,7 @@ class PeriodicChecks(Service):
                 probe.begin()
 
     def _find_recovered(self, now: float) -> None:
-        """Sessions that wait for a broker of a group try at once when one of it was down and is up."""
+        """Have sessions that wait for a broker of a group try at once when one of its brokers is up again."""
         brokers = {each.broker for each in self._brokers}
         recovered = {broker for broker in self._down if broker.health.up}
         self._down = frozenset(broker for broker in brokers if broker.health.up is False)
@@ -127,7 +127,7 @@ class PeriodicChecks(Service):
                 session.reconsider()
 
     def _balance(self, now: float) -> None:
-        """Move sessions that are on one broker and belong on another, if nothing of theirs is open."""
+        """Move sessions that are on one broker and belong on another, if they have nothing open."""
         self._asked = [each for each in self._asked if each.pending]
         for upstream, allowance in self._allowances:
             for group in upstream.groups:
@@ -138,7 +138,9 @@ class PeriodicChecks(Service):
                     allowance.spend(self._move(upstream, group, wanted))
 
     def _placed(self, group: Group) -> dict[Broker, int]:
-        """How many sessions each broker has or will have, as far as that is known."""
+        """Return the number of sessions that each broker of a group has or will have after the moves that were
+        asked for.
+        """
         placed = {broker: broker.health.sessions + broker.health.coming for broker in group.brokers}
         for asked in self._asked:
             if asked.origin in placed:

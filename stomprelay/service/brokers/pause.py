@@ -1,4 +1,4 @@
-"""Taking brokers out of service and back, as pgbouncer does: clients see silence and heart-beats, no more.
+"""Taking brokers out of service and back, as pgbouncer does: clients get heart-beats meanwhile, and no ERROR.
 
 A paused broker gets no new session. The sessions that it has finish what is open and go to another broker of their
 group, at the latest when their time is over. Where there is no other they wait until a broker is resumed. Sessions of
@@ -18,8 +18,8 @@ _log = Logger("stomprelay")
 
 
 class Pauses:
-    """Pauses and resumes brokers, and moves or wakes the sessions, of which `sessions` is a live collection. What was
-    done is recorded in the journal, if there is one.
+    """Pauses and resumes brokers, and moves or wakes the sessions, of which `sessions` is a live collection. Each
+    pause and resume is recorded in the journal, if there is one.
     """
 
     def __init__(self, sessions: Iterable[RelayDriver], journal: Journal | None = None) -> None:

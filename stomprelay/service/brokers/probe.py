@@ -18,7 +18,7 @@ _FORM: Final = "upstream {upstream}: {event}: {text}"
 
 
 class ProbeDriver(Driver):
-    """Drives one probe of a broker of this upstream, from `begin` until `ended` is called. What it learns is logged,
+    """Drives one probe of a broker of this upstream, from `begin` until `ended` is called. Its result is logged,
     and recorded in the journal if there is one.
     """
 
@@ -41,7 +41,7 @@ class ProbeDriver(Driver):
         self._journal = journal
 
     def begin(self) -> None:
-        """Begin the probe: connect to the broker."""
+        """Connect to the broker, and go on from there until `ended` is called."""
         self.perform(self._probe.begin(self.runtime.seconds()))
 
     def stop(self) -> None:
@@ -49,27 +49,27 @@ class ProbeDriver(Driver):
         self.perform(self._probe.stopped())
 
     def connected(self, protocol: LegProtocol) -> None:
-        """The connection is established."""
+        """Send CONNECT: the connection is established."""
         self.perform(self._probe.connected(self.runtime.seconds()))
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
-        """The broker sent bytes: CONNECTED, a RECEIPT or an ERROR."""
+        """Give the probe the bytes that the broker sent: CONNECTED, a RECEIPT or an ERROR."""
         self.perform(self._probe.received(data, self.runtime.seconds()))
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
-        """The broker cannot be connected to."""
+        """Report the probe failed: the broker cannot be connected to."""
         self.perform(self._probe.refused(reason, self.runtime.seconds()))
 
     def lost(self, protocol: LegProtocol, reason: str) -> None:
-        """The connection ended."""
+        """Report to the probe that the connection ended."""
         self.perform(self._probe.lost(reason, self.runtime.seconds()))
 
     def woke(self, now: float) -> None:
-        """The time for the probe is over."""
+        """Report the probe failed where its time is over; the timer calls this."""
         self.perform(self._probe.woke(now))
 
     def end(self) -> None:
-        """The probe is over."""
+        """Stop the timer and call `ended`: the probe is over."""
         super().end()
         self._on_end(self)
 

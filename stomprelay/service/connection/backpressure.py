@@ -25,7 +25,9 @@ class Source(Protocol):
     """Its `pauseProducing` and `resumeProducing` stop and start the reading."""
 
     def reading_changed(self, on: bool) -> None:
-        """Reading stopped, or goes on. The core must know: a peer that is not read from is not silent."""
+        """Report to the core that reading goes on (`on`) or stopped, because the silence of a peer that is not
+        read from does not count.
+        """
 
 
 @implementer(IPushProducer)
@@ -54,7 +56,7 @@ class ReadControl:
         return self._reasons
 
     def hold(self, reason: int) -> None:
-        """Do not read, for this reason. A reason that is there already changes nothing."""
+        """Add a reason not to read. One that is there already changes nothing."""
         source = self._source
         if source is None:
             return
@@ -67,7 +69,7 @@ class ReadControl:
             source.reading_changed(False)
 
     def release(self, reason: int) -> None:
-        """The reason is gone. Reading goes on if it was the last."""
+        """Remove a reason not to read. Reading goes on if it was the last."""
         source = self._source
         before = self._reasons
         if source is None or not before & reason:
@@ -78,13 +80,15 @@ class ReadControl:
             source.reading_changed(True)
 
     def received(self) -> None:
-        """A chunk came. If there was a reason not to read, it is the last."""
+        """Record that a chunk was received. Where there is a reason not to read, reading stops now."""
         if self._reasons and not self._stopped and self._source is not None:
             self._stopped = True
             self._source.transport.pauseProducing()
 
     def retire(self) -> None:
-        """The leg is closed: read whatever the reasons, and report nothing more. The protocol discards what comes."""
+        """Read on whatever the reasons, and report nothing more: the leg is closed, and the protocol discards what
+        is received.
+        """
         source, self._source = self._source, None
         if source is not None:
             self._resume(source)
@@ -96,13 +100,15 @@ class ReadControl:
                 source.transport.resumeProducing()
 
     def pauseProducing(self) -> None:
-        """The transport that takes this connection's bytes is full."""
+        """Add the reason `PRESSURE`: the transport that this connection's bytes are written to is full."""
         self.hold(PRESSURE)
 
     def resumeProducing(self) -> None:
-        """That transport has room again."""
+        """Remove the reason `PRESSURE`: that transport has room again."""
         self.release(PRESSURE)
 
     def stopProducing(self) -> None:
-        """That transport is gone; the core decides what becomes of this connection."""
+        """Remove the reason `PRESSURE`: that transport is closed. The core decides what becomes of this
+        connection.
+        """
         self.release(PRESSURE)

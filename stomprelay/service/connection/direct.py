@@ -42,7 +42,7 @@ def spare_memory() -> None:
 
 
 def plain(transport: ITransport) -> tcp.Connection | None:
-    """The transport, if it is a socket's own without TLS or another layer above it; else None."""
+    """Return the transport if it is a socket's own, without TLS or another layer above it; else None."""
     return transport if type(transport) in PLAIN and not transport.TLS else None  # type: ignore[attr-defined,return-value]
 
 

@@ -1,4 +1,5 @@
-"""What drives a core: it reports to it what happens, and performs the effects that the core returns, in order.
+"""What drives a core: the driver reports to the core what happens, and performs the effects that the core returns,
+in order.
 
 A `Driver` stands for one client (its relay, or its connection to the embedded broker) or for one probe of a broker.
 """
@@ -31,7 +32,7 @@ class Driver(LegOwner):
         self.legs = 0
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """Do what the core returned, in order."""
+        """Perform the effects that the core returned, in order."""
         protocols = self.runtime.protocols
         for effect in effects:
             if type(effect) is Send:
@@ -47,19 +48,19 @@ class Driver(LegOwner):
         return not self.legs
 
     def added(self, protocol: LegProtocol) -> None:
-        """A leg has a connection, or is about to have one."""
+        """Count a leg that has a connection, or is about to have one."""
         self.legs += 1
         self.runtime.protocols[protocol.leg] = protocol
 
     def closed(self, protocol: LegProtocol) -> None:
-        """A leg was closed. With the last one the driver may be over."""
+        """Count a leg that was closed. With the last one call `end`, where `over` is True."""
         self.legs -= 1
         del self.runtime.protocols[protocol.leg]
         if self.over:
             self.end()
 
     def end(self) -> None:
-        """It is over. Subclasses also call the `ended` that they were made with."""
+        """Stop the timer: nothing more will happen. Subclasses also call the `ended` that they were made with."""
         self.runtime.timers.forget(self)
 
     # Effects
@@ -94,7 +95,7 @@ class Driver(LegOwner):
         Wake: _wake,
         Note: lambda self, effect: self._note(effect),
     }
-    """What is done for each kind of effect but `Send`."""
+    """The method that performs each kind of effect but `Send`."""
 
 
 def log_note(effect: Note, form: str, **fields: str) -> None:
@@ -108,7 +109,7 @@ def log_note(effect: Note, form: str, **fields: str) -> None:
 
 
 def spell_address(address: object) -> str:
-    """A peer's address for the log."""
+    """Return a peer's address as the log shows it; for one on the network `host:port`."""
     if isinstance(address, IPv6Address):
         return f"[{address.host}]:{address.port}"
     if isinstance(address, IPv4Address):

@@ -53,18 +53,18 @@ class Runtime:
         self._idle: Deferred[None] | None = None
 
     def socket_opened(self) -> None:
-        """A connection was established."""
+        """Count a connection that was established."""
         self.sockets += 1
 
     def socket_closed(self) -> None:
-        """A connection ended."""
+        """Count a connection that ended. With the last one `idle` fires."""
         self.sockets -= 1
         if not self.sockets and self._idle is not None:
             idle, self._idle = self._idle, None
             idle.callback(None)
 
     def idle(self) -> Deferred[None]:
-        """Fires when no connection is left."""
+        """Return a Deferred that fires when no connection is left; at once where there is none."""
         if not self.sockets:
             return succeed(None)
         if self._idle is None:
@@ -99,7 +99,7 @@ class LegOwner(Timed):
         raise NotImplementedError
 
     def connected(self, protocol: "LegProtocol") -> None:
-        """The connection is established."""
+        """The connection is established, with TLS its handshake included: bytes may be written from now on."""
         raise NotImplementedError
 
     def received(self, protocol: "LegProtocol", data: bytes) -> None:
@@ -114,7 +114,7 @@ class LegOwner(Timed):
         raise NotImplementedError
 
     def lost(self, protocol: "LegProtocol", reason: str) -> None:
-        """The connection ended by itself."""
+        """The connection was ended by the peer or by an error, without a call of `close`."""
         raise NotImplementedError
 
     def closed(self, protocol: "LegProtocol") -> None:
@@ -138,8 +138,8 @@ _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 
 
 def spell(failure: Failure) -> str:
-    """Why a connection ended or could not be established, in one line for the log. It may name hosts and certificates,
-    never a secret.
+    """Return why a connection ended or could not be established, in one line for the log. It may name hosts and
+    certificates, never a secret.
     """
     problem = failure.value
     if isinstance(problem, SSL.Error):
@@ -153,7 +153,7 @@ def spell(failure: Failure) -> str:
 
 
 def _layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
-    """The innermost transport, and the TLS above it, if any."""
+    """Return the innermost transport, and the TLS layer above it or None."""
     tls = None
     while isinstance(transport, ProtocolWrapper):
         if isinstance(transport, TLSMemoryBIOProtocol):
@@ -169,9 +169,9 @@ direct.spare_memory()
 class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
-    `reading` controls whether the leg is read from; it is there from the connection to `close`. `bytes_received`
-    counts what came. After `close` nothing more is reported, and what still comes is discarded; the timer then
-    waits for a peer that takes too long to close.
+    `reading` controls whether the leg is read from; it exists from the time when the connection is established
+    until `close`. `bytes_received` counts the bytes received. After `close` nothing more is reported, and bytes
+    that are still received are discarded; the timer then waits for a peer that takes too long to close.
     """
 
     __slots__ = (
@@ -218,7 +218,7 @@ class LegProtocol(Timed):
         self.runtime.reactor.callLater(0, self.failed, reason)
 
     def failed(self, reason: Failure) -> None:
-        """The attempt to connect failed."""
+        """Report `refused` to the owner: the attempt to connect failed."""
         self._attempt = None
         if self._owner is not None:
             self._owner.refused(self, spell(reason))
@@ -227,7 +227,9 @@ class LegProtocol(Timed):
     # What Twisted reports
 
     def makeConnection(self, transport: ITransport) -> None:
-        """The connection is there; with TLS its handshake is still to come."""
+        """Take the transport of a connection that was established. With TLS the owner gets `connected` only after
+        the handshake.
+        """
         owner = self._owner
         self._attempt = None
         self.transport = transport
@@ -249,7 +251,7 @@ class LegProtocol(Timed):
             self._connected(owner)
 
     def handshakeCompleted(self) -> None:
-        """TLS is established, and a broker's certificate was accepted."""
+        """Report `connected` to the owner: TLS is established, and the peer's certificate was accepted."""
         if self._owner is not None and not self._ready and not self.transport.disconnecting:
             self._connected(self._owner)
 
@@ -272,7 +274,7 @@ class LegProtocol(Timed):
         owner.received(self, data)
 
     def readConnectionLost(self) -> None:
-        """The peer closed its direction. What is queued for it is still written, then ours is closed."""
+        """Write what is queued, then close our direction: the peer closed its own."""
         owner = self._owner
         if owner is not None:
             owner.lost(self, CLOSED)
@@ -281,10 +283,10 @@ class LegProtocol(Timed):
             self.transport.loseConnection()
 
     def connectionMade(self) -> None:
-        """Nothing: `makeConnection` does it all."""
+        """Do nothing: Twisted calls it after `makeConnection`, which has done everything."""
 
     def writeConnectionLost(self) -> None:
-        """All is written, and our direction closed."""
+        """Twisted calls this when all is written and our direction is closed."""
         self._flushed = True
 
     def connectionLost(self, reason: Failure) -> None:
@@ -307,14 +309,14 @@ class LegProtocol(Timed):
     # What the owner asks for
 
     def write(self, data: bytes) -> None:
-        """Write whole frames; nothing where the connection is not there, or not any more."""
+        """Write bytes, always whole frames; drop them where there is no connection, or none any more."""
         if self._plain is not None:
             direct.write(self._plain, data)
         elif self.transport is not None:
             self.transport.write(data)
 
     def reading_changed(self, on: bool) -> None:
-        """Reading stopped, or goes on: `reading` calls this."""
+        """Report to the owner that reading goes on (`on`) or stopped; `reading` calls this."""
         if self._owner is not None:
             self._owner.reading_changed(self, on)
 
@@ -338,7 +340,7 @@ class LegProtocol(Timed):
 
     @property
     def peer(self) -> object:
-        """The address of the other end."""
+        """Return the address of the other end, as Twisted has it."""
         return self._address if self.transport is None else self.transport.getPeer()
 
     def close(self, how: How) -> None:
@@ -367,7 +369,7 @@ class LegProtocol(Timed):
         owner.closed(self)
 
     def woke(self, now: float) -> None:
-        """The peer took too long to close, or to read what was left for it."""
+        """Abort the connection: the peer took too long to close, or to read what was left for it."""
         if self.transport is None:
             return
         if self._flushed:
@@ -378,7 +380,7 @@ class LegProtocol(Timed):
 
 @implementer(IProtocolFactory)
 class _OneProtocol:
-    """The factory of one attempt to connect, whose protocol is there already."""
+    """The factory of one attempt to connect; it returns a protocol that was made before."""
 
     __slots__ = ("_protocol",)
 
@@ -386,11 +388,11 @@ class _OneProtocol:
         self._protocol = protocol
 
     def buildProtocol(self, addr: IAddress | None) -> LegProtocol:
-        """The protocol that was made for the attempt."""
+        """Return the protocol that was made for the attempt."""
         return self._protocol
 
     def doStart(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing; Twisted calls it before the attempt."""
 
     def doStop(self) -> None:
-        """Nothing to end."""
+        """Do nothing; Twisted calls it after the attempt."""

@@ -31,7 +31,8 @@ _LONGEST: Final = 1000
 _REASONS: Final = {PRESSURE: "pressure", ASKED: "relay"}
 _NOT_CONNECTED: Final = frozenset({State.OPENING, State.CONNECTING})
 _HOLDABLE: Final = frozenset({State.CONNECTING, State.CONNECTED})
-"""Legs of which much may come. One that has not answered CONNECT yet has its own time limit."""
+"""The states of a leg whose peer may send much. A leg that waits for the answer to CONNECT has its own time limit.
+"""
 
 Record = Callable[[JournalEvent, str, dict[str, Any]], None]
 
@@ -63,18 +64,20 @@ class ReadingStop(Timed):
         self._total = 0.0
 
     def began(self, reason: str) -> None:
-        """The leg is not read from any more."""
+        """Record `HELD` with this reason: the leg is not read from any more."""
         self.stopped()
         text = f"the {self._side} is not read from"
         self._record(JournalEvent.HELD, text, {"side": self._side, "reason": reason})
 
     def stopped(self) -> None:
-        """It is not read from again."""
+        """Go on with this stop: the leg was read from for a moment, and is not any more."""
         if self._since is None:
             self._since = self._seconds()
 
     def resumed(self) -> None:
-        """It is read from, perhaps only for a moment."""
+        """Set the timer: the leg is read from, and the stop ends unless `stopped` is called within `QUIET`
+        seconds.
+        """
         if self._since is not None:
             now = self._seconds()
             self._total += now - self._since
@@ -82,12 +85,12 @@ class ReadingStop(Timed):
             self._timers.set(self, now + QUIET)
 
     def woke(self, now: float) -> None:
-        """It is over if reading did not stop again."""
+        """End the stop: the leg was read from for `QUIET` seconds."""
         if self._since is None:
             self.end()
 
     def end(self) -> None:
-        """It is over, or its leg is closed."""
+        """Record `RELEASED` and call `ended`: the stop is over, or the leg is closed."""
         self.resumed()
         self._timers.forget(self)
         text = f"the {self._side} is read from again, after {self._total:.3f} s"
@@ -150,7 +153,9 @@ class RecordingDriver(RelayDriver):
             self.hold()
 
     def _leg_context(self, recorder: LegRecorder) -> bytes:
-        """The context of a leg's frames, known from the first frame on: which client, and which version."""
+        """Set and return the encoded context of a leg's frames, with the client's name and the version of STOMP.
+        Call it when the leg has its first frame.
+        """
         leg = recorder.leg
         if leg is self.relay.client:
             self._identify_client(recorder.frames[0])
@@ -164,7 +169,7 @@ class RecordingDriver(RelayDriver):
         return recorder.context
 
     def _identify_client(self, connect: Frame) -> None:
-        """Name the client by its CONNECT: its client-id, else its login, else its host."""
+        """Set the client's name in the journal from its CONNECT: its client-id, else its login, else its host."""
         try:
             headers = dict(reversed(connect.headers(V1_0)))
         except StompError:
@@ -174,7 +179,7 @@ class RecordingDriver(RelayDriver):
         self._context_bytes = b""
 
     def _record_event(self, event: str, text: str, facts: Any) -> None:
-        """An event of this session, behind the frames that led to it."""
+        """Record an event of this session, after the frames that led to it."""
         for recorder in self._recorders:
             if recorder.frames:
                 self._record_frames(recorder)
@@ -195,7 +200,7 @@ class RecordingDriver(RelayDriver):
         super().added(protocol)
 
     def connected(self, protocol: LegProtocol) -> None:
-        """The client or a broker is connected."""
+        """Prepare the recording of a leg, and report to the relay that the client or a broker is connected."""
         if protocol.leg is self.relay.client:
             peer = spell_address(protocol.peer)
             self._host = getattr(protocol.peer, "host", peer)
@@ -209,7 +214,7 @@ class RecordingDriver(RelayDriver):
         super()._open(effect)
 
     def closed(self, protocol: LegProtocol) -> None:
-        """A leg was closed. What came from it is still recorded."""
+        """Record the frames that were received on a leg that is closed now."""
         leg = protocol.leg
         stop = self._stops.get(leg)
         if stop is not None:
@@ -248,8 +253,8 @@ class RecordingDriver(RelayDriver):
         stop.began(reason)
 
     def hold(self) -> None:
-        """The journal has no room: read from no leg of which much may come. A client that sent DISCONNECT is still
-        read from, and so is a broker that has not answered CONNECT yet.
+        """Read from no leg whose peer may send much: the journal has no room. A client that sent DISCONNECT is
+        still read from, and so is a broker that has not answered CONNECT yet.
         """
         client, protocols = self.relay.client, self.runtime.protocols
         if client not in protocols or client.state not in _HOLDABLE:
@@ -260,7 +265,7 @@ class RecordingDriver(RelayDriver):
                 protocol.reading.hold(JOURNAL)
 
     def release(self) -> None:
-        """The journal has room again."""
+        """Read from all legs again, unless there is another reason not to: the journal has room."""
         for recorder in self._recorders:
             protocol = self.runtime.protocols.get(recorder.leg)
             if protocol is not None and protocol.reading is not None:

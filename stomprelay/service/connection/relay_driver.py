@@ -50,32 +50,34 @@ class BrokerOutput:
         self._reported = False
 
     def blocked(self, coupled: bool) -> bool:
-        """Whether the relay should know that it is full. Not where that holds the client's reading (`coupled`); but a
-        relay that got `blocked` must get `unblocked` when there is room, coupled or not.
+        """Whether the relay should know that it is full: not where the client is not read from for that
+        (`coupled`). But a relay that got `blocked` must get `unblocked` when there is room, coupled or not.
         """
         return self.full and (self._reported or not coupled)
 
     def unreported(self, coupled: bool) -> bool:
-        """Whether what the relay knows differs from `blocked` now."""
+        """Whether what was reported to the relay last differs from what `blocked` returns now."""
         return self._reported is not self.blocked(coupled)
 
     def report(self, coupled: bool) -> bool:
-        """What the relay must know now; from now on it counts as reported."""
+        """Return what `blocked` returns now, and count it as reported to the relay."""
         self._reported = self.blocked(coupled)
         return self._reported
 
     def pauseProducing(self) -> None:
-        """Too much waits to be written."""
+        """Set `full`: too much waits to be written to the broker."""
         self.full = True
         self._driver.check_outputs()
 
     def resumeProducing(self) -> None:
-        """There is room again."""
+        """Clear `full`: the transport has room again."""
         self.full = False
         self._driver.check_outputs()
 
     def stopProducing(self) -> None:
-        """The transport is gone. The relay decides what becomes of the leg, so it does not get `unblocked`."""
+        """Forget the output: the transport is closed. The relay decides what becomes of the leg, so it does not
+        get `unblocked`.
+        """
         self.full = False
         self._driver.output_ended(self)
 
@@ -113,22 +115,24 @@ class RelayDriver(Driver):
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen. Between two brokers a session may be without any leg."""
+        """Whether nothing more will happen. That is the relay's to decide: between two brokers a session may have
+        no leg.
+        """
         return not self.legs and self.relay.over
 
     def end(self) -> None:
-        """It is over: stop its timer, and call `ended`."""
+        """Stop the timer and call `ended`: the session is over."""
         super().end()
         self._on_end(self)
 
     @property
     def peer(self) -> str:
-        """The client's address for the log, `host:port`."""
+        """Return the client's address for the log, `host:port`."""
         protocol = self.runtime.protocols.get(self.relay.client)
         return "a client that is gone" if protocol is None else spell_address(protocol.peer)
 
     def info(self) -> SessionInfo:
-        """What there is to show of the session now."""
+        """Return what the status page shows of the session now."""
         relay = self.relay
         client = self.runtime.protocols.get(relay.client)
         links = relay.links
@@ -148,7 +152,7 @@ class RelayDriver(Driver):
         )
 
     def connected(self, protocol: LegProtocol) -> None:
-        """The client or a broker is connected."""
+        """Report to the relay that the client or a broker is connected."""
         relay, now = self.relay, self.runtime.seconds()
         if protocol.leg is relay.client:
             self.perform(relay.opened(now))
@@ -163,50 +167,54 @@ class RelayDriver(Driver):
         self.check_outputs()
 
     def received(self, protocol: LegProtocol, data: bytes) -> None:
-        """The hot path begins here."""
+        """Give the relay the bytes that were received on a leg, and perform what it returns. This is the hot path."""
         self.perform(self.relay.received(protocol.leg, data, self.runtime.seconds()))
         if self._client_full:
             self._hold_brokers()
 
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
-        """The relay must know: a leg that is not read from must not be taken for silent."""
+        """Report to the relay that a leg is read from (`on`) or not, so that it is not taken for silent meanwhile."""
         if on:
             self.perform(self.relay.resumed(protocol.leg, self.runtime.seconds()))
         else:
             self.relay.paused(protocol.leg)
 
     def refused(self, protocol: LegProtocol, reason: str) -> None:
-        """A broker cannot be connected to."""
+        """Report to the relay that a broker cannot be connected to."""
         self.perform(self.relay.refused(protocol.leg, reason, self.runtime.seconds()))
 
     def lost(self, protocol: LegProtocol, reason: str) -> None:
-        """The connection of the client or of a broker ended."""
+        """Report to the relay that the connection of the client or of a broker ended."""
         self.perform(self.relay.lost(protocol.leg, reason, self.runtime.seconds()))
 
     def closed(self, protocol: LegProtocol) -> None:
-        """A leg was closed; what came from a broker still counts."""
+        """Remove a leg that was closed; the bytes that were received from a broker still count in `info`."""
         if protocol.leg is not self.relay.client:
             self._left_bytes += protocol.bytes_received
         super().closed(protocol)
 
     def woke(self, now: float) -> None:
-        """The relay's time has come."""
+        """Call the relay: the time of its last `Wake` has come."""
         self._perform_legless(self.relay.woke(now))
 
     def stop(self) -> None:
-        """End the session, because the service stops: the client gets an ERROR."""
+        """End the session because the service stops: the client is sent an ERROR."""
         self._perform_legless(self.relay.stopped(self.runtime.seconds()))
 
     def move(self, broker: Broker, within: float, to: Broker | None = None) -> None:
-        """Leave this broker at a quiet moment, at the latest after so many seconds; `to` is preferred to others."""
+        """Have the session leave this broker when it has nothing open there, at the latest after `within` seconds.
+        It tries `to` first.
+        """
         self._perform_legless(self.relay.leave(broker, self.runtime.seconds(), within, to))
 
     def reconsider(self) -> None:
-        """A broker came back: if the session waits for one, it tries at once."""
+        """Have the session try at once, if it waits for a broker: one is up again."""
         self._perform_legless(self.relay.reconsidered(self.runtime.seconds()))
 
     def _perform_legless(self, effects: Iterable[Effect]) -> None:
-        """Perform what the relay returns for an input that may come while there is no leg, whose close would end it."""
+        """Perform the effects of an input that may come while the session has no leg, then call `end` if it is
+        over: there is no leg whose close would do so.
+        """
         legs = self.legs
         self.perform(effects)
         if not legs and self.over:
@@ -215,30 +223,30 @@ class RelayDriver(Driver):
     # Back-pressure
 
     def pauseProducing(self) -> None:
-        """The client's transport is full."""
+        """Read from no broker: the client's transport is full."""
         self._client_full = True
         self._hold_brokers()
 
     def resumeProducing(self) -> None:
-        """The client's transport has room again: read from all brokers."""
+        """Read from all brokers again: the client's transport has room."""
         self._client_full = False
         for output in self._outputs:
             if output.protocol.reading is not None:
                 output.protocol.reading.release(PRESSURE)
 
     def stopProducing(self) -> None:
-        """The client is gone, so brokers are read from: what they still send is discarded."""
+        """Read from all brokers again: the client's transport is closed, and what brokers still send is discarded."""
         self.resumeProducing()
 
     def _hold_brokers(self) -> None:
-        """Read from no broker, but from those that have not answered CONNECT yet."""
+        """Stop reading from all brokers but those that have not answered CONNECT yet."""
         for output in self._outputs:
             protocol = output.protocol
             if protocol.reading is not None and protocol.leg.state is not State.OPENING:
                 protocol.reading.hold(PRESSURE)
 
     def check_outputs(self) -> None:
-        """Hold the client's reading while a coupled broker's output is full, else report it to the relay."""
+        """Stop reading from the client while a coupled broker's output is full; otherwise report it to the relay."""
         coupled = self.relay.coupled
         full = unreported = False
         for output in self._outputs:
@@ -255,7 +263,7 @@ class RelayDriver(Driver):
             self.runtime.reactor.callLater(0, self._report_outputs)
 
     def output_ended(self, output: BrokerOutput) -> None:
-        """A broker's transport takes nothing any more."""
+        """Forget the output of a broker whose transport is closed."""
         if output in self._outputs:
             self._outputs = tuple(each for each in self._outputs if each is not output)
             self.check_outputs()
@@ -275,7 +283,7 @@ class RelayDriver(Driver):
     # Effects
 
     def _note(self, effect: Note) -> None:
-        """One line that names the session and the client."""
+        """Write a note to the log, with the names of the session and the client."""
         log_note(
             effect,
             _FORM,

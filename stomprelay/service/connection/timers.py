@@ -28,7 +28,7 @@ class Timed:
         self.armed = inf
 
     def woke(self, now: float) -> None:
-        """The time has come. For another call, set the timer again."""
+        """The timer calls this once, at or after `due`. For another call, set the timer again."""
         raise NotImplementedError
 
 
@@ -72,7 +72,7 @@ class Timers:
             self._schedule(inf)
 
     def _tidy(self) -> None:
-        """Times that were replaced or stopped stay in the heap, but not many of them."""
+        """Remove times that were replaced or stopped from the heap, where they are too many."""
         heap = self._heap
         if len(heap) > 4 * self._armed + 64:
             heap[:] = [entry for entry in heap if entry[2].armed == entry[0]]

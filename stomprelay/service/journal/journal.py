@@ -36,14 +36,14 @@ class Holdable(Protocol):
     """A session whose legs can be held."""
 
     def hold(self) -> None:
-        """Read from no leg of which much may come."""
+        """Read from no leg whose peer may send much."""
 
     def release(self) -> None:
         """Read from all legs again, unless there is another reason not to."""
 
 
 class _ThreadLog:
-    """The log, for another thread than the reactor's: lines are written in the reactor's thread."""
+    """The log for the writer thread: each line is written later, in the reactor's thread."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -56,11 +56,11 @@ class _ThreadLog:
 
 
 class Journal(Service):
-    """Takes records from `startService` to `stopService`; what comes later is dropped.
+    """Takes records from `startService` to `stopService`; records that are put in later are dropped.
 
     `directory` is where it is written, whatever `settings` has there. `run` is 8 hexadecimal digits that no other
-    start of a relay has. `sessions` returns those to hold while the queue is full, where `when_full` is so set; then
-    `full` is True, and each session must `hold` itself when more may come of it. `clock` is the time in nanoseconds
+    start of a relay has. `sessions` returns those to hold while the queue is full, where `when_full` is so set;
+    then `full` is True, and a session that begins meanwhile must `hold` itself. `clock` is the time in nanoseconds
     since 1970. `record` takes a block, of now; it is `JournalQueue.put`.
     """
 
@@ -103,32 +103,32 @@ class Journal(Service):
 
     @property
     def waiting(self) -> int:
-        """Bytes that wait in the queue, those included that are being written."""
+        """The number of bytes in the queue, those that are being written included."""
         return self._queue.size
 
     @property
     def written(self) -> WriterThread:
-        """Has the counts of what was written, and of failures to write."""
+        """The writer thread, which has the counts of what was written and of failures to write."""
         return self._thread
 
     @property
     def dropped(self) -> Dropped:
-        """What was not written, and will not be."""
+        """The counts of records that were dropped, and will not be written."""
         return self._queue.dropped.plus(*self._thread.lost)
 
     @property
     def trouble(self) -> str:
-        """Why the disk takes nothing now; empty while it does."""
+        """Why the last write failed, in words; empty while writing works."""
         return self._thread.trouble
 
     @property
     def stuck(self) -> bool:
-        """Whether no session is read from because the disk takes nothing."""
+        """Whether no session is read from because writing fails and the queue is full."""
         return self.full and bool(self.trouble)
 
     @property
     def state(self) -> str:
-        """How it is: "is written", or why it is not."""
+        """The journal's state in words: "is written", or why it is not."""
         if self.trouble:
             return f"cannot be written: {self.trouble}"
         return "has no room: nobody is read from" if self.full else "is written"
@@ -146,7 +146,7 @@ class Journal(Service):
         self.event(Context(upstream=upstream, broker=broker).encode(), event.value, text, facts)
 
     def noted(self, note: Note, upstream: str) -> None:
-        """Record what a probe learnt of a broker of this upstream."""
+        """Record the result of a probe of a broker of this upstream."""
         facts = {"upstream": upstream, **note.facts}
         self.event(Context(upstream=upstream).encode(), note.event.value, note.text, facts)
 
@@ -167,7 +167,9 @@ class Journal(Service):
         self.happened(JournalEvent.BEGUN, f"{SOFTWARE} began to write", facts)
 
     def stopService(self) -> Deferred[None]:
-        """Write what waits, and end the last segment. Fires when that is done, or took too long."""
+        """Write what waits, and end the last segment. The Deferred fires when that is done, or after `GRACE`
+        seconds.
+        """
         super().stopService()
         self.happened(JournalEvent.ENDED, f"{SOFTWARE} ended in good order", {})
         self._queue.shut()
@@ -194,7 +196,9 @@ class Journal(Service):
         self._thread.ask_for_room()
 
     def _roomy(self) -> None:
-        """Called in the writer's thread."""
+        """Have the sessions released in the reactor's thread. The writer thread calls this when the queue has
+        room.
+        """
         self._reactor.callFromThread(self._release)
 
     def _release(self) -> None:

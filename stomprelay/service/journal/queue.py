@@ -19,19 +19,19 @@ _FRAMES: Final = int(BlockKind.FRAMES)
 _OVERHEAD: Final = 36
 """Bytes of a block beside its context, its sizes and its payload."""
 _AT_ONCE: Final = 64
-"""Blocks that are made in one go. Then the reactor's thread may have its turn."""
+"""Blocks that are encoded without a break. Then the writer thread sleeps, so that the reactor's thread can run."""
 _YIELD: Final = 0.00001
-"""Seconds of sleep that give it its turn."""
+"""Seconds that the writer thread sleeps then."""
 
 _Record = tuple[int, int, int, bytes, Sequence[int], bytes]
 
 
 def _ignore() -> None:
-    """Stands for a caller that need not know when the queue is full."""
+    """Do nothing: the default for `full`."""
 
 
 class Batch(NamedTuple):
-    """Whole blocks, one behind the other, and how many blocks and frames they are."""
+    """Encoded blocks back to back (`data`), and how many blocks and frames they are."""
 
     data: bytes
     blocks: int
@@ -46,20 +46,21 @@ class Dropped(NamedTuple):
     size: int = 0
 
     def plus(self, blocks: int, frames: int, size: int) -> "Dropped":
-        """The sum of these and those."""
+        """Return these counts with more blocks, frames and bytes added."""
         return Dropped(self.blocks + blocks, self.frames + frames, self.size + size)
 
     def since(self, before: "Dropped") -> "Dropped":
-        """Those that were not among an earlier count."""
+        """Return these counts less those of `before`, an earlier count."""
         return Dropped(self.blocks - before.blocks, self.frames - before.frames, self.size - before.size)
 
 
 class JournalQueue:
     """A queue of blocks with `room` for so many bytes. A lossy one drops and counts what is more; one that is not
-    calls `full` instead, and drops only what is far more. `clock` is the time of a block, in nanoseconds since 1970.
+    calls `full` instead, and drops only what is far more. `clock` returns the time of a block, in nanoseconds
+    since 1970.
 
     One thread calls `put`, in which `full` is called; another one calls `wait`, `take` and, when what it took is
-    written or given up, `done`. There is no lock: each step is one that Python does not divide.
+    written or given up, `done`. There is no lock: each step is one operation that Python does not interrupt.
     """
 
     __slots__ = (
@@ -100,13 +101,15 @@ class JournalQueue:
 
     @property
     def size(self) -> int:
-        """Bytes that wait, those included that are being written."""
+        """The number of bytes that wait, those that are being written included."""
         return self._in - self._done
 
     def put(
         self, context: bytes, number: int, sizes: Sequence[int], payload: bytes, kind: int = _FRAMES
     ) -> None:
-        """Have a block written; see `block.encode`. The hot path: the block itself is made by the other thread."""
+        """Put in the content of a block; for the arguments see `block.encode`. This is the hot path: the other
+        thread encodes the block.
+        """
         size = _OVERHEAD + len(context) + 4 * len(sizes) + len(payload)
         waiting = self._in - self._done
         if waiting >= self._limit:
@@ -125,12 +128,12 @@ class JournalQueue:
                 self._full()
 
     def wake(self) -> None:
-        """End a `wait` at once."""
+        """Make a `wait` return at once. May be called from any thread."""
         self._some_there.set()
         self._enough_there.set()
 
     def shut(self) -> None:
-        """Drop whatever is put in from now on."""
+        """Drop all blocks that are put in from now on."""
         self._limit = 0
 
     # The other thread
@@ -145,7 +148,9 @@ class JournalQueue:
         self._some_told = self._enough_told = False
 
     def take(self, most: int) -> Batch | None:
-        """Blocks of about so many bytes, the oldest; None if there are none. Call `done` before the next `take`."""
+        """Return the oldest blocks, about `most` bytes of them; None if there are none. Call `done` before the
+        next `take`.
+        """
         left = len(self._waiting)
         if not left:
             return None
@@ -166,6 +171,6 @@ class JournalQueue:
         return Batch(b"".join(blocks), len(blocks), frames // SIZES)
 
     def done(self) -> None:
-        """What was taken need not be kept any more."""
+        """Forget what was taken last: it was written, or given up."""
         self._done += self._taken
         self._taken = 0

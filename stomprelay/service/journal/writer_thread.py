@@ -14,9 +14,9 @@ from stomprelay.service.journal.queue import Batch, Dropped, JournalQueue
 PORTION: Final = 1 << 18
 """Bytes that are written at once."""
 IDLE: Final = 1.0
-"""Seconds between two looks at what is due, where nothing has to be written; also the pause after a failure."""
+"""Seconds between two checks of what is due, where nothing has to be written; also the pause after a failure."""
 EXPIRING: Final = 60.0
-"""Seconds between two looks for segments that need not be retained."""
+"""Seconds between two searches for segments that need not be retained."""
 
 _NO_CONTEXT: Final = Context().encode()
 
@@ -30,10 +30,10 @@ class Segments(Protocol):
         """Append whole blocks, all of them or none. `now` is nanoseconds since 1970."""
 
     def sync(self) -> None:
-        """Bring them to the disk."""
+        """Sync what was written to the disk."""
 
     def roll(self, now: int) -> bool:
-        """End a segment that is old."""
+        """End the segment if it is older than it may get. Return whether it was ended."""
 
     def close(self, now: int) -> None:
         """End the segment that is being written."""
@@ -43,28 +43,31 @@ class SegmentFolder(Protocol):
     """Where segments are; `journal.folder.Folder` is one."""
 
     def recover(self, now: int) -> list[Recovery]:
-        """End what dead relays left."""
+        """Close the segments that killed relays left open, and return what was done with each."""
 
     def expire(self, now: int, age: float | None, size: int | None) -> list[SegmentFile]:
-        """Remove what need not be kept."""
+        """Remove segments that need not be kept, and return those that were removed; for the arguments see
+        `Folder.expire`.
+        """
 
 
 class Log(Protocol):
-    """A log that may be written from any thread."""
+    """A log that may be called from any thread."""
 
     def info(self, form: str, **fields: object) -> None:
-        """Write a line about what went well."""
+        """Write an information line: `form` with these fields."""
 
     def warn(self, form: str, **fields: object) -> None:
-        """Write a line about what did not."""
+        """Write a warning line: `form` with these fields."""
 
 
 class WriterThread:
     """Call `start`, and `stop` when nothing more is put into the queue; then it calls `ended`, from its thread.
 
-    `trouble` is why the disk takes nothing; while it is there the same is tried again every second. `errors` counts
-    such failures; `blocks`, `frames` and `size` (in bytes) are what was written, `lost` what could not be before the
-    end. `roomy` is called from the thread, once after each `ask_for_room`, when the queue is at most half full.
+    `trouble` is why writing fails, else empty; while it fails the same blocks are tried again every second.
+    `errors` counts such failures; `blocks`, `frames` and `size` (in bytes) are what was written, `lost` what could
+    not be before the end. `roomy` is called from the thread, once after each `ask_for_room`, when the queue is at
+    most half full.
     """
 
     def __init__(
@@ -98,7 +101,7 @@ class WriterThread:
         self._idle = min(IDLE, settings.segment_age, settings.sync_interval or IDLE)
 
     def start(self) -> None:
-        """Begin. The process may end without waiting for the thread: a disk may hang for ever."""
+        """Start the thread. The process may end without waiting for it, because a disk may hang for ever."""
         Thread(target=self._run, name="journal", daemon=True).start()
 
     def stop(self, ended: Callable[[], None]) -> None:
@@ -108,7 +111,9 @@ class WriterThread:
         self._queue.wake()
 
     def ask_for_room(self) -> None:
-        """Have `roomy` called when there is room again. Call it from another thread, when the queue is full."""
+        """Ask for one call of `roomy`, when there is room again. Call this from another thread, when the queue is
+        full.
+        """
         self._room_wanted = True
 
     # The thread
@@ -126,7 +131,7 @@ class WriterThread:
             self._ended()
 
     def begin(self) -> None:
-        """End the segments that relays left open that died."""
+        """Close the segments that killed relays left open; the thread's first step."""
         try:
             for each in self._folder.recover(self._clock()):
                 self._log_recovery(each)
@@ -148,7 +153,7 @@ class WriterThread:
             )
 
     def turn(self) -> None:
-        """Write all that waits, and do what is due."""
+        """Write all that waits, then sync, end and remove segments where that is due."""
         try:
             self._write()
             self._sync()
@@ -163,7 +168,7 @@ class WriterThread:
             self._roomy()
 
     def end(self) -> None:
-        """The last turn: what cannot be written now is lost."""
+        """Write what waits for the last time and end the segment. What cannot be written now is counted as `lost`."""
         for last in (self._write, lambda: self._segments.close(self._clock())):
             try:
                 last()

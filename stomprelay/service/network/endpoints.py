@@ -80,7 +80,8 @@ def listening_service(
     factory: IProtocolFactory,
     secured: ServerTLS | None = None,
 ) -> ListeningService:
-    """The service that listens on a Twisted server endpoint string, with TLS inside it where `secured` is given.
+    """Return the service that listens on a Twisted server endpoint string, with TLS inside it where `secured` is
+    given.
 
     Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
     """
@@ -101,7 +102,7 @@ def listening_service(
 
 
 def _with_backlog(description: str) -> str:
-    """The endpoint with `BACKLOG`, where it has none of its own."""
+    """Return the endpoint string with `BACKLOG` added, where it sets no backlog."""
     parts = server(description)
     if parts.kind in WITH_BACKLOG and "backlog" not in parts.arguments:
         return f"{description}:backlog={BACKLOG}"
@@ -109,7 +110,9 @@ def _with_backlog(description: str) -> str:
 
 
 def client_endpoint(reactor: Any, broker: Broker, secured: ClientTLS) -> IStreamClientEndpoint:
-    """The endpoint that connects to a broker on the network. Raises `BadEndpoint`."""
+    """Return the endpoint that connects to a broker on the network. Raises `BadEndpoint` where the string or a TLS
+    file cannot be used.
+    """
     try:
         endpoint = _client(reactor, broker.endpoint)
         if broker.tls:
@@ -122,7 +125,7 @@ def client_endpoint(reactor: Any, broker: Broker, secured: ClientTLS) -> IStream
 
 
 def _client(reactor: Any, description: str) -> IStreamClientEndpoint:
-    """The endpoint that a string describes.
+    """Return the client endpoint that a string describes. Raises what Twisted's parser raises.
 
     Twisted's own `tcp:` resolves host names to IPv4 addresses only, and its `ssl:` and `tls:` accept a certificate
     that has no name in it at all.
@@ -159,7 +162,7 @@ def _tls(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
 
 
 def _why(error: Exception) -> str:
-    """The reason in words. Twisted's parsers let any exception through."""
+    """Return why parsing failed, in words, for any exception: Twisted's parsers let all of them through."""
     text = " ".join(str(error).split())
     if isinstance(error, (IndexError, KeyError)):
         return f"systemd passed no such socket ({text})"

@@ -39,7 +39,7 @@ _MEANINGS: Final = {
 
 
 class Unusable(Exception):
-    """A file of ours that cannot be used, and why; `key` is the setting that names it."""
+    """A configured TLS file cannot be used; the text is why, and `key` is the setting that names the file."""
 
     def __init__(self, key: str, path: str, reason: str) -> None:
         super().__init__(f"{key}: {path}: {reason}")
@@ -51,7 +51,7 @@ class CheckedConnection(SSL.Connection):
     problem: str | None = None
 
     def reject(self, problem: str) -> None:
-        """The certificate is not accepted, for this reason."""
+        """Keep `problem`, the reason for which the certificate is not accepted."""
         self.problem = problem
 
 
@@ -59,8 +59,8 @@ class CheckedConnection(SSL.Connection):
 class TLSConnections:
     """Makes the TLS connections of one listener or one broker, and verifies the peers' certificates.
 
-    `name`: what the peer's certificate must be for and what is asked for by SNI; None where the peer is a client,
-    which has no name. `demanded` is OpenSSL's `VERIFY_*`.
+    `name`: the host that the peer's certificate must have, and that is sent as SNI; None where the peer is a
+    client, which has no name. `demanded` is OpenSSL's `VERIFY_*`.
     """
 
     def __init__(self, context: SSL.Context, demanded: int, name: str | None = None) -> None:
@@ -77,11 +77,11 @@ class TLSConnections:
         context.set_verify(demanded, self._verify)
 
     def serverConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
-        """A TLS connection to a client."""
+        """Return the TLS connection to a client; Twisted calls this."""
         return self._connection()
 
     def clientConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
-        """A TLS connection to a broker."""
+        """Return the TLS connection to a broker; Twisted calls this."""
         connection = self._connection()
         if self._sni is not None:
             connection.set_tlsext_host_name(self._sni)
@@ -125,7 +125,7 @@ def _subject(certificate: X509) -> str:
 
 
 def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:
-    """Why the peer's certificate was not accepted, once the connection is being lost; None where it was accepted."""
+    """Return why the peer's certificate was not accepted; None where it was. Call it when the connection is lost."""
     connection: Any = layer.getHandle()
     if isinstance(connection, CheckedConnection) and connection.problem is not None:
         return rejected(connection.problem)
@@ -133,7 +133,7 @@ def certificate_problem(layer: TLSMemoryBIOProtocol) -> str | None:
 
 
 def for_listener(tls: ServerTLS) -> TLSConnections:
-    """The TLS of a listener, its files loaded. Raises `Unusable`."""
+    """Load the TLS files of a listener and return what makes its connections. Raises `Unusable`."""
     context = _context()
     _load_own(context, tls.certificate, tls.key)
     demanded = SSL.VERIFY_NONE
@@ -147,7 +147,7 @@ def for_listener(tls: ServerTLS) -> TLSConnections:
 
 
 def for_broker(tls: ClientTLS, host: str) -> TLSConnections:
-    """The TLS to a broker at this host, its files loaded. Raises `Unusable`."""
+    """Load the TLS files for a broker at this host and return what makes its connections. Raises `Unusable`."""
     context = _context()
     if tls.certificate is not None:
         _load_own(context, tls.certificate, tls.key or tls.certificate)
@@ -182,7 +182,9 @@ def _load_own(context: SSL.Context, certificate: str, key: str) -> None:
 
 
 def _load_trust(context: SSL.Context, key: str, path: str) -> None:
-    """From a file, or from every .pem file of a directory."""
+    """Load trusted certificates from a file, or from every .pem file of a directory. Raises `Unusable`, which
+    names `key`.
+    """
     files = sorted(Path(path).glob("*.pem")) if os.path.isdir(path) else [path]
     if not files:
         raise Unusable(key, path, "no .pem file in it")
