@@ -62,7 +62,9 @@ class Register(Destinations):
 
 
 class Node:
-    """An embedded broker. `refusing`: it is down; `stalled`: its process is stopped, though its port is open."""
+    """An embedded broker. `refusing`: it is down; `stalled`: its process is stopped, though its port is open. `forgotten`
+    are messages that it had taken and lost when it was killed.
+    """
 
     def __init__(self, name: bytes, version: bytes, product: str) -> None:
         self.version = version
@@ -76,6 +78,7 @@ class Node:
         self.broker.destinations = register
         self.taken = register.taken
         self.traces = register.traces
+        self.forgotten: set[bytes] = set()
         self.pipes: list[Pipe] = []
 
     def __repr__(self) -> str:
@@ -104,6 +107,7 @@ class Node:
         """A message was not on the disk when the broker was killed. It may have been delivered all the same."""
         last = max(at for at, each in enumerate(self.taken) if each[1] == body)
         del self.taken[last]
+        self.forgotten.add(body)
 
     def forget(self, pipe: "Pipe") -> None:
         """A connection is no more."""

@@ -514,3 +514,16 @@ def test_all_that_is_open_has_one_bound() -> None:
     scene.sends((INSIDE % b"x").replace(b":t\n", b":u\n"))
     assert scene.session.transactions[b"u"].cut
     assert not scene.session.transactions[b"t"].cut
+
+
+def test_a_batch_ends_with_its_broker() -> None:
+    """What was put in for a broker and not written is not kept as part of the next one's batch."""
+    scene = Scene(confirm=True, cumulative=True)
+    scene.decoder.feed(SEND % b"1")
+    for frame in scene.decoder.frames():
+        scene.resender.send(frame)
+    scene.loses()
+    assert scene.again(cumulative=True) == b""
+    assert scene.sends(SEND % b"2") == ASKED % (1, b"2")
+    scene.loses()
+    assert scene.again(cumulative=True) == AGAIN % (b"receipt:s-receipt-2\n", b"", b"2")
