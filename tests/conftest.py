@@ -24,6 +24,7 @@ settings.register_profile(
     deadline=None,
     max_examples=250,
     database=None,
+    derandomize=_CI,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -62,8 +62,8 @@ class Register(Destinations):
 
 
 class Node:
-    """An embedded broker. `refusing`: it is down; `stalled`: its process is stopped, though its port is open. `forgotten`
-    are messages that it had taken and lost when it was killed.
+    """An embedded broker. `refusing`: it is down; `stalled`: its process is stopped, though its port is open.
+    `forgotten` are messages that it had taken and lost when it was killed.
     """
 
     def __init__(self, name: bytes, version: bytes, product: str) -> None:
