@@ -81,6 +81,7 @@ class Broker:
         """SIGSTOP: its connections stay, the kernel accepts new ones, and nobody answers."""
         assert self._child is not None
         self._child.send(signal.SIGSTOP)
+        self._child.wait_until_stopped()
 
     def thaw(self) -> None:
         """SIGCONT: it goes on as if nothing had been."""

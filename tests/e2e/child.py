@@ -1,5 +1,6 @@
 """A program that a test runs as its own child process."""
 
+import contextlib
 import ctypes
 import os
 import re
@@ -7,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 PATIENCE = float(os.environ.get("STOMPRELAY_TEST_PATIENCE", "60"))
@@ -79,6 +80,19 @@ class Child:
                         f"{self.name}: no {pattern!r} in its output:\n{''.join(self._lines)}"
                     )
                 self._news.wait(min(left, 1.0))
+
+    def wait_until_stopped(self) -> None:
+        """Wait until SIGSTOP has reached each of its threads: until then one that runs may still answer."""
+        deadline = time.monotonic() + PATIENCE
+        while set(self._states()) - {"T", "Z"}:
+            assert time.monotonic() < deadline, f"{self.name} goes on after SIGSTOP"
+            time.sleep(0.001)
+
+    def _states(self) -> Iterator[str]:
+        """The state of each of its threads, a letter, as the kernel lists them (proc(5))."""
+        for each in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # a thread may end meanwhile
+                yield (each / "stat").read_text().rpartition(")")[2].split()[0]
 
     def exited(self, within: float) -> bool:
         """Wait at most `within` seconds for the process to end; return whether it has."""
