@@ -159,6 +159,12 @@ class Relay:
                 self._fail(error)
         return self._outbox.drain()
 
+    def gave_way(self, leg: Leg, now: float) -> list[Effect]:
+        """Others had their turn after a `GiveWay`: go on with what waits on the leg."""
+        if self._connection is not None and not leg.closed:
+            self._connection.gave_way(leg, now)
+        return self._outbox.drain()
+
     def connected(self, leg: Leg, now: float) -> list[Effect]:
         """The connection that an `Open` asked for is there."""
         if self._connection is None:

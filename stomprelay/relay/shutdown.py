@@ -64,6 +64,12 @@ class Shutdown:
             self.until = now + self._listener.upstream.disconnect_timeout
 
     @property
+    def _unread(self) -> bool:
+        """Whether the client sent more than was carried yet, since it is connected."""
+        client = self._client
+        return bool(self._buffer) or (client.state is State.CONNECTED and client.decoder.behind)
+
+    @property
     def listening(self) -> bool:
         """Whether the client is there, and waits for something."""
         return not self._client.gone and self._flow.disconnect is not DisconnectState.CONFIRMED
@@ -72,7 +78,7 @@ class Shutdown:
     def delivered(self) -> bool:
         """Whether the client is gone and nothing is left to be done for it."""
         flow = self._flow
-        return self._client.gone and not self._buffer and (not flow.survives or (flow.ready and flow.safe))
+        return self._client.gone and not self._unread and (not flow.survives or (flow.ready and flow.safe))
 
     def vanished(self, reason: str, now: float) -> None:
         """The client's connection ended. What it sent is still delivered, as by a broker that had it in its buffers."""
@@ -80,8 +86,8 @@ class Shutdown:
         leaving = flow.disconnect is not DisconnectState.NONE
         if not leaving:
             self._session.counters["clients_vanished"] += 1
-        unread = client.state is State.CONNECTING and client.decoder.buffered
-        if unread or self._buffer or (flow.survives and not flow.safe):
+        early = client.state is State.CONNECTING and client.decoder.buffered
+        if early or self._unread or (flow.survives and not flow.safe):
             client.lost()
             self._outbox.put(vanished("client left; what it said is still delivered", delivering=True))
             for link in flow.links:

@@ -92,6 +92,11 @@ class Decoder:
         """How many bytes wait for the rest of their frame, or for `frames()`."""
         return self._held if self._pieces else len(self._data) - self._at
 
+    @property
+    def behind(self) -> bool:
+        """Whether `frames()` was left before it came to the end of what was fed: there may be more frames."""
+        return not self._pieces and self._at < len(self._data)
+
     def feed(self, data: bytes) -> None:
         """Take a chunk. Then exhaust `frames()`.
 

@@ -13,7 +13,7 @@ from stomprelay.service.connection.backpressure import PRESSURE
 from stomprelay.service.connection.driver import Driver, log_note, spell_address
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.session.effects import Note
-from stomprelay.session.leg import State
+from stomprelay.session.leg import Leg, State
 
 Endpoints = Mapping[Broker, IStreamClientEndpoint]
 """How to connect to each broker."""
@@ -169,6 +169,14 @@ class RelayDriver(Driver):
     def received(self, protocol: LegProtocol, data: bytes) -> None:
         """Give the relay the bytes that were received on a leg, and perform what it returns. This is the hot path."""
         self.perform(self.relay.received(protocol.leg, data, self.runtime.seconds()))
+        if self._client_full:
+            self._hold_brokers()
+
+    def gave_way(self, leg: Leg) -> None:
+        """Others had their turn: the relay goes on with what waits on the leg, which may be gone meanwhile."""
+        if leg.closed:
+            return
+        self._perform_legless(self.relay.gave_way(leg, self.runtime.seconds()))
         if self._client_full:
             self._hold_brokers()
 
