@@ -32,7 +32,9 @@ from stomprelay.wire.names import (
 )
 
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
-_GAP: Final = re.compile(rb"[\n\r\0]*")
+GAP: Final = b"\n\r\0"
+"""The bytes that mean nothing between two frames."""
+_GAP: Final = re.compile(b"[%b]*" % GAP)
 _LFS: Final = re.compile(rb"\n*")
 _LINE_END: Final = re.compile(rb"[\n\0]")
 _NUL: Final = re.compile(rb"\0")
@@ -149,6 +151,13 @@ class Decoder:
         if self._pieces is not None:
             return self._pieces.size
         return len(self._data) - self._at + (self._later.size if self._later is not None else 0)
+
+    @property
+    def begun(self) -> bytes:
+        """What there is of a command line that is not complete yet; empty where none has begun."""
+        if self._pieces is None or self._lines or self._mark is not _LINE_END:
+            return b""
+        return self._pieces.joined()
 
     def feed(self, data: bytes) -> None:
         """Take a chunk. Then exhaust `frames()`.

@@ -170,11 +170,60 @@ def test_too_much_in_place_of_connect() -> None:
     assert limit.value.detail == "the limit is 20 bytes"
 
 
-def test_a_connect_that_is_complete_is_not_too_much() -> None:
-    """Nor is what follows it, nor any number of beats."""
-    scene = Greeting(before_connect=4)
-    assert scene.sends(b"\n" * 100) is None
-    assert isinstance(scene.sends(SAY_HELLO[b"1.2"] + b"SEND\ndestination:/queue/a\n\n"), Offer)
+@in_all_cuts
+@pytest.mark.parametrize("behind", [b"", b"SEND\ndestination:/queue/a\n\n" + b"x" * 100], ids=["alone", "more"])
+def test_only_what_comes_before_connect_is_complete_counts(behind: bytes, cut: Cut) -> None:
+    """Neither what follows it nor any number of beats; and how it is cut makes no difference."""
+    connect = SAY_HELLO[b"1.2"]
+    for most, taken in ((len(connect) - 1, True), (len(connect) - 2, False)):
+        scene = Greeting(before_connect=most)
+        assert scene.sends(b"\n" * 100) is None
+
+        def said(scene: Greeting = scene) -> list[object]:
+            answers: list[object] = []
+            for chunk in cut.chunks(b"\n" * 100 + connect + behind):
+                answers.append(scene.sends(chunk))
+                if answers[-1] is not None:
+                    break
+            return answers
+
+        if taken:
+            assert isinstance(said()[-1], Offer)
+        else:
+            with pytest.raises(LimitError, match="too much before CONNECT"):
+                said()
+
+
+def test_beats_without_end_cost_their_bytes() -> None:
+    """However small the limit is, a long chunk of them is not copied again and again."""
+    scene = Greeting(before_connect=1)
+    assert scene.sends(b"\n" * 1_000_000) is None
+
+
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"\n\0GET /", b"OPTIONS * HTTP/1.1\r\n\r\n"], ids=repr)
+def test_another_protocol_in_pieces(said: bytes) -> None:
+    """It is known as well when it comes byte by byte."""
+    for cut in Cut:
+        scene = Greeting()
+        answers = [scene.sends(chunk) for chunk in cut.chunks(said[: said.index(b"/")])]
+        assert HTTP in answers
+
+
+@pytest.mark.parametrize(
+    "connect",
+    [
+        b"CONNECT\naccept-version:9.9\nreceipt:r\n\n\0",
+        b"CONNECT\nheart-beat:x\nreceipt:r\n\n\0",
+        b"CONNECT\nnocolon\nreceipt:r\n\n\0",
+        b"CONNECT\nreceipt:r\n\nx\0",
+    ],
+    ids=repr,
+)
+def test_the_receipt_of_a_connect_that_is_refused(connect: bytes) -> None:
+    """Whatever is wrong with it, the ERROR names it."""
+    with Playbook() as play:
+        play.client_says(connect)
+        assert b"\nreceipt-id:r\n" in play.client_reads()
 
 
 def test_the_limits_of_any_frame() -> None:
