@@ -64,6 +64,10 @@ class Bridge:
         self._judges = self._pair.judges
         self.untouched = frozenset[bytes]() if self._judges else frozenset({MESSAGE})
         alike = not source.padded and source.escaped_names == target.escaped_names
+        # Both versions escape names, but one of the sides leaves them as they are.
+        self._raw_names = (
+            source.escaped_names != target.escaped_names and bool(source.reads) and bool(target.reads)
+        )
         self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
 
     def with_steps(self, steps: dict[bytes, Callable[[Pair, Frame, Session], Edit]]) -> "Bridge":
@@ -174,7 +178,8 @@ class Bridge:
         `LossPolicy`; empty for a header that is left out.
         """
         target = self.target
-        if not target.nameable(name):
+        spelled = self.spell_name(name)
+        if spelled is None:
             self._refuse_loss(name)
             session.lose("loss_name")
             return b""
@@ -183,7 +188,25 @@ class Bridge:
             self._refuse_loss(name, always=name in PROTOCOL_HEADERS and command in CLIENT_COMMANDS)
             session.lose("loss_value")
             value = target.replace_line_ends(value, _percent if self.loss is LossPolicy.PERCENT else _blank)
-        return target.write_line(name, value)
+        return b"%b:%b" % (spelled, target.encode(value))
+
+    def spell_name(self, name: bytes) -> bytes | None:
+        """Return a header name, as `Dialect.read_line` returns it, in the target's spelling; None where it has none.
+
+        A broker that leaves names alone keeps and delivers the spelling of their publisher. So a name passes in that
+        spelling wherever both versions have it: toward the broker as the client spelled it, and from the broker as
+        it is, where that is a spelling.
+        """
+        target = self.target
+        if self._raw_names:
+            if target.escaped_names:
+                if target.spelled(name):
+                    return name
+            elif name and target.encode(name) == self.source.encode(name):
+                return target.encode(name)
+        if not target.nameable(name):
+            return None
+        return target.encode(name) if target.escaped_names else name
 
     def _refuse_loss(self, name: bytes, *, always: bool = False) -> None:
         if always or self.loss is LossPolicy.REJECT:
