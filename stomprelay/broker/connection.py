@@ -21,13 +21,13 @@ from stomprelay.broker.commands import ClientCommands
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.output import Output, SendBuffer
 from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Pause, Resume, Wake
-from stomprelay.session.handshake import Offer, spell_versions
+from stomprelay.session.handshake import Offer, read_opening, spell_versions
 from stomprelay.session.heartbeat import BEAT, Terms
 from stomprelay.session.leg import Leg, Side, State
-from stomprelay.session.refusal import complain, recognise
+from stomprelay.session.refusal import Foreign, complain
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import LimitError, StompError
-from stomprelay.wire.frame import Frame, compose_raw
+from stomprelay.wire.frame import compose_raw
 from stomprelay.wire.names import CONNECTED, HEART_BEAT, SERVER, SESSION, VERSION
 
 _SERVER = b"stomprelay/" + __version__.encode()
@@ -194,29 +194,20 @@ class Connection:
 
     def _received_first(self, data: bytes, now: float) -> None:
         """Read bytes that came before CONNECT was complete."""
-        decoder = self.leg.decoder
-        if not decoder.buffered:
-            foreign = recognise(data)
-            if foreign is not None:
-                self._output.note(Event.FOREIGN, f"{self._shown}: {foreign.what}")
-                if foreign.answer:
-                    self._buffer.reply(foreign.answer)
-                self._close()
-                return
-        decoder.feed(data)
-        for frame in decoder.frames():
-            self._received_connect(frame, now)
-            return
-        limit = self._bounds.before_connect
-        if decoder.buffered > limit:
-            raise LimitError("too much before CONNECT", f"the limit is {limit} bytes")
+        opening = read_opening(self.leg.decoder, data, self._bounds.before_connect)
+        if isinstance(opening, Foreign):
+            self._output.note(Event.FOREIGN, f"{self._shown}: {opening.what}")
+            if opening.answer:
+                self._buffer.reply(opening.answer)
+            self._close()
+        elif opening is not None:
+            self._received_connect(opening, now)
 
-    def _received_connect(self, frame: Frame, now: float) -> None:
+    def _received_connect(self, offer: Offer, now: float) -> None:
         """Answer CONNECT with CONNECTED. Any login and any virtual host are accepted. Raises `StompError` for a
         CONNECT that is refused.
         """
         leg = self.leg
-        offer = Offer.read(frame)
         dialect = offer.agree(_VERSIONS)
         theirs = offer.terms
         ours = Terms() if theirs is None else self._heart_beat

@@ -28,29 +28,19 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
-from stomprelay.session.handshake import Offer, spell_versions
+from stomprelay.session.handshake import Offer, read_opening, spell_versions
 from stomprelay.session.leg import Leg, Side, State
-from stomprelay.session.refusal import Foreign, complain, recognise
+from stomprelay.session.refusal import Foreign, complain
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_0
-from stomprelay.wire.errors import LimitError, StompError
+from stomprelay.wire.errors import StompError
 
 
 def first_frame(client: Leg, data: bytes, listener: Listener) -> Offer | Foreign | None:
     """Return the CONNECT in the client's first bytes, or what it is where it is not STOMP; None while more has to
-    come.
-
-    What follows CONNECT in the chunk stays in the leg's decoder. Raises `StompError` for what is neither.
+    come. Raises as `read_opening`.
     """
-    foreign = None if client.decoder.buffered else recognise(data)
-    if foreign is not None:
-        return foreign
-    client.decoder.feed(data)
-    for frame in client.decoder.frames():
-        return Offer.read(frame)
-    if client.decoder.buffered > listener.before_connect:
-        raise LimitError("too much before CONNECT", f"the limit is {listener.before_connect} bytes")
-    return None
+    return read_opening(client.decoder, data, listener.before_connect)
 
 
 def join(

@@ -689,6 +689,26 @@ def test_subscriptions_are_said_again(client: bytes, broker: bytes, after: bytes
         play.client_gets(b"")
 
 
+@in_all_pairs
+@after_in_all_versions
+@pytest.mark.parametrize("length", [b"", b"content-length:2\n"], ids=["", "announced"])
+def test_frames_with_lfs_for_a_body_are_said_again(
+    client: bytes, broker: bytes, after: bytes, length: bytes
+) -> None:
+    """Kept as they came, they are read again; a SUBSCRIBE is written anew, without LFs and without their length."""
+    with started(client, broker) as play:
+        begin = b"BEGIN\ntransaction:t\n%b\n\n\n\0" % length
+        send = b"SEND\ndestination:/queue/a\ntransaction:t\n\nx\0"
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n%b\n\n\n\0" % length + begin + send)
+        play.broker_reads()
+        play.broker_goes()
+        commit = b"COMMIT\ntransaction:t\n%b\n\n\n\0" % length
+        play.client_says(commit)
+        found(play, after)
+        commit = commit.replace(b"COMMIT\n", b"COMMIT\nreceipt:%b\n" % (OURS % 1))
+        gets(play, b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0" + begin + send + commit)
+
+
 @in_all_versions
 @after_in_all_versions
 def test_subscriptions_without_a_name(version: bytes, after: bytes) -> None:

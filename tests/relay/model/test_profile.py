@@ -65,8 +65,12 @@ TOLD = [
     ("activemq", b"1.2", b"1.0", b"foo:a\\nb", b"foo:a b"),
     ("activemq", b"1.2", b"1.0", b"foo:a\\r", b"foo:a "),
     ("activemq", b"1.2", b"1.0", b"f\\coo:a", None),
-    ("activemq", b"1.2", b"1.1", b"f\\coo:a", None),
-    ("activemq", b"1.2", b"1.1", b"f\\\\oo:a", b"f\\oo:a"),
+    # so a name keeps the spelling that both versions have, as every other peer of the broker is told it
+    ("activemq", b"1.2", b"1.1", b"f\\coo:a", b"f\\coo:a"),
+    ("activemq", b"1.1", b"1.2", b"f\\coo:a\\\\b", b"f\\coo:a\\\\b"),
+    ("activemq", b"1.1", b"1.2", b"f\\noo:a\rb", b"f\\noo:a\\rb"),
+    ("activemq", b"1.2", b"1.1", b"f\\\\coo:a", b"f\\\\coo:a"),
+    ("activemq", b"1.2", b"1.1", b"f\\coo\\r:a", None),
     ("activemq", b"1.0", b"1.1", b"f\\oo:C:\\new", b"f\\oo:C\\c\\\\new"),
     ("activemq", b"1.0", b"1.2", b"foo:C:\\new", b"foo:C\\c\\\\new"),
     # Artemis is taken at the specification's word
@@ -99,7 +103,12 @@ HEARD = [
     ("activemq", b"1.1", b"1.0", b"foo:a\\nb", b"foo:a\\\\nb"),
     ("activemq", b"1.0", b"1.2", b"foo:a\\cb\\\\t", b"foo:a:b\\t"),
     ("activemq", b"1.0", b"1.1", b"a\\cb:x", b"a\\cb:x"),
-    ("activemq", b"1.2", b"1.1", b"a\\cb:x", b"a\\\\cb:x"),
+    ("activemq", b"1.2", b"1.1", b"a\\cb:x", b"a\\cb:x"),
+    ("activemq", b"1.1", b"1.2", b"a\\cb\\\\:x", b"a\\cb\\\\:x"),
+    # what is no spelling is a text, and is spelled
+    ("activemq", b"1.2", b"1.1", b"a\\b:x", b"a\\\\b:x"),
+    ("activemq", b"1.1", b"1.2", b"a\\rb:x", b"a\\\\rb:x"),
+    ("activemq", b"1.2", b"1.0", b"a\\cb:x", b"a\\\\cb:x"),
     ("artemis", b"1.0", b"1.1", b"foo:a\\rb", b"foo:a\rb"),
 ]
 
@@ -110,6 +119,18 @@ def test_what_a_product_says(product: str, client: bytes, broker: bytes, said: b
     with joined(client, broker, product=product) as play:
         play.broker_says(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n" + said + b"\n\nx\0")
         play.client_gets(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n" + told + b"\n\nx\0")
+
+
+@pytest.mark.parametrize("name", [b"a\\cb", b"a\\nb", b"a\\\\b", b"a\\\\cb", b"\\c", b"\\\\\\\\c"], ids=repr)
+def test_a_name_comes_back_as_its_publisher_spelled_it(name: bytes) -> None:
+    """ActiveMQ delivers names as they came: the relay counts nothing as lost, and the client reads what it wrote."""
+    for client, broker in ((b"1.1", b"1.2"), (b"1.2", b"1.1")):
+        with joined(client, broker, product="activemq") as play:
+            play.client_says(b"SEND\ndestination:/queue/a\n%b:v\n\nx\0" % name)
+            play.broker_gets(b"SEND\ndestination:/queue/a\n%b:v\n\nx\0" % name)
+            play.broker_says(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n%b:v\n\nx\0" % name)
+            play.client_gets(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n%b:v\n\nx\0" % name)
+            assert play.counters["loss_name"] == 0
 
 
 @in_all_products
