@@ -155,7 +155,7 @@ class Explanation:
     def _connected(self, frame: Frame) -> bytes:
         """Return the frame that is sent on for CONNECTED. From now on the broker's version and product are known."""
         accord = Accord.read(frame)
-        self._product = profile(self._upstream, self._place, accord)
+        self._product = profile(self._upstream, self._place, accord, self._offer)
         if self._upstream.versions is None:
             self._broker = accord.dialect
         self._pair()

@@ -6,6 +6,7 @@ from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState, Flow
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
+from stomprelay.relay.link.suspicion import STRANGE
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.notes import lost
 from stomprelay.session.effects import Close, How
@@ -74,7 +75,7 @@ class Search:
         except StompError as error:
             if link.resender is None:
                 raise
-            link.refused(f"it answered CONNECT with what is not STOMP: {error.message}", now)
+            link.refused(f"it answered CONNECT with what is not STOMP: {error.message}", now, STRANGE)
             return None
 
     def woke(self, now: float) -> None:

@@ -9,7 +9,6 @@ from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState
 from stomprelay.relay.forward import NOTHING, TURN, Joiner, give_receipts
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.profile import leaves
 from stomprelay.relay.resend.resender import Resender, unknown_outcome
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg, State
@@ -19,7 +18,6 @@ from stomprelay.wire.names import (
     DISCONNECT,
     ERROR,
     MESSAGE,
-    MESSAGE_HEADER,
     RECEIPT_HEADER,
     RECEIPT_ID,
     SUBSCRIBE,
@@ -236,7 +234,7 @@ class Single:
 
     def _error_passes(self, frame: Frame, receipt: bytes | None) -> bool:
         counters, resender = self._session.counters, self._resender
-        if resender is not None and receipt is None and leaves(frame.raw(MESSAGE_HEADER) or b""):
+        if resender is not None and receipt is None and self._link.connection.product.leaves(frame):
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
             return False
         self.erred = True
@@ -293,6 +291,8 @@ class Single:
     def given_up(self, link: Link, now: float) -> None:
         """Raise `StompError`: the session ends with its only link."""
         name = link.upstream.name
+        if link.unwelcome:
+            raise StompError(link.reason, f"upstream {name}")
         if self._resender is None or link.fresh:
             # The client is told which, not why: reasons hold addresses and certificates.
             raise StompError("broker not available", f"upstream {name} did not connect")

@@ -143,6 +143,10 @@ class Offer:
             headers = put(headers, PASSCODE, credentials.passcode)
         return compose_raw(CONNECT, headers, end=b"\0")
 
+    def holds(self, value: bytes) -> bool:
+        """Return whether this is the value of one of the client's headers."""
+        return any(value == each for _, each in self.headers)
+
     def beats(self, asked: frozenset[bytes]) -> bool:
         """Whether `connect` sends a `heart-beat` header: not where client and broker use STOMP 1.0, which has
         none, unless the client sent one.

@@ -30,7 +30,7 @@ from tests.playbook import (
     listener,
     upstream,
 )
-from tests.relay.failing import asked, found, movable, said_welcome, started
+from tests.relay.failing import STOPPING, asked, found, movable, said_welcome, started
 
 
 def send(body: bytes, headers: bytes = b"") -> bytes:
@@ -384,12 +384,12 @@ def test_what_the_next_broker_is_sent() -> None:
 def test_a_broker_that_tells_that_it_stops() -> None:
     """The client need not know. An ERROR that answers something, or explains something else, is the client's."""
     with started() as play:
-        play.broker_says(b"ERROR\nmessage:the broker is stopping\n\n\0")
+        play.broker_says(STOPPING)
         play.broker_goes()
         found(play)
         play.both_stay()
         assert play.counters["errors_withheld"] == 1
-        play.broker_says(b"ERROR\nmessage:the broker is stopping\nreceipt-id:1\n\n\0")
+        play.broker_says(STOPPING.replace(b"\n\n", b"\nreceipt-id:1\n\n"))
         assert play.client_reads().startswith(b"ERROR\n")
         play.broker_goes()
         play.client_is_closed(How.LINGER)

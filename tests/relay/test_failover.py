@@ -18,6 +18,7 @@ from tests.playbook import (
     listener,
 )
 from tests.relay.failing import (
+    STOPPING,
     asked,
     broker_waits,
     client_waits,
@@ -159,12 +160,12 @@ def test_a_broker_that_never_answers(accepts: bool) -> None:
 
 @in_all_cuts
 def test_a_broker_that_cannot_serve_anybody(cut: Cut) -> None:
-    """An ERROR that says `unavailable` is an outage: the next broker is asked."""
+    """An ERROR by which a product says so is an outage: the next broker is asked."""
     with Playbook(listener(movable()), cut=cut) as play:
         play.client_says(SAY_HELLO[b"1.2"])
         play.broker_accepts()
         play.broker_reads()
-        play.broker_says(b"ERROR\nmessage:service unavailable\n\n\0")
+        play.broker_says(STOPPING)
         found(play)
         assert play.client_reads().startswith(b"CONNECTED\n")
         assert "unavailable" in play.noted(Event.REFUSED)
@@ -1489,7 +1490,7 @@ def test_a_broker_says_error_and_goes_on(cut: Cut) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        b"ERROR\nmessage:the broker is stopping\n\n\0",
+        STOPPING,
         b"ERROR\nmessage:connection_forced\ncontent-type:text/plain\n\n"
         b"CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'\0",
     ],

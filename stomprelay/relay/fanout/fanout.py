@@ -217,6 +217,8 @@ class Fanout:
         if target.fans:
             self._quorum.give_up(target, member, link.reason, now)
             self._go_on(now)
+        elif link.unwelcome:
+            raise StompError(link.reason, f"upstream {target}", receipt=receipt)
         elif link.fresh or not target.upstream.movable:
             raise StompError("broker not available", f"upstream {target} did not connect", receipt=receipt)
         else:

@@ -10,7 +10,6 @@ from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.fanout.quorum import Quorum
 from stomprelay.relay.fanout.router import Target
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner
-from stomprelay.relay.model.profile import leaves
 from stomprelay.relay.notes import outvoted
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -96,7 +95,7 @@ class Merge:
         asked = receipt is not None and self._quorum.confirmations.awaited(member, receipt) is not None
         if receipt is not None:
             member.resender.unconfirmed.refused(receipt)
-        elif target.upstream.movable and leaves(frame.raw(MESSAGE_HEADER) or b""):
+        elif target.upstream.movable and member.link.connection.product.leaves(frame):
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
             return False
         if not target.fans:
