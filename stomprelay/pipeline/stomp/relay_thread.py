@@ -16,14 +16,14 @@ from math import inf
 from typing import Final
 
 from stomprelay.pipeline.stomp.sockets import ASKED, PRESSURE, Endpoint, LegSocket
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Effect, Open, Report
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, State
-from stomprelay.session.reasons import WARNINGS
+from stomprelay.session.reasons import WARNINGS, spell_fault
 
 ROOM: Final = 8 * 1024 * 1024
 """Bytes that may wait in either direction."""
@@ -362,6 +362,8 @@ class RelayThread:
                     self._wake = at
                 case Note():
                     self._note(effect)
+                case Report(error=error):
+                    _log.error("%s", spell_fault(error))
 
     def _hold(self, leg: Leg, on: bool) -> None:
         sock = self._sockets.get(leg)

@@ -178,6 +178,8 @@ class Bridge:
         `LossPolicy`; empty for a header that is left out.
         """
         target = self.target
+        if not self._judges:
+            return target.write_line(name, value)  # as a peer of the same version spelled it
         spelled = self.spell_name(name)
         if spelled is None:
             self._refuse_loss(name)

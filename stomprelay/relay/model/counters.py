@@ -16,6 +16,8 @@ COUNTERS: Final = {
     "connects_rejected": "clients given up because brokers that were well did not answer their CONNECT, but closed",
     "brokers_lost": "broker connections lost under a connected client",
     "clients_vanished": "clients that went without DISCONNECT",
+    "clients_undelivered": "clients that were gone and whose time was over before all they had sent was confirmed",
+    "faults": "sessions that ended because the relay itself failed; the log has a traceback of each",
     "beats_missed": "legs given up because their peer fell silent",
     "foreign": "connections that spoke TLS or HTTP on a plain STOMP port",
     "brokers_moved": "sessions that left their broker for another one because they were asked to",

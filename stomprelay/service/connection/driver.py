@@ -15,7 +15,7 @@ from stomprelay.service.connection.backpressure import ASKED, TURN
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
 from stomprelay.session.effects import Close, GiveWay, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
-from stomprelay.session.reasons import WARNINGS
+from stomprelay.session.reasons import WARNINGS, spell_fault
 
 _log: Final = Logger("stomprelay")
 
@@ -33,15 +33,26 @@ class Driver(LegOwner):
         self.legs = 0
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """Perform the effects that the core returned, in order."""
+        """Perform the effects that the core returned, in order. Where one raises, which is a bug, the others are
+        performed all the same, then `failed` is called.
+        """
         protocols = self.runtime.protocols
-        for effect in effects:
-            if type(effect) is Send:
-                protocol = protocols.get(effect.leg)
-                if protocol is not None:
-                    protocol.write(effect.data)
-            else:
-                self.effects[type(effect)](self, effect)
+        pending = iter(effects)
+        try:
+            for effect in pending:
+                if type(effect) is Send:
+                    protocol = protocols.get(effect.leg)
+                    if protocol is not None:
+                        protocol.write(effect.data)
+                else:
+                    self.effects[type(effect)](self, effect)
+        except Exception as error:
+            _log.critical("an effect {fault}", fault=spell_fault(error))
+            self.perform(pending)
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """An effect could not be performed; that was logged."""
 
     @property
     def over(self) -> bool:

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
+from twisted.logger import Logger
 from zope.interface import implementer
 
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Effect, Open, Report
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import PRESSURE
@@ -14,10 +15,12 @@ from stomprelay.service.connection.driver import Driver, log_note, spell_address
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg, State
+from stomprelay.session.reasons import spell_fault
 
 Endpoints = Mapping[Broker, IStreamClientEndpoint]
 """How to connect to each broker."""
 
+_log: Final = Logger("stomprelay")
 _FORM: Final = "{session} from {peer} on {listener}: {event}: {text}"
 
 
@@ -228,6 +231,11 @@ class RelayDriver(Driver):
         if not legs and self.over:
             self.end()
 
+    def failed(self, error: Exception) -> None:
+        """End the session: one of its effects could not be performed, so that nobody knows in what state it is."""
+        if not self.relay.over:
+            self._perform_legless(self.relay.failed(error))
+
     # Back-pressure
 
     def pauseProducing(self) -> None:
@@ -304,4 +312,16 @@ class RelayDriver(Driver):
         LegProtocol(self, effect.leg).connect(self._endpoints[effect.broker])
         self.check_outputs()
 
-    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Driver.effects, Open: _open}
+    def _report(self, effect: Report) -> None:
+        """Write an error of the relay itself to the log, with its traceback."""
+        _log.critical(
+            "session {session}: {fault}",
+            session=self.relay.name.decode("ascii"),
+            fault=spell_fault(effect.error),
+        )
+
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
+        **Driver.effects,
+        Open: _open,
+        Report: _report,
+    }

@@ -154,6 +154,21 @@ def _an_error_of_one() -> Playbook:
     return play
 
 
+def _nobody_takes_what_a_client_left() -> Playbook:
+    play = started(disconnect_timeout=5.0)
+    play.broker_goes()
+    play.client_says(b"SEND\ndestination:/queue/a\n\nx\0")
+    play.client_goes()
+    play.time_passes(5)
+    return play
+
+
+def _a_bug() -> Playbook:
+    play = started()
+    play._perform(play.relay.failed(ValueError("nobody thought of that")))
+    return play
+
+
 SCENES: dict[Callable[[], Playbook], set[str]] = {
     _a_session: {
         "sessions_opened",
@@ -181,6 +196,13 @@ SCENES: dict[Callable[[], Playbook], set[str]] = {
     _a_connect_that_brokers_close_for: {"brokers_refused", "connects_rejected", "errors_sent"},
     _a_full_queue: {"fanout_overflowed"},
     _an_error_of_one: {"fanout_errors"},
+    _nobody_takes_what_a_client_left: {
+        "brokers_lost",
+        "clients_undelivered",
+        "clients_vanished",
+        "possibly_lost",
+    },
+    _a_bug: {"errors_sent", "faults"},
 }
 
 ORDINARY = {
