@@ -16,11 +16,11 @@ from stomprelay.config.listener import read as read_listener
 from stomprelay.config.listener import read_route, routed
 from stomprelay.config.listener import server as read_server
 from stomprelay.config.location import locate
-from stomprelay.config.table import ConfigError, Table
+from stomprelay.config.table import ConfigError, Table, deepest
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
-from stomprelay.config.values import count, headers, seconds
+from stomprelay.config.values import count, headers, seconds, shown
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import Listener
@@ -32,6 +32,11 @@ V = TypeVar("V")
 KEYS: Final = ("admin", "listener", "upstream", "route", "broker", "journal")
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
+
+LONGEST: Final = 1024 * 1024
+"""Bytes that a file may have."""
+DEPTH: Final = 16
+"""How many arrays and inline tables may stand within each other; no setting needs more than two."""
 
 COMMAND_LINE: Final = "command line"
 """What an error names in place of a file."""
@@ -73,16 +78,36 @@ def admin(path: str) -> str | None:
 
 
 def _table(path: str) -> Table:
+    return Table(path, os.path.dirname(os.path.abspath(path)), _values(path, _text(path)))
+
+
+def _text(path: str) -> str:
+    """Return the text of a file. Raises `ConfigError`."""
     try:
         with open(path, "rb") as stream:
-            values = tomllib.load(stream)
+            content = stream.read(LONGEST + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not UTF-8, and so not TOML") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}") from None
-    return Table(path, os.path.dirname(os.path.abspath(path)), values)
+    except ValueError as error:  # NUL in the path
+        raise ConfigError(f"{shown(path)}: cannot be read: {error}") from None
+    if len(content) > LONGEST:
+        raise ConfigError(f"{path}: is longer than {LONGEST} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}: is not UTF-8, and so not TOML (at line {line})") from None
+
+
+def _values(path: str, text: str) -> dict[str, Any]:
+    """Return what the text of a file holds. Raises `ConfigError`."""
+    if line := deepest(text, DEPTH):
+        raise ConfigError(f"{path}: is nested too deeply (at line {line})")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        raise ConfigError(f"{path}: is not TOML: {' '.join(reason.split())}") from None
 
 
 def default(

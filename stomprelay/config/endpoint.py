@@ -81,7 +81,10 @@ def server(text: str) -> Endpoint:
     if "://" in text:
         raise ValueError('must be an endpoint such as "tcp:61613:interface=127.0.0.1", not a URI')
     if text.lower().startswith("haproxy:"):
-        return server(text.partition(":")[2])
+        text = text.partition(":")[2]
+        if text.lower().startswith("haproxy:"):
+            raise ValueError("must have haproxy: once")
+        return server(text)
     endpoint = _read(text, _SERVERS)
     arguments = endpoint.arguments
     if ":" not in text and endpoint.kind not in {*_SERVERS, "stdio"}:
