@@ -24,6 +24,7 @@ _REQUEST: Final = 10.0
 """Seconds that one response may take."""
 _LONGEST: Final = 64 * 1024 * 1024
 """Bytes of a response that are read."""
+_MISDIRECTED: Final = 421
 _POLL: Final = 0.25
 _GRACE: Final = 5.0
 """Seconds added to the time that sessions have to leave a broker."""
@@ -91,6 +92,10 @@ class AdminClient:
             ) from None
         finally:
             connection.close()
+        if status == _MISDIRECTED:
+            raise AdminError(
+                f"the relay at {self._place} is not asked by that host: its admin_hosts must name it"
+            )
         try:
             answer = json.loads(text)
             if status == 200:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import endpoint
-from stomprelay.config.address import MEMORY
+from stomprelay.config.address import MEMORY, Authority, authority
 from stomprelay.config.journal import directory
 from stomprelay.config.journal import read as read_journal
 from stomprelay.config.listener import read as read_listener
@@ -29,7 +29,7 @@ from stomprelay.relay.model.upstream import Upstream
 T = TypeVar("T")
 V = TypeVar("V")
 
-KEYS: Final = ("admin", "listener", "upstream", "route", "broker", "journal")
+KEYS: Final = ("admin", "admin_hosts", "listener", "upstream", "route", "broker", "journal")
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
 
@@ -48,14 +48,16 @@ _BOUNDS: Final = {"headers": headers}
 @dataclass(frozen=True)
 class Config:
     """What runs: the listeners (each with its upstream and its routes), the admin endpoint if there is one, the
-    bounds of the embedded broker, and the journal, which is kept if it has a directory. All is checked but whether the
-    endpoints, the TLS files and that directory can be used.
+    bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are names by
+    which the admin endpoint may be asked beside its own. All is checked but whether the endpoints, the TLS files and
+    that directory can be used.
     """
 
     listeners: tuple[Listener, ...]
     admin: str | None = None
     broker: Bounds = field(default=Bounds())
     journal: JournalSettings = field(default=JournalSettings())
+    admin_hosts: tuple[Authority, ...] = ()
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -207,7 +209,26 @@ def _read(table: Table) -> Config:
     listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
     admin = table.get("admin", read_server)
     _distinct(table.source, listeners, admin)
-    return Config(listeners, admin, _bounds(table.table("broker")), read_journal(table.table("journal")))
+    return Config(
+        listeners,
+        admin,
+        _bounds(table.table("broker")),
+        read_journal(table.table("journal")),
+        table.get("admin_hosts", _hosts, ()),
+    )
+
+
+def _hosts(value: object) -> tuple[Authority, ...]:
+    """Return the names in a list of them. Raises `ValueError` for anything but hosts, each perhaps with a port."""
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f'must be a list of hosts such as ["relay.example.net"], not {shown(value)}')
+    found = []
+    for each in value:
+        try:
+            found.append(authority(each))
+        except ValueError as error:
+            raise ValueError(f"{shown(each)} {error}") from None
+    return tuple(found)
 
 
 def _memory() -> Upstream:

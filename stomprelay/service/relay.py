@@ -14,6 +14,8 @@ from twisted.logger import Logger
 
 from stomprelay.config import Config
 from stomprelay.config.address import MEMORY
+from stomprelay.config.endpoint import exposed
+from stomprelay.config.summary import EXPOSED
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream
@@ -95,7 +97,7 @@ class RelayService(MultiService):
             self._listen(each)
         self._checks = PeriodicChecks(runtime, brokers, sessions, self._endpoints, journal)
         self._checks.setServiceParent(self)
-        self._add_admin(config.admin)
+        self._add_admin(config)
         actions = {
             PAUSE: lambda: self.state.pauses.pause(brokers.find(ALL)),
             RESUME: lambda: self.state.pauses.resume(brokers.find(ALL)),
@@ -135,16 +137,20 @@ class RelayService(MultiService):
             raise BadEndpoint(f"listener.{listener.name}.{error}") from error
         service.setServiceParent(self._listening)
 
-    def _add_admin(self, endpoint: str | None) -> None:
+    def _add_admin(self, config: Config) -> None:
+        endpoint = config.admin
         if endpoint is None:
             return
         # A web server is not loaded where none is wanted.
         from stomprelay.service.admin.site import site
 
         try:
-            service = listening_service(self._reactor, "admin", endpoint, site(self.state, self._reactor))
+            pages = site(self.state, self._reactor, config.admin_hosts)
+            service = listening_service(self._reactor, "admin", endpoint, pages)
         except BadEndpoint as error:
             raise BadEndpoint(f"admin: {error}") from error
+        if exposed(endpoint):
+            _log.warn("admin: {endpoint}: {warning}", endpoint=endpoint, warning=EXPOSED)
         service.setServiceParent(self)
 
     def _accept(self, sessions: ListenerSessions) -> LegProtocol | None:

@@ -163,7 +163,7 @@ def test_any_option_of_the_command_line(text: str) -> None:
     for option in ({"listen": [text]}, {"upstream": text}, {"admin": text}, {"journal": text}):
         said = "command line: --"
         try:
-            summary(default(**option))  # type: ignore[arg-type]
+            summary(default(**option))
         except ConfigError as error:
             said = str(error)
         assert said.startswith("command line: --")
