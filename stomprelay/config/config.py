@@ -29,7 +29,8 @@ from stomprelay.relay.model.upstream import Upstream
 T = TypeVar("T")
 V = TypeVar("V")
 
-KEYS: Final = ("admin", "admin_hosts", "listener", "upstream", "route", "broker", "journal")
+KEYS: Final = ("admin", "admin_hosts", "limits", "listener", "upstream", "route", "broker", "journal")
+LIMIT_KEYS: Final = ("clients",)
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
 
@@ -49,7 +50,8 @@ _BOUNDS: Final = {"headers": headers}
 class Config:
     """What runs: the listeners (each with its upstream and its routes), the admin endpoint if there is one, the
     bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are names by
-    which the admin endpoint may be asked beside its own. All is checked but whether the endpoints, the TLS files and
+    which the admin endpoint may be asked beside its own; `clients` is how many there may be at a time, None: as many as
+    the process has file descriptors for. All is checked but whether the endpoints, the TLS files and
     that directory can be used.
     """
 
@@ -58,6 +60,7 @@ class Config:
     broker: Bounds = field(default=Bounds())
     journal: JournalSettings = field(default=JournalSettings())
     admin_hosts: tuple[Authority, ...] = ()
+    clients: int | None = None
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -215,7 +218,13 @@ def _read(table: Table) -> Config:
         _bounds(table.table("broker")),
         read_journal(table.table("journal")),
         table.get("admin_hosts", _hosts, ()),
+        _clients(table.table("limits")),
     )
+
+
+def _clients(table: Table) -> int | None:
+    table.only(LIMIT_KEYS)
+    return table.get("clients", count)
 
 
 def _hosts(value: object) -> tuple[Authority, ...]:
