@@ -139,6 +139,10 @@ class ClientConnection:
         """The connection that an `Open` asked for failed: try the next broker."""
         self._seek(lambda: self._search.refused(leg, reason, now))
 
+    def prevented(self, leg: Leg, reason: str, now: float) -> None:
+        """The connection that an `Open` asked for could not be tried: try the next broker."""
+        self._seek(lambda: self._search.prevented(leg, reason, now))
+
     def lost(self, leg: Leg, reason: str, now: float) -> None:
         """A leg's connection ended without our `Close`."""
         link = self._search.link(leg)

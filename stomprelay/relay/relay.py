@@ -176,6 +176,12 @@ class Relay:
             return []
         return self._act(lambda: connection.refused(leg, reason, now))
 
+    def prevented(self, leg: Leg, reason: str, now: float) -> list[Effect]:
+        """The connection that an `Open` asked for could not be tried, for a reason that lies with this process."""
+        if self._connection is not None and not leg.closed:
+            self._connection.prevented(leg, reason, now)
+        return self._outbox.drain()
+
     def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """A leg's connection ended without our `Close`."""
         connection = self._connection

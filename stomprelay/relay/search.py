@@ -66,6 +66,13 @@ class Search:
             link.refused(reason, now)
             self.ended([link], now)
 
+    def prevented(self, leg: Leg, reason: str, now: float) -> None:
+        """The connection of a leg could not be tried: the link tries the next broker. Raises as `ended`."""
+        link = self.link(leg)
+        if not leg.closed and link is not None:
+            link.prevented(reason, now)
+            self.ended([link], now)
+
     def answered(self, link: Link, data: bytes, now: float) -> Accepted | bytes | None:
         """A broker sent something before it was CONNECTED, see `Link`. What is not STOMP is as good as no answer
         where there may be another broker; elsewhere raises `StompError`.

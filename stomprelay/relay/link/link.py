@@ -373,6 +373,19 @@ class Link:
         self.state = Ended(self._suspicion.fault, self.leg, unwelcome=True)
         self.until = inf
 
+    def prevented(self, reason: str, now: float) -> None:
+        """The broker could not be asked, for a reason that lies with this process: the next one. It says nothing about
+        the broker's health.
+        """
+        broker = self.asked
+        if broker is None:
+            return
+        self.session.counters["connects_prevented"] += 1
+        self._outbox.put(refused(broker, self.upstream, f"could not be asked: {reason}"))
+        if self.resender is not None:
+            self.hang_up(How.ABORT)
+        self._next(now)
+
     def reconsidered(self, now: float) -> None:
         """A broker came back: where none is being asked, try again at once."""
         if self.waiting:

@@ -4,6 +4,7 @@ from typing import Final
 
 COUNTERS: Final = {
     "sessions_opened": "connections that clients opened",
+    "clients_refused": "clients that were turned away because there were too many connections",
     "sessions_connected": "clients that were answered CONNECTED",
     "client_bytes": "bytes received from clients",
     "broker_bytes": "bytes received from brokers",
@@ -14,6 +15,7 @@ COUNTERS: Final = {
     "errors_withheld": "ERROR frames by which a broker told that it goes away, kept from a client that gets another",
     "brokers_refused": "brokers that could not be reached or did not answer CONNECT",
     "connects_rejected": "clients given up because brokers that were well did not answer their CONNECT, but closed",
+    "connects_prevented": "connections to brokers that this process had no file descriptor or memory for",
     "brokers_lost": "broker connections lost under a connected client",
     "clients_vanished": "clients that went without DISCONNECT",
     "clients_undelivered": "clients that were gone and whose time was over before all they had sent was confirmed",

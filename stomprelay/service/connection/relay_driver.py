@@ -194,6 +194,10 @@ class RelayDriver(Driver):
         """Report to the relay that a broker cannot be connected to."""
         self.perform(self.relay.refused(protocol.leg, reason, self.runtime.seconds()))
 
+    def prevented(self, protocol: LegProtocol, reason: str) -> None:
+        """Report to the relay that the connection to a broker could not be tried."""
+        self.perform(self.relay.prevented(protocol.leg, reason, self.runtime.seconds()))
+
     def lost(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the relay that the connection of the client or of a broker ended."""
         self.perform(self.relay.lost(protocol.leg, reason, self.runtime.seconds()))
