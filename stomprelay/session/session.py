@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
-from stomprelay.session.ledger import Ledger, ours
+from stomprelay.session.delivery import ours
+from stomprelay.session.ledger import Ledger
 from stomprelay.session.subscriptions import Subscription, Subscriptions
 from stomprelay.wire.dialect import Dialect, Headers
 from stomprelay.wire.errors import ProtocolError
@@ -209,13 +210,13 @@ class Session:
         closes, else None. Raises `ProtocolError` where the client has too many subscriptions or open transactions
         already.
         """
-        if command is SUBSCRIBE:
-            return self.subscriptions.opened(headers)
-        if command is UNSUBSCRIBE:
-            closed = self.subscriptions.closed(headers)
-            if self._ledger is not None and self._ledger.crowded:
-                self._ledger.forget_closed()
-            return closed
+        if command is SUBSCRIBE or command is UNSUBSCRIBE:
+            subscriptions = self.subscriptions
+            found = subscriptions.opened(headers) if command is SUBSCRIBE else subscriptions.closed(headers)
+            for closed in subscriptions.take_closed():
+                if self._ledger is not None:
+                    self._ledger.ended(closed)
+            return found
         transaction = next((value for name, value in headers if name == TRANSACTION), b"")
         if command is BEGIN:
             if len(self.transactions) >= self._most:

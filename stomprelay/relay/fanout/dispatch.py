@@ -9,7 +9,7 @@ from stomprelay.relay.fanout.member import CumulativeAck, Member
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
 from stomprelay.relay.fanout.router import Router, Target
 from stomprelay.relay.notes import missed
-from stomprelay.session.ledger import Delivery
+from stomprelay.session.delivery import Delivery
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import CUMULATIVE
 from stomprelay.wire.dialect import Headers

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.resend.resender import Resender, unknown_outcome
+from stomprelay.session.delivery import Delivery
 from stomprelay.session.effects import Pause, Resume
-from stomprelay.session.ledger import Delivery
 from stomprelay.session.leg import State
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DeliveryNaming, Headers
@@ -152,9 +152,7 @@ class Member:
 
     def _latest(self, ack: CumulativeAck) -> Delivery | None:
         subscription = self.session.subscriptions.delivered(ack.subscription, b"")
-        if subscription is None or not subscription.unsettled:
-            return None
-        return self.session.ledger.latest(subscription, ack.order)
+        return None if subscription is None else self.session.ledger.latest(subscription, ack.order)
 
     def _named(self, delivery: Delivery, transaction: bytes | None) -> Headers:
         """Return the headers of an ACK that name a delivery by its token, which needs no other header."""
