@@ -45,7 +45,7 @@ class Transaction:
             return len(wire)
         self.cut = True
         kept = self.size
-        del self.frames[1:]
+        self.frames = self.frames[:1]
         self.size = len(self.frames[0])
         return self.size - kept
 
@@ -85,6 +85,7 @@ class Session:
         "_most",
         "_neighbours",
         "_orders",
+        "_transactions_size",
         "counters",
         "dialect",
         "memo",
@@ -114,6 +115,7 @@ class Session:
         self.memo: bytes | None = None
         self.memo_head: bytes | None = None
         self.transactions: dict[bytes, Transaction] = {}
+        self._transactions_size = 0
         self.receipts: dict[bytes, None] = {}
         self._most = unsettled
         self._orders = orders
@@ -185,14 +187,20 @@ class Session:
         """Forget what `remember` kept. Call it for each new broker, which may need another head."""
         self.memo = None
 
+    def keep(self, transaction: Transaction, wire: bytes, most: int) -> None:
+        """Keep a frame of an open transaction: see `Transaction.keep`. All open ones together may have `most` bytes."""
+        self._transactions_size += transaction.keep(wire, most - self._transactions_size)
+
     @contextmanager
     def without_transactions(self) -> Iterator[list[Transaction]]:
         """Take the open transactions out of the session until the `with` block ends, and yield them."""
         opened, self.transactions = self.transactions, {}
+        size, self._transactions_size = self._transactions_size, 0
         try:
             yield list(opened.values())
         finally:
             self.transactions = opened
+            self._transactions_size = size
 
     def lost_broker(self) -> None:
         """Record that the broker is lost: its deliveries are lost, its transactions are doomed where they cannot
@@ -223,7 +231,9 @@ class Session:
                 raise ProtocolError("too many open transactions")
             self.transactions.setdefault(transaction, Transaction())
         else:
-            self.transactions.pop(transaction, None)
+            ended = self.transactions.pop(transaction, None)
+            if ended is not None:
+                self._transactions_size -= ended.size
             if self._ledger is not None:
                 settle = self._ledger.committed if command is COMMIT else self._ledger.aborted
                 settle(transaction)

@@ -238,9 +238,12 @@ class Dispatch:
                 placement.bearing.add(other)
 
     def _origin(self, frame: Frame, receipt: bytes | None) -> tuple[Target, Member, Delivery | None]:
-        """Return where the delivery that an ACK or NACK names came from; of several, the first."""
+        """Return where the delivery that an ACK or NACK names came from; of several, the one that is most likely meant:
+        see `Delivery.rank`.
+        """
         dialect = self._session.dialect
-        token = self._header(frame, ID) or self._header(frame, MESSAGE_ID)
+        token = self._header(frame, ID)
+        token = self._header(frame, MESSAGE_ID) if token is None else token
         found: tuple[Target, Member, Delivery] | None = None
         for target, member in self._router.places.values():
             delivery = named(frame, dialect, member.session.ledger)
@@ -248,7 +251,7 @@ class Dispatch:
                 continue
             if delivery.token == token:
                 return target, member, delivery
-            if found is None or delivery.order < found[2].order:
+            if found is None or (delivery.rank, delivery.order) < (found[2].rank, found[2].order):
                 found = target, member, delivery
         if found is not None:
             return found

@@ -66,8 +66,7 @@ class Offline:
         """Keep a frame of an open transaction. All of them together may have as many bytes as everything else that is
         not confirmed.
         """
-        others = sum(each.size for each in self._session.transactions.values())
-        transaction.keep(frame.wire, self._most - others)
+        self._session.keep(transaction, frame.wire, self._most)
 
     def send(self, frame: Frame) -> None:
         """Keep a frame for the next broker, or note in the session what it asks for. Raises `Refused` for the COMMIT
@@ -102,9 +101,10 @@ class Offline:
 
     def _join(self, transaction: Transaction, frame: Frame) -> None:
         """A SEND in a transaction. One that is too large is doomed: what it drops, no broker is asked to confirm."""
-        dropped = [*transaction.frames[1:], frame.wire]
+        before = transaction.frames
         self.keep(transaction, frame)
         if transaction.cut:
+            dropped = [frame.wire] if before is transaction.frames else [*before[1:], frame.wire]
             transaction.doom("there was no broker, and it was too large to be kept")
             for each in self.read(b"".join(dropped)):
                 self._give_up(each.header(RECEIPT_HEADER, self._session.dialect))
