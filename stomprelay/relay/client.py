@@ -66,7 +66,8 @@ class ClientConnection:
         self._outbox = outbox
         self._flow = flow
         self._search = Search(flow, outbox)
-        self._buffer = InputBuffer(client, outbox, listener.upstream.resend_buffer)
+        self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
+        session.kept.watch([self._buffer.__len__])
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
 
     @property
@@ -274,6 +275,7 @@ class ClientConnection:
         before, failure = flow.disconnect, None
         try:
             flow.to_broker(now)
+            self.session.kept.check()
         except StompError as error:
             failure = error
         opened = flow.opened()

@@ -21,8 +21,19 @@ from stomprelay.session.delivery import (
     ours,
     unsettled,
 )
+from stomprelay.session.kept import THING
 from stomprelay.session.namesakes import Namesakes
 from stomprelay.session.subscriptions import Subscription
+
+
+def _cost(delivery: Delivery) -> int:
+    """Return how many bytes a delivery costs."""
+    return THING + len(delivery.message_id) + len(delivery.ack or b"")
+
+
+def _left(account: Unsettled) -> int:
+    """Return how many bytes an ended subscription costs as long as something of it is unsettled."""
+    return THING + len(account.subscription.id) + len(account.subscription.destination)
 
 
 class Ledger:
@@ -31,7 +42,8 @@ class Ledger:
     `full`: `most` or more deliveries are remembered, those of open transactions included; stop reading from the
     broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it.
 
-    What an open transaction acknowledged is not pending, but keeps its names: it may come back.
+    What an open transaction acknowledged is not pending, but keeps its names: it may come back. `size` is how many
+    bytes all of it costs.
     """
 
     __slots__ = (
@@ -51,12 +63,14 @@ class Ledger:
         "_replaced",
         "_stale",
         "forgot",
+        "size",
     )
 
     def __init__(self, most: int, orders: "count[int] | None" = None) -> None:
         self._most = most
         self._orders = count(1) if orders is None else orders
         self.forgot = False
+        self.size = 0
         self._connection = Connection()
         self._accounts: dict[Subscription, Unsettled] = {}
         self._replaced: dict[Subscription, Individual] = {}
@@ -100,11 +114,13 @@ class Ledger:
         account = self._accounts.get(subscription)
         if account is None:
             account = self._accounts[subscription] = unsettled(subscription)
+            self.size += 0 if subscription.open else _left(account)
         elif self._lost and isinstance(account, Cumulative):
             self._replace(account, message_id)
         order = next(self._orders)
         delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened)
         self._by_order[order] = delivery
+        self.size += _cost(delivery)
         self._named.add(delivery)
         if ack is not None and not tokened:
             self._by_ack.setdefault(ack, delivery)
@@ -130,6 +146,7 @@ class Ledger:
         account = self._accounts.get(subscription)
         if account is not None:
             self._expected -= account.live
+            self.size += _left(account)
             self._leave(account)
 
     def _leave(self, account: Unsettled) -> None:
@@ -163,15 +180,20 @@ class Ledger:
         """Forget deliveries that were taken, and their names."""
         for delivery in account.release(taken):
             delivery.forget()
+            self.size -= _cost(delivery)
             del self._by_order[delivery.order]
             self._named.remove(delivery)
             if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
                 del self._by_ack[delivery.ack]
-        if account.empty and self._replaced.get(account.subscription) is account:
-            del self._replaced[account.subscription]
-        elif account.empty and not account.subscription.open:
-            self._accounts.pop(account.subscription, None)
+        subscription = account.subscription
+        if not account.empty:
+            return
+        if self._replaced.get(subscription) is account:
+            del self._replaced[subscription]
+        elif not subscription.open and self._accounts.get(subscription) is account:
+            del self._accounts[subscription]
             self._ended.pop(account, None)
+            self.size -= _left(account)
 
     def lost(self) -> None:
         """Record that the broker's connection has ended: all its deliveries are lost, and ACKs of them are sent to

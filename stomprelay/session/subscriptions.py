@@ -6,7 +6,7 @@ from typing import Final
 
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import ProtocolError
-from stomprelay.wire.names import ACK_HEADER, DESTINATION, ID
+from stomprelay.wire.names import ACK_HEADER, DESTINATION, ID, RECEIPT_HEADER
 
 AUTO: Final = b"auto"
 CUMULATIVE: Final = b"client"
@@ -19,15 +19,17 @@ MODES: Final = frozenset({AUTO, CUMULATIVE, INDIVIDUAL})
 
 
 class Subscription:
-    """One SUBSCRIBE. `headers` are the client's own, decoded, in their order: what another broker has to be sent.
+    """One SUBSCRIBE. `headers` are the client's own, decoded, in their order: what another broker has to be sent. Of a
+    closed one only the receipt that it asked for is left of them.
 
     `id` is the name toward a broker that wants one; `named`: the client chose it; otherwise it must never be sent
-    to the client.
+    to the client. `cost` is what the session counts for it, in bytes.
     """
 
-    __slots__ = ("ack", "destination", "headers", "id", "named", "open")
+    __slots__ = ("ack", "cost", "destination", "headers", "id", "named", "open")
 
-    def __init__(self, id: bytes, headers: Headers, *, named: bool) -> None:
+    def __init__(self, id: bytes, headers: Headers, *, named: bool, cost: int = 0) -> None:
+        self.cost = cost
         self.id = id
         self.named = named
         self.headers = headers
@@ -43,6 +45,7 @@ class Subscription:
     def close(self) -> None:
         """Record that the client sent UNSUBSCRIBE for it, or another SUBSCRIBE with its id."""
         self.open = False
+        self.headers = [each for each in self.headers if each[0] == RECEIPT_HEADER][:1]
 
 
 class Subscriptions:
@@ -66,10 +69,10 @@ class Subscriptions:
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._by_id.values())
 
-    def opened(self, headers: Headers) -> Subscription:
+    def opened(self, headers: Headers, cost: int = 0) -> Subscription:
         """Add the subscription of a SUBSCRIBE with these headers and return it. Raises `ProtocolError` when there
         are too many. One without `id` gets a name of ours, of letters, digits and dashes only; one with the id of
-        another takes its place.
+        another takes its place. `cost` is what it costs to keep it.
         """
         id = next((value for name, value in headers if name == ID), None)
         if len(self._by_id) >= self._most:
@@ -78,9 +81,9 @@ class Subscriptions:
             self._made += 1
             while MADE + b"%d" % self._made in self._by_id:
                 self._made += 1
-            subscription = Subscription(MADE + b"%d" % self._made, headers, named=False)
+            subscription = Subscription(MADE + b"%d" % self._made, headers, named=False, cost=cost)
         else:
-            subscription = Subscription(id, headers, named=True)
+            subscription = Subscription(id, headers, named=True, cost=cost)
         replaced = self._by_id.get(subscription.id)
         if replaced is not None:
             self._close(replaced, unless=subscription.destination)

@@ -113,17 +113,20 @@ class Confirmations(Generic[Party]):
     until the last of its parties answered, so that no answer is taken for another one's.
     """
 
-    __slots__ = ("_first", "_following", "pending")
+    __slots__ = ("_first", "_following", "asked", "pending")
 
     def __init__(self) -> None:
         self._first: dict[tuple[bytes, Party], Confirmation[Party]] = {}
         self._following: dict[tuple[bytes, Party], deque[Confirmation[Party]]] = {}
         self.pending = 0
         """How many crucial confirmations are open: those about what must not be lost."""
+        self.asked = 0
+        """How many answers are awaited, of all parties."""
 
     def ask(self, confirmation: Confirmation[Party]) -> None:
         """A frame that asks for a receipt goes to the parties of a confirmation, whose outcome is OPEN."""
         self.pending += confirmation.crucial
+        self.asked += len(confirmation.awaited)
         for party in confirmation.awaited:
             key = confirmation.receipt, party
             if self._first.setdefault(key, confirmation) is not confirmation:
@@ -160,6 +163,7 @@ class Confirmations(Generic[Party]):
         """Return the same, which the party answers now."""
         key = receipt, party
         confirmation = self._first.pop(key, None)
+        self.asked -= confirmation is not None
         following = self._following.get(key)
         if following is not None:
             self._first[key] = following.popleft()

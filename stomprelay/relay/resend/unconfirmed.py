@@ -9,6 +9,8 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from stomprelay.session.kept import THING
+
 RECEIPTS: Final = b"-receipt-"
 """In the middle of the relay's own receipt ids, between the session's name and a number."""
 
@@ -42,6 +44,7 @@ class Unconfirmed:
         "_name",
         "_number",
         "_owed",
+        "_owed_size",
         "cumulative",
         "size",
         "unproved",
@@ -59,11 +62,18 @@ class Unconfirmed:
         self._kept: OrderedDict[int, Kept] = OrderedDict()
         self._by_receipt: dict[bytes, int | deque[int]] = {}
         self._owed: dict[bytes, int] = {}
+        self._owed_size = 0
         self._committing: dict[bytes, bool] = {}
         self._given: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    @property
+    def cost(self) -> int:
+        """The number of bytes that all of it costs, receipt ids included."""
+        things = len(self) + len(self._owed) + len(self._committing)
+        return self.size + self._owed_size + THING * things
 
     @property
     def full(self) -> bool:
@@ -104,7 +114,9 @@ class Unconfirmed:
 
     def owe(self, receipt: bytes) -> None:
         """Record that the client asked for this receipt and has to be sent it once."""
-        self._owed[receipt] = self._owed.get(receipt, 0) + 1
+        owed = self._owed.get(receipt, 0)
+        self._owed_size += 0 if owed else len(receipt)
+        self._owed[receipt] = owed + 1
 
     def owes(self, receipt: bytes) -> bool:
         """Whether the client still awaits this receipt."""
@@ -157,6 +169,7 @@ class Unconfirmed:
             return False
         if owed == 1:
             del self._owed[receipt]
+            self._owed_size -= len(receipt)
         else:
             self._owed[receipt] = owed - 1
         return True
