@@ -72,7 +72,7 @@ class Subscriptions:
     def opened(self, headers: Headers, cost: int = 0) -> Subscription:
         """Add the subscription of a SUBSCRIBE with these headers and return it. Raises `ProtocolError` when there
         are too many. One without `id` gets a name of ours, of letters, digits and dashes only; one with the id of
-        another takes its place. `cost` is what it costs to keep it.
+        another ends that one. `cost` is what it costs to keep it.
         """
         id = next((value for name, value in headers if name == ID), None)
         if len(self._by_id) >= self._most:
@@ -86,7 +86,7 @@ class Subscriptions:
             subscription = Subscription(id, headers, named=True, cost=cost)
         replaced = self._by_id.get(subscription.id)
         if replaced is not None:
-            self._close(replaced, unless=subscription.destination)
+            self._close(replaced)
         self.acknowledging += subscription.ack != AUTO
         self._by_id[subscription.id] = subscription
         same = self._by_destination.get(subscription.destination)
@@ -129,7 +129,6 @@ class Subscriptions:
         subscription = self._by_id.get(names[ID]) if ID in names else self.oldest(names.get(DESTINATION, b""))
         if subscription is not None:
             self._close(subscription)
-            del self._by_id[subscription.id]
             self._ended[subscription.id] = subscription
             if len(self._ended) > LATELY:
                 self._ended.popitem(last=False)
@@ -140,15 +139,12 @@ class Subscriptions:
         closed, self._closed = self._closed, []
         return closed
 
-    def _close(self, subscription: Subscription, unless: bytes | None = None) -> None:
-        """Close a subscription. It keeps its place among those to its destination for the next one to the
-        destination `unless`.
-        """
+    def _close(self, subscription: Subscription) -> None:
         subscription.close()
         self._closed.append(subscription)
         self.acknowledging -= subscription.ack != AUTO
-        if subscription.destination != unless:
-            same = self._by_destination[subscription.destination]
-            del same[subscription.id]
-            if not same:
-                del self._by_destination[subscription.destination]
+        del self._by_id[subscription.id]
+        same = self._by_destination[subscription.destination]
+        del same[subscription.id]
+        if not same:
+            del self._by_destination[subscription.destination]
