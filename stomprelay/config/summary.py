@@ -76,6 +76,8 @@ def _listener(listener: Listener) -> str:
             ("limits", _limits(listener.limits)),
             ("before CONNECT", f"{listener.before_connect} bytes, {listener.connect_timeout:g} s"),
             ("unacknowledged", f"{listener.unacknowledged} deliveries"),
+            ("at once", f"{listener.transactions} transactions, {listener.subscriptions} subscriptions"),
+            ("kept", f"{listener.budget} bytes of a client"),
             ("losses", listener.loss.value),
             ("heads", "must be UTF-8" if listener.require_utf8 else "any octets"),
             ("trace", "each SEND gets one, MESSAGEs lose it" if listener.trace else "no"),

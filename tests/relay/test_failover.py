@@ -798,7 +798,10 @@ def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes,
             return
         if client == b"1.2":
             assert len({header(each, b"ack") for each in (one, two, *again)} - {b""}) >= 4
-        play.client_says(settle(client, b"ACK", two))  # delivered by both: the older one is meant
+        if client != b"1.2":  # delivered by both: the first ACK is for the one that a broker awaits
+            play.client_says(settle(client, b"ACK", two))
+            assert names(after, play.broker_reads(), b"2")
+        play.client_says(settle(client, b"ACK", two))
         gets(play, b"")
         assert play.counters["acks_stale"] == 2
         play.client_says(settle(client, b"ACK", again[2], b"receipt:a3\n"))
@@ -810,7 +813,7 @@ def test_deliveries_of_a_lost_broker(client: bytes, broker: bytes, after: bytes,
         play.client_gets(RECEIPT % b"a3")
         session = play.relay.session
         assert session is not None
-        assert len(session.ledger) == (0 if mode == b"client" else 2)
+        assert len(session.ledger) == (0 if mode == b"client" else 2 if client == b"1.2" else 1)
         play.both_stay()
 
 

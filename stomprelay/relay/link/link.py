@@ -128,7 +128,11 @@ class Link:
         self.resender: Resender | None = None
         if resends or upstream.movable:
             self.resender = Resender(
-                session, outbox, listener.limits, most=upstream.resend_buffer, confirm=upstream.confirm
+                session,
+                outbox,
+                listener.limits,
+                most=session.kept.room(upstream.resend_buffer),
+                confirm=upstream.confirm,
             )
         self._fresh = True
         self._suspicion = Suspicion()
