@@ -188,7 +188,7 @@ class ClientCommands:
             value = frame.header(name, self._dialect)
             if value is not None:
                 if not value.isdigit() or len(value) > 18:
-                    raise ProtocolError(f"{name.decode()} is not a number", f"it says {value[:32]!r}")
+                    raise ProtocolError(f"{name.decode()} is not a number", "it says", quoted=value)
                 return int(value) or self._bounds.prefetch
         return self._bounds.prefetch
 
@@ -286,8 +286,7 @@ class ClientCommands:
     def _transaction(self, name: bytes) -> PendingTransaction:
         transaction = self._transactions.get(name)
         if transaction is None:
-            shown = name[:64].decode("utf-8", "backslashreplace")
-            raise ProtocolError("unknown transaction", f"no transaction {shown!r} was begun")
+            raise ProtocolError("unknown transaction", "no such transaction was begun", quoted=name)
         return transaction
 
 

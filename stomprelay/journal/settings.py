@@ -10,6 +10,22 @@ ALL: Final = 1 << 40
 """For `bodies`: all of a body is recorded, however many bytes it has."""
 
 
+SECRETS: Final = (
+    "passcode",
+    "password",
+    "authorization",
+    "proxy-authorization",
+    "token",
+    "access-token",
+    "auth-token",
+    "x-auth-token",
+    "api-key",
+    "x-api-key",
+    "secret",
+)
+"""For `redact`: the headers whose values are not recorded unless the configuration says otherwise."""
+
+
 @dataclass(frozen=True)
 class BodyRule:
     """How many bytes of the body (`bodies`) are kept of frames whose destination matches `destination` (`*` for any
@@ -49,7 +65,7 @@ class JournalSettings:
     flush_interval: float = 0.2
     sync_interval: float = 1.0
     bodies: int = NOTHING
-    redact: tuple[str, ...] = ()
+    redact: tuple[str, ...] = SECRETS
     retain_age: float | None = None
     retain_size: int | None = None
     rules: tuple[BodyRule, ...] = ()
