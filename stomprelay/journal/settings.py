@@ -8,21 +8,8 @@ NOTHING: Final = 0
 """For `bodies`: nothing of a body is recorded."""
 ALL: Final = 1 << 40
 """For `bodies`: all of a body is recorded, however many bytes it has."""
-
-
-SECRETS: Final = (
-    "passcode",
-    "password",
-    "authorization",
-    "proxy-authorization",
-    "token",
-    "access-token",
-    "auth-token",
-    "x-auth-token",
-    "api-key",
-    "x-api-key",
-    "secret",
-)
+_TOKENS: Final = ("token", "access-token", "auth-token", "x-auth-token", "api-key", "x-api-key", "secret")
+SECRETS: Final = ("passcode", "password", "authorization", "proxy-authorization", *_TOKENS)
 """For `redact`: the headers whose values are not recorded unless the configuration says otherwise."""
 
 

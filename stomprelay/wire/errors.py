@@ -7,10 +7,6 @@ StompError
     Refused         a right frame that the other side cannot be given
 """
 
-from typing import Final
-
-_QUOTED: Final = 32
-
 
 class StompError(Exception):
     """The reason a connection ends. `message` is the ERROR frame's `message` header, one line; `explanation` its body.
@@ -35,7 +31,7 @@ class StompError(Exception):
         """What the peer is told beside `message`: `detail`, and the beginning of what it sent, in ASCII."""
         if self.quoted is None:
             return self.detail
-        shown = repr(self.quoted[:_QUOTED].decode("ascii", "backslashreplace"))
+        shown = repr(self.quoted[:32].decode("ascii", "backslashreplace"))
         return f"{self.detail}: {shown}" if self.detail else shown
 
     def asked_for(self, receipt: bytes | None) -> "StompError":
