@@ -211,7 +211,10 @@ def _journal(journal: JournalSettings) -> Iterator[Fact]:
     for rule in journal.rules:
         yield "bodies", f"{spell_bodies(rule.bodies)} where the destination is like {shown(rule.destination)}"
     yield "bodies", f"{spell_bodies(journal.bodies)}{' elsewhere' if journal.rules else ''}"
-    yield "left out", ", ".join(["the client's passcode", *journal.redact])
+    yield (
+        "left out",
+        ", ".join(["the client's passcode", *(name for name in journal.redact if name != "passcode")]),
+    )
     age = None if journal.retain_age is None else f"{journal.retain_age:g} s"
     size = None if journal.retain_size is None else f"{journal.retain_size} bytes in all"
     yield "retained", ", ".join(filter(None, [age, size])) or "for ever"
