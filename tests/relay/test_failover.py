@@ -1491,6 +1491,23 @@ def test_a_broker_says_that_it_stops(error: bytes, cut: Cut) -> None:
         assert play.counters["errors_passed"] == 0
 
 
+@in_all_cuts
+@pytest.mark.parametrize("product", ["activemq", "generic"])
+def test_an_error_that_quotes_the_client(product: str, cut: Cut) -> None:
+    """It is the client's, though it reads like an outage from end to end: the session goes on where it is."""
+    error = (
+        b"ERROR\ncontent-type:text/plain\nmessage:the broker is stopping\n\n"
+        b"javax.jms.InvalidSelectorException: the broker is stopping\n\tat org.apache.activemq.Parser\n\0"
+    )
+    with started(product=product, cut=cut) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_reads()
+        play.broker_says(error)
+        play.client_gets(error)
+        play.both_stay()
+        assert play.counters["errors_withheld"] == 0
+
+
 def test_an_error_about_a_frame_is_the_clients() -> None:
     """Whatever its words: one that names a receipt answers the client."""
     error = b"ERROR\nmessage:queue not available\nreceipt-id:r\n\n\0"
