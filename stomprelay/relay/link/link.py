@@ -405,6 +405,13 @@ class Link:
         if self.broker is not None:
             self.broker.health.failed(self.upstream.checks, now, self._chance)
 
+    def unconfirmed(self, now: float) -> None:
+        """Record a doubt about the broker, which did not confirm in time what it was sent: that may be due to what the
+        client sent.
+        """
+        if self.broker is not None:
+            self.broker.health.doubt(self.broker.health.sight(), now)
+
     def lost(self) -> None:
         """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
         self.recovering = True

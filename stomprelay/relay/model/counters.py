@@ -13,7 +13,7 @@ COUNTERS: Final = {
     "errors_passed": "ERROR frames of brokers passed to clients",
     "errors_withheld": "ERROR frames by which a broker told that it goes away, kept from a client that gets another",
     "brokers_refused": "brokers that could not be reached or did not answer CONNECT",
-    "connects_rejected": "clients given up because brokers that were well closed the connection on their CONNECT",
+    "connects_rejected": "clients given up because brokers that were well did not answer their CONNECT, but closed",
     "brokers_lost": "broker connections lost under a connected client",
     "clients_vanished": "clients that went without DISCONNECT",
     "beats_missed": "legs given up because their peer fell silent",
