@@ -44,6 +44,8 @@ def summary(config: Config) -> str:
     if any(broker.endpoint == MEMORY for each in config.upstreams for broker in each.brokers):
         bounds = [(name.replace("_", " "), str(value)) for name, value in asdict(config.broker).items()]
         blocks.append(_block("embedded broker", bounds))
+    if config.clients is not None:
+        blocks.append(_block("all listeners", [("clients", f"{config.clients} at most")]))
     if config.admin is not None:
         blocks.append(_block("admin", [*_admin(config, config.admin)]))
     if config.journal.directory is not None:
@@ -74,6 +76,7 @@ def _listener(listener: Listener) -> str:
             ("versions", _versions(listener.versions)),
             ("heart-beats", _beats(listener.heart_beat)),
             ("limits", _limits(listener.limits)),
+            ("clients", _clients(listener)),
             ("before CONNECT", f"{listener.before_connect} bytes, {listener.connect_timeout:g} s"),
             ("unacknowledged", f"{listener.unacknowledged} deliveries"),
             ("at once", f"{listener.transactions} transactions, {listener.subscriptions} subscriptions"),
@@ -84,6 +87,12 @@ def _listener(listener: Listener) -> str:
             ("linger", f"{listener.linger:g} s"),
         ],
     )
+
+
+def _clients(listener: Listener) -> str:
+    most = "as many as all together may be" if listener.clients is None else f"{listener.clients} at most"
+    each = listener.clients_per_address
+    return most if each is None else f"{most}, {each} of one address"
 
 
 def _route(route: Route) -> str:
