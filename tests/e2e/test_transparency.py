@@ -127,7 +127,9 @@ CONNECTS = {
     "unknown header": b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\nk:v\n\n\0",
 }
 
-_NO_EOL = "before 1.2 a CR ends no line, and a reader to whom the frame ends at its blank line would take it for a command"
+_NO_EOL = (
+    "before 1.2 a CR ends no line: where a frame ends at its blank line, it would begin the next command"
+)
 
 DECIDED: dict[tuple[str, str], str] = {
     ("rabbitmq", "CRLFs for a body"): _NO_EOL,
