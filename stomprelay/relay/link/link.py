@@ -314,6 +314,7 @@ class Link:
             if self.upstream.movable and self.upstream.profile.unavailable(frame):
                 self.refused("it answered CONNECT with an ERROR: unavailable", now, STRANGE)
                 return None
+            self._undecided(self.state)
             return frame.wire
         return None
 
@@ -340,7 +341,7 @@ class Link:
         if not state.told:
             self._fail(broker, now)
         elif self.upstream.movable:
-            broker.health.doubt(state.sight, now)
+            broker.health.doubt(state.sight)
             if self._fresh:
                 self._suspicion.turned_away(broker, state.sight, fault)
         elif not broker.health.sessions and not broker.health.answered_since(state.sight):
@@ -355,6 +356,12 @@ class Link:
         if not broker.health.answered_since(state.sight):
             self._fail(broker, now)
         self._refused(broker, "no CONNECTED in time", now)
+
+    def _undecided(self, state: Asking) -> None:
+        """The attempt is over, and shows nothing: where the others wait for what it finds, a probe has to find it."""
+        health = state.handshake.broker.health
+        if health.up is False:
+            health.doubt(state.sight)
 
     def _fail(self, broker: Broker, now: float) -> None:
         broker.speaks(None)  # when it comes back it may be another one
@@ -388,7 +395,8 @@ class Link:
         match self.state:
             case Asking(deadline=deadline) as state if now >= deadline:
                 self._silent(state, now)
-            case Asking():
+            case Asking() as state:
+                self._undecided(state)
                 self.hang_up(How.ABORT)
                 self._give_up(now)
             case Waiting() if now >= self._schedule.deadline:
@@ -405,12 +413,12 @@ class Link:
         if self.broker is not None:
             self.broker.health.failed(self.upstream.checks, now, self._chance)
 
-    def unconfirmed(self, now: float) -> None:
+    def unconfirmed(self) -> None:
         """Record a doubt about the broker, which did not confirm in time what it was sent: that may be due to what the
         client sent.
         """
         if self.broker is not None:
-            self.broker.health.doubt(self.broker.health.sight(), now)
+            self.broker.health.doubt(self.broker.health.sight())
 
     def lost(self) -> None:
         """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
@@ -432,6 +440,8 @@ class Link:
     def end(self) -> None:
         """Close the leg and end the search: the session is over, or goes on without this group."""
         reason = self.reason
+        if isinstance(self.state, Asking):
+            self._undecided(self.state)
         self.hang_up(How.FLUSH)
         self._schedule.ended()
         self.state = Ended(reason)

@@ -39,10 +39,10 @@ def test_a_broker_that_fell_silent() -> None:
 def test_a_broker_that_did_not_confirm() -> None:
     """Others go on with it until a probe has found out how it is."""
     play = Scene()
-    play.link.unconfirmed(play.now)
+    play.link.unconfirmed()
     play.seeks()
     play.finds()
-    play.link.unconfirmed(play.now)
+    play.link.unconfirmed()
     health = play.over.brokers[0].health
     assert (health.up, health.failures, health.doubted) == (True, 0, True)
 
