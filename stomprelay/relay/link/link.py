@@ -1,18 +1,15 @@
 """A session's link to one group of brokers: the broker that it has, or the search for one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 
-from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.handshake import Accepted, Handshake
 from stomprelay.relay.link.schedule import Schedule
+from stomprelay.relay.link.states import Asking, Connected, Ended, Leaving, Waiting
 from stomprelay.relay.link.suspicion import CLOSED, STRANGE, Suspicion
 from stomprelay.relay.model.group import Broker, Group
-from stomprelay.relay.model.health import Sight
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.profile import Profile
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import moved, refused, vain
 from stomprelay.relay.resend.resender import Resender
@@ -21,62 +18,6 @@ from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
 from stomprelay.wire.names import CONNECTED, DISCONNECT, RECEIPT_HEADER
-
-
-@dataclass(slots=True)
-class Waiting:
-    """It waits for the time of its next attempt, at `broker`; without one, until an operator resumes a broker."""
-
-    broker: Broker | None = None
-
-
-@dataclass(slots=True)
-class Asking:
-    """A broker was asked for its connection, or for CONNECTED, which has to come by `deadline`. `sight` is how it was
-    then; `told`: it was sent CONNECT.
-    """
-
-    handshake: Handshake
-    deadline: float
-    sight: Sight
-    told: bool = False
-
-
-@dataclass(slots=True)
-class Connected:
-    """Frames flow between the client and this broker.
-
-    `product`: what it is, as far as that is known. `moving`: the session is to go to another broker at a quiet moment,
-    to `target` if it can. `done`: the broker is to be left at once, for it confirmed that the session leaves, or went
-    wrong.
-    """
-
-    leg: Leg
-    broker: Broker
-    bridges: Bridges
-    product: Profile
-    moving: bool = False
-    target: Broker | None = None
-    done: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class Leaving(Connected):
-    """The broker was sent DISCONNECT with `receipt` because the session moves: what it still sends is the client's."""
-
-    receipt: bytes
-
-
-@dataclass(slots=True)
-class Ended:
-    """No broker could be had, for a `reason` in words that a client may read; or the session is over. `leg` is that of
-    the last attempt, where nothing follows that would need it closed. `unwelcome`: what the client said in CONNECT is
-    the reason.
-    """
-
-    reason: str = ""
-    leg: Leg | None = None
-    unwelcome: bool = False
 
 
 class Link:

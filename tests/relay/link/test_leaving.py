@@ -9,7 +9,7 @@ import pytest
 
 from stomprelay.relay.effects import Open
 from stomprelay.relay.flow import DisconnectState
-from stomprelay.relay.link.link import Asking, Connected, Waiting
+from stomprelay.relay.link.states import Asking, Connected, Waiting
 from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
 from stomprelay.session.leg import State
 from stomprelay.wire.names import BEGIN, COMMIT, TRANSACTION
