@@ -165,7 +165,7 @@ class Words:
     def spoil(self, command: bytes, head: bytes, body: bytes) -> bytes:
         """Return a frame that is wrong, or nearly."""
         random = self.random
-        match int(random() * 12):
+        match int(random() * 13):
             case 0:
                 command = COMMANDS[int(random() * len(COMMANDS))]
             case 1:
@@ -186,6 +186,8 @@ class Words:
             case 8:
                 return command + b"\n" + head  # and whatever comes next
             case 9:
+                head += b"h:v\n" * int(random() * 200)
+            case 10:
                 body = body[: len(body) // 2] + b"\0" + body[len(body) // 2 :]
             case _:
                 return self.mangle(b"%b\n%b\n%b\0" % (command, head, body))
