@@ -22,6 +22,9 @@ ALL: Final = "*"
 
 _REQUEST: Final = 10.0
 """Seconds that one response may take."""
+_LONGEST: Final = 64 * 1024 * 1024
+"""Bytes of a response that are read."""
+_MISDIRECTED: Final = 421
 _POLL: Final = 0.25
 _GRACE: Final = 5.0
 """Seconds added to the time that sessions have to leave a broker."""
@@ -80,7 +83,7 @@ class AdminClient:
         try:
             connection.request(method, self._prefix + path, body, headers)
             response = connection.getresponse()
-            status, text = response.status, response.read()
+            status, text = response.status, response.read(_LONGEST)
         except OSError as error:
             raise AdminError(f"cannot ask the relay at {self._place}: {error.strerror or error}") from None
         except HTTPException as error:
@@ -89,12 +92,16 @@ class AdminClient:
             ) from None
         finally:
             connection.close()
+        if status == _MISDIRECTED:
+            raise AdminError(
+                f"the relay at {self._place} is not asked by that host: its admin_hosts must name it"
+            )
         try:
             answer = json.loads(text)
             if status == 200:
                 return [_broker_status(each) for each in answer["brokers"]]
             raise AdminError(f"the relay at {self._place} says: {answer['error']}")
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise AdminError(
                 f"what is at {self._place} is no relay that can be asked for its brokers (status {status})"
             ) from None

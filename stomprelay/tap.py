@@ -7,7 +7,7 @@ from twisted.python import usage
 
 from stomprelay import config
 from stomprelay.service.network.endpoints import BadEndpoint
-from stomprelay.service.process import keep_freed_memory
+from stomprelay.service.process import keep_freed_memory, raise_descriptor_limit
 from stomprelay.service.relay import RelayService
 
 
@@ -64,6 +64,6 @@ def makeService(options: Options, reactor: Any = None) -> IService:
         from twisted.internet import reactor
     keep_freed_memory()
     try:
-        return RelayService(options.configuration, reactor)
+        return RelayService(options.configuration, reactor, descriptors=raise_descriptor_limit())
     except BadEndpoint as error:
         raise SystemExit(f"stomprelay: {error}") from error

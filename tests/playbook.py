@@ -29,7 +29,7 @@ from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
-from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Side
 
 VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
@@ -96,7 +96,7 @@ class Playbook(AbstractContextManager["Playbook"]):
 
     `front` is the listener (its upstream included), `cut` how sockets cut what is said to the relay. Where several
     brokers play at once, `at` is the address of the one that is meant; without it, it is the one that the relay turned
-    to last.
+    to last. While it is `busy`, who gave way has no turn but by `turn_comes`.
     """
 
     def __init__(
@@ -116,6 +116,8 @@ class Playbook(AbstractContextManager["Playbook"]):
         self.opened: list[Broker] = []
         self.client = Peer(self.relay.client)
         self.brokers: list[Peer] = []
+        self.busy = False
+        self._behind: list[Leg] = []
         self._perform(self.relay.opened(self.now))
 
     def __exit__(
@@ -295,6 +297,7 @@ class Playbook(AbstractContextManager["Playbook"]):
         """Sockets are read while nobody paused them; who is closed is read into nothing."""
         while ready := [peer for peer in (self.client, *self.brokers) if peer.unheard and not peer.paused]:
             self._hear(ready[0])
+            self._take_turns()
 
     def _hear(self, peer: Peer) -> None:
         chunk = peer.unheard.pop(0)
@@ -306,7 +309,18 @@ class Playbook(AbstractContextManager["Playbook"]):
     def _perform(self, effects: Iterable[Effect]) -> None:
         """All effects of one input, in order, before anything else is read."""
         self._do(effects)
+        self._take_turns()
         self._read()
+
+    def _take_turns(self) -> None:
+        while self._behind and not self.busy:
+            self.turn_comes()
+
+    def turn_comes(self) -> Leg:
+        """Others had their turn: the leg that gave way first goes on, and is returned."""
+        leg = self._behind.pop(0)
+        self._do(self.relay.gave_way(leg, self.now))
+        return leg
 
     def _do(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
@@ -324,6 +338,9 @@ class Playbook(AbstractContextManager["Playbook"]):
                     self._pause(self._peer(leg))
                 case Resume(leg):
                     self._do(self._resumed(self._peer(leg)))
+                case GiveWay(leg):
+                    assert leg not in self._behind, "it gives way twice"
+                    self._behind.append(leg)
                 case Wake(at):
                     assert at >= self.now, "woken in the past"
                     self.wake = at

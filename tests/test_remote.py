@@ -118,6 +118,13 @@ def test_where_nobody_can_be_asked(place: str, said: str) -> None:
     assert str(error.value).startswith(f"{place}: {said}")
 
 
+def test_a_relay_that_has_another_name(relay: Relay) -> None:
+    """It says what to set; a web server between the two may say any name."""
+    relay.answer("/brokers", (421, b"this host is not the relay's\n"))
+    with pytest.raises(AdminError, match=r"its admin_hosts must name it$"):
+        AdminClient(relay.place).brokers()
+
+
 def test_nobody_is_there(tmp_path: Path) -> None:
     """A port without a relay, and a socket that does not exist."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -154,6 +161,7 @@ def test_what_does_not_speak_http() -> None:
         (500, b"[]"),
         (200, b"ok\n"),
         (200, b"\xff"),
+        (200, b"[" * 100_000),
         (200, b"{}"),
         (200, b'{"brokers": 5}'),
         (200, b'{"brokers": [{}]}'),

@@ -4,31 +4,36 @@ The inputs are methods named in the past tense. `now` is in seconds of one clock
 the effects that the service must perform, in order, some of them on other connections' legs. No input raises.
 
     received    CONNECT is answered at once, and frames are executed; CONNECT must come in time
+    gave_way    others had their turn: more of the frames that came are executed
     paused      the transport is full: no message is written until `resumed`
     woke        the time of the last `Wake` has come: beats, time-outs, and more of what waits
     lost        the client is gone; what it did not acknowledge goes to others
 """
 
 from collections.abc import Callable
+from itertools import islice
 from math import inf
+from typing import Final
 
 from stomprelay import __version__
 from stomprelay.broker.bounds import Bounds
 from stomprelay.broker.commands import ClientCommands
 from stomprelay.broker.destinations import Destinations
 from stomprelay.broker.output import Output, SendBuffer
-from stomprelay.session.effects import Close, Effect, Event, How, Pause, Resume, Wake
-from stomprelay.session.handshake import Offer, spell_versions
+from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Pause, Resume, Wake
+from stomprelay.session.handshake import Offer, read_opening, spell_versions
 from stomprelay.session.heartbeat import BEAT, Terms
 from stomprelay.session.leg import Leg, Side, State
-from stomprelay.session.refusal import complain, recognise
+from stomprelay.session.refusal import Foreign, complain
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import LimitError, StompError
-from stomprelay.wire.frame import Frame, compose_raw
+from stomprelay.wire.frame import compose_raw
 from stomprelay.wire.names import CONNECTED, HEART_BEAT, SERVER, SESSION, VERSION
 
 _SERVER = b"stomprelay/" + __version__.encode()
 _VERSIONS = frozenset(DIALECTS)
+_TURN: Final = 512
+"""How many frames of one client are executed in one go. Then others have their turn."""
 
 
 class Connection:
@@ -43,6 +48,7 @@ class Connection:
         "_buffer",
         "_commands",
         "_connect_by",
+        "_deferred",
         "_destinations",
         "_ended",
         "_heart_beat",
@@ -73,6 +79,7 @@ class Connection:
         self._buffer = SendBuffer(self.leg, output, self._too_slow)
         self._commands: ClientCommands | None = None
         self._reading = True
+        self._deferred = False
 
     # Inputs
 
@@ -88,25 +95,52 @@ class Connection:
                 self._received_first(data, now)
             else:
                 leg.decoder.feed(data)
-            commands = self._commands
-            if commands is not None:
-                execute = commands.execute
-                for frame in leg.decoder.frames():
-                    execute(frame)
-                    if commands.left:
-                        self._output.note(Event.DISCONNECTED, f"{self._shown}: client disconnected")
-                        self._close()
-                        break
+            if not self._deferred:
+                self._execute(_TURN)
         except StompError as error:
             self.fail(error)
         return self._drain(now)
+
+    def gave_way(self, now: float) -> list[Effect]:
+        """Others had their turn after a `GiveWay`: go on with the frames that the client sent."""
+        if self.leg.closed:
+            return []
+        self._deferred = False
+        self._start_turn()
+        try:
+            self._execute(_TURN)
+        except StompError as error:
+            self.fail(error)
+        return self._drain(now)
+
+    def _execute(self, most: int | None) -> None:
+        """Execute frames that came, so many at most; the others wait for the next turn."""
+        commands, decoder = self._commands, self.leg.decoder
+        if commands is None:
+            return
+        for frame in islice(decoder.frames(), most):
+            commands.execute(frame)
+            if commands.left:
+                self._output.note(Event.DISCONNECTED, f"{self._shown}: client disconnected")
+                self._close()
+                return
+        if decoder.behind:
+            self._deferred = True
+            self._output.outbox.put(GiveWay(self.leg))
 
     def lost(self, now: float) -> list[Effect]:
         """The connection ended without our `Close`: what the client did not acknowledge goes to other consumers."""
         if self.leg.closed:
             return []
-        self._output.note(Event.VANISHED, f"{self._shown}: client left without DISCONNECT")
-        self._end()
+        if self._deferred:
+            self._start_turn()
+            try:
+                self._execute(None)
+            except StompError as error:
+                self.fail(error)
+        if not self.leg.closed:
+            self._output.note(Event.VANISHED, f"{self._shown}: client left without DISCONNECT")
+            self._end()
         return self._drain(now)
 
     def woke(self, now: float) -> list[Effect]:
@@ -160,29 +194,20 @@ class Connection:
 
     def _received_first(self, data: bytes, now: float) -> None:
         """Read bytes that came before CONNECT was complete."""
-        decoder = self.leg.decoder
-        if not decoder.buffered:
-            foreign = recognise(data)
-            if foreign is not None:
-                self._output.note(Event.FOREIGN, f"{self._shown}: {foreign.what}")
-                if foreign.answer:
-                    self._buffer.reply(foreign.answer)
-                self._close()
-                return
-        decoder.feed(data)
-        for frame in decoder.frames():
-            self._received_connect(frame, now)
-            return
-        limit = self._bounds.before_connect
-        if decoder.buffered > limit:
-            raise LimitError("too much before CONNECT", f"the limit is {limit} bytes")
+        opening = read_opening(self.leg.decoder, data, self._bounds.before_connect)
+        if isinstance(opening, Foreign):
+            self._output.note(Event.FOREIGN, f"{self._shown}: {opening.what}")
+            if opening.answer:
+                self._buffer.reply(opening.answer)
+            self._close()
+        elif opening is not None:
+            self._received_connect(opening, now)
 
-    def _received_connect(self, frame: Frame, now: float) -> None:
+    def _received_connect(self, offer: Offer, now: float) -> None:
         """Answer CONNECT with CONNECTED. Any login and any virtual host are accepted. Raises `StompError` for a
         CONNECT that is refused.
         """
         leg = self.leg
-        offer = Offer.read(frame)
         dialect = offer.agree(_VERSIONS)
         theirs = offer.terms
         ours = Terms() if theirs is None else self._heart_beat

@@ -1,8 +1,8 @@
 """Where a broker is, in each way in which an upstream may be named."""
 
 import re
-from ipaddress import IPv6Address
-from typing import Final
+from ipaddress import IPv6Address, ip_address
+from typing import Final, NamedTuple
 
 from stomprelay.config.endpoint import client, port, quoted
 from stomprelay.relay.model.group import Broker
@@ -23,6 +23,7 @@ _SEVERAL: Final = re.compile(r"(failover|fanout):", re.IGNORECASE)
 _URI: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _KIND: Final = re.compile(r"\w[\w+.-]*")
 _FORMS: Final = "tcp://host:port, ssl://host:port, memory: or a Twisted client endpoint"
+_NAME: Final = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _HOST: Final = re.compile(r"[^\s\x00-\x1f\x7f:/?#\[\]%]+")
 
 
@@ -83,6 +84,32 @@ def host_name(text: str) -> str:
         except UnicodeError:
             raise ValueError("must name a host; this is no international name") from None
     return text
+
+
+class Authority(NamedTuple):
+    """The host and perhaps the port in a URL or a `Host` header. The host is in small letters, an IP address in its
+    shortest form.
+    """
+
+    host: str
+    port: int | None = None
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port is None else f"{host}:{self.port}"
+
+
+def authority(text: str) -> Authority:
+    """Return the parts of `host`, `host:port`, `[::1]` or `[::1]:port`. Raises `ValueError` for anything else."""
+    host, number = _host_and_port(text)
+    host = host.lower().removesuffix(".")
+    try:
+        found = ip_address(host)
+        host = str(getattr(found, "ipv4_mapped", None) or found)
+    except ValueError:
+        if not _NAME.fullmatch(host):
+            raise ValueError("must name a host, such as relay.example.net") from None
+    return Authority(host, None if number is None else port(number))
 
 
 def _by_endpoint(text: str, weight: int) -> Broker:

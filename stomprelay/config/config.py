@@ -9,18 +9,18 @@ from typing import Any, Final, TypeVar
 
 from stomprelay.broker.bounds import Bounds
 from stomprelay.config import endpoint
-from stomprelay.config.address import MEMORY
+from stomprelay.config.address import MEMORY, Authority, authority
 from stomprelay.config.journal import directory
 from stomprelay.config.journal import read as read_journal
 from stomprelay.config.listener import read as read_listener
 from stomprelay.config.listener import read_route, routed
 from stomprelay.config.listener import server as read_server
 from stomprelay.config.location import locate
-from stomprelay.config.table import ConfigError, Table
+from stomprelay.config.table import ConfigError, Table, deepest
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
-from stomprelay.config.values import count, headers, seconds
+from stomprelay.config.values import count, headers, seconds, shown
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import Listener
@@ -29,9 +29,15 @@ from stomprelay.relay.model.upstream import Upstream
 T = TypeVar("T")
 V = TypeVar("V")
 
-KEYS: Final = ("admin", "listener", "upstream", "route", "broker", "journal")
+KEYS: Final = ("admin", "admin_hosts", "limits", "listener", "upstream", "route", "broker", "journal")
+LIMIT_KEYS: Final = ("clients",)
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
+
+LONGEST: Final = 1024 * 1024
+"""Bytes that a file may have."""
+DEPTH: Final = 16
+"""How many arrays and inline tables may stand within each other; no setting needs more than two."""
 
 COMMAND_LINE: Final = "command line"
 """What an error names in place of a file."""
@@ -43,14 +49,18 @@ _BOUNDS: Final = {"headers": headers}
 @dataclass(frozen=True)
 class Config:
     """What runs: the listeners (each with its upstream and its routes), the admin endpoint if there is one, the
-    bounds of the embedded broker, and the journal, which is kept if it has a directory. All is checked but whether the
-    endpoints, the TLS files and that directory can be used.
+    bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are names by
+    which the admin endpoint may be asked beside its own; `clients` is how many there may be at a time, None: as many as
+    the process has file descriptors for. All is checked but whether the endpoints, the TLS files and
+    that directory can be used.
     """
 
     listeners: tuple[Listener, ...]
     admin: str | None = None
     broker: Bounds = field(default=Bounds())
     journal: JournalSettings = field(default=JournalSettings())
+    admin_hosts: tuple[Authority, ...] = ()
+    clients: int | None = None
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -73,16 +83,36 @@ def admin(path: str) -> str | None:
 
 
 def _table(path: str) -> Table:
+    return Table(path, os.path.dirname(os.path.abspath(path)), _values(path, _text(path)))
+
+
+def _text(path: str) -> str:
+    """Return the text of a file. Raises `ConfigError`."""
     try:
         with open(path, "rb") as stream:
-            values = tomllib.load(stream)
+            content = stream.read(LONGEST + 1)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not UTF-8, and so not TOML") from None
-    except ValueError as error:
-        raise ConfigError(f"{path}: is not TOML: {error}") from None
-    return Table(path, os.path.dirname(os.path.abspath(path)), values)
+    except ValueError as error:  # NUL in the path
+        raise ConfigError(f"{shown(path)}: cannot be read: {error}") from None
+    if len(content) > LONGEST:
+        raise ConfigError(f"{path}: is longer than {LONGEST} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}: is not UTF-8, and so not TOML (at line {line})") from None
+
+
+def _values(path: str, text: str) -> dict[str, Any]:
+    """Return what the text of a file holds. Raises `ConfigError`."""
+    if line := deepest(text, DEPTH):
+        raise ConfigError(f"{path}: is nested too deeply (at line {line})")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        reason = str(error) or type(error).__name__
+        raise ConfigError(f"{path}: is not TOML: {' '.join(reason.split())}") from None
 
 
 def default(
@@ -182,7 +212,32 @@ def _read(table: Table) -> Config:
     listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
     admin = table.get("admin", read_server)
     _distinct(table.source, listeners, admin)
-    return Config(listeners, admin, _bounds(table.table("broker")), read_journal(table.table("journal")))
+    return Config(
+        listeners,
+        admin,
+        _bounds(table.table("broker")),
+        read_journal(table.table("journal")),
+        table.get("admin_hosts", _hosts, ()),
+        _clients(table.table("limits")),
+    )
+
+
+def _clients(table: Table) -> int | None:
+    table.only(LIMIT_KEYS)
+    return table.get("clients", count)
+
+
+def _hosts(value: object) -> tuple[Authority, ...]:
+    """Return the names in a list of them. Raises `ValueError` for anything but hosts, each perhaps with a port."""
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError(f'must be a list of hosts such as ["relay.example.net"], not {shown(value)}')
+    found = []
+    for each in value:
+        try:
+            found.append(authority(each))
+        except ValueError as error:
+            raise ValueError(f"{shown(each)} {error}") from None
+    return tuple(found)
 
 
 def _memory() -> Upstream:

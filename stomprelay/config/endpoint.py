@@ -6,6 +6,7 @@ Whether an endpoint can be used, Twisted decides when the service makes it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Final
 
 from stomprelay.config.table import nearest
@@ -46,6 +47,7 @@ CLIENTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _NEEDED: Final = ("port", "host", "address", "path", "domain")
 _OPTIONAL_PORT: Final = "tls"
+_INTERNET: Final = frozenset({"tcp", "tcp6", "ssl", "tls"})
 _OWN_TLS: Final = frozenset({"ssl", "tls"})
 
 
@@ -81,7 +83,10 @@ def server(text: str) -> Endpoint:
     if "://" in text:
         raise ValueError('must be an endpoint such as "tcp:61613:interface=127.0.0.1", not a URI')
     if text.lower().startswith("haproxy:"):
-        return server(text.partition(":")[2])
+        text = text.partition(":")[2]
+        if text.lower().startswith("haproxy:"):
+            raise ValueError("must have haproxy: once")
+        return server(text)
     endpoint = _read(text, _SERVERS)
     arguments = endpoint.arguments
     if ":" not in text and endpoint.kind not in {*_SERVERS, "stdio"}:
@@ -93,6 +98,20 @@ def server(text: str) -> Endpoint:
     if endpoint.kind == "systemd" and ("index" in arguments) == ("name" in arguments):
         raise ValueError("a systemd endpoint needs either index or name")
     return endpoint
+
+
+def exposed(text: str) -> bool:
+    """Whether other machines can reach a server endpoint: it is bound to more than the loopback interface. False also
+    for one that does not say (`systemd:`), and for a UNIX socket.
+    """
+    endpoint = server(text)
+    if endpoint.kind not in _INTERNET:
+        return False
+    interface = endpoint.arguments.get("interface", "")
+    try:
+        return not ip_address(interface).is_loopback
+    except ValueError:
+        return interface.lower() != "localhost"
 
 
 def client(text: str) -> Endpoint:

@@ -39,7 +39,14 @@ KEYS: Final = (
     "limits",
     "tls",
 )
-LIMIT_KEYS: Final = (*LIMITS, "connect_timeout", "before_connect", "unacknowledged")
+LIMIT_KEYS: Final = (
+    *LIMITS,
+    "connect_timeout",
+    "before_connect",
+    "unacknowledged",
+    "clients",
+    "clients_per_address",
+)
 TLS_KEYS: Final = ("certificate", "key", "client_ca", "require_client_certificate")
 
 _LOSSES: Final = {loss.value: loss for loss in LossPolicy}
@@ -80,7 +87,18 @@ def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | N
         require_utf8=table.get("require_utf8", flag, Listener.require_utf8),
         trace=table.get("trace", flag, Listener.trace),
         tls=_tls(table, place) if "tls" in table else None,
+        clients=bounds.get("clients", count),
+        clients_per_address=_per_address(bounds, place),
     )
+
+
+def _per_address(bounds: Table, place: str) -> int | None:
+    most = bounds.get("clients_per_address", count)
+    if most is not None and place.lower().startswith("haproxy:"):
+        raise bounds.error(
+            "clients_per_address", "has no effect on a haproxy: endpoint, where all come from the proxy"
+        )
+    return most
 
 
 def _tls(listener: Table, place: str) -> ServerTLS:

@@ -7,7 +7,7 @@ from typing import Final
 
 from stomprelay.config.address import MEMORY
 from stomprelay.config.config import Config
-from stomprelay.config.endpoint import client, server
+from stomprelay.config.endpoint import client, exposed, server
 from stomprelay.config.journal import spell_bodies
 from stomprelay.config.values import NEVER, shown
 from stomprelay.journal.settings import JournalSettings, WhenFull
@@ -31,6 +31,9 @@ _CHOICES: Final = {
 }
 _ANY_ORDER: Final = "the first that can, in a random order for each session"
 
+EXPOSED: Final = "other machines can reach it, and whoever reaches it may pause brokers: there is no password"
+"""What is to be said of an admin endpoint that is bound beyond the loopback interface."""
+
 Fact = tuple[str, str]
 """A name, and the fact itself."""
 
@@ -42,10 +45,17 @@ def summary(config: Config) -> str:
         bounds = [(name.replace("_", " "), str(value)) for name, value in asdict(config.broker).items()]
         blocks.append(_block("embedded broker", bounds))
     if config.admin is not None:
-        blocks.append(_block("admin", [("endpoint", config.admin)]))
+        blocks.append(_block("admin", [*_admin(config, config.admin)]))
     if config.journal.directory is not None:
         blocks.append(_block("journal", [("directory", config.journal.directory), *_journal(config.journal)]))
     return "\n".join(blocks)
+
+
+def _admin(config: Config, endpoint: str) -> Iterator[Fact]:
+    yield "endpoint", endpoint
+    yield "hosts", ", ".join(["its own", *map(str, config.admin_hosts)])
+    if exposed(endpoint):
+        yield "warning", EXPOSED
 
 
 def _block(title: str, facts: list[Fact]) -> str:

@@ -23,6 +23,26 @@ def _spelled(path: Iterable[str | int]) -> str:
     return "".join(steps).removeprefix(".")
 
 
+_TOKEN: Final = re.compile(
+    r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|\#[^\n]*|[\[\]{}\n]''', re.DOTALL
+)
+"""What may hold a bracket that opens nothing (a string, a comment), a bracket, or the end of a line."""
+_OPENS: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+
+def deepest(text: str, most: int) -> int:
+    """Return the number of the line of a TOML text on which more than `most` brackets are open; 0 where none is so.
+    The parser calls itself for each of them, and would run out of stack.
+    """
+    line, depth = 1, 0
+    for token in _TOKEN.finditer(text):
+        depth = max(depth + _OPENS.get(token[0], 0), 0)
+        if depth > most:
+            return line
+        line += token[0].count("\n")
+    return 0
+
+
 class ConfigError(Exception):
     """A mistake in a configuration; the text is one line that names the file and the key. The caller shows it and
     stops.

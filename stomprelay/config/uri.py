@@ -35,6 +35,8 @@ Options = tuple[tuple[str, str], ...]
 """The names and values of a URI's options in their order, percent-escapes decoded."""
 
 _DEPTH: Final = {"(": 1, ")": -1}
+_DEEPEST: Final = 8
+"""Parentheses within each other; no list needs more than three."""
 _LIST: Final = re.compile(r"(failover|fanout|static):(?://)?", re.IGNORECASE)
 
 
@@ -132,6 +134,8 @@ def _balanced(text: str) -> None:
         after = depth + _DEPTH.get(mark, 0)
         if after < 0:
             raise ValueError("has a closing parenthesis that nothing opened")
+        if after > _DEEPEST:
+            raise ValueError("has too many lists within each other")
     if after:
         raise ValueError("has a parenthesis that nothing closes")
 

@@ -22,6 +22,8 @@ Reader = Callable[[object], T]
 
 _LONG: Final = 80
 _ENDLESS: Final = 10**9
+_LARGEST: Final = 2**63
+"""TOML has no whole numbers beyond it, though Python's parser takes them."""
 _MOST_HEADERS: Final = 10_000
 _WHOLE: Final = re.compile(r"-?[0-9]{1,9}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
@@ -39,7 +41,10 @@ class OptionText(NamedTuple):
 
 def shown(value: object) -> str:
     """Return a value as an error shows it: in one line, cut where it is long."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):  # deeper than the stack, or a number of thousands of digits
+        return "a value that is too large to be shown"
     return text if len(text) <= _LONG else text[:_LONG] + "..."
 
 
@@ -54,7 +59,9 @@ def _unfit(expected: str, value: object) -> ValueError:
 def _whole(value: object) -> int | None:
     if isinstance(value, OptionText):
         return int(value.text) if _WHOLE.fullmatch(value.text) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value if abs(value) < _LARGEST else None
 
 
 def _number(value: object) -> float | None:

@@ -155,7 +155,7 @@ class Explanation:
     def _connected(self, frame: Frame) -> bytes:
         """Return the frame that is sent on for CONNECTED. From now on the broker's version and product are known."""
         accord = Accord.read(frame)
-        self._product = profile(self._upstream, self._place, accord)
+        self._product = profile(self._upstream, self._place, accord, self._offer)
         if self._upstream.versions is None:
             self._broker = accord.dialect
         self._pair()
@@ -190,14 +190,14 @@ def _respelled(
     frame: Frame, out: bytes, bridge: Bridge, edits: list[Edit]
 ) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the header lines that were received and changed, each with its new line, None where that is missing."""
-    source, target = bridge.source, bridge.target
     dropped = {name for edit in edits for name in edit.drop}
     sent = _lines(out)[1 + sum(len(edit.add) for edit in edits) :]
     for line in _lines(frame.wire)[1:]:
         if line.partition(b":")[0] in dropped:
             continue
-        name, _ = source.read_line(line, crlf=frame.crlf)
-        if sent and target.nameable(name) and sent[0].startswith(target.write_line(name, b"")):
+        name, _ = bridge.source.read_line(line, crlf=frame.crlf)
+        spelled = bridge.spell_name(name)
+        if sent and spelled is not None and sent[0].startswith(spelled + b":"):
             if sent[0] != line:
                 yield line, sent[0]
             del sent[0]

@@ -11,7 +11,7 @@ from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import SILENT, End, ended, ended_with, fell_silent, found, refused, unheard
 from stomprelay.relay.search import Search
 from stomprelay.relay.shutdown import Shutdown
-from stomprelay.session.effects import How, Pause, Resume, Wake
+from stomprelay.session.effects import GiveWay, How, Pause, Resume, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import BEAT, Terms
 from stomprelay.session.leg import Leg, Side, State
@@ -47,6 +47,7 @@ class ClientConnection:
     __slots__ = (
         "_buffer",
         "_client",
+        "_deferred",
         "_flow",
         "_listener",
         "_offer",
@@ -65,6 +66,7 @@ class ClientConnection:
         self._offer = offer
         self._outbox = outbox
         self._flow = flow
+        self._deferred: set[Leg] = set()
         self._search = Search(flow, outbox)
         self._buffer = InputBuffer(client, outbox, listener.upstream.resend_buffer)
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
@@ -112,13 +114,22 @@ class ClientConnection:
                     self._from_client(data, now)
                 case State.CONNECTED | State.LEAVING if not downstream:
                     leg.decoder.feed(data)
-                    self._to_client(leg, now)
+                    if leg not in self._deferred:
+                        self._to_client(leg, now)
                 case State.OPENING:
                     self._answered(leg, data, now)
                 case State.CONNECTING:
                     leg.decoder.feed(data)
         except StompError as error:
             self.shutdown.fail(leg, error)
+
+    def gave_way(self, leg: Leg, now: float) -> None:
+        """Others had their turn: go on with what waits on the leg."""
+        self._deferred.discard(leg)
+        if leg is self._client:
+            self._release(now)
+        else:
+            self._to_client(leg, now)
 
     def connected(self, leg: Leg, now: float) -> None:
         """The connection that an `Open` asked for is established: send CONNECT to the broker."""
@@ -127,6 +138,10 @@ class ClientConnection:
     def refused(self, leg: Leg, reason: str, now: float) -> None:
         """The connection that an `Open` asked for failed: try the next broker."""
         self._seek(lambda: self._search.refused(leg, reason, now))
+
+    def prevented(self, leg: Leg, reason: str, now: float) -> None:
+        """The connection that an `Open` asked for could not be tried: try the next broker."""
+        self._seek(lambda: self._search.prevented(leg, reason, now))
 
     def lost(self, leg: Leg, reason: str, now: float) -> None:
         """A leg's connection ended without our `Close`."""
@@ -139,7 +154,11 @@ class ClientConnection:
         elif link.asking:
             self.refused(leg, f"connection closed before CONNECTED: {reason}", now)
         else:
-            self._broker_lost(link, f"closed the connection: {reason}", now)
+            self._deferred.discard(leg)
+            while leg.decoder.behind and not leg.closed:
+                self._carry_to_client(link, leg, now)
+            if not leg.closed:
+                self._broker_lost(link, f"closed the connection: {reason}", now)
 
     def woke(self, now: float) -> None:
         """The time of the last `Wake` has come."""
@@ -261,43 +280,59 @@ class ClientConnection:
 
     def _from_client(self, data: bytes, now: float) -> None:
         """Read bytes of the client; while there is no broker keep them."""
-        if self._buffer or not self._flow.flowing:
+        if self._buffer or not self._flow.flowing or self._client in self._deferred:
             self._buffer.append(data)
             self._pace()
         else:
-            self._client.decoder.feed(data)
-            self._to_broker(now)
+            self._to_broker(now, data)
 
-    def _to_broker(self, now: float) -> None:
-        """Carry the frames that were read from the client's leg to its brokers."""
-        flow = self._flow
+    def _to_broker(self, now: float, data: bytes = b"") -> None:
+        """Carry the client's frames to its brokers, a turn's worth: those that were read from its leg, with `data`
+        behind them.
+        """
+        client, flow = self._client, self._flow
         before, failure = flow.disconnect, None
         try:
+            if data:
+                client.decoder.feed(data)
             flow.to_broker(now)
         except StompError as error:
             failure = error
         opened = flow.opened()
         if opened:
             self._seek(lambda: self._search.begin(opened, now))
-            if self._client.closed:
+            if client.closed:
                 return
-        self._carried(self._client, before, failure, now)
+        self._carried(client, before, failure, now)
+        if client.state is State.CONNECTED:
+            self._give_way(client)
 
     def _to_client(self, leg: Leg, now: float) -> None:
         """Carry the frames that were read from a broker's leg to the client."""
-        flow, link = self._flow, self._search.link(leg)
+        link = self._search.link(leg)
         if link is None or leg.closed:
             return
-        before, failure = flow.disconnect, None
+        self._carry_to_client(link, leg, now)
+        if link.done:
+            self._broker_lost(link, "", now)
+            return
+        self._give_way(leg)
+        if self._buffer:
+            self._release(now)
+
+    def _carry_to_client(self, link: Link, leg: Leg, now: float) -> None:
+        before, failure = self._flow.disconnect, None
         try:
-            flow.to_client(link, now)
+            self._flow.to_client(link, now)
         except StompError as error:
             failure = error
         self._carried(leg, before, failure, now)
-        if link.done:
-            self._broker_lost(link, "", now)
-        elif self._buffer:
-            self._release(now)
+
+    def _give_way(self, leg: Leg) -> None:
+        """Where the leg has more frames than were carried in this turn, they wait for the next."""
+        if leg.decoder.behind and not leg.closed and leg not in self._deferred:
+            self._deferred.add(leg)
+            self._outbox.put(GiveWay(leg))
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
         """Frames passed from a leg, and perhaps a failure after them; `before`: how far DISCONNECT was until then."""
@@ -317,12 +352,11 @@ class ClientConnection:
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while it had no broker to the brokers that it has now."""
-        flow, client = self._flow, self._client
-        if flow.flowing and client.state is State.CONNECTED:
+        flow, client, deferred = self._flow, self._client, self._deferred
+        if flow.flowing and client.state is State.CONNECTED and client not in deferred:
             self._to_broker(now)
-        while self._buffer and flow.flowing and client.state is State.CONNECTED:
-            client.decoder.feed(self._buffer.take())
-            self._to_broker(now)
+        while self._buffer and flow.flowing and client.state is State.CONNECTED and client not in deferred:
+            self._to_broker(now, self._buffer.take())
         if client.state is not State.CONNECTED:
             self._buffer.clear()
         elif flow.survives:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from stomprelay.relay.model.group import Broker
 from stomprelay.session import effects
-from stomprelay.session.effects import Send
+from stomprelay.session.effects import Close, Send
 from stomprelay.session.leg import Leg
 
 
@@ -16,13 +16,41 @@ class Open:
     broker: Broker
 
 
-Effect = effects.Effect | Open
+@dataclass(slots=True)
+class Report:
+    """Log this error with its traceback: the relay itself failed. Its text may quote what a peer sent."""
+
+    error: Exception
+
+
+Effect = effects.Effect | Open | Report
 
 
 class Outbox(effects.Outbox[Effect]):
-    """The effects of one client's relay. All that takes part puts them in; `Relay` drains it after each input."""
+    """The effects of one client's relay. All that takes part puts them in; `Relay` drains it after each input.
 
-    __slots__ = ()
+    `legs` are those whose connection was opened, or asked for, and not closed: what a session that is over must not
+    leave behind.
+    """
+
+    __slots__ = ("legs",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.legs: dict[Leg, None] = {}
+
+    def put(self, *effects: Effect) -> None:
+        """Append these effects."""
+        for effect in effects:
+            if type(effect) is Open:
+                self.legs[effect.leg] = None
+            elif type(effect) is Close:
+                self.legs.pop(effect.leg, None)
+        self._effects += effects
+
+    def opened(self, leg: Leg) -> None:
+        """Record a leg whose connection is there without an `Open`: the client's."""
+        self.legs[leg] = None
 
     def send(self, leg: Leg, data: bytes, now: float) -> None:
         """Write `data`, whole frames or a heart-beat, to a leg. A leg whose connection has ended is sent nothing."""

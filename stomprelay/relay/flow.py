@@ -2,12 +2,15 @@
 
 from collections import deque
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg
+
+_TAKEN: Final = 65536
+"""How many bytes of small chunks are taken together."""
 
 
 class DisconnectState(Enum):
@@ -81,10 +84,12 @@ class Flow(Protocol):
         """Return the links that were added since the last call, and now have to seek their brokers."""
 
     def to_broker(self, now: float) -> None:
-        """Carry the frames that the client's leg has. Raises `StompError` for one that cannot be carried."""
+        """Carry frames that the client's leg has, a turn's worth. Raises `StompError` for one that cannot be
+        carried.
+        """
 
     def to_client(self, link: Link, now: float) -> None:
-        """Carry the frames that the broker's leg of a link has. Raises as `to_broker`."""
+        """Carry frames that the broker's leg of a link has, a turn's worth. Raises as `to_broker`."""
 
     def connected(self, link: Link, now: float) -> None:
         """A link has a broker: send it what it has to know. Raises `StompError` for what cannot be sent to it."""
@@ -146,10 +151,15 @@ class InputBuffer:
         self._size += len(data)
 
     def take(self) -> bytes:
-        """Return the oldest chunk, which is kept no longer."""
-        data = self._chunks.popleft()
-        self._size -= len(data)
-        return data
+        """Return the oldest bytes, a whole chunk or several small ones, which are kept no longer."""
+        chunks = self._chunks
+        taken = [chunks.popleft()]
+        size = len(taken[0])
+        while chunks and size + len(chunks[0]) <= _TAKEN:
+            taken.append(chunks.popleft())
+            size += len(taken[-1])
+        self._size -= size
+        return b"".join(taken)
 
     def clear(self) -> None:
         """Forget all chunks: the session is over."""

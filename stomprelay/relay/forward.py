@@ -19,6 +19,11 @@ NOTHING: Final = b""
 NO_MORE: Final = bytes(bytearray(b"\0"))
 """Known by its identity, as no head is it."""
 
+TURN: Final = 512
+"""How many frames of one leg are carried in one go: some milliseconds' work. Then others have their turn, so that no
+peer holds up the rest by many small frames.
+"""
+
 
 class Joiner:
     """What is written to one leg together. Neighbours of one chunk that pass as they came stay one slice of it, and

@@ -2,8 +2,8 @@
 
 Facts whose names need a word: `broker` its address, `upstream` and `group` as the configuration calls them,
 `reason` in words, `beats` = 1 where a peer was silent for longer than the heart-beats allow, `delivering` = 1
-where the client is gone and what it sent is still delivered. The note of a loss names its `broker` only where the
-session had one.
+where the client is gone and what it sent is still delivered, `possibly_lost` how many SENDs may be lost. The note of a
+loss names its `broker` only where the session had one.
 """
 
 from collections.abc import Iterable
@@ -111,12 +111,17 @@ def outvoted(group: Group, upstream: Upstream, reason: str) -> Note:
 
 
 def unconfirmed(
-    brokers: list[tuple[Broker | None, Group, Upstream]], upstream: Upstream, reason: str
+    brokers: list[tuple[Broker | None, Group, Upstream]], upstream: Upstream, reason: str, missing: int
 ) -> list[Note]:
-    """The session ends because these did not answer in time; `upstream` is the listener's own."""
+    """The session ends because these did not answer in time; `upstream` is the listener's own, `missing` how many
+    SENDs may be lost.
+    """
     text = f"broker {', '.join(str(broker or group) for broker, group, _ in brokers)} {reason}"
     found = [_facts(broker, where, reason) for broker, _, where in brokers if broker is not None]
     first, *others = found or [_facts(None, upstream, reason)]
+    if missing:
+        text = f"{text}: {missing} SENDs may be lost"
+        first["possibly_lost"] = missing
     quiet = [Note(Event.LOST, f"broker {each['broker']} {reason}", each, quiet=True) for each in others]
     return [Note(Event.LOST, text, first), *quiet]
 

@@ -1,7 +1,8 @@
 """One client joined to its brokers.
 
 The inputs are methods named in the past tense. `now` is in seconds of one clock that never goes back. Each returns
-the effects that the service must perform, in order. No input raises. The life of a relay:
+the effects that the service must perform, in order. No input raises: where one would, which is a bug, the session
+ends (`Relay.failed`). The life of a relay:
 
     opened      the client is there; CONNECT must come in time
     received    CONNECT: a broker is opened, the client is not read from meanwhile
@@ -17,7 +18,7 @@ from math import inf
 
 from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.client import ClientConnection
-from stomprelay.relay.effects import Effect, Outbox
+from stomprelay.relay.effects import Effect, Outbox, Report
 from stomprelay.relay.fanout.fanout import Fanout
 from stomprelay.relay.flow import Flow
 from stomprelay.relay.link.link import Link
@@ -28,29 +29,19 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
-from stomprelay.session.handshake import Offer, spell_versions
+from stomprelay.session.handshake import Offer, read_opening, spell_versions
 from stomprelay.session.leg import Leg, Side, State
-from stomprelay.session.refusal import Foreign, complain, recognise
+from stomprelay.session.refusal import Foreign, complain
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import V1_0
-from stomprelay.wire.errors import LimitError, StompError
+from stomprelay.wire.errors import StompError
 
 
 def first_frame(client: Leg, data: bytes, listener: Listener) -> Offer | Foreign | None:
     """Return the CONNECT in the client's first bytes, or what it is where it is not STOMP; None while more has to
-    come.
-
-    What follows CONNECT in the chunk stays in the leg's decoder. Raises `StompError` for what is neither.
+    come. Raises as `read_opening`.
     """
-    foreign = None if client.decoder.buffered else recognise(data)
-    if foreign is not None:
-        return foreign
-    client.decoder.feed(data)
-    for frame in client.decoder.frames():
-        return Offer.read(frame)
-    if client.decoder.buffered > listener.before_connect:
-        raise LimitError("too much before CONNECT", f"the limit is {listener.before_connect} bytes")
-    return None
+    return read_opening(client.decoder, data, listener.before_connect)
 
 
 def join(
@@ -143,41 +134,60 @@ class Relay:
     def opened(self, now: float) -> list[Effect]:
         """A client connected. Give what it sends to `received`."""
         self.counters["sessions_opened"] += 1
+        self._outbox.opened(self.client)
         self._until = now + self.listener.connect_timeout
         self._outbox.put(Wake(self._until))
         return self._outbox.drain()
 
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
         """Bytes were received on a leg."""
-        if self._connection is not None:
-            self._connection.received(leg, data, now)
-        elif not leg.closed:
-            self.counters["client_bytes"] += len(data)
-            try:
-                self._greet(data, now)
-            except StompError as error:
-                self._fail(error)
+        try:
+            if self._connection is not None:
+                self._connection.received(leg, data, now)
+            elif not leg.closed:
+                self.counters["client_bytes"] += len(data)
+                try:
+                    self._greet(data, now)
+                except StompError as error:
+                    self._fail(error)
+        except Exception as error:
+            return self.failed(error)
         return self._outbox.drain()
+
+    def gave_way(self, leg: Leg, now: float) -> list[Effect]:
+        """Others had their turn after a `GiveWay`: go on with what waits on the leg."""
+        connection = self._connection
+        if connection is None or leg.closed:
+            return []
+        return self._act(lambda: connection.gave_way(leg, now))
 
     def connected(self, leg: Leg, now: float) -> list[Effect]:
         """The connection that an `Open` asked for is there."""
-        if self._connection is None:
-            self._outbox.put(Close(leg, How.ABORT))
-        else:
-            self._connection.connected(leg, now)
+        connection = self._connection
+        if connection is not None:
+            return self._act(lambda: connection.connected(leg, now))
+        self._outbox.put(Close(leg, How.ABORT))
         return self._outbox.drain()
 
     def refused(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """The connection that an `Open` asked for cannot be had, and why."""
+        connection = self._connection
+        if connection is None or leg.closed:
+            return []
+        return self._act(lambda: connection.refused(leg, reason, now))
+
+    def prevented(self, leg: Leg, reason: str, now: float) -> list[Effect]:
+        """The connection that an `Open` asked for could not be tried, for a reason that lies with this process."""
         if self._connection is not None and not leg.closed:
-            self._connection.refused(leg, reason, now)
+            self._connection.prevented(leg, reason, now)
         return self._outbox.drain()
 
     def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """A leg's connection ended without our `Close`."""
-        if self._connection is not None:
-            self._connection.lost(leg, reason, now)
-        elif not leg.closed:
+        connection = self._connection
+        if connection is not None:
+            return self._act(lambda: connection.lost(leg, reason, now))
+        if not leg.closed:
             self.counters["clients_vanished"] += 1
             self._outbox.put(vanished(f"client left: {reason}"))
             self._close(How.FLUSH)
@@ -195,9 +205,10 @@ class Relay:
 
     def woke(self, now: float) -> list[Effect]:
         """The time of the last `Wake` has come."""
-        if self._connection is not None:
-            self._connection.woke(now)
-        elif now < self._until:
+        connection = self._connection
+        if connection is not None:
+            return self._act(lambda: connection.woke(now))
+        if now < self._until:
             self._outbox.put(Wake(self._until))
         else:
             limit = f"the limit is {self.listener.connect_timeout:g} s"
@@ -207,27 +218,27 @@ class Relay:
     def stopped(self, now: float) -> list[Effect]:
         """The service stops: the client is sent an ERROR, and all legs are closed."""
         error = StompError("the relay is stopping", "connect again")
+        connection = self._connection
         if self.over:
             return []
-        if self._connection is None:
-            self._fail(error)
-        else:
-            self._connection.shutdown.fail(self.client, error)
+        if connection is not None:
+            return self._act(lambda: connection.shutdown.fail(self.client, error))
+        self._fail(error)
         return self._outbox.drain()
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None = None) -> list[Effect]:
         """The session shall leave this broker at a quiet moment, or after `within` seconds, and find another one:
         `to`, if it can.
         """
-        if self._connection is not None:
-            self._connection.leave(broker, now, within, to)
-        return self._outbox.drain()
+        connection = self._connection
+        if connection is None:
+            return []
+        return self._act(lambda: connection.leave(broker, now, within, to))
 
     def reconsidered(self, now: float) -> list[Effect]:
         """A broker came back: links that wait for the time of their next attempt try at once."""
-        if self._connection is not None:
-            self._connection.reconsidered(now)
-        return self._outbox.drain()
+        connection = self._connection
+        return [] if connection is None else self._act(lambda: connection.reconsidered(now))
 
     def blocked(self, leg: Leg) -> None:
         """A broker's connection takes no more for now."""
@@ -236,9 +247,47 @@ class Relay:
 
     def unblocked(self, leg: Leg, now: float) -> list[Effect]:
         """It takes more again."""
-        if self._connection is not None:
-            self._connection.unblocked(leg, now)
+        connection = self._connection
+        return [] if connection is None else self._act(lambda: connection.unblocked(leg, now))
+
+    # What no input may raise
+
+    def _act(self, act: Callable[[], None]) -> list[Effect]:
+        """Return the effects of `act`, or those of `failed` where it raises."""
+        try:
+            act()
+        except Exception as error:
+            return self.failed(error)
         return self._outbox.drain()
+
+    def failed(self, error: Exception) -> list[Effect]:
+        """Something raised what it must not: a bug. Whatever state that left behind, the session is over: the client is
+        sent an ERROR, all legs are closed, and nothing is kept. What was asked for until then is still done.
+        """
+        outbox, connection, client = self._outbox, self._connection, self.client
+        self.counters["faults"] += 1
+        outbox.put(Report(error))
+        self._connection = None
+        self._until = inf
+        if connection is not None:
+            for link in connection.links:
+                try:
+                    link.end()
+                except Exception as another:
+                    outbox.put(Report(another))
+        if not client.closed:
+            fault = StompError("the relay failed", "the session is over; connect again")
+            dialect = V1_0 if connection is None else connection.session.dialect
+            if not client.gone:
+                self.counters["errors_sent"] += 1
+                outbox.put(Send(client, complain(fault, dialect)))
+            outbox.put(failed(End.RELAY.value, fault), ended(End.RELAY, "the relay failed"))
+        for leg in list(outbox.legs):
+            if not leg.closed:
+                leg.enter(State.CLOSED)
+            outbox.put(Close(leg, How.LINGER if leg is client else How.ABORT))
+        outbox.put(Wake(inf))
+        return outbox.drain()
 
     # Before CONNECT
 

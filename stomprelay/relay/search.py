@@ -6,6 +6,7 @@ from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState, Flow
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
+from stomprelay.relay.link.suspicion import STRANGE
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.notes import lost
 from stomprelay.session.effects import Close, How
@@ -65,6 +66,13 @@ class Search:
             link.refused(reason, now)
             self.ended([link], now)
 
+    def prevented(self, leg: Leg, reason: str, now: float) -> None:
+        """The connection of a leg could not be tried: the link tries the next broker. Raises as `ended`."""
+        link = self.link(leg)
+        if not leg.closed and link is not None:
+            link.prevented(reason, now)
+            self.ended([link], now)
+
     def answered(self, link: Link, data: bytes, now: float) -> Accepted | bytes | None:
         """A broker sent something before it was CONNECTED, see `Link`. What is not STOMP is as good as no answer
         where there may be another broker; elsewhere raises `StompError`.
@@ -74,7 +82,7 @@ class Search:
         except StompError as error:
             if link.resender is None:
                 raise
-            link.refused(f"it answered CONNECT with what is not STOMP: {error.message}", now)
+            link.refused(f"it answered CONNECT with what is not STOMP: {error.message}", now, STRANGE)
             return None
 
     def woke(self, now: float) -> None:

@@ -1,5 +1,6 @@
 """How a session ends: what its client is sent, and how long what is still to be done may take."""
 
+from contextlib import suppress
 from math import inf
 
 from stomprelay.relay.effects import Outbox
@@ -12,16 +13,28 @@ from stomprelay.session.leg import Leg, State
 from stomprelay.session.refusal import complain, not_stomp
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused, StompError
+from stomprelay.wire.names import SEND
 
 
 class Shutdown:
     """The end of a session, from the first sign of it on.
 
     It alone decides that the client is gone (`Leg.gone`): its connection has ended, and only what it sent is still to
-    be delivered. `until` is when the step that is under way must be done; then call `unanswered` and `overdue`.
+    be delivered, within one `disconnect_timeout`, whatever brokers do meanwhile. `until` is when the step that is
+    under way must be done; then call `unanswered` and `overdue`.
     """
 
-    __slots__ = ("_buffer", "_client", "_flow", "_listener", "_outbox", "_session", "_tries", "until")
+    __slots__ = (
+        "_buffer",
+        "_client",
+        "_flow",
+        "_last",
+        "_listener",
+        "_outbox",
+        "_session",
+        "_tries",
+        "until",
+    )
 
     def __init__(
         self,
@@ -39,6 +52,7 @@ class Shutdown:
         self._buffer = buffer
         self._outbox = outbox
         self.until = inf
+        self._last = inf
         self._tries = len(listener.upstream.brokers)
 
     # The steps of an orderly end
@@ -47,21 +61,35 @@ class Shutdown:
         """The client's DISCONNECT came a step further; each step has its time."""
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
         self._client.heartbeat.paused()  # it has sent all that it will send
-        self.until = now + (
-            self._listener.linger if confirmed else self._listener.upstream.disconnect_timeout
-        )
+        self.until = now + self._listener.linger if confirmed else self._answered_by(now)
         for link in self._flow.links:
             link.stay()
 
     def searching(self) -> None:
-        """A broker was lost. Where there are too few now they are sought, which has a time of its own."""
+        """A broker was lost. Where there are too few now they are sought, which has a time of its own; but for a
+        client that is gone no more than is left of its own.
+        """
         if not self._flow.ready:
-            self.until = inf
+            self.until = self._last
 
     def found(self, now: float) -> None:
-        """A broker was found: what was under way goes on, and has its time again."""
+        """A broker was found: what was under way goes on. For a client that is there it has its time again."""
         if self._client.gone or self._flow.disconnect is not DisconnectState.NONE:
-            self.until = now + self._listener.upstream.disconnect_timeout
+            self.until = self._answered_by(now)
+
+    def _answered_by(self, now: float) -> float:
+        """Return until when brokers may take to answer what they were sent. Of what is left for a client that is gone
+        they get half, so that others can be tried in their place.
+        """
+        if not self._client.gone:
+            return now + self._listener.upstream.disconnect_timeout
+        return (now + self._last) / 2 if self._tries else self._last
+
+    @property
+    def _unread(self) -> bool:
+        """Whether the client sent more than was carried yet, since it is connected."""
+        client = self._client
+        return bool(self._buffer) or (client.state is State.CONNECTED and client.decoder.behind)
 
     @property
     def listening(self) -> bool:
@@ -72,7 +100,7 @@ class Shutdown:
     def delivered(self) -> bool:
         """Whether the client is gone and nothing is left to be done for it."""
         flow = self._flow
-        return self._client.gone and not self._buffer and (not flow.survives or (flow.ready and flow.safe))
+        return self._client.gone and not self._unread and (not flow.survives or (flow.ready and flow.safe))
 
     def vanished(self, reason: str, now: float) -> None:
         """The client's connection ended. What it sent is still delivered, as by a broker that had it in its buffers."""
@@ -80,16 +108,16 @@ class Shutdown:
         leaving = flow.disconnect is not DisconnectState.NONE
         if not leaving:
             self._session.counters["clients_vanished"] += 1
-        unread = client.state is State.CONNECTING and client.decoder.buffered
-        if unread or self._buffer or (flow.survives and not flow.safe):
+        early = client.state is State.CONNECTING and client.decoder.buffered
+        if early or self._unread or (flow.survives and not flow.safe):
             client.lost()
+            self._last = min(self.until, now + self._listener.upstream.disconnect_timeout)
+            self.until = self._answered_by(now) if flow.ready else self._last
             self._outbox.put(vanished("client left; what it said is still delivered", delivering=True))
             for link in flow.links:
                 if link.up and link.resender is not None:
                     link.resender.unsubscribe()
                     link.resender.flush(now)
-            if flow.ready:
-                self.until = min(self.until, now + self._listener.upstream.disconnect_timeout)
             return
         text = f"client left: {reason}"
         self.close(How.FLUSH, ended(End.CLIENT, text, quiet=False) if leaving else vanished(text))
@@ -119,14 +147,32 @@ class Shutdown:
         if flow.settled:
             self.close(How.LINGER, ended(End.CLIENT, "client said goodbye"))
             return
-        counters["brokers_lost"] += 1
-        counters["possibly_lost"] += sum(link.uncertain for link in flow.links)
-        what = "did not confirm all that was said" if gone else "did not confirm DISCONNECT in time"
+        counters["brokers_lost"] += flow.ready
+        missing = sum(link.uncertain for link in flow.links) + self._unsent()
+        counters["possibly_lost"] += missing
+        what = "did not confirm DISCONNECT in time"
+        if gone:
+            counters["clients_undelivered"] += 1
+            what = "did not confirm all that was said"
         owing = [(link.broker, link.group, link.upstream) for link in flow.links]
-        self._outbox.put(*unconfirmed(owing, upstream, what))
+        self._outbox.put(*unconfirmed(owing, upstream, what, missing))
         name, receipt = upstream.name, flow.disconnect_receipt
         error = StompError("connection to the broker was lost", f"upstream {name}", receipt=receipt)
         self.fail(self._client, error, End.BROKER)
+
+    def _unsent(self) -> int:
+        """Return how many SENDs the client sent that were not read, for want of a broker; they are not kept."""
+        client, count = self._client, 0
+        if client.state is State.CONNECTING:
+            client.enter(State.CONNECTED)
+        with suppress(StompError):
+            while True:
+                for frame in client.decoder.frames():
+                    count += frame.command is SEND
+                if not self._buffer:
+                    break
+                client.decoder.feed(self._buffer.take())
+        return count
 
     # Ends
 
@@ -148,7 +194,7 @@ class Shutdown:
 
     def refuse(self, error: bytes, note: Note) -> None:
         """End the session with this ERROR frame, which is sent to the client unless it is gone."""
-        if not self._client.gone:
+        if not self._client.gone and not self._client.closed:
             self._outbox.put(Send(self._client, error))
         self.close(How.LINGER, note)
 
@@ -156,11 +202,11 @@ class Shutdown:
         """Close all legs, the client's in this way; nothing is due any more. `note` reports the session's end;
         there is only one.
         """
+        self.until = self._last = inf
+        self._buffer.clear()
         if not self._client.closed:
             self._client.enter(State.CLOSED)
             self._outbox.put(note, Close(self._client, how))
         for link in self._flow.links:
             link.end()
-        self.until = inf
-        self._buffer.clear()
         self._outbox.put(Wake(inf))

@@ -1,14 +1,14 @@
 """Frames between a client and the one broker that it has at a time, both ways, until one disconnects."""
 
 from contextlib import suppress
+from itertools import islice
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState
-from stomprelay.relay.forward import NOTHING, Joiner, give_receipts
+from stomprelay.relay.forward import NOTHING, TURN, Joiner, give_receipts
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.model.profile import leaves
 from stomprelay.relay.resend.resender import Resender, unknown_outcome
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg, State
@@ -18,7 +18,6 @@ from stomprelay.wire.names import (
     DISCONNECT,
     ERROR,
     MESSAGE,
-    MESSAGE_HEADER,
     RECEIPT_HEADER,
     RECEIPT_ID,
     SUBSCRIBE,
@@ -133,11 +132,11 @@ class Single:
                 self._outbox.put(Resume(broker))
 
     def _forward(self, broker: Leg, bridge: Bridge, now: float) -> None:
-        """Carry all complete frames of the client, without a resender."""
-        joiner = self._joiner
+        """Carry the client's frames that are complete, `TURN` of them at most, without a resender."""
+        joiner, frames = self._joiner, islice(self._client.decoder.frames(), TURN)
         upward = self._upward if self._tracer is None else self._tracer.headed(self._upward)
         try:
-            joiner.carry(self._client.decoder.frames(), bridge.untouched, lambda frame: upward(frame, bridge))
+            joiner.carry(frames, bridge.untouched, lambda frame: upward(frame, bridge))
         finally:
             self._session.counters["client_frames"] += joiner.frames
             data = joiner.take()
@@ -156,11 +155,11 @@ class Single:
         return NOTHING
 
     def _resend(self, resender: Resender, now: float) -> None:
-        """Carry all complete frames of the client, by the resender."""
+        """Carry the client's frames that are complete, `TURN` of them at most, by the resender."""
         tracer, decoder = self._tracer, self._client.decoder
         count = 0
         try:
-            for frame in decoder.frames() if tracer is None else tracer.frames(decoder):
+            for frame in islice(decoder.frames() if tracer is None else tracer.frames(decoder), TURN):
                 count += 1
                 if frame.command is DISCONNECT:
                     self._disconnecting(frame)
@@ -201,10 +200,9 @@ class Single:
         broker, bridge = connection.leg, connection.bridges.to_client
         watchful = (erred := self.erred) or (bridge.tracked and session.subscriptions.acknowledging)
         untouched = _NONE if watchful else bridge.untouched
+        frames = islice(broker.decoder.frames(), TURN)
         try:
-            joiner.carry(
-                broker.decoder.frames(), untouched, lambda frame: self._downward(frame, broker, bridge, erred)
-            )
+            joiner.carry(frames, untouched, lambda frame: self._downward(frame, broker, bridge, erred))
         finally:
             session.counters["broker_frames"] += joiner.frames
             if broker.decoder.trails:
@@ -236,7 +234,7 @@ class Single:
 
     def _error_passes(self, frame: Frame, receipt: bytes | None) -> bool:
         counters, resender = self._session.counters, self._resender
-        if resender is not None and receipt is None and leaves(frame.raw(MESSAGE_HEADER) or b""):
+        if resender is not None and receipt is None and self._link.connection.product.leaves(frame):
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
             return False
         self.erred = True
@@ -293,6 +291,8 @@ class Single:
     def given_up(self, link: Link, now: float) -> None:
         """Raise `StompError`: the session ends with its only link."""
         name = link.upstream.name
+        if link.unwelcome:
+            raise StompError(link.reason, f"upstream {name}")
         if self._resender is None or link.fresh:
             # The client is told which, not why: reasons hold addresses and certificates.
             raise StompError("broker not available", f"upstream {name} did not connect")

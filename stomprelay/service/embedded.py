@@ -26,6 +26,7 @@ from stomprelay.service.connection.driver import Driver, log_note
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.network.endpoints import listening_service
 from stomprelay.session.effects import Note
+from stomprelay.session.leg import Leg
 
 _log: Final = Logger("stomprelay")
 
@@ -65,6 +66,10 @@ class BrokerDriver(Driver):
     def received(self, protocol: LegProtocol, data: bytes) -> None:
         """Give the core the bytes that the client sent."""
         self.perform(self.connection.received(data, self.runtime.seconds()))
+
+    def gave_way(self, leg: Leg) -> None:
+        """Others had their turn: the core goes on with what the client sent."""
+        self.perform(self.connection.gave_way(self.runtime.seconds()))
 
     def lost(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the core that the connection ended: messages that the client did not acknowledge are sent to

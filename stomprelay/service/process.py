@@ -156,6 +156,47 @@ def _watchdog(environment: Mapping[str, str]) -> float | None:
     return int(period) / 1_000_000
 
 
+# Descriptors
+
+
+def raise_descriptor_limit() -> int | None:
+    """Raise this process's limit of file descriptors to the most that it may have, and return it; None where there is
+    none, or where it cannot be known (Windows).
+
+    The limit that processes begin with, often 1024, is that low for the sake of programs that use `select(2)`.
+    """
+    try:
+        import resource
+    except ImportError:
+        return None
+    try:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    except (OSError, ValueError):
+        return None
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+        except (OSError, ValueError) as error:
+            _log.warn(
+                "the limit of {soft} file descriptors cannot be raised to {hard}: {error}",
+                soft=soft,
+                hard=hard,
+                error=error,
+            )
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def open_descriptors() -> int | None:
+    """Return how many file descriptors this process has open; None where the system does not tell."""
+    for folder in ("/proc/self/fd", "/dev/fd"):
+        try:
+            return len(os.listdir(folder))
+        except OSError:
+            continue
+    return None
+
+
 # Memory
 
 KEPT: Final = 16 * 1024 * 1024

@@ -14,10 +14,13 @@ from twisted.logger import Logger
 
 from stomprelay.config import Config
 from stomprelay.config.address import MEMORY
+from stomprelay.config.endpoint import exposed
+from stomprelay.config.summary import EXPOSED
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
+from stomprelay.service.admission import Admission
 from stomprelay.service.brokers.brokers import ALL, Brokers
 from stomprelay.service.brokers.checks import PeriodicChecks
 from stomprelay.service.brokers.pause import Pauses
@@ -27,8 +30,13 @@ from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
-from stomprelay.service.process import PAUSE, RESUME, Notify, Signals
+from stomprelay.service.process import PAUSE, RESUME, Notify, Signals, open_descriptors
 from stomprelay.service.state import ListenerSessions, RelayState, Sessions
+
+OPEN: Final = 32
+"""File descriptors that are taken for open at the start where the system does not tell."""
+JOURNAL: Final = 8
+"""File descriptors that the journal may have open: segments, their folder, files that are removed."""
 
 _log: Final = Logger("stomprelay")
 
@@ -39,7 +47,7 @@ class ListenerFactory(Factory):
     noisy = False
 
     def __init__(
-        self, sessions: ListenerSessions, accept: Callable[[ListenerSessions], LegProtocol | None]
+        self, sessions: ListenerSessions, accept: Callable[[ListenerSessions, object], LegProtocol | None]
     ) -> None:
         self._sessions = sessions
         self._accept = accept
@@ -50,7 +58,7 @@ class ListenerFactory(Factory):
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """Return the protocol of a new client; None while the relay stops, which closes the connection."""
-        return self._accept(self._sessions)
+        return self._accept(self._sessions, addr)
 
 
 class RelayService(MultiService):
@@ -58,7 +66,7 @@ class RelayService(MultiService):
 
     `state` is what runs; `embedded` is the embedded broker, if an upstream leads to it. SIGUSR1 pauses all brokers,
     SIGUSR2 resumes them; so does `state.pauses`, each by itself. `clock` is the time of the journal, in nanoseconds
-    since 1970.
+    since 1970. `descriptors` is how many file descriptors the process may have, None for no limit.
     """
 
     def __init__(
@@ -67,8 +75,10 @@ class RelayService(MultiService):
         reactor: Any,
         seconds: Callable[[], float] = time.monotonic,
         clock: Callable[[], int] = time.time_ns,
+        descriptors: int | None = None,
     ) -> None:
         super().__init__()
+        self._descriptors = descriptors
         self._reactor = reactor
         run = os.urandom(4).hex()
         self._prefix = f"relay-{run}"
@@ -76,6 +86,7 @@ class RelayService(MultiService):
         runtime = Runtime(reactor, seconds)
         brokers = Brokers(config.listeners)
         sessions = Sessions(config.listeners)
+        self._admission = Admission(runtime, sessions.listeners.values(), config.clients)
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
         self.state = RelayState(runtime, sessions, brokers, Pauses(sessions, journal), journal)
@@ -95,7 +106,7 @@ class RelayService(MultiService):
             self._listen(each)
         self._checks = PeriodicChecks(runtime, brokers, sessions, self._endpoints, journal)
         self._checks.setServiceParent(self)
-        self._add_admin(config.admin)
+        self._add_admin(config)
         actions = {
             PAUSE: lambda: self.state.pauses.pause(brokers.find(ALL)),
             RESUME: lambda: self.state.pauses.resume(brokers.find(ALL)),
@@ -135,30 +146,42 @@ class RelayService(MultiService):
             raise BadEndpoint(f"listener.{listener.name}.{error}") from error
         service.setServiceParent(self._listening)
 
-    def _add_admin(self, endpoint: str | None) -> None:
+    def _add_admin(self, config: Config) -> None:
+        endpoint = config.admin
+        self._admin_connections = 0
         if endpoint is None:
             return
         # A web server is not loaded where none is wanted.
-        from stomprelay.service.admin.site import site
+        from stomprelay.service.admin.site import CONNECTIONS, site
+
+        self._admin_connections = CONNECTIONS
 
         try:
-            service = listening_service(self._reactor, "admin", endpoint, site(self.state, self._reactor))
+            pages = site(self.state, self._reactor, config.admin_hosts)
+            service = listening_service(self._reactor, "admin", endpoint, pages)
         except BadEndpoint as error:
             raise BadEndpoint(f"admin: {error}") from error
+        if exposed(endpoint):
+            _log.warn("admin: {endpoint}: {warning}", endpoint=endpoint, warning=EXPOSED)
         service.setServiceParent(self)
 
-    def _accept(self, sessions: ListenerSessions) -> LegProtocol | None:
-        """Begin a session for a new client and return the protocol of its leg; None while the relay stops."""
+    def _accept(self, sessions: ListenerSessions, address: object) -> LegProtocol | None:
+        """Begin a session for a new client and return the protocol of its leg; None while the relay stops. One that is
+        too many is sent an ERROR.
+        """
         runtime, journal = self.state.runtime, self.state.journal
         if self.state.sessions.stopping:
             return None
+        reason = self._admission.too_many(sessions, address)
+        if reason:
+            return self._admission.turn_away(sessions, reason)
         relay = Relay(sessions.listener, self._next_name(), sessions.counters, random.random)
         driver = (
             RelayDriver(runtime, relay, self._endpoints, sessions.ended)
             if journal is None
             else RecordingDriver(runtime, relay, self._endpoints, sessions.ended, journal, self._upstreams)
         )
-        sessions.add(driver)
+        sessions.add(driver, address)
         return LegProtocol(driver, relay.client)
 
     def _next_name(self) -> bytes:
@@ -181,6 +204,7 @@ class RelayService(MultiService):
         on.
         """
         super().startService()
+        self._admission.started(self._descriptors, self._needed())
         for each in self.state.sessions.listeners.values():
             listener = each.listener
             _log.info(
@@ -192,6 +216,12 @@ class RelayService(MultiService):
                 ),
             )
 
+    def _needed(self) -> int:
+        """Return how many descriptors are open now, or may be by what is no session."""
+        probes = sum(bool(each.upstream.checks.probe) for each in self.state.brokers)
+        journal = 0 if self.state.journal is None else JOURNAL
+        return (open_descriptors() or OPEN) + probes + journal + self._admin_connections
+
     def stopService(self) -> Deferred[None]:
         """Stop accepting, end every session, and wait until their connections have ended, or long enough."""
         self.state.sessions.refuse()
@@ -202,6 +232,7 @@ class RelayService(MultiService):
         runtime, sessions = self.state.runtime, self.state.sessions
         closed = self._listening.disownServiceParent()
         self._checks.stop()
+        self._admission.stop()
         sessions.stop()
         if closed is not None:
             await closed

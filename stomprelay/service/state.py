@@ -1,8 +1,13 @@
 """What a relay that runs consists of, as its admin endpoint shows it: sessions by listener, brokers, journal."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from ipaddress import IPv6Address as IPv6
+from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple
 
+from twisted.internet.address import IPv4Address, IPv6Address
+
+from stomprelay.config.address import MEMORY
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.service.brokers.brokers import Brokers
@@ -12,21 +17,60 @@ from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
 
 
+def network(address: object) -> str | None:
+    """Return by what clients of one address are counted together: an IPv4 address, or the first 64 bits of an IPv6
+    address, all of which one machine may have. None for a client that is not on the network.
+    """
+    if not isinstance(address, IPv4Address | IPv6Address):
+        return None
+    try:
+        found = ip_address(address.host.partition("%")[0])
+    except ValueError:
+        return address.host
+    if isinstance(found, IPv6):
+        if found.ipv4_mapped is None:
+            return str(ip_network((int(found) >> 64 << 64, 64)))
+        found = found.ipv4_mapped
+    return str(found)
+
+
 class ListenerSessions:
     """The sessions of one listener that are not over, each by its driver, and what was counted for the listener.
 
-    A driver calls `ended` when it is over.
+    A driver calls `ended` when it is over. `cost` is how many file descriptors a session may have at a time: one for
+    its client, and one for each group of brokers that it may be connected to.
     """
 
     def __init__(self, listener: Listener) -> None:
         self.listener: Final = listener
         self.counters: Final = Counters()
-        self._drivers: set[RelayDriver] = set()
-        self.ended: Final[Callable[[RelayDriver], None]] = self._drivers.discard
+        self.cost: Final = 1 + sum(
+            any(broker.endpoint != MEMORY for broker in group.brokers)
+            for upstream in listener.upstreams()
+            for group in upstream.groups
+        )
+        self._drivers: dict[RelayDriver, str | None] = {}
+        self._counts: dict[str, int] = {}
 
-    def add(self, driver: RelayDriver) -> None:
-        """Add the session of a client that connected to this listener."""
-        self._drivers.add(driver)
+    def add(self, driver: RelayDriver, address: object = None) -> None:
+        """Add the session of a client that connected to this listener from an address, as Twisted has it."""
+        place = network(address) if self.listener.clients_per_address is not None else None
+        self._drivers[driver] = place
+        if place is not None:
+            self._counts[place] = self._counts.get(place, 0) + 1
+
+    def ended(self, driver: RelayDriver) -> None:
+        """Forget a session that is over."""
+        place = self._drivers.pop(driver, None)
+        if place is None:
+            return
+        self._counts[place] -= 1
+        if not self._counts[place]:
+            del self._counts[place]
+
+    def of(self, address: object) -> int:
+        """Return how many sessions are counted together with a client of this address."""
+        return self._counts.get(network(address) or "", 0)
 
     def __iter__(self) -> Iterator[RelayDriver]:
         return iter(self._drivers)

@@ -67,6 +67,15 @@ class Resume:
 
 
 @dataclass(slots=True)
+class GiveWay:
+    """More came on the leg than is done in one turn. Read no further from it, let others have their turn, then call
+    `gave_way`.
+    """
+
+    leg: Leg
+
+
+@dataclass(slots=True)
 class Wake:
     """Call `woke` at this time, in place of the time asked for before; infinity means never."""
 
@@ -89,7 +98,7 @@ class Note:
     quiet: bool = False
 
 
-Effect = Send | Close | Pause | Resume | Wake | Note
+Effect = Send | Close | Pause | Resume | GiveWay | Wake | Note
 """What every conversation may ask the service for; a relay also asks for connections to brokers."""
 
 AnyEffect = TypeVar("AnyEffect")

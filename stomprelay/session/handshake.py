@@ -8,13 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from stomprelay.session.heartbeat import Terms
+from stomprelay.session.refusal import LONGEST, Foreign, recognise
+from stomprelay.wire.decoder import GAP, Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0, Dialect, Headers, highest
-from stomprelay.wire.errors import ProtocolError
+from stomprelay.wire.errors import LimitError, ProtocolError, StompError
 from stomprelay.wire.frame import Frame, compose_raw
 from stomprelay.wire.names import (
     ACCEPT_VERSION,
     CONNECT,
     CONNECTED,
+    CONTENT_LENGTH,
     HEART_BEAT,
     HOST,
     LOGIN,
@@ -47,6 +50,12 @@ def put(headers: Headers, name: bytes, value: bytes | None) -> Headers:
     if value is not None:
         result.append((name, value))
     return result
+
+
+def _without_body(frame: Frame) -> Headers:
+    """Return the headers of a CONNECT or CONNECTED that is written anew, without the LFs that may be its body."""
+    headers = frame.headers(V1_0)
+    return put(headers, CONTENT_LENGTH, None) if frame.end > frame.body else headers
 
 
 def versions(value: bytes) -> frozenset[bytes]:
@@ -83,14 +92,14 @@ class Offer:
     @classmethod
     def read(cls, frame: Frame) -> "Offer":
         """Return what a CONNECT or STOMP frame offers. Raises `ProtocolError` for a malformed `heart-beat` header."""
-        headers = frame.headers(V1_0)
+        headers = _without_body(frame)
         accept = _first(headers, ACCEPT_VERSION)
         beat = _first(headers, HEART_BEAT)
-        return cls(
-            headers,
-            versions(accept) if accept is not None else frozenset({V1_0.version}),
-            Terms.parse(beat) if beat is not None else None,
-        )
+        try:
+            terms = Terms.parse(beat) if beat is not None else None
+        except StompError as error:
+            raise error.asked_for(_first(headers, RECEIPT_HEADER)) from None
+        return cls(headers, versions(accept) if accept is not None else frozenset({V1_0.version}), terms)
 
     def agree(self, spoken: frozenset[bytes]) -> Dialect:
         """Return the dialect of the highest version that is in `spoken` and that the client accepts. Raises
@@ -99,7 +108,11 @@ class Offer:
         dialect = highest(self.versions, spoken)
         if dialect is None:
             supported = spell_versions(spoken).decode()
-            raise ProtocolError("no common STOMP version", f"supported versions are {supported}")
+            raise ProtocolError(
+                "no common STOMP version",
+                f"supported versions are {supported}",
+                receipt=_first(self.headers, RECEIPT_HEADER),
+            )
         return dialect
 
     def connect(
@@ -130,6 +143,10 @@ class Offer:
             headers = put(headers, PASSCODE, credentials.passcode)
         return compose_raw(CONNECT, headers, end=b"\0")
 
+    def holds(self, value: bytes) -> bool:
+        """Return whether this is the value of one of the client's headers."""
+        return any(value == each for _, each in self.headers)
+
     def beats(self, asked: frozenset[bytes]) -> bool:
         """Whether `connect` sends a `heart-beat` header: not where client and broker use STOMP 1.0, which has
         none, unless the client sent one.
@@ -141,6 +158,31 @@ class Offer:
         beats of it, but it may still expect ours.
         """
         return terms if self.beats(asked) else replace(terms, wants=0)
+
+
+def read_opening(decoder: Decoder, data: bytes, most: int) -> Offer | Foreign | None:
+    """Return the CONNECT in a client's first bytes, or what it is where it is not STOMP; None while more has to come.
+
+    What follows CONNECT in the chunk stays in the decoder. Raises `StompError` for what is neither, and for a CONNECT
+    that is not complete after `most` bytes, EOLs in front not counted; however the bytes are cut into chunks.
+    """
+    begun = decoder.begun
+    if begun or not decoder.buffered:
+        foreign = recognise(begun + data[:LONGEST] if begun else data.lstrip(GAP)[:LONGEST])
+        if foreign is not None:
+            return foreign
+    at = 0
+    while at < len(data):
+        stop = at + most + 1 - decoder.buffered
+        decoder.feed(data[at:stop])
+        at = stop
+        for frame in decoder.frames():
+            if at < len(data):
+                decoder.feed(data[at:])
+            return Offer.read(frame)
+        if decoder.buffered > most:
+            raise LimitError("too much before CONNECT", f"the limit is {most} bytes")
+    return None
 
 
 @dataclass(frozen=True)
@@ -161,7 +203,7 @@ class Accord:
 
         A malformed `heart-beat` header counts as none.
         """
-        headers = frame.headers(V1_0)
+        headers = _without_body(frame)
         version = (_first(headers, VERSION) or V1_0.version).strip(b" ")
         dialect = DIALECTS.get(version)
         if dialect is None:

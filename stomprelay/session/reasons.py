@@ -1,6 +1,7 @@
 """Words for the log that everything with sockets uses: why connections fail, and which notes are warnings."""
 
 from collections.abc import Iterable
+from traceback import format_tb
 from typing import Final
 
 from stomprelay.session.effects import Event
@@ -14,6 +15,12 @@ RESET: Final = "connection reset"
 REFUSED: Final = "connection refused"
 TIMED_OUT: Final = "connection timed out"
 UNKNOWN_HOST: Final = "host name not found"
+
+
+def spell_fault(error: Exception) -> str:
+    """Return the traceback of an error that nobody expected, without its text, which may quote what a peer sent."""
+    return f"failed: {type(error).__name__}\n{''.join(format_tb(error.__traceback__))}"
+
 
 _NO_TLS: Final = "the peer does not speak TLS"
 _TLS: Final = {

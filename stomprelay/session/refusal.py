@@ -34,6 +34,8 @@ def not_stomp(error: StompError) -> StompError:
 
 _TLS_HANDSHAKE: Final = 0x16
 _METHODS: Final = (b"GET ", b"POST ", b"HEAD ", b"PUT ", b"DELETE ", b"OPTIONS ", b"PATCH ", b"PRI * ")
+LONGEST: Final = max(map(len, _METHODS))
+"""As many of a connection's first bytes are enough for `recognise`."""
 _HINT: Final = b"This port speaks STOMP, not HTTP: use a STOMP client.\r\n"
 _HTTP_ANSWER: Final = (
     b"HTTP/1.1 400 Bad Request\r\n"

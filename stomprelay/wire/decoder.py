@@ -3,6 +3,12 @@
 One rule guards the border between relay and broker: both must agree where a frame ends. So there is one
 `content-length`, of digits only; a body where the specification forbids one is an error; and a NUL in a head is
 an error. The hot path finds and slices; a head is looked into only when it is not plain.
+
+The one body that passes where none may be is a run of LFs up to the NUL, which some clients write and brokers take:
+whether a reader ends such a frame at its blank line or at its NUL, it finds nothing more in it. A CR is none of
+them, for before STOMP 1.2 it is no part of a line's end, and to such a reader it would begin the next command.
+
+However a stream is cut, each byte of it is looked at and copied a few times at most.
 """
 
 import re
@@ -14,18 +20,36 @@ from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Head, Limits
-from stomprelay.wire.names import BODIES, BROKER_COMMANDS, CLIENT_COMMANDS, CONNECTED, OPENING, SEND
+from stomprelay.wire.names import (
+    BODIES,
+    BROKER_COMMANDS,
+    CLIENT_COMMANDS,
+    CONNECTED,
+    OPENING,
+    RECEIPT_HEADER,
+    SEND,
+    UNESCAPED,
+)
 
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
-_GAP: Final = re.compile(rb"[\n\r\0]*")
-_HEAD_MARK: Final = re.compile(rb"[\n\0]")
-_BODY_MARK: Final = re.compile(rb"\0")
+GAP: Final = b"\n\r\0"
+"""The bytes that mean nothing between two frames."""
+_GAP: Final = re.compile(b"[%b]*" % GAP)
+_LFS: Final = re.compile(rb"\n*")
+_LINE_END: Final = re.compile(rb"[\n\0]")
+_NUL: Final = re.compile(rb"\0")
+_NO_LF: Final = re.compile(rb"[^\n]")
 _KNOWN: Final = OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS
 _COMMAND_LINE: Final = max(map(len, _KNOWN)) + 2
 _NO_FACTS: Final = (b"", 0, -1, False)
+_FROM_BROKERS: Final = BROKER_COMMANDS | {CONNECTED}
+_RECEIPT_LINE: Final = b"\n%b:" % RECEIPT_HEADER
+_FEW: Final = 16
+_SMALL: Final = 4096
 _CR: Final = 13
 _LF: Final = 10
 
+_join: Final = b"".join
 
 _head = lru_cache(Head)
 
@@ -34,6 +58,32 @@ _head = lru_cache(Head)
 def _spellings(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
     """The command line as it may stand -> the command, and whether it may have a body."""
     return {command + end: (command, command in BODIES) for command in commands for end in (b"", b"\r")}
+
+
+class _Pieces:
+    """Bytes that come piece by piece, to be taken together. When they are many, small ones are gathered as they come,
+    so that however small they are, they cost no more than a few times their bytes.
+    """
+
+    __slots__ = ("_pieces", "size")
+
+    def __init__(self, first: bytes) -> None:
+        self._pieces: list[bytes | bytearray] = [first]
+        self.size = len(first)
+
+    def add(self, data: bytes) -> None:
+        size = len(data)
+        self.size += size
+        pieces = self._pieces
+        if size >= _SMALL or len(pieces) < _FEW:
+            pieces.append(data)
+        elif type(pieces[-1]) is bytearray:
+            pieces[-1] += data
+        else:
+            pieces.append(bytearray(data))
+
+    def joined(self) -> bytes:
+        return _join(self._pieces)
 
 
 class Decoder:
@@ -45,11 +95,15 @@ class Decoder:
     """
 
     __slots__ = (
+        "_asks",
         "_at",
         "_commands",
         "_data",
+        "_end",
         "_head",
-        "_held",
+        "_later",
+        "_line",
+        "_lines",
         "_mark",
         "_memo",
         "_memo_facts",
@@ -67,8 +121,11 @@ class Decoder:
         self._head = _head(limits)
         self._data = b""
         self._at = 0
-        self._pieces: list[bytes] | None = None
-        self._held = 0
+        self._later: _Pieces | None = None
+        self._pieces: _Pieces | None = None
+        self._lines = 0
+        self._line = 0
+        self._end = b""
         self._need = 0
         self._mark: re.Pattern[bytes] | None = None
         self._most = 0
@@ -80,6 +137,7 @@ class Decoder:
         """From the next frame on: its dialect, and the commands that may come."""
         self.dialect = dialect
         self._commands = _spellings(commands)
+        self._asks = not commands or not commands <= _FROM_BROKERS
         self._memo: bytes | None = None
         self._memo_facts = _NO_FACTS
 
@@ -90,7 +148,21 @@ class Decoder:
     @property
     def buffered(self) -> int:
         """How many bytes wait for the rest of their frame, or for `frames()`."""
-        return self._held if self._pieces else len(self._data) - self._at
+        if self._pieces is not None:
+            return self._pieces.size
+        return len(self._data) - self._at + (self._later.size if self._later is not None else 0)
+
+    @property
+    def begun(self) -> bytes:
+        """What there is of a command line that is not complete yet; empty where none has begun."""
+        if self._pieces is None or self._lines or self._mark is not _LINE_END:
+            return b""
+        return self._pieces.joined()
+
+    @property
+    def behind(self) -> bool:
+        """Whether `frames()` was left before it came to the end of what was fed: there may be more frames."""
+        return not self._pieces and self._at < len(self._data)
 
     def feed(self, data: bytes) -> None:
         """Take a chunk. Then exhaust `frames()`.
@@ -98,21 +170,26 @@ class Decoder:
         Raises `LimitError` when an unfinished line or body grows over its limit.
         """
         pieces = self._pieces
-        if pieces:
-            pieces.append(data)
-            self._held += len(data)
-            if self._held < self._need or (self._mark and not self._mark.search(data)):
-                if self._held > self._most:
-                    raise self._overgrown(b"".join(pieces))
-                if len(pieces) > 64 and (self._held > 2 * len(pieces[0]) or len(pieces) > 4096):
-                    pieces[:] = [b"".join(pieces)]
+        if pieces is None:
+            if self._later is not None:
+                self._later.add(data)
+            elif self._at < len(self._data):
+                self._later = _Pieces(data)
+            else:
+                self._data = data
+                self._at = 0
+            return
+        pieces.add(data)
+        if self._lines:
+            if self._head_goes_on(pieces, data):
                 return
-            data = b"".join(pieces)
-            self._pieces = None
-        elif self._at < len(self._data):
-            data = self._data[self._at :] + data
-        self._data = data
+        elif pieces.size < self._need or (self._mark is not None and not self._mark.search(data)):
+            if pieces.size > self._most:
+                raise self._overgrown(pieces.joined())
+            return
+        self._data = pieces.joined()
         self._at = 0
+        self._pieces = None
 
     def frames(self) -> Iterator[Frame]:  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
         """The frames that are complete, in order. Stop whenever you like and come back for the rest.
@@ -121,71 +198,82 @@ class Decoder:
         it; the stream is lost then.
         """
         recording = self._recording
-        while not self._pieces:
-            data = self._data
-            at = self._at
-            size = len(data)
-            if at < size and data[at] <= _CR:
-                gap = _GAP.match(data, at)
-                assert gap is not None
-                at = self._at = gap.end()
-            if at >= size:
-                self._data = b""
-                self._at = 0
-                return
-            memo = self._memo
-            if memo is not None and data.startswith(memo, at):
-                command, head, length, plain = self._memo_facts
-                head += at
-                body = at + len(memo)
-            else:
-                blank = _BLANK_LINE.search(data, at)
-                if blank is None:
-                    self._await_head(data, at)
-                    return
-                body = blank.end()
-                memo = None
-                head = data.find(b"\n", at) + 1
-                known = self._commands.get(data[at : head - 1])
-                if known is None:
-                    raise self._unexpected(data[at : head - 1])
-                command, may_have_body = known
-                plain = self._head.examine(data, head, body, self.dialect)
-                length = self._head.content_length(data, head, body, self.dialect)
-                if not may_have_body:
-                    if length > 0:
-                        raise FrameError(f"{command.decode()} must not have a body")
-                    length = 0
-                elif command is SEND:
-                    memo = self._memo = data[at:body]
-                    self._memo_facts = (command, head - at, length, plain)
-            if length >= 0:
-                end = body + length
-                if end >= size:
-                    if length > self.limits.body:
-                        raise self._too_large()
-                    self._await(data, at, end + 1 - at, end + 1 - at)
-                    return
-                if data[end]:
-                    raise self._unterminated(command, length)
-            else:
-                end = data.find(b"\0", body)
-                if end < 0:
-                    if size - body > self.limits.body:
-                        raise self._too_large()
-                    self._await(data, at, 0, body - at + self.limits.body, _BODY_MARK)
-                    return
-            if end - body > self.limits.body:
-                raise self._too_large()
-            after = end + 1
-            if after < size and data[after] == _LF:
-                after += 1
-                self.trails = True
-            self._at = after
-            frame = Frame(command, data, at, head, body, end, after, plain, memo)
-            if recording is not None:
-                recording.append(frame)
-            yield frame
+        data, at = b"", 0
+        try:
+            while self._pieces is None:
+                data = self._data
+                at = self._at
+                size = len(data)
+                if at < size and data[at] <= _CR:
+                    gap = _GAP.match(data, at)
+                    assert gap is not None
+                    at = self._at = gap.end()
+                if at >= size:
+                    self._data = b""
+                    self._at = 0
+                    if self._later is None:
+                        return
+                    self._go_on()
+                    continue
+                memo = self._memo
+                if memo is not None and data.startswith(memo, at):
+                    command, head, length, plain = self._memo_facts
+                    head += at
+                    body = at + len(memo)
+                else:
+                    blank = _BLANK_LINE.search(data, at)
+                    if blank is None:
+                        self._await_head(data, at)
+                        continue
+                    body = blank.end()
+                    memo = None
+                    head = data.find(b"\n", at) + 1
+                    known = self._commands.get(data[at : head - 1])
+                    if known is None:
+                        raise self._unexpected(data[at : head - 1])
+                    command, may_have_body = known
+                    plain = self._head.examine(data, head, body, self.dialect)
+                    length = self._head.content_length(data, head, body, self.dialect)
+                    if not may_have_body:
+                        if length > 0 or (body < size and data[body]):
+                            length = self._lfs(command, data, body, length)
+                            if length < 0:
+                                self._await(data, at, 0, body - at + self.limits.body, _NO_LF)
+                                continue
+                        else:
+                            length = 0
+                    elif command is SEND:
+                        memo = self._memo = data[at:body]
+                        self._memo_facts = (command, head - at, length, plain)
+                if length >= 0:
+                    end = body + length
+                    if end >= size:
+                        if length > self.limits.body:
+                            raise self._too_large()
+                        self._await(data, at, end + 1 - at, end + 1 - at)
+                        continue
+                    if data[end]:
+                        raise self._unterminated(command, length)
+                else:
+                    end = data.find(b"\0", body)
+                    if end < 0:
+                        if size - body > self.limits.body:
+                            raise self._too_large()
+                        self._await(data, at, 0, body - at + self.limits.body, _NUL)
+                        continue
+                if end - body > self.limits.body:
+                    raise self._too_large()
+                after = end + 1
+                if after < size and data[after] == _LF:
+                    after += 1
+                    self.trails = True
+                self._at = after
+                frame = Frame(command, data, at, head, body, end, after, plain, memo)
+                if recording is not None:
+                    recording.append(frame)
+                yield frame
+        except StompError as error:
+            raise self._asking(error, data, at) from None
 
     def _await(
         self,
@@ -199,34 +287,81 @@ class Decoder:
 
         Without a mark in sight it may grow to `most` bytes.
         """
-        rest = data[at:] if at else data
-        self._pieces = [rest]
-        self._held = len(rest)
+        self._lines = 0
         self._need = need
         self._most = most
         self._mark = mark
-        self._data = b""
-        self._at = 0
+        self._keep(data[at:] if at else data)
 
     def _await_head(self, data: bytes, at: int) -> None:
         """Keep an unfinished head, unless it can already be seen that it will not be one."""
-        size = len(data) - at
         line = data.find(b"\n", at)
         if line < 0:
-            if size > _COMMAND_LINE or data.find(b"\0", at) >= 0:
+            if len(data) - at > _COMMAND_LINE or data.find(b"\0", at) >= 0:
                 raise self._unexpected(data[at:])
-        else:
-            if data[at:line] not in self._commands:
-                raise self._unexpected(data[at:line])
-            if data.find(b"\0", at) >= 0:
-                raise FrameError("NUL in a frame's head")
-            if size > self.limits.header_line and self._head.has_long_line(data[at:]):
-                raise self._head.too_long()
-            if data.count(b"\n", at) > self.limits.headers + 1:
-                raise self._head.too_many()
-        last_line = data.rfind(b"\n", at) + 1 - at if line >= 0 else 0
-        allowed = self.limits.header_line if line >= 0 else _COMMAND_LINE
-        self._await(data, at, 0, last_line + allowed, _HEAD_MARK)
+            self._await(data, at, 0, _COMMAND_LINE, _LINE_END)
+            return
+        if data[at:line] not in self._commands:
+            raise self._unexpected(data[at:line])
+        lines = data[line + 1 :]
+        self._lines = 1
+        self._line = 0
+        self._judge_lines(lines)
+        self._end = data[-2:]
+        self._keep(data[at:] if at else data)
+
+    def _head_goes_on(self, pieces: _Pieces, data: bytes) -> bool:
+        """Whether an unfinished head is still unfinished with this piece of it. Raises what is wrong with it."""
+        if _BLANK_LINE.search(data) or _BLANK_LINE.search(self._end + data[:2]):
+            return False
+        try:
+            self._judge_lines(data)
+        except StompError as error:
+            raise self._asking(error, pieces.joined(), 0) from None
+        self._end = (self._end + data[-2:])[-2:]
+        return True
+
+    def _judge_lines(self, data: bytes) -> None:
+        """Count more of a head's lines, without the blank one. Raises what can be seen to be wrong with them."""
+        if b"\0" in data:
+            raise FrameError("NUL in a frame's head")
+        if self._line + len(data) > self.limits.header_line and self._head.has_long_line(data, self._line):
+            raise self._head.too_long()
+        ends = data.count(b"\n")
+        self._lines += ends
+        if self._lines > self.limits.headers + 1:
+            raise self._head.too_many()
+        self._line = len(data) - data.rfind(b"\n") - 1 if ends else self._line + len(data)
+
+    def _keep(self, unfinished: bytes) -> None:
+        """Keep what is left of the chunk, an unfinished frame, and go on with what was fed since."""
+        self._data = b""
+        self._at = 0
+        self._pieces = _Pieces(unfinished)
+        if self._later is not None:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Feed what was fed while there were frames to take."""
+        later, self._later = self._later, None
+        assert later is not None
+        self.feed(later.joined())
+
+    def _lfs(self, command: bytes, data: bytes, body: int, length: int) -> int:
+        """Return how many LFs are the body of a frame that may have no other, -1 while more of them may come.
+        `length` is its `content-length`, -1 where it has none. Raises for any other body.
+        """
+        if length <= self.limits.body:
+            run = _LFS.match(data, body)
+            assert run is not None
+            end = run.end()
+            if end - body > self.limits.body:
+                raise self._too_large()
+            if end == len(data):
+                return -1
+            if not data[end] and length in (-1, end - body):
+                return end - body
+        raise FrameError(f"{command.decode()} must not have a body")
 
     def _unexpected(self, line: bytes) -> ProtocolError:
         command = line.removesuffix(b"\r")
@@ -239,9 +374,38 @@ class Decoder:
         return ProtocolError("unknown command", f"{shown!r} is not a STOMP command that may come here")
 
     def _overgrown(self, unfinished: bytes) -> StompError:
-        if self._mark is _BODY_MARK:
-            return self._too_large()
-        return self._head.too_long() if b"\n" in unfinished else self._unexpected(unfinished)
+        error = self._unexpected(unfinished) if self._mark is _LINE_END else self._too_large()
+        return self._asking(error, unfinished, 0)
+
+    def _asking(self, error: StompError, data: bytes, at: int) -> StompError:
+        """Return the error, naming the receipt that the client's frame asks for which begins there, where that much
+        of it can be read.
+        """
+        if self._asks and error.receipt is None:
+            end = data.find(b"\0", at)
+            blank = _BLANK_LINE.search(data, at, end if end >= 0 else len(data))
+            end = blank.start() + 1 if blank else data.rfind(b"\n", at, end if end >= 0 else len(data)) + 1
+            line = data.find(_RECEIPT_LINE, at, end)
+            if line >= 0:
+                error.asked_for(self._receipt(data, at, line + len(_RECEIPT_LINE)))
+        return error
+
+    def _receipt(self, data: bytes, at: int, value: int) -> bytes | None:
+        """The receipt in a header value; None for one that is not to be repeated in an answer."""
+        raw = data[value : data.find(b"\n", value)]
+        command = data[at : data.find(b"\n", at)]
+        dialect = self.dialect
+        if len(raw) > self.limits.header_line:
+            return None
+        if command.removesuffix(b"\r") in UNESCAPED:
+            return raw.removesuffix(b"\r")
+        try:
+            receipt = dialect.decode(RECEIPT_HEADER, raw, crlf=command.endswith(b"\r"))
+            if dialect.utf8:
+                receipt.decode("utf-8")
+        except (FrameError, UnicodeDecodeError):
+            return None
+        return receipt
 
     def _too_large(self) -> LimitError:
         return LimitError("body too large", f"the limit is {self.limits.body} bytes")

@@ -178,6 +178,13 @@ class Dialect:
                 text = text.replace(byte, escape)
         return text
 
+    def spelled(self, text: bytes) -> bool:
+        """Whether a text is one that `encode` returns."""
+        try:
+            return self.encode(self._unescape(text)) == text
+        except FrameError:
+            return False
+
     def speakable(self, text: bytes) -> bool:
         """Whether a value survives in this dialect: no LF that has no escape, no CR that would end the line."""
         if b"\n" in text and b"\n" not in self.writes:
@@ -204,8 +211,6 @@ class Dialect:
 
     def write_line(self, name: bytes, value: bytes) -> bytes:
         """One header line without its LF. Whatever is not `speakable` must have been settled before."""
-        if not self.writes:
-            return b"%b:%b" % (name, value)
         return b"%b:%b" % (self.encode(name) if self.escaped_names else name, self.encode(value))
 
     def write(self, headers: Headers) -> bytes:

@@ -102,9 +102,10 @@ class Head:
             raise LimitError("body too large", "no body is that long")
         return int(digits)
 
-    def has_long_line(self, lines: bytes) -> bool:
-        """Whether a line is over the limit."""
-        return max(map(len, lines.split(b"\n"))) > self._limits.header_line
+    def has_long_line(self, lines: bytes, before: int = 0) -> bool:
+        """Whether a line is over the limit, where so many bytes `before` these belong to the first of them."""
+        first, *others = map(len, lines.split(b"\n"))
+        return max([before + first, *others]) > self._limits.header_line
 
     def too_long(self) -> LimitError:
         """The error for a line that is over the limit."""

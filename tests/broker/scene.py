@@ -21,7 +21,7 @@ import pytest
 from stomprelay.broker.bounds import Bounds
 from stomprelay.broker.broker import EmbeddedBroker
 from stomprelay.broker.connection import Connection
-from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
 
@@ -140,6 +140,8 @@ class Scene:
         self.now = 1000.0
         self.peers: list[Peer] = []
         self.notes: list[Note] = []
+        self.busy = False
+        self._behind: list[Peer] = []
 
     @property
     def memory(self) -> int:
@@ -214,12 +216,21 @@ class Scene:
                     self._peer(leg).read_from = False
                 case Resume(leg):
                     self._peer(leg).read_from = True
+                case GiveWay(leg):
+                    self._behind.append(self._peer(leg))
                 case Wake(at):
                     assert at >= self.now, "woken in the past"
                     assert peer is not None
                     peer.wake = at
                 case Note():
                     self.notes.append(effect)
+        while self._behind and not self.busy:
+            self.turn_comes()
+
+    def turn_comes(self) -> None:
+        """Others had their turn: the client that gave way first goes on."""
+        other = self._behind.pop(0)
+        self.perform(other, other.connection.gave_way(self.now))
 
     def _peer(self, leg: Leg) -> Peer:
         return next(peer for peer in self.peers if peer.leg is leg)

@@ -397,6 +397,43 @@ def test_garbage_never_harms(chunks: list[bytes], greeted: bool) -> None:
     assert (len(scene.broker), len(scene.broker.destinations), scene.memory) == (0, 0, 0)
 
 
+# Turns
+
+
+def test_a_client_that_sends_much_gives_way() -> None:
+    """Frames that came together are executed in turns, in their order, with what came meanwhile behind them."""
+    scene = Scene()
+    client, other = scene.client(), scene.client()
+    scene.busy = True
+    bodies = [b"%d" % number for number in range(1300)]
+    client.sends_to(b"/queue/a", *bodies[:1299])
+    first = scene.kept[b"/queue/a"]
+    assert 0 < first < 1000
+    client.sends_to(b"/queue/a", *bodies[1299:])
+    assert scene.kept[b"/queue/a"] == first
+    other.sends_to(b"/queue/b", b"meanwhile")
+    assert scene.kept[b"/queue/b"] == 1
+    scene.turn_comes()
+    assert first < scene.kept[b"/queue/a"] < 1300
+    scene.busy = False
+    scene.turn_comes()
+    assert scene.kept[b"/queue/a"] == 1300
+    other.subscribes(b"/queue/a")
+    assert other.bodies() == bodies
+
+
+@pytest.mark.parametrize("rest", [b"", b"NONSENSE\n\n\0"], ids=["right", "wrong"])
+def test_a_client_that_gave_way_and_vanished(rest: bytes) -> None:
+    """All that it had sent counts, up to what is wrong; it is asked for no more."""
+    scene = Scene()
+    client = scene.client()
+    scene.busy = True
+    client.sends(b"SEND\ndestination:/queue/a\n\nx\0" * 1300 + rest)
+    client.is_lost()
+    assert scene.kept[b"/queue/a"] == 1300
+    assert client.connection.gave_way(scene.now) == []
+
+
 # Ends
 
 

@@ -83,6 +83,14 @@ def test_the_only_upstream_need_not_be_named(tmp_path: Path) -> None:
     [
         ("admin = 5\n", "admin: must be a string"),
         ('admin = "x"\n', "admin: must be an endpoint such as"),
+        (
+            'admin_hosts = "a"\n',
+            'admin_hosts: must be a list of hosts such as ["relay.example.net"], not "a"',
+        ),
+        ("admin_hosts = ['a', 5]\n", "admin_hosts: must be a list of hosts"),
+        ("admin_hosts = ['http://a']\n", 'admin_hosts: "http://a" the port must be a number'),
+        ("admin_hosts = ['a:b']\n", 'admin_hosts: "a:b" the port must be a number'),
+        ("admin_hosts = ['*']\n", 'admin_hosts: "*" must name a host'),
         ('admn = "tcp:1"\n', 'admn: unknown key; did you mean "admin"?'),
         ("[[route]]\nmatch = 1\n", "route[1].match: unknown key"),
         ("[route]\nprefix = 'x'\n", "route: must be tables, each under [[route]]"),

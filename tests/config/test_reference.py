@@ -19,7 +19,12 @@ SCENES = sorted((ROOT / "config").glob("*.toml"))
 def keys() -> set[str]:
     """Every key that the code takes."""
     tables = {
-        "": [key for key in whole.KEYS if key not in ("listener", "upstream", "route", "broker", "journal")],
+        "": [
+            key
+            for key in whole.KEYS
+            if key not in ("limits", "listener", "upstream", "route", "broker", "journal")
+        ],
+        "limits.": whole.LIMIT_KEYS,
         "listener.NAME.": [key for key in listener.KEYS if key not in ("limits", "tls")],
         "listener.NAME.limits.": listener.LIMIT_KEYS,
         "listener.NAME.tls.": listener.TLS_KEYS,

@@ -7,6 +7,7 @@ from stomprelay.config.summary import summary
 
 FULL = """
 admin = "tcp:7"
+admin_hosts = ["relay.example.net", "LocalHost:8080", "[::1]:7"]
 [listener.public]
 endpoint = "tcp:1"
 versions = ["1.2", "1.0"]
@@ -79,6 +80,8 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
         "queue messages 100000",
         "admin",
         "endpoint tcp:7",
+        "hosts its own, relay.example.net, localhost:8080, [::1]:7",
+        "warning other machines can reach it, and whoever reaches it may pause brokers: there is no password",
     ):
         assert line in lines
 

@@ -18,6 +18,9 @@ from tests.playbook import PRODUCTS, SAY_HELLO, SAY_WELCOME, Cut, Playbook, list
 
 NAMES = ("a", "b", "c")
 
+STOPPING = b"ERROR\nmessage:the broker is stopping\ncontent-length:19\n\nconnect again later\0"
+"""What a broker says that goes away, whoever it says it to; here, the built-in one."""
+
 
 def movable(brokers: int = 2, *, options: dict[str, Any] | None = None, **settings: Any) -> Upstream:
     """An upstream called `main` with so many brokers, `tcp://a`, `tcp://b` and so on, tried in that order.

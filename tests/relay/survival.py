@@ -22,7 +22,7 @@ from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
-from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg
 from tests.playbook import PRODUCTS
@@ -318,6 +318,7 @@ class Caller:
         self._breath = b""
         self._breathed: list[Letter | Transaction] = []
         self._errors: list[Heard] = []
+        self._behind: list[Leg] = []
         self.perform(self.relay.opened(world.now))
         beats = [] if version == b"1.0" else [(b"heart-beat", b"0,1000")]
         self.say(b"CONNECT", [(b"accept-version", version), (b"host", b"/"), *beats])
@@ -472,7 +473,19 @@ class Caller:
     # The service's part
 
     def perform(self, effects: Iterable[asked.Effect]) -> None:
-        """All effects of one input, in order."""
+        """All effects of one input, in order; then those that gave way have their turns."""
+        self._carry_out(effects)
+        while self._behind:
+            self._carry_out(self.relay.gave_way(self._behind.pop(0), self.world.now))
+        while self._errors:
+            frame = self._errors.pop()
+            if self.leaving and self.abandoned:
+                continue
+            ending = [each for each in self.committing if each.read]
+            if not any(self.doomed(each) or self.losses > each.losses for each in ending):
+                self.wrongs.append(f"{frame}")
+
+    def _carry_out(self, effects: Iterable[asked.Effect]) -> None:
         for effect in effects:
             match effect:
                 case Send(leg, data) if leg is self.relay.client:
@@ -494,19 +507,14 @@ class Caller:
                     self.loses(self._pipe(leg), how)
                 case Pause(leg) | Resume(leg):
                     self._paced(leg, pause=isinstance(effect, Pause))
+                case GiveWay(leg):
+                    self._behind.append(leg)
                 case Wake(at):
                     assert at >= self.world.now, "woken in the past"
                     self.wake = at
                 case Note(event, text, facts):
                     self.notes.append(text)
                     self._told(event, facts)
-        while self._errors:
-            frame = self._errors.pop()
-            if self.leaving and self.abandoned:
-                continue
-            ending = [each for each in self.committing if each.read]
-            if not any(self.doomed(each) or self.losses > each.losses for each in ending):
-                self.wrongs.append(f"{frame}")
 
     def _told(self, event: Event, facts: Mapping[str, str | int]) -> None:
         """The facts of a note agree with those of the notes before it: `on` is the broker that it has, `off` the one
@@ -541,7 +549,7 @@ class Caller:
         if pause:
             self.relay.paused(leg)
         else:
-            self.perform(self.relay.resumed(leg, self.world.now))
+            self._carry_out(self.relay.resumed(leg, self.world.now))
 
     def loses(self, pipe: Pipe, how: How) -> None:
         """A pipe is not the relay's any more; what it wrote is still in flight unless it aborted it."""

@@ -2,17 +2,17 @@
 
 from typing import get_args
 
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Effect, Open, Report
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.relay import Relay
-from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from tests.playbook import SAY_HELLO, SAY_WELCOME, listener, upstream
 
 
 def test_a_relay_asks_for_these_and_no_others() -> None:
-    """The service needs to perform eight kinds of effects, of which opening a broker is the relay's own."""
+    """The service needs to perform nine kinds of effects; to open a broker and to report a fault are the relay's."""
     kinds = {kind for part in get_args(Effect) for kind in (get_args(part) or (part,))}
-    assert kinds == {Send, Open, Close, Pause, Resume, Wake, Note}
+    assert kinds == {Send, Open, Close, Pause, Resume, GiveWay, Wake, Note, Report}
 
 
 def test_effects_are_values() -> None:

@@ -18,6 +18,7 @@ from tests.playbook import (
     listener,
 )
 from tests.relay.failing import (
+    STOPPING,
     asked,
     broker_waits,
     client_waits,
@@ -159,12 +160,12 @@ def test_a_broker_that_never_answers(accepts: bool) -> None:
 
 @in_all_cuts
 def test_a_broker_that_cannot_serve_anybody(cut: Cut) -> None:
-    """An ERROR that says `unavailable` is an outage: the next broker is asked."""
+    """An ERROR by which a product says so is an outage: the next broker is asked."""
     with Playbook(listener(movable()), cut=cut) as play:
         play.client_says(SAY_HELLO[b"1.2"])
         play.broker_accepts()
         play.broker_reads()
-        play.broker_says(b"ERROR\nmessage:service unavailable\n\n\0")
+        play.broker_says(STOPPING)
         found(play)
         assert play.client_reads().startswith(b"CONNECTED\n")
         assert "unavailable" in play.noted(Event.REFUSED)
@@ -687,6 +688,26 @@ def test_subscriptions_are_said_again(client: bytes, broker: bytes, after: bytes
             + b"UNSUBSCRIBE\nid:4\n\n\0SUBSCRIBE\nid:2\ndestination:/queue/5\n\n\0",
         )
         play.client_gets(b"")
+
+
+@in_all_pairs
+@after_in_all_versions
+@pytest.mark.parametrize("length", [b"", b"content-length:2\n"], ids=["", "announced"])
+def test_frames_with_lfs_for_a_body_are_said_again(
+    client: bytes, broker: bytes, after: bytes, length: bytes
+) -> None:
+    """Kept as they came, they are read again; a SUBSCRIBE is written anew, without LFs and without their length."""
+    with started(client, broker) as play:
+        begin = b"BEGIN\ntransaction:t\n%b\n\n\n\0" % length
+        send = b"SEND\ndestination:/queue/a\ntransaction:t\n\nx\0"
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\n%b\n\n\n\0" % length + begin + send)
+        play.broker_reads()
+        play.broker_goes()
+        commit = b"COMMIT\ntransaction:t\n%b\n\n\n\0" % length
+        play.client_says(commit)
+        found(play, after)
+        commit = commit.replace(b"COMMIT\n", b"COMMIT\nreceipt:%b\n" % (OURS % 1))
+        gets(play, b"SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0" + begin + send + commit)
 
 
 @in_all_versions
@@ -1323,16 +1344,20 @@ def test_the_client_goes_with_nothing_to_deliver() -> None:
 
 
 def test_what_is_left_of_a_client_is_not_confirmed() -> None:
-    """Each broker has `disconnect_timeout` for it; then it is given up and logged."""
-    with started(product="rabbitmq", confirm=True, disconnect_timeout=5.0) as play:
+    """All brokers together have `disconnect_timeout` for it; then it is given up, counted and logged."""
+    with started(product="rabbitmq", confirm=True, disconnect_timeout=8.0) as play:
         play.broker_goes()
         play.client_says(SEND % b"1")
         play.client_goes()
-        for told in (b"1:1", b"!2:1", b"!3:1"):
+        went = play.now
+        for told, until in ((b"1:1", 4.0), (b"!2:1", 6.0), (b"!3:1", 8.0)):
             found(play, b"1.2", "rabbitmq")
             assert marks(play.broker_reads()) == [told]
-            play.time_passes(5.1)
+            assert not over(play)
+            play.time_passes(went + until + 0.01 - play.now)
         assert over(play)
+        play.time_passes(100)
+        assert len(play.opened) == 4
         assert "did not confirm" in play.noted(Event.LOST)
         assert play.counters["possibly_lost"] == 1
 
@@ -1469,7 +1494,7 @@ def test_a_broker_says_error_and_goes_on(cut: Cut) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        b"ERROR\nmessage:the broker is stopping\n\n\0",
+        STOPPING,
         b"ERROR\nmessage:connection_forced\ncontent-type:text/plain\n\n"
         b"CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'\0",
     ],

@@ -569,11 +569,17 @@ def test_brokers_that_there_are_none_of() -> None:
     assert "broker" not in given_up(group, None, over, "why").facts
     assert given_up(group, broker, over, "why").facts["broker"] == str(broker)
     assert lost(broker, over, "sent nothing").facts["reason"] == "sent nothing"
-    (note,) = unconfirmed([(None, group, over)], over, "did not confirm")
+    (note,) = unconfirmed([(None, group, over)], over, "did not confirm", 0)
     assert note == Note(
         Event.LOST,
         "broker tcp://broker:61613 did not confirm",
         {"upstream": "main", "reason": "did not confirm"},
+    )
+    (note,) = unconfirmed([(None, group, over)], over, "did not confirm", 3)
+    assert note == Note(
+        Event.LOST,
+        "broker tcp://broker:61613 did not confirm: 3 SENDs may be lost",
+        {"upstream": "main", "reason": "did not confirm", "possibly_lost": 3},
     )
 
 

@@ -170,11 +170,64 @@ def test_too_much_in_place_of_connect() -> None:
     assert limit.value.detail == "the limit is 20 bytes"
 
 
-def test_a_connect_that_is_complete_is_not_too_much() -> None:
-    """Nor is what follows it, nor any number of beats."""
-    scene = Greeting(before_connect=4)
-    assert scene.sends(b"\n" * 100) is None
-    assert isinstance(scene.sends(SAY_HELLO[b"1.2"] + b"SEND\ndestination:/queue/a\n\n"), Offer)
+@in_all_cuts
+@pytest.mark.parametrize(
+    "behind", [b"", b"SEND\ndestination:/queue/a\n\n" + b"x" * 100], ids=["alone", "more"]
+)
+def test_only_what_comes_before_connect_is_complete_counts(behind: bytes, cut: Cut) -> None:
+    """Neither what follows it nor any number of beats; and how it is cut makes no difference."""
+    connect = SAY_HELLO[b"1.2"]
+    for most, taken in ((len(connect) - 1, True), (len(connect) - 2, False)):
+        scene = Greeting(before_connect=most)
+        assert scene.sends(b"\n" * 100) is None
+
+        def said(scene: Greeting = scene) -> list[object]:
+            answers: list[object] = []
+            for chunk in cut.chunks(b"\n" * 100 + connect + behind):
+                answers.append(scene.sends(chunk))
+                if answers[-1] is not None:
+                    break
+            return answers
+
+        if taken:
+            assert isinstance(said()[-1], Offer)
+        else:
+            with pytest.raises(LimitError, match="too much before CONNECT"):
+                said()
+
+
+def test_beats_without_end_cost_their_bytes() -> None:
+    """However small the limit is, a long chunk of them is not copied again and again."""
+    scene = Greeting(before_connect=1)
+    assert scene.sends(b"\n" * 1_000_000) is None
+
+
+@pytest.mark.parametrize(
+    "said", [b"GET / HTTP/1.1\r\n\r\n", b"\n\0GET /", b"OPTIONS * HTTP/1.1\r\n\r\n"], ids=repr
+)
+def test_another_protocol_in_pieces(said: bytes) -> None:
+    """It is known as well when it comes byte by byte."""
+    for cut in Cut:
+        scene = Greeting()
+        answers = [scene.sends(chunk) for chunk in cut.chunks(said[: said.index(b"/")])]
+        assert HTTP in answers
+
+
+@pytest.mark.parametrize(
+    "connect",
+    [
+        b"CONNECT\naccept-version:9.9\nreceipt:r\n\n\0",
+        b"CONNECT\nheart-beat:x\nreceipt:r\n\n\0",
+        b"CONNECT\nnocolon\nreceipt:r\n\n\0",
+        b"CONNECT\nreceipt:r\n\nx\0",
+    ],
+    ids=repr,
+)
+def test_the_receipt_of_a_connect_that_is_refused(connect: bytes) -> None:
+    """Whatever is wrong with it, the ERROR names it."""
+    with Playbook() as play:
+        play.client_says(connect)
+        assert b"\nreceipt-id:r\n" in play.client_reads()
 
 
 def test_the_limits_of_any_frame() -> None:
@@ -766,6 +819,66 @@ def test_a_content_length_of_nothing(client: bytes, broker: bytes, command: byte
     with joined(client, broker) as play:
         play.client_says(frame)
         play.broker_gets(frame)
+
+
+@in_all_pairs
+@in_all_cuts
+@pytest.mark.parametrize("body", [b"\n", b"\n\n\n"], ids=repr)
+@pytest.mark.parametrize("announced", [False, True], ids=["", "announced"])
+def test_lfs_where_no_body_may_be(
+    client: bytes, broker: bytes, cut: Cut, body: bytes, *, announced: bool
+) -> None:
+    """Brokers take them, so they pass; where the head has to be spelled anew the frame stays one."""
+    length = b"content-length:%d\n" % len(body) if announced else b""
+    with joined(client, broker, cut=cut) as play:
+        for command in (b"SUBSCRIBE", b"BEGIN", b"COMMIT", b"UNSUBSCRIBE", b"DISCONNECT"):
+            frame = command + b"\nid:0\ndestination:/queue/a\ntransaction:t\n" + length + b"\n" + body + b"\0"
+            play.client_says(frame)
+            play.broker_gets(frame)
+        play.client_gets(b"")
+
+
+def test_lfs_behind_a_head_that_is_spelled_anew() -> None:
+    """They stay, as the `content-length` that counts them does."""
+    with joined(b"1.2", b"1.0") as play:
+        play.client_says(b"BEGIN\ntransaction:a\\cb\ncontent-length:2\n\n\n\n\0")
+        play.broker_gets(b"BEGIN\ntransaction:a:b\ncontent-length:2\n\n\n\n\0")
+
+
+@in_all_cuts
+@pytest.mark.parametrize("body", [b"\n", b"\n\n\n"], ids=repr)
+def test_connect_with_lfs_for_a_body(body: bytes, cut: Cut) -> None:
+    """The CONNECT that the broker is sent has neither them nor their length; nor has the client's CONNECTED."""
+    with Playbook(cut=cut) as play:
+        play.client_says(
+            b"CONNECT\naccept-version:1.2\nhost:/\ncontent-length:%d\n\n%b\0" % (len(body), body)
+        )
+        play.broker_accepts()
+        connect = play.broker_reads()
+        assert connect.startswith(b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:")
+        assert connect.endswith(b"\n\n\0")
+        assert connect.count(b"\n") == 5
+        play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\ncontent-length:%d\n\n%b\0" % (len(body), body))
+        play.client_gets(b"CONNECTED\nversion:1.2\nsession:s\n\n\0")
+        play.both_stay()
+
+
+def test_an_error_for_a_broken_frame_names_its_receipt() -> None:
+    """As brokers do, so that a client knows which of its frames it was."""
+    for bad in (b"nocolon\n\n\0", b"\nx\0", b"content-length:x\n\n\0"):
+        with joined(b"1.2", b"1.2") as play:
+            play.client_says(b"SUBSCRIBE\nid:0\ndestination:/queue/a\nreceipt:a\\cb\n" + bad)
+            assert b"\nreceipt-id:a\\cb\n" in play.client_reads()
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\nreceipt:r\n\n\0")
+        play.client_gets_error(b"CONNECT is not allowed here", receipt=b"r")
+
+
+def test_an_error_for_a_brokers_broken_frame_names_no_receipt() -> None:
+    """A `receipt` that a publisher left on a MESSAGE is not this client's."""
+    with joined(b"1.2", b"1.2") as play:
+        play.broker_says(b"MESSAGE\nreceipt:r\ncontent-length:x\n\n\0")
+        assert b"receipt-id" not in play.client_reads()
 
 
 @in_all_cuts

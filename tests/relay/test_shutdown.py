@@ -145,31 +145,31 @@ def test_a_client_that_sends_disconnect_and_goes() -> None:
 
 
 def test_a_client_that_goes_with_something_unconfirmed() -> None:
-    """It is gone; its brokers have `disconnect_timeout` to confirm."""
+    """It is gone; its broker has half of `disconnect_timeout` to confirm, so that there is time for another one."""
     play = Scene()
     effects = play.vanishes(1.0)
     assert notes(effects) == [(Event.VANISHED, "client left; what it said is still delivered")]
     assert [note.facts for note in effects if isinstance(note, Note)] == [{"end": "client", "delivering": 1}]
     assert ways(effects) == []
     assert play.client.gone
-    assert play.shutdown.until == 1.0 + 5.0
+    assert play.shutdown.until == 1.0 + 2.5
     assert not play.shutdown.delivered
     play.flow.safe = True
     assert play.shutdown.delivered
 
 
 def test_a_client_that_goes_with_something_buffered() -> None:
-    """What waits for a broker is delivered when there is one, however long that takes."""
+    """What waits for a broker is delivered when there is one within `disconnect_timeout`, in all."""
     play = Scene()
     play.flow.ready = False
     play.flow.safe = True
     play.buffer.append(b"SEND")
     play.vanishes(1.0)
     assert play.client.gone
-    assert play.shutdown.until == inf
-    play.shutdown.found(100.0)
-    assert play.shutdown.until == 100.0 + 5.0
+    assert play.shutdown.until == 1.0 + 5.0
     play.flow.ready = True
+    play.shutdown.found(2.0)
+    assert play.shutdown.until == 4.0
     assert not play.shutdown.delivered
     play.buffer.take()
     assert play.shutdown.delivered
@@ -209,7 +209,46 @@ def test_its_time_is_not_begun_anew_by_its_going() -> None:
     play = Scene()
     play.reaches(DisconnectState.WAITING, 1.0)
     play.vanishes(4.0)
+    assert play.shutdown.until == 5.0
+    play.flow.ready = False
+    play.shutdown.searching()
     assert play.shutdown.until == 1.0 + 5.0
+
+
+def test_a_client_that_is_gone_has_one_time_whatever_brokers_do() -> None:
+    """Neither the loss of a broker nor the next one moves the end; each gets half of what is left, the last all."""
+    play = Scene()
+    play.unconfirmed(1)
+    play.vanishes(0.0)
+    ends = []
+    for at in (1.0, 2.0, 3.0):
+        play.flow.ready = False
+        play.shutdown.searching()
+        assert play.shutdown.until == 5.0
+        play.flow.ready = True
+        play.shutdown.found(at)
+        ends.append(play.shutdown.until)
+    assert ends == [3.0, 3.5, 4.0]
+    play.shutdown.unanswered()
+    play.shutdown.unanswered()
+    play.shutdown.found(4.5)
+    assert play.shutdown.until == 5.0
+
+
+def test_what_a_client_that_is_gone_left_unread() -> None:
+    """SENDs that no broker was there for are counted, whole ones only, up to DISCONNECT and what is not STOMP."""
+    play = Scene(State.CONNECTING)
+    play.flow.ready = False
+    send = b"SEND\ndestination:/queue/a\n\nx\0"
+    play.client.decoder.feed(send + send)
+    play.buffer.append(send + b"BEGIN\ntransaction:t\n\n\0" + send[:10])
+    play.buffer.append(send[10:] + b"nonsense\n")
+    play.vanishes(0.0)
+    play.is_overdue(5.0)
+    assert play.counters["possibly_lost"] == 4
+    assert play.counters["clients_undelivered"] == 1
+    assert play.counters["brokers_lost"] == 0
+    assert not play.buffer
 
 
 def test_a_gone_client_whose_broker_does_not_confirm() -> None:
@@ -221,7 +260,7 @@ def test_a_gone_client_whose_broker_does_not_confirm() -> None:
     assert sent(effects) == b""
     assert notes(effects)[0] == (
         Event.LOST,
-        "broker tcp://a,tcp://b did not confirm all that was said",
+        "broker tcp://a,tcp://b did not confirm all that was said: 3 SENDs may be lost",
     )
     assert ways(effects) == [How.FLUSH]
     assert (play.counters["possibly_lost"], play.counters["brokers_lost"], play.counters["errors_sent"]) == (

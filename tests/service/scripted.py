@@ -110,6 +110,9 @@ class ScriptedRelay:
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
         return self._hears("received", leg, data)
 
+    def gave_way(self, leg: Leg, now: float) -> list[Effect]:
+        return self._hears("gave_way", leg)
+
     def refused(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         return self._hears("refused", leg, reason)
 

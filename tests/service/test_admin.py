@@ -34,7 +34,7 @@ from tests.service.harness import (
     movable,
     upstream,
 )
-from tests.service.sockets import ANY_PORT, Peer, call, reactor, running
+from tests.service.sockets import ANY_PORT, Peer, call, port_of, reactor, running
 
 
 class Answer:
@@ -51,6 +51,7 @@ class Answer:
         channel = DummyChannel()
         channel.site = factory = site(harness.service.state, harness.reactor)
         request: Any = factory.requestFactory(channel)
+        headers.setdefault("host", "localhost")
         for name, value in headers.items():
             request.requestHeaders.addRawHeader(name.replace("_", "-"), value)
         request.gotLength(sum(map(len, chunks)))
@@ -517,11 +518,11 @@ async def test_an_order_that_is_much_too_long() -> None:
 async def test_an_order_in_chunks_of_unknown_length() -> None:
     """As good as any other."""
     body = b'{"broker": "*"}'
-    head = (
-        b"POST /brokers/pause HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
-    )
+    head = b"POST /brokers/pause HTTP/1.1\r\nhost: localhost:%d\r\nconnection: close\r\n"
+    head += b"content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
     chunks = b"".join(b"1\r\n%c\r\n" % octet for octet in body)
     own = Upstream("main", alone(Broker("memory:", "memory:")))
     async with open_relay(Listener("public", ANY_PORT, own)) as relay:
-        answer = await relay.answers(head + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+        head %= port_of(relay.service.getServiceNamed("admin"))
+        answer = await relay.answers(head + chunks + b"0\r\n\r\n")
     assert answer.status == 200

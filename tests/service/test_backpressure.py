@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE, ReadControl
-from stomprelay.session.effects import Close, How, Wake
+from stomprelay.session.effects import Close, GiveWay, How, Wake
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.head import Limits
 from tests.service.harness import FakeTransport
@@ -266,6 +266,53 @@ def test_a_client_that_is_gone_has_no_successor_to_hold() -> None:
     broker.drains()
     scripted.reactor.advance(0)
     assert blocks(scripted) == []
+
+
+# Turns
+
+
+def test_who_gives_way_is_not_read_until_others_had_their_turn() -> None:
+    """Then it is read again, and the relay goes on, which may give way once more."""
+    scripted = ScriptedSession()
+    scripted.relay.answers += [[], [GiveWay(scripted.relay.client)], []]
+    scripted.client.sends(b"x")
+    scripted.does(GiveWay(scripted.relay.client))
+    assert not scripted.client.reading
+    scripted.said()
+    scripted.reactor.advance(0)
+    told = [what for what in scripted.said() if what[0] != "paused"]
+    assert [what[0] for what in told] == ["resumed", "gave_way", "resumed", "gave_way"]
+    assert scripted.client.reading
+    assert scripted.reactor.getDelayedCalls() == []
+
+
+def test_a_client_that_gave_way_stays_held_for_another_reason() -> None:
+    """Its turn comes all the same: what it sent before is carried."""
+    scripted = ScriptedSession()
+    _, transport = scripted.open()
+    scripted.does(GiveWay(scripted.relay.client))
+    transport.fills()
+    scripted.said()
+    scripted.reactor.advance(0)
+    assert ("gave_way", scripted.relay.client) in scripted.said()
+    assert not scripted.client.reading
+    transport.drains()
+    assert scripted.client.reading
+
+
+def test_a_client_that_gave_way_and_went() -> None:
+    """The relay goes on with what it sent; where the relay is done with it there is no turn."""
+    scripted = ScriptedSession()
+    scripted.relay.over = False
+    scripted.does(GiveWay(scripted.relay.client))
+    scripted.client.disconnects()
+    scripted.said()
+    scripted.reactor.advance(0)
+    assert scripted.said() == [("gave_way", scripted.relay.client)]
+    scripted.does(GiveWay(scripted.relay.client))
+    scripted.relay.client.enter(State.CLOSED)
+    scripted.reactor.advance(0)
+    assert scripted.said() == []
 
 
 # A client and several brokers

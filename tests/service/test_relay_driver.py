@@ -283,3 +283,45 @@ def test_secrets_stay_out_of_the_log(log: list[str]) -> None:
     broker.sends(b"ERROR\nmessage:bad passcode hush\n\n\0")
     assert log
     assert not any("hush" in line for line in log), log
+
+
+def test_a_relay_that_fails(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client has an ERROR, all connections end, and the log has the traceback, without what the error says."""
+    harness = RelayHarness()
+    client, broker = harness.session()
+    secret = "hunter" + "2"
+
+    def fails(*_: object) -> None:
+        raise ValueError(secret)
+
+    monkeypatch.setattr("stomprelay.relay.single.Single.to_broker", fails)
+    client.sends(SEND)
+    assert client.written().startswith(b"ERROR\nmessage:the relay failed\n")
+    assert client.ends == ["half"]
+    assert broker.ends == ["flush"]
+    for transport in (client, broker):
+        transport.disconnects()
+    assert len(harness.service.state.sessions) == 0
+    assert harness.reactor.getDelayedCalls() == []
+    (fault,) = [line for line in log if "ValueError" in line]
+    assert "in fails" in fault
+    assert secret not in "".join(log)
+
+
+def test_an_effect_that_cannot_be_performed(log: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are performed, then the session ends: nobody knows in what state it is."""
+    harness = RelayHarness()
+    client, broker = harness.session()
+
+    def fails(self: LegProtocol, data: bytes) -> None:
+        raise OSError("no buffer space")
+
+    monkeypatch.setattr(LegProtocol, "write", fails)
+    client.sends(SEND)
+    assert client.ends == ["half"]
+    assert broker.ends == ["flush"]
+    for transport in (client, broker):
+        transport.disconnects()
+    assert len(harness.service.state.sessions) == 0
+    assert harness.reactor.getDelayedCalls() == []
+    assert any("an effect failed: OSError" in line for line in log)

@@ -6,7 +6,7 @@ from typing import get_args
 import pytest
 
 from stomprelay.session import effects
-from stomprelay.session.effects import Close, Effect, Event, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, Effect, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.head import Limits
 
@@ -19,6 +19,7 @@ CASES = [
     (Pause(LEG), Pause(LEG), Pause(OTHER)),
     (Pause(LEG), Pause(LEG), Resume(LEG)),
     (Resume(LEG), Resume(LEG), Resume(OTHER)),
+    (GiveWay(LEG), GiveWay(LEG), GiveWay(OTHER)),
     (Wake(1.0), Wake(1.0), Wake(2.0)),
     (Note(Event.ERROR, "x"), Note(Event.ERROR, "x"), Note(Event.LOST, "x")),
     (Note(Event.ERROR, "x", {"a": 1}), Note(Event.ERROR, "x", {"a": 1}), Note(Event.ERROR, "x", {"a": 2})),

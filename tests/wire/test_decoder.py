@@ -375,15 +375,118 @@ def test_content_length_is_judged_on_frames_without_body(command: bytes, value: 
 @pytest.mark.parametrize("command", sorted(ANY - BODIES), ids=bytes.decode)
 @versions
 def test_only_three_frames_have_a_body(command: bytes, dialect: Dialect) -> None:
-    """Any octet before the NUL of another frame, announced or not, is refused; `content-length:0` is harmless."""
+    """Anything but LFs before the NUL of another frame, announced or not, is refused; a length of 0 is harmless."""
     must_not = f"{command.decode()} must not have a body"
-    assert str(refuse(command + b"\n\nx\0", dialect)) == must_not
-    assert str(refuse(command + b"\n\n\n\0", dialect)) == must_not
+    for body in (b"x", b" ", b"\r", b"\r\n", b"\n\r\n", b"\n\nx", b"\nSEND\n\n"):
+        assert str(refuse(command + b"\n\n" + body + b"\0", dialect)) == must_not
     assert str(refuse(command + b"\ncontent-length:1\n\nx\0", dialect)) == must_not
     assert str(refuse(command + b"\ncontent-length:1\n\n\0", dialect)) == must_not
     assert str(refuse(command + b"\ncontent-length:0\n\nx\0", dialect)) == must_not
     (frame,) = decode(command + b"\ncontent-length:0\n\n\0", dialect)
     assert frame.payload == b""
+
+
+@pytest.mark.parametrize("command", sorted(ANY - BODIES), ids=bytes.decode)
+@pytest.mark.parametrize("lfs", [1, 2, 30])
+@versions
+def test_a_body_of_lfs_is_none(command: bytes, lfs: int, dialect: Dialect) -> None:
+    """Clients write one LF too many, and brokers take it: the frame ends at its NUL, however it is cut."""
+    body = b"\n" * lfs
+    for head in (b"\n\n", b"\r\n\r\n", b"\na:1\n\n", b"\ncontent-length:%d\n\n" % lfs):
+        (frame,) = decode(command + head + body + b"\0", dialect, limits=SMALL)
+        assert (frame.command, frame.payload) == (command, body)
+
+
+@pytest.mark.parametrize("command", sorted(ANY - BODIES), ids=bytes.decode)
+@pytest.mark.parametrize("length", [0, 1, 3, 31, 9999])
+def test_a_body_of_lfs_is_as_long_as_it_says(command: bytes, length: int) -> None:
+    """Otherwise it would depend on the reader where the frame ends."""
+    wire = command + b"\ncontent-length:%d\n\n\n\n\0" % length
+    assert str(refuse(wire, limits=SMALL)) == f"{command.decode()} must not have a body"
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0", b"x", b"\n" * 70], ids=repr)
+def test_a_body_of_lfs_has_the_limit_of_bodies(rest: bytes) -> None:
+    """One more than a body may have is refused, whatever follows."""
+    error = refuse(b"BEGIN\n\n" + b"\n" * 31 + rest, limits=SMALL)
+    assert (type(error), str(error)) == (LimitError, "body too large")
+
+
+def test_frames_around_a_body_of_lfs() -> None:
+    """Neighbours are read as they are alone."""
+    wire = b"BEGIN\ntransaction:t\n\n\n\0" + LF + b"COMMIT\ntransaction:t\n\n\n\n\0\n" + LF
+    assert [(frame.command, frame.payload) for frame in decode(wire)] == [
+        (b"BEGIN", b"\n"),
+        (b"SEND", b"hello"),
+        (b"COMMIT", b"\n\n"),
+        (b"SEND", b"hello"),
+    ]
+
+
+# ------------------------------------------------------------------ the receipt that a broken frame asks for
+
+
+ASKING = [
+    pytest.param(b"SEND\nreceipt:r\nnocolon\n\n\0", id="bad head"),
+    pytest.param(b"SEND\nnocolon\nreceipt:r\nreceipt:s\n\n\0", id="the first counts"),
+    pytest.param(b"BEGIN\nreceipt:r\n\nx\0", id="a body where none may be"),
+    pytest.param(b"SEND\nreceipt:r\ncontent-length:3\n\nhello\0", id="a length that lies"),
+    pytest.param(b"SEND\nreceipt:r\ncontent-length:x\n\nhello\0", id="a length that is none"),
+    pytest.param(b"SEND\nreceipt:r\na:1\nb:2\nc:3\n\n\0", id="too many headers"),
+    pytest.param(b"SEND\nreceipt:r\nfoo:" + b"x" * 30 + b"\n\n\0", id="too long a header"),
+    pytest.param(b"SEND\nreceipt:r\n\n" + b"x" * 40, id="too large a body"),
+    pytest.param(b"SEND\nreceipt:r\nfoo:\0\n\n\0", id="NUL in the head"),
+    pytest.param(b"SEND\nreceipt:r\nfoo:\\t\n\n\0", id="undefined escape"),
+    pytest.param(b"SEND\r\nreceipt:r\r\nnocolon\r\n\r\n\0", id="CRLF"),
+]
+
+
+@pytest.mark.parametrize("wire", ASKING)
+def test_an_error_names_the_receipt(wire: bytes) -> None:
+    """As a broker's does, where the frame's receipt can be read; however the stream is cut."""
+    for before in (b"", b"\n\n", LF):
+        for chunks in ([before + wire], octets(before + wire), [before, wire]):
+            error = run(chunks, V1_2, CLIENT_COMMANDS, SMALL).error
+            assert error is not None
+            assert error.receipt == b"r"
+
+
+def test_an_unexpected_command_names_its_receipt() -> None:
+    """A second CONNECT, whose head is not escaped, or a command that does not exist."""
+    error = run([b"CONNECT\nreceipt:a\\cb\n\n\0"], V1_2, CLIENT_COMMANDS).error
+    assert error is not None
+    assert error.receipt == b"a\\cb"
+    error = run([b"FOO\nreceipt:a\\cb\n\n\0"], V1_2, CLIENT_COMMANDS).error
+    assert error is not None
+    assert error.receipt == b"a:b"
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"SEND\nreceipt:\\t\n\n\0",
+        b"SEND\nnocolon\n\nreceipt:r\n\0",
+        b"SEND\nfoo:\0\nreceipt:r\n\n\0",
+        b"SEND\na:1\0SEND\nreceipt:r\n\n\0",
+        b"SEND\nReceipt:r\nnocolon\n\n\0",
+        b"SEND\nreceipt:" + b"r" * 30 + b"\n\n\0",
+        b"SEND\nx:\xff\nreceipt:\xff\n\n\0",
+    ],
+    ids=repr,
+)
+def test_an_error_without_a_receipt(wire: bytes) -> None:
+    """What cannot be read, or is not the frame's, is not named, and is no second error."""
+    for chunks in ([wire], octets(wire)):
+        error = run(chunks, demanding_utf8(V1_2), CLIENT_COMMANDS, SMALL).error
+        assert error is not None
+        assert error.receipt is None
+
+
+def test_a_broken_message_names_no_receipt() -> None:
+    """A `receipt` on a MESSAGE is its publisher's, and no business of whoever is told of the error."""
+    error = run([b"MESSAGE\nreceipt:r\nnocolon\n\n\0"], V1_2, BROKER_COMMANDS).error
+    assert error is not None
+    assert error.receipt is None
 
 
 # ------------------------------------------------------------------ CR

@@ -47,9 +47,9 @@ def test_the_corpus_is_there() -> None:
     versions = {
         f"{broker}-{version}" for broker in ("activemq", "rabbitmq") for version in ("1.0", "1.1", "1.2")
     }
-    assert files == versions | {"activemq-login"}
-    assert len(recordings()) == 840
-    assert sum(len(recording.received) for recording in recordings()) == 378242
+    assert files == versions | {"activemq-login", "activemq-stopped", "rabbitmq-stopped"}
+    assert len(recordings()) == 888
+    assert sum(len(recording.received) for recording in recordings()) == 425681
 
 
 def test_no_two_connections_of_a_case_share_a_name() -> None:

@@ -16,14 +16,14 @@ from math import inf
 from typing import Final
 
 from stomprelay.pipeline.stomp.sockets import ASKED, PRESSURE, Endpoint, LegSocket
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Effect, Open, Report
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.relay import Relay
-from stomprelay.session.effects import Close, Event, How, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, State
-from stomprelay.session.reasons import WARNINGS
+from stomprelay.session.reasons import WARNINGS, spell_fault
 
 ROOM: Final = 8 * 1024 * 1024
 """Bytes that may wait in either direction."""
@@ -171,6 +171,7 @@ class RelayThread:
         self._sockets: dict[Leg, LegSocket] = {}
         self._leaving: set[LegSocket] = set()
         self._reported_full: set[Leg] = set()
+        self._behind: deque[Leg] = deque()
         self._reasons: deque[str] = deque(maxlen=REASONS)
         self._wake = inf
         self._paused = False
@@ -333,6 +334,12 @@ class RelayThread:
     # Effects
 
     def _perform(self, effects: Iterable[Effect]) -> None:
+        self._carry_out(effects)
+        while self._behind:  # the thread serves this session alone: nobody else waits for a turn
+            leg = self._behind.popleft()
+            self._carry_out(self._relay.gave_way(leg, time.monotonic()))
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
         sockets, client = self._sockets, self._relay.client
         for effect in effects:
             match effect:
@@ -349,10 +356,14 @@ class RelayThread:
                     self._hold(leg, True)
                 case Resume(leg=leg):
                     self._hold(leg, False)
+                case GiveWay(leg=leg):
+                    self._behind.append(leg)
                 case Wake(at=at):
                     self._wake = at
                 case Note():
                     self._note(effect)
+                case Report(error=error):
+                    _log.error("%s", spell_fault(error))
 
     def _hold(self, leg: Leg, on: bool) -> None:
         sock = self._sockets.get(leg)
@@ -361,7 +372,7 @@ class RelayThread:
             if on:
                 self._relay.paused(leg)
             else:
-                self._perform(self._relay.resumed(leg, time.monotonic()))
+                self._carry_out(self._relay.resumed(leg, time.monotonic()))
         elif sock is not None:
             (sock.hold if on else sock.release)(ASKED)
 

@@ -8,8 +8,10 @@ Where both legs speak one version the broker judges what a client sends. Where t
 understand it, so the bridge judges.
 """
 
+import re
 from collections.abc import Callable
 from copy import copy
+from functools import cache
 from typing import Final
 
 from stomprelay.relay.bridge.steps import AS_IT_IS, NOTHING, Edit, Pair, steps_between
@@ -18,7 +20,7 @@ from stomprelay.session.session import Session
 from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect, Headers
 from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.frame import END, Frame
-from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE, RECEIPT_HEADER
+from stomprelay.wire.names import CLIENT_COMMANDS, CONTENT_LENGTH, MESSAGE, RECEIPT_HEADER
 
 _ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r")
 
@@ -29,6 +31,12 @@ def _blank(unfit: bytes) -> bytes:
 
 def _percent(unfit: bytes) -> bytes:
     return b"".join([b"%%%02X" % byte for byte in unfit])
+
+
+@cache
+def _having(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    """Matches a header line with one of these names, and the LF in front of it."""
+    return re.compile(rb"\n(?:%b):[^\n]*" % b"|".join(map(re.escape, names)))
 
 
 class Bridge:
@@ -56,6 +64,10 @@ class Bridge:
         self._judges = self._pair.judges
         self.untouched = frozenset[bytes]() if self._judges else frozenset({MESSAGE})
         alike = not source.padded and source.escaped_names == target.escaped_names
+        # Both versions escape names, but one of the sides leaves them as they are.
+        self._raw_names = (
+            source.escaped_names != target.escaped_names and bool(source.reads) and bool(target.reads)
+        )
         self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
 
     def with_steps(self, steps: dict[bytes, Callable[[Pair, Frame, Session], Edit]]) -> "Bridge":
@@ -74,10 +86,12 @@ class Bridge:
         return head + frame.data[frame.body : frame.after]
 
     def compose(self, command: bytes, headers: Headers, session: Session) -> bytes:
-        """Return the bytes of a frame without a body that the relay sends in the client's name. Raises `Refused`
-        as `head` does.
+        """Return the bytes of a frame without a body that the relay sends in the client's name, and without a
+        `content-length`, which would be that of LFs in the client's own. Raises `Refused` as `head` does.
         """
-        lines = [self._line(name, value, command, session) for name, value in headers]
+        lines = [
+            self._line(name, value, command, session) for name, value in headers if name != CONTENT_LENGTH
+        ]
         return b"\n".join([command, *filter(None, lines), b""]) + b"\n" + END
 
     def without(self, frame: Frame, name: bytes, session: Session) -> bytes:
@@ -149,12 +163,8 @@ class Bridge:
         """Return the header lines that the edit keeps and the blank line: all that follows the LF of the command
         line.
         """
-        lines = b"\n" + frame.data[frame.head : frame.body]
-        for name in edit.drop:
-            needle = b"\n%b:" % name
-            while (at := lines.find(needle)) >= 0:
-                lines = lines[:at] + lines[lines.find(b"\n", at + 1) :]
-        return lines
+        lines = frame.data[frame.head - 1 : frame.body]
+        return _having(edit.drop).sub(b"", lines) if edit.drop else lines
 
     def _opening(self, frame: Frame, edit: Edit, session: Session) -> bytes:
         """Return the command line and the headers that the edit puts in front, without the last LF."""
@@ -168,7 +178,10 @@ class Bridge:
         `LossPolicy`; empty for a header that is left out.
         """
         target = self.target
-        if not target.nameable(name):
+        if not self._judges:
+            return target.write_line(name, value)  # as a peer of the same version spelled it
+        spelled = self.spell_name(name)
+        if spelled is None:
             self._refuse_loss(name)
             session.lose("loss_name")
             return b""
@@ -177,7 +190,25 @@ class Bridge:
             self._refuse_loss(name, always=name in PROTOCOL_HEADERS and command in CLIENT_COMMANDS)
             session.lose("loss_value")
             value = target.replace_line_ends(value, _percent if self.loss is LossPolicy.PERCENT else _blank)
-        return target.write_line(name, value)
+        return b"%b:%b" % (spelled, target.encode(value))
+
+    def spell_name(self, name: bytes) -> bytes | None:
+        """Return a header name, as `Dialect.read_line` returns it, in the target's spelling; None where it has none.
+
+        A broker that leaves names alone keeps and delivers the spelling of their publisher. So a name passes in that
+        spelling wherever both versions have it: toward the broker as the client spelled it, and from the broker as
+        it is, where that is a spelling.
+        """
+        target = self.target
+        if self._raw_names:
+            if target.escaped_names:
+                if target.spelled(name):
+                    return name
+            elif name and target.encode(name) == self.source.encode(name):
+                return target.encode(name)
+        if not target.nameable(name):
+            return None
+        return target.encode(name) if target.escaped_names else name
 
     def _refuse_loss(self, name: bytes, *, always: bool = False) -> None:
         if always or self.loss is LossPolicy.REJECT:

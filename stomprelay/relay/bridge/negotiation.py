@@ -9,7 +9,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import AUTO, GENERIC, PROFILES, Profile, detect
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.session.handshake import Accord, Credentials
+from stomprelay.session.handshake import Accord, Credentials, Offer
 from stomprelay.wire.dialect import DIALECTS, V1_1, Dialect, up_to
 
 
@@ -58,9 +58,13 @@ def asked(upstream: Upstream, broker: Broker, client: Dialect) -> frozenset[byte
     return wanted if known is None else (wanted & known or known)
 
 
-def profile(upstream: Upstream, broker: Broker, accord: Accord) -> Profile:
-    """Return the profile of the broker that answered: the configured one, or what its CONNECTED shows."""
-    found = detect(accord.server, accord.session) if upstream.profile is AUTO else upstream.profile
+def profile(upstream: Upstream, broker: Broker, accord: Accord, offer: Offer) -> Profile:
+    """Return the profile of the broker that answered: the configured one, or what its CONNECTED shows.
+
+    A `session` that the client's CONNECT holds shows nothing: ActiveMQ's is the client's `client-id`.
+    """
+    session = b"" if offer.holds(accord.session) else accord.session
+    found = detect(accord.server, session) if upstream.profile is AUTO else upstream.profile
     broker.learnt(found)
     return found
 

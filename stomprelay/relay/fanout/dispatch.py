@@ -296,14 +296,15 @@ class Dispatch:
         self._placed[name] = Placement(self._router.main, ours)
 
     def _abort(self, frame: Frame, receipt: bytes | None) -> None:
-        placement = self._placed.pop(self._header(frame, TRANSACTION) or b"", None)
+        name = self._header(frame, TRANSACTION)
+        placement = None if name is None else self._placed.pop(name, None)
         self._tell(self._router.main if placement is None else placement.target, frame, receipt)
 
     def _commit(self, frame: Frame, receipt: bytes | None) -> None:
         """Send a COMMIT to the members that have the whole transaction; it needs the quorum of a SEND."""
-        name = self._header(frame, TRANSACTION) or b""
-        placement = self._placed.pop(name, None)
-        if placement is None or not placement.target.fans:
+        name = self._header(frame, TRANSACTION)
+        placement = None if name is None else self._placed.pop(name, None)
+        if name is None or placement is None or not placement.target.fans:
             target = self._router.main if placement is None else placement.target
             members = target.live
             self._ask(receipt, target, members, crucial=True)

@@ -1,6 +1,7 @@
 """Frames between a client and several brokers: groups of one upstream, upstreams by routes, or both."""
 
 from collections.abc import Callable
+from itertools import islice
 
 from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.effects import Outbox
@@ -11,6 +12,7 @@ from stomprelay.relay.fanout.merge import Merge
 from stomprelay.relay.fanout.quorum import Confirmation, Quorum
 from stomprelay.relay.fanout.router import Router
 from stomprelay.relay.flow import DisconnectState
+from stomprelay.relay.forward import TURN
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
@@ -125,8 +127,9 @@ class Fanout:
         """Carry the frames that the client's leg has."""
         count = 0
         tracer, decoder = self._tracer, self._client.decoder
+        frames = decoder.frames() if tracer is None else tracer.frames(decoder)
         try:
-            for frame in decoder.frames() if tracer is None else tracer.frames(decoder):
+            for frame in islice(frames, max(1, TURN // len(self._places))):
                 count += 1
                 if frame.command is DISCONNECT:
                     self._disconnect.received(frame, self._client)
@@ -214,6 +217,8 @@ class Fanout:
         if target.fans:
             self._quorum.give_up(target, member, link.reason, now)
             self._go_on(now)
+        elif link.unwelcome:
+            raise StompError(link.reason, f"upstream {target}", receipt=receipt)
         elif link.fresh or not target.upstream.movable:
             raise StompError("broker not available", f"upstream {target} did not connect", receipt=receipt)
         else:

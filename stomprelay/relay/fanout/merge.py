@@ -1,5 +1,6 @@
 """Frames of several brokers, as one stream for the client."""
 
+from itertools import islice
 from typing import Final
 
 from stomprelay.relay.bridge.bridge import Bridge
@@ -8,8 +9,7 @@ from stomprelay.relay.fanout.disconnect import Disconnect
 from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.fanout.quorum import Quorum
 from stomprelay.relay.fanout.router import Target
-from stomprelay.relay.forward import NO_MORE, NOTHING, Joiner
-from stomprelay.relay.model.profile import leaves
+from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner
 from stomprelay.relay.notes import outvoted
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -40,8 +40,8 @@ class Merge:
         self.erred = False
 
     def forward(self, target: Target, member: Member, now: float) -> None:
-        """Carry all complete frames of a member's broker, as one `Send`. Raises `StompError` for what cannot be passed
-        on, after what was right was sent.
+        """Carry complete frames of a member's broker, a turn's worth, as one `Send`. Raises `StompError` for what
+        cannot be passed on, after what was right was sent.
         """
         connection, session, joiner = member.link.connection, member.session, self._joiner
         bridge, leg = connection.bridges.to_client, connection.leg
@@ -63,7 +63,8 @@ class Merge:
             return self._error_head(member, frame, leg, bridge) if passes else NOTHING
 
         try:
-            joiner.carry(leg.decoder.frames(), _NONE if watchful else bridge.untouched, new_head)
+            frames = islice(leg.decoder.frames(), TURN)
+            joiner.carry(frames, _NONE if watchful else bridge.untouched, new_head)
         finally:
             session.counters["broker_frames"] += joiner.frames
             if leg.decoder.trails:
@@ -94,7 +95,7 @@ class Merge:
         asked = receipt is not None and self._quorum.confirmations.awaited(member, receipt) is not None
         if receipt is not None:
             member.resender.unconfirmed.refused(receipt)
-        elif target.upstream.movable and leaves(frame.raw(MESSAGE_HEADER) or b""):
+        elif target.upstream.movable and member.link.connection.product.leaves(frame):
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
             return False
         if not target.fans:

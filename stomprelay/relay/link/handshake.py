@@ -39,6 +39,7 @@ class Handshake:
         "_loss",
         "_offer",
         "_outbox",
+        "_retried",
         "_session",
         "_traced",
         "_tracked",
@@ -69,6 +70,7 @@ class Handshake:
         self._outbox = outbox
         self._asked = asked(upstream, broker, session.dialect)
         self._tried = self._asked
+        self._retried = False
         self.leg = Leg(Side.UPSTREAM, upstream.limits)
 
     def open(self) -> None:
@@ -93,7 +95,9 @@ class Handshake:
         """
         upstream = self._upstream
         accord = Accord.read(frame)
-        product = profile(upstream, self.broker, accord)
+        product = profile(upstream, self.broker, accord, self._offer)
+        if self._retried:
+            self.broker.speaks(self._asked)
         dialect = self._session.dialect
         bridges = bridges_between(
             dialect.version,
@@ -116,16 +120,18 @@ class Handshake:
 
     def retry(self, frame: Frame) -> bool:
         """Read an ERROR that came instead of CONNECTED. Return whether it names other versions that the broker
-        has: then they are remembered, the old leg is closed, and the new one is to be opened. Otherwise the ERROR
-        is the client's.
+        has: then the old leg is closed, and the new one is to be opened. Otherwise the ERROR is the client's.
+
+        The versions are remembered when the broker has answered CONNECTED with one of them. ActiveMQ escapes nothing
+        before that, so that a `version` header of an ERROR may be of the client's making.
         """
         upstream = self._upstream
         spoken = versions(frame.raw(VERSION) or b"") & DIALECTS.keys()
         # RabbitMQ names its versions in every ERROR: only ones that were not asked for tell anything.
         if not spoken or spoken & self._tried or upstream.versions is not None:
             return False
-        self.broker.speaks(spoken)
         self._asked = spoken
+        self._retried = True
         self._tried |= spoken
         only = spell_versions(spoken).decode()
         facts = {"broker": str(self.broker), "upstream": upstream.name, "versions": only}

@@ -8,9 +8,11 @@ from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.handshake import Accepted, Handshake
 from stomprelay.relay.link.schedule import Schedule
+from stomprelay.relay.link.suspicion import CLOSED, SILENT, STRANGE, Suspicion
 from stomprelay.relay.model.group import Broker, Group
+from stomprelay.relay.model.health import Sight
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.profile import unavailable
+from stomprelay.relay.model.profile import Profile
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import moved, refused, vain
 from stomprelay.relay.resend.resender import Resender
@@ -18,7 +20,7 @@ from stomprelay.session.effects import Close, How, Resume
 from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
-from stomprelay.wire.names import CONNECTED, DISCONNECT, MESSAGE_HEADER, RECEIPT_HEADER
+from stomprelay.wire.names import CONNECTED, DISCONNECT, RECEIPT_HEADER
 
 
 @dataclass(slots=True)
@@ -30,23 +32,29 @@ class Waiting:
 
 @dataclass(slots=True)
 class Asking:
-    """A broker was asked for its connection, or for CONNECTED, which has to come by `deadline`."""
+    """A broker was asked for its connection, or for CONNECTED, which has to come by `deadline`. `sight` is how it was
+    then; `told`: it was sent CONNECT.
+    """
 
     handshake: Handshake
     deadline: float
+    sight: Sight
+    told: bool = False
 
 
 @dataclass(slots=True)
 class Connected:
     """Frames flow between the client and this broker.
 
-    `moving`: the session is to go to another broker at a quiet moment, to `target` if it can. `done`: the broker is to
-    be left at once, for it confirmed that the session leaves, or went wrong.
+    `product`: what it is, as far as that is known. `moving`: the session is to go to another broker at a quiet moment,
+    to `target` if it can. `done`: the broker is to be left at once, for it confirmed that the session leaves, or went
+    wrong.
     """
 
     leg: Leg
     broker: Broker
     bridges: Bridges
+    product: Profile
     moving: bool = False
     target: Broker | None = None
     done: bool = False
@@ -62,11 +70,13 @@ class Leaving(Connected):
 @dataclass(slots=True)
 class Ended:
     """No broker could be had, for a `reason` in words that a client may read; or the session is over. `leg` is that of
-    the last attempt, where nothing follows that would need it closed.
+    the last attempt, where nothing follows that would need it closed. `unwelcome`: what the client said in CONNECT is
+    the reason.
     """
 
     reason: str = ""
     leg: Leg | None = None
+    unwelcome: bool = False
 
 
 class Link:
@@ -85,6 +95,7 @@ class Link:
         "_offer",
         "_outbox",
         "_schedule",
+        "_suspicion",
         "before",
         "group",
         "recovering",
@@ -120,6 +131,7 @@ class Link:
                 session, outbox, listener.limits, most=upstream.resend_buffer, confirm=upstream.confirm
             )
         self._fresh = True
+        self._suspicion = Suspicion()
         self._listener = listener
         self._offer = offer
         self._outbox = outbox
@@ -199,6 +211,11 @@ class Link:
         return self.state.reason if isinstance(self.state, Ended) else ""
 
     @property
+    def unwelcome(self) -> bool:
+        """Whether no broker could be had because of what the client said in CONNECT."""
+        return isinstance(self.state, Ended) and self.state.unwelcome
+
+    @property
     def quiet(self) -> bool:
         """Whether its broker could be left without a loss: no open transaction, nothing unacknowledged, nothing
         unconfirmed.
@@ -219,18 +236,19 @@ class Link:
         self._schedule.begin(now, start=self._fresh, prefer=prefer)
         self._next(now)
 
-    def _next(self, now: float) -> None:
+    def _next(self, now: float, rest: float = 0.0) -> None:
         attempt = self._schedule.next(now)
         if attempt is None:
             self._give_up(now)
             return
+        at = max(attempt.at, now + rest)
         if self._schedule.vain:
             self._outbox.put(vain(self.group, self.upstream, self._schedule.passes))
         if self.asking:
             self.hang_up(How.ABORT)
         self.state = Waiting(attempt.broker)
-        self.until = min(attempt.at, self._schedule.deadline)
-        if attempt.at <= now:
+        self.until = min(at, self._schedule.deadline)
+        if at <= now:
             self._open(attempt.broker, now)
 
     def _give_up(self, now: float) -> None:
@@ -243,6 +261,9 @@ class Link:
         """Open a connection to `broker`: the time of the attempt has come. Plan the next attempt where there is
         none, or where it is not worth a try any more.
         """
+        if self._suspicion.proved:
+            self._reject()
+            return
         if broker is None or not self._schedule.stands(now):
             self._next(now)
             return
@@ -259,13 +280,14 @@ class Link:
 
     def _ask(self, handshake: Handshake, now: float) -> None:
         deadline = now + self.upstream.connect_timeout
-        self.state = Asking(handshake, deadline)
+        self.state = Asking(handshake, deadline, handshake.broker.health.sight())
         self.until = min(deadline, self._schedule.deadline)
         handshake.open()
 
     def connected(self, leg: Leg, now: float) -> None:
         """The connection that was asked for is there."""
         if isinstance(self.state, Asking) and self.state.handshake.leg is leg:
+            self.state.told = True
             self._outbox.send(leg, self.state.handshake.connect(), now)
         else:
             self._outbox.put(Close(leg, How.ABORT))
@@ -289,32 +311,77 @@ class Link:
             if handshake.retry(frame):
                 self._ask(handshake, now)
                 return None
-            if self.upstream.movable and unavailable(frame.raw(MESSAGE_HEADER) or b""):
-                self.refused("it answered CONNECT with an ERROR: unavailable", now)
+            if self.upstream.movable and self.upstream.profile.unavailable(frame):
+                self.refused("it answered CONNECT with an ERROR: unavailable", now, STRANGE)
                 return None
             return frame.wire
         return None
 
     def _accepted(self, handshake: Handshake, accepted: Accepted, now: float) -> None:
         leg, broker, bridges = handshake.leg, handshake.broker, accepted.bridges
-        self.state = Connected(leg, broker, bridges)
+        self.state = Connected(leg, broker, bridges, accepted.product)
         self.until = inf
         self._fresh = False
+        self._suspicion.cleared()
         broker.health.answered()
         broker.health.joined()
         self._schedule.found(now)
         if self.resender is not None:
             self.resender.connected(leg, bridges.to_broker, cumulative=accepted.product.cumulative)
 
-    def refused(self, reason: str, now: float) -> None:
-        """The broker that is asked cannot be reached, or did not answer CONNECT in time: the next one."""
+    def refused(self, reason: str, now: float, fault: str = CLOSED) -> None:
+        """The broker that is asked cannot be reached, or did not answer CONNECT: the next one. `fault` is what a
+        client is told whose CONNECT is the cause.
+        """
+        state = self.state
+        if not isinstance(state, Asking):
+            return
+        broker = state.handshake.broker
+        if state.told:
+            self._turn_away(broker, state.sight, fault, now)
+        else:
+            self._fail(broker, now)
+        self.session.counters["brokers_refused"] += 1
+        self._outbox.put(refused(broker, self.upstream, f"did not connect: {reason}"))
+        if self.resender is not None:
+            self.hang_up(How.ABORT)
+        if self._suspicion.proved:
+            self._reject()
+        else:
+            self._next(now, self._suspicion.rest)
+
+    def _fail(self, broker: Broker, now: float) -> None:
+        broker.speaks(None)  # when it comes back it may be another one
+        broker.health.failed(self.upstream.checks, now, self._chance)
+
+    def _turn_away(self, broker: Broker, sight: Sight, fault: str, now: float) -> None:
+        """A broker that was sent CONNECT did not take the session. Where others were answered meanwhile that says
+        nothing about the broker; where nobody was, silence counts against it, and all else is for a probe to judge.
+        """
+        health = broker.health
+        if fault is not SILENT and self.upstream.movable:
+            health.doubt(sight, now)
+        elif not health.answered_since(sight) and (fault is SILENT or not health.sessions):
+            self._fail(broker, now)
+        if self._fresh and self.upstream.movable:
+            self._suspicion.turned_away(broker, sight, fault)
+
+    def _reject(self) -> None:
+        """Give the session up, because of what its client said in CONNECT."""
+        self._schedule.ended()
+        self.session.counters["connects_rejected"] += 1
+        self.state = Ended(self._suspicion.fault, self.leg, unwelcome=True)
+        self.until = inf
+
+    def prevented(self, reason: str, now: float) -> None:
+        """The broker could not be asked, for a reason that lies with this process: the next one. It says nothing about
+        the broker's health.
+        """
         broker = self.asked
         if broker is None:
             return
-        broker.speaks(None)  # when it comes back it may be another one
-        broker.health.failed(self.upstream.checks, now, self._chance)
-        self.session.counters["brokers_refused"] += 1
-        self._outbox.put(refused(broker, self.upstream, f"did not connect: {reason}"))
+        self.session.counters["connects_prevented"] += 1
+        self._outbox.put(refused(broker, self.upstream, f"could not be asked: {reason}"))
         if self.resender is not None:
             self.hang_up(How.ABORT)
         self._next(now)
@@ -329,7 +396,7 @@ class Link:
         """The time `until` has come: begin or end an attempt, or leave the broker."""
         match self.state:
             case Asking(deadline=deadline) if now >= deadline:
-                self.refused("no CONNECTED in time", now)
+                self.refused("no CONNECTED in time", now, SILENT)
             case Asking():
                 self.hang_up(How.ABORT)
                 self._give_up(now)
@@ -350,6 +417,8 @@ class Link:
     def lost(self) -> None:
         """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
         self.recovering = True
+        if self.broker is not None:
+            self.broker.health.lost()
 
     def hang_up(self, how: How) -> None:
         """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
@@ -408,7 +477,7 @@ class Link:
         self._outbox.send(up.leg, frame, now)
         # What it still has to send may wait behind messages that the client owes too many ACKs for.
         self._outbox.put(Resume(up.leg))
-        self.state = Leaving(up.leg, up.broker, up.bridges, up.moving, up.target, receipt=receipt)
+        self.state = Leaving(up.leg, up.broker, up.bridges, up.product, up.moving, up.target, receipt=receipt)
         self.until = now + self.upstream.disconnect_timeout
 
     def move(self, now: float) -> None:

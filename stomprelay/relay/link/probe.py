@@ -15,7 +15,6 @@ from stomprelay.relay.effects import Effect, Open, Outbox
 from stomprelay.relay.model.balance import wanted
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.health import spread
-from stomprelay.relay.model.profile import unavailable
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, Fact, How, Note, Send, Wake
 from stomprelay.session.handshake import Accord, Offer
@@ -68,6 +67,7 @@ class Probe:
     def begin(self, now: float) -> list[Effect]:
         """Ask for a connection; sessions leave a broker alone whose pause is just over, until it is known."""
         self._broker.health.trial(now)
+        self._broker.health.probed()
         self._until = now + self._upstream.connect_timeout
         self._outbox.put(Open(self.leg, self._broker), Wake(self._until))
         return self._outbox.drain()
@@ -106,8 +106,14 @@ class Probe:
         return self._outbox.drain()
 
     def lost(self, reason: str, now: float) -> list[Effect]:
-        """The connection ended."""
-        self._fail(f"it closed the connection: {reason}", now)
+        """The connection ended. Where the relay has no credentials of its own that says nothing about a broker which
+        serves others: it may do so to all who have none.
+        """
+        if self._unknown and self._broker.health.sessions:
+            self.well = False
+            self._close(How.FLUSH)
+        else:
+            self._fail(f"it closed the connection: {reason}", now)
         return self._outbox.drain()
 
     def woke(self, now: float) -> list[Effect]:
@@ -127,6 +133,11 @@ class Probe:
 
     # The conversation
 
+    @property
+    def _unknown(self) -> bool:
+        """Whether the broker was told no login, and has not answered."""
+        return self._upstream.credentials is None and self.leg.state is State.OPENING
+
     def _receive(self, frame: Frame, now: float) -> None:
         if frame.command is CONNECTED:
             self._accept(Accord.read(frame))
@@ -140,7 +151,7 @@ class Probe:
             self._succeed()
 
     def _accept(self, accord: Accord) -> None:
-        product = profile(self._upstream, self._broker, accord)
+        product = profile(self._upstream, self._broker, accord, _OFFER)
         self.leg.enter(State.CONNECTED, product.dialects[accord.dialect.version])
         destination = self._upstream.checks.destination
         if destination is None:
@@ -151,7 +162,7 @@ class Probe:
 
     def _deny(self, frame: Frame, now: float) -> None:
         """Read an ERROR that came instead of CONNECTED: the broker is down only where its `message` shows that."""
-        if unavailable(frame.raw(MESSAGE_HEADER) or b""):
+        if self._upstream.profile.unavailable(frame):
             self._fail("it answered CONNECT with an ERROR: unavailable", now)
             return
         self.denied = self._upstream.credentials is not None
@@ -181,6 +192,7 @@ class Probe:
             facts = self._facts() | {"reason": reason}
             self._outbox.put(Note(Event.LOST, f"broker {self._broker} is down: {reason}", facts))
         self.well = False
+        self._broker.speaks(None)  # when it comes back it may be another one
         health.failed(self._upstream.checks, now, self._chance)
         self._close(how)
 
@@ -194,8 +206,8 @@ class Probe:
 
 
 class Watch:
-    """When a broker is probed: every `Checks.probe` seconds or so, and, where sessions want to go to it but none
-    tries it, whenever its pause for having failed is over.
+    """When a broker is probed: every `Checks.probe` seconds or so, as soon as it is doubted, and, where sessions want
+    to go to it but none tries it, whenever its pause for having failed is over.
 
     Call `due` about once a second; when it is True, begin the probe that `probe` returns.
     """
@@ -219,8 +231,8 @@ class Watch:
         health = self._broker.health
         if health.paused or (self._probe is not None and not self._probe.leg.closed):
             return False
-        back = self._wanted and health.up is False and not health.out(now) and now >= self._again
-        return back or now >= self._at
+        back = self._wanted and health.up is False and not health.out(now)
+        return (now >= self._again and (back or health.doubted)) or now >= self._at
 
     def probe(self, now: float) -> Probe:
         """Return the next probe; call its `begin`."""

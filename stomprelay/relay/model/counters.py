@@ -4,6 +4,7 @@ from typing import Final
 
 COUNTERS: Final = {
     "sessions_opened": "connections that clients opened",
+    "clients_refused": "clients that were turned away because there were too many connections",
     "sessions_connected": "clients that were answered CONNECTED",
     "client_bytes": "bytes received from clients",
     "broker_bytes": "bytes received from brokers",
@@ -13,8 +14,12 @@ COUNTERS: Final = {
     "errors_passed": "ERROR frames of brokers passed to clients",
     "errors_withheld": "ERROR frames by which a broker told that it goes away, kept from a client that gets another",
     "brokers_refused": "brokers that could not be reached or did not answer CONNECT",
+    "connects_rejected": "clients given up because brokers that were well did not answer their CONNECT, but closed",
+    "connects_prevented": "connections to brokers that this process had no file descriptor or memory for",
     "brokers_lost": "broker connections lost under a connected client",
     "clients_vanished": "clients that went without DISCONNECT",
+    "clients_undelivered": "clients that were gone and whose time was over before all they had sent was confirmed",
+    "faults": "sessions that ended because the relay itself failed; the log has a traceback of each",
     "beats_missed": "legs given up because their peer fell silent",
     "foreign": "connections that spoke TLS or HTTP on a plain STOMP port",
     "brokers_moved": "sessions that left their broker for another one because they were asked to",

@@ -80,7 +80,8 @@ class Listener:
     `connect_timeout`: seconds until CONNECT must have come. `before_connect`: bytes that may come before it is
     complete. `unacknowledged`: deliveries that a client may owe an ACK before its broker is not read any further
     (where the relay keeps account of them). `linger`: seconds that a closed client may take to read its ERROR.
-    `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as bytes. `trace`: see
+    `clients`: how many there may be at a time, and `clients_per_address`: how many of one address; None: as many as
+    come. `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as bytes. `trace`: see
     `bridge.tracing`.
     """
 
@@ -99,6 +100,8 @@ class Listener:
     require_utf8: bool = False
     trace: bool = False
     tls: ServerTLS | None = None
+    clients: int | None = None
+    clients_per_address: int | None = None
 
     def upstreams(self) -> tuple[Upstream, ...]:
         """Where its clients may be taken: its own upstream, then those of its routes, each once."""

@@ -1,16 +1,17 @@
 """How a product departs from the STOMP versions that it has. Every quirk is a fact here; none is a condition
 elsewhere.
 
-Sources: the recorded conversations with RabbitMQ 3.10.8 and ActiveMQ 5.17.2 that the tests replay, and Artemis'
-protocol documentation.
+Sources: the recorded conversations with RabbitMQ 3.10.8 and ActiveMQ 5.17.2 that the tests replay, Artemis'
+protocol documentation, and its message bundle.
 """
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from stomprelay.wire.dialect import ESCAPES, V1_0, V1_1, V1_2, Dialect
-from stomprelay.wire.names import NACK
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import MESSAGE_HEADER, NACK
 
 _ALL: Final = frozenset(ESCAPES)
 
@@ -24,6 +25,63 @@ def _by_version(*dialects: Dialect) -> dict[bytes, Dialect]:
     return {dialect.version: _lenient(dialect) for dialect in dialects}
 
 
+class Saying(NamedTuple):
+    """An ERROR in a product's own words: its whole `message` and its whole body.
+
+    Brokers quote what clients sent. ActiveMQ's `message` may be a client's selector from end to end, and where it
+    escapes nothing, before CONNECTED and in 1.0, an LF in the quotation begins a header or ends the head. But whatever
+    is quoted, the product's own text follows it up to the NUL, so that no client can make up both parts in full.
+    """
+
+    message: re.Pattern[bytes]
+    body: re.Pattern[bytes]
+
+    def said_by(self, error: Frame) -> bool:
+        """Return whether an ERROR says this and nothing else."""
+        message = (error.raw(MESSAGE_HEADER) or b"").replace(b"\\c", b":")
+        return self.message.fullmatch(message) is not None and self.body.fullmatch(error.payload) is not None
+
+
+def _saying(message: bytes, body: bytes = rb"\s*") -> Saying:
+    return Saying(re.compile(message), re.compile(body, re.DOTALL))
+
+
+_RELAY_LEAVES: Final = (
+    # Another relay like this one, or its built-in broker, in front of whatever product CONNECTED names.
+    _saying(rb"the relay is stopping", rb"connect again"),
+    _saying(rb"the broker is stopping", rb"connect again later"),
+)
+_RELAY_UNABLE: Final = (_saying(rb"broker not available", rb"upstream [^\n]* did not connect"),)
+_RABBITMQ_LEAVES: Final = (
+    # An operator, or the deletion of a user or a virtual host, closed the connection; the text is the operator's.
+    _saying(rb"connection_forced", rb"[^\n]*\n?"),
+    _saying(
+        rb"AMQP (?:channel|connection) died",
+        rb"Reason: \{shutdown,\s*\{connection_closing,\s*\{server_initiated_close,\s*320,\s*<<.*>>\}\}\}",
+    ),
+)
+_ACTIVEMQ_LEAVES: Final = (
+    # What is left of a broker that was stopped answers everything with this exception, which has no cause.
+    _saying(
+        rb"Broker has been stopped: [^\n]*",
+        rb"org\.apache\.activemq\.broker\.BrokerStoppedException: Broker has been stopped: [^\n]*"
+        rb"(?:\n\tat [^\n]*)*\n?",
+    ),
+)
+_ARTEMIS_LEAVES: Final = (
+    # The numbers are those of its message bundle, with 119 before 2.7.
+    _saying(
+        rb"AMQ(?:119|229)014: Did not receive data from [^ ]+ within the [0-9.,]+ms connection TTL\."
+        rb" The connection will now be closed\."
+    ),
+    _saying(rb"AMQ(?:119|229)005: connections for [^ ]+ closed by management"),
+    _saying(rb"AMQ(?:119|229)107: consumer connections for address .* closed by management"),
+    _saying(rb"AMQ(?:119|229)108: connections for user .* closed by management"),
+    _saying(rb"AMQ229120: connection with ID [^ ]+ closed by management"),
+)
+_ARTEMIS_UNABLE: Final = (_saying(rb"AMQ(?:119|229)034: Server not started"),)
+
+
 @dataclass(frozen=True, eq=False)
 class Profile:
     """One product, known by its name.
@@ -31,7 +89,8 @@ class Profile:
     `dialects`: its way with each version. `connect_escape`: it unescapes the values of CONNECT. `selectors`: it
     honours `selector` on SUBSCRIBE. `cumulative`: a RECEIPT for a SEND shows that all SENDs before it on the same
     connection are safe as well; without it the specification promises no more than that they were received (STOMP
-    1.2, "RECEIPT").
+    1.2, "RECEIPT"). `goodbyes`: what it says when it ends a connection, whatever the client sent; `outages`: what else
+    it answers to CONNECT when it cannot serve anybody.
     """
 
     name: str
@@ -39,10 +98,25 @@ class Profile:
     connect_escape: bool = False
     selectors: bool = True
     cumulative: bool = False
+    goodbyes: tuple[Saying, ...] = ()
+    outages: tuple[Saying, ...] = ()
+
+    def leaves(self, error: Frame) -> bool:
+        """Return whether an ERROR means that the broker ends the connection, whatever the client sent."""
+        return any(each.said_by(error) for each in self.goodbyes)
+
+    def unavailable(self, error: Frame) -> bool:
+        """Return whether an ERROR that answers CONNECT means that this broker cannot serve any client now, so that
+        another one may. All else is final: above all, credentials that it does not accept.
+        """
+        return self.leaves(error) or any(each.said_by(error) for each in self.outages)
 
 
-GENERIC: Final = Profile("generic")
-AUTO: Final = Profile("auto")
+_ANY_GOODBYE: Final = _RELAY_LEAVES + _RABBITMQ_LEAVES + _ACTIVEMQ_LEAVES + _ARTEMIS_LEAVES
+_ANY_OUTAGE: Final = _RELAY_UNABLE + _ARTEMIS_UNABLE
+
+GENERIC: Final = Profile("generic", goodbyes=_ANY_GOODBYE, outages=_ANY_OUTAGE)
+AUTO: Final = Profile("auto", goodbyes=_ANY_GOODBYE, outages=_ANY_OUTAGE)
 """Not known before CONNECTED, from which `detect` finds the product."""
 
 RABBITMQ: Final = Profile(
@@ -56,6 +130,8 @@ RABBITMQ: Final = Profile(
     ),
     connect_escape=True,
     selectors=False,
+    goodbyes=_RELAY_LEAVES + _RABBITMQ_LEAVES,
+    outages=_RELAY_UNABLE,
 )
 ACTIVEMQ: Final = Profile(
     "activemq",
@@ -69,38 +145,18 @@ ACTIVEMQ: Final = Profile(
     connect_escape=True,
     # One thread works through a connection's frames, and the receipt is written when the store has the message.
     cumulative=True,
+    goodbyes=_RELAY_LEAVES + _ACTIVEMQ_LEAVES,
+    outages=_RELAY_UNABLE,
 )
 ARTEMIS: Final = Profile(
     "artemis",
     # Answers wait for every operation on the journal that the connection began before.
     cumulative=True,
+    goodbyes=_RELAY_LEAVES + _ARTEMIS_LEAVES,
+    outages=_RELAY_UNABLE + _ARTEMIS_UNABLE,
 )
 
 PROFILES: Final = {profile.name: profile for profile in (AUTO, GENERIC, RABBITMQ, ACTIVEMQ, ARTEMIS)}
-
-_LEAVING: Final = (
-    rb"connection.forced|shut(?:ting)? ?down|stopp(?:ed|ing)|is down"
-    rb"|heart.?beat|did not receive data|connection.ttl"
-)
-_UNABLE: Final = (
-    rb"unavailable|not available|not (?:yet )?(?:started|running|ready)|too many|limit (?:is )?(?:reached|exceeded)"
-    rb"|time(?:d )?-?out"
-)
-_LEAVES: Final = re.compile(_LEAVING, re.IGNORECASE)
-_UNAVAILABLE: Final = re.compile(b"%b|%b" % (_LEAVING, _UNABLE), re.IGNORECASE)
-
-
-def unavailable(message: bytes) -> bool:
-    """Whether the `message` of an ERROR that answers CONNECT means that this broker cannot serve any client now,
-    so that another one may. All else is final: above all, credentials that it does not accept.
-    """
-    return _UNAVAILABLE.search(message) is not None
-
-
-def leaves(message: bytes) -> bool:
-    """Whether the `message` of a later ERROR means that the broker ends the connection, whatever the client sent."""
-    return _LEAVES.search(message) is not None
-
 
 _RABBITMQ_SESSION: Final = re.compile(rb"session-[\w-]{22}")
 

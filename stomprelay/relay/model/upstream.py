@@ -39,10 +39,10 @@ class Upstream:
 
     `host`, `credentials`: in place of the client's own. `versions`: what is asked of the broker instead of the
     client's version and those below. `connect_timeout`: for the connection and its CONNECTED together.
-    `disconnect_timeout`: how long a DISCONNECT may wait for owed receipts, and then for its answer. `keep_alive`:
-    an EOL after this long of silence to a broker without heart-beats; 0 is never. `connect_escape`: whether our
-    own credentials are escaped in CONNECT; None: as the profile has it. `close_on_error`: an ERROR of the broker
-    ends the session; otherwise the broker decides.
+    `disconnect_timeout`: how long a DISCONNECT may wait for owed receipts, and then for its answer; how long, in
+    all, a session may go on whose client is gone. `keep_alive`: an EOL after this long of silence to a broker
+    without heart-beats; 0 is never. `connect_escape`: whether our own credentials are escaped in CONNECT; None: as
+    the profile has it. `close_on_error`: an ERROR of the broker ends the session; otherwise the broker decides.
     """
 
     name: str

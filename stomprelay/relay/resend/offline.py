@@ -84,14 +84,14 @@ class Offline:
             if transaction.doomed is not None:
                 raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
             wire = b"".join([*transaction.frames, frame.wire])
-            unconfirmed.keep(wire, receipt or unconfirmed.ask(), sent=False)
+            unconfirmed.keep(wire, unconfirmed.ask() if receipt is None else receipt, sent=False)
         elif command is SEND and transaction is not None:
             if receipt is not None:
                 unconfirmed.owe(receipt)
             self._join(transaction, frame)
             return
         elif command is SEND or command is COMMIT:
-            unconfirmed.keep(frame.wire, receipt or unconfirmed.ask(), sent=False)
+            unconfirmed.keep(frame.wire, unconfirmed.ask() if receipt is None else receipt, sent=False)
         if command in Session.WATCHED:
             self._observe(frame, name)
         if receipt is not None:
@@ -111,7 +111,7 @@ class Offline:
 
     def _observe(self, frame: Frame, name: bytes | None) -> None:
         session, command = self._session, frame.command
-        ended = session.transactions.get(name or b"")
+        ended = None if name is None else session.transactions.get(name)
         subscription = session.observed(command, frame.headers(session.dialect))
         if command is BEGIN and name is not None:
             self.keep(session.transactions[name], frame)

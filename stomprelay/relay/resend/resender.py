@@ -248,9 +248,11 @@ class Resender:
         if receipt is not None and self._owing:
             unconfirmed.owe(receipt)
         if command is COMMIT:
-            if receipt is None:
-                extra = b"receipt:%b\n" % (asked := unconfirmed.ask())
-            unconfirmed.commit(receipt or asked, ours=receipt is None)
+            asked = receipt
+            if asked is None:
+                asked = unconfirmed.ask()
+                extra = b"receipt:%b\n" % asked
+            unconfirmed.commit(asked, ours=receipt is None)
         elif command is BEGIN and name is not None:
             self._offline.keep(session.transactions[name], frame)
         self._joiner.add(frame, head, extra)

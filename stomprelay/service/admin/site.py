@@ -1,7 +1,8 @@
 """Health, metrics, a status page and requests to pause brokers, over HTTP.
 
 There is no authentication: nothing that is shown is secret, but every client that can connect may pause brokers.
-So let it listen on the loopback interface, or on a UNIX socket.
+So let it listen on the loopback interface, or on a UNIX socket. Pages of other sites in a browser of this machine can
+connect, too: a request is answered only where its `Host` is ours (see `hosts`), else with 421.
 
     GET /healthz            200 while clients are served, 503 while the relay stops, or holds them for a journal that
                             cannot be written
@@ -11,17 +12,26 @@ So let it listen on the loopback interface, or on a UNIX socket.
     POST /brokers/pause     take brokers out of service: {"broker": "host:port", "within": 30}
     POST /brokers/resume    take them into service again: {"broker": "*"}
 
-The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; a request with an `origin`,
-which browsers add for web pages, is refused. The response is that of `/brokers`.
+The body of a POST is JSON, and its `content-type` must be so, which no HTML form can send; a request with an `origin`
+or a `sec-fetch-site`, which browsers add for web pages, is refused. The response is that of `/brokers`.
+
+No client holds a connection for longer than it has use for it: a request has `REQUEST` seconds, its response as many,
+and of more than `CONNECTIONS` the one that waits longest gives way.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from twisted.internet.protocol import connectionDone
+from twisted.python.failure import Failure
+from twisted.web.http import HTTPChannel
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
+from stomprelay.config.address import Authority
+from stomprelay.service.admin.hosts import Hosts
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.requests import BadRequest, BrokerRequest, brokers, parse
 from stomprelay.service.admin.status import status
@@ -30,8 +40,24 @@ from stomprelay.service.state import RelayState
 
 LONGEST_BODY: Final = 4096
 """Bytes of a request's body, at most."""
+REQUEST: Final = 30.0
+"""Seconds until a request must have come, from the beginning of its connection or the response before; and seconds that
+the last response may wait to be read.
+"""
+CONNECTIONS: Final = 32
+"""Connections at a time, at most."""
 
 _JSON: Final = "application/json"
+_PHRASES: Final = {421: b"Misdirected Request"}
+"""Those that Twisted does not know."""
+_GUARDS: Final = {
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"content-security-policy": b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"referrer-policy": b"no-referrer",
+}
+"""Headers of every response: no page of another site may show it, run it or embed it."""
 
 
 class Response(NamedTuple):
@@ -76,15 +102,19 @@ class AdminPages(Resource):
 
     isLeaf = True
 
-    def __init__(self, pages: Mapping[bytes, Page], actions: Mapping[bytes, Action]) -> None:
+    def __init__(self, pages: Mapping[bytes, Page], actions: Mapping[bytes, Action], hosts: Hosts) -> None:
         super().__init__()
         self._pages = pages
         self._actions = actions
+        self._hosts = hosts
 
     def render(self, request: Any) -> bytes:
-        """Respond to GET and HEAD of pages, and to POST of actions."""
+        """Respond to GET and HEAD of pages, and to POST of actions, where the request has a `Host` of ours."""
         page, action = self._pages.get(request.path), self._actions.get(request.path)
-        if page is not None and request.method in (b"GET", b"HEAD"):
+        misdirected = self._misdirected(request)
+        if misdirected is not None:
+            response = misdirected
+        elif page is not None and request.method in (b"GET", b"HEAD"):
             response = page()
         elif action is not None and request.method == b"POST":
             response = _post(request, action)
@@ -97,17 +127,30 @@ class AdminPages(Resource):
         else:
             response = Response("not found\n", status=404)
         body = response.text.encode("utf-8")
-        request.setResponseCode(response.status)
+        request.setResponseCode(response.status, _PHRASES.get(response.status))
         request.setHeader(b"content-type", response.kind.encode("ascii"))
         request.setHeader(b"content-length", b"%d" % len(body))
         request.setHeader(b"cache-control", b"no-store")
-        request.setHeader(b"x-content-type-options", b"nosniff")
+        for name, value in _GUARDS.items():
+            request.setHeader(name, value)
         return b"" if request.method == b"HEAD" else body
+
+    def _misdirected(self, request: Any) -> Response | None:
+        """Return the refusal of a request to a host that is not ours; None where it is. Every browser says one, so that
+        a client of HTTP/1.0 need not.
+        """
+        named = request.requestHeaders.getRawHeaders(b"host", [])
+        if len(named) != 1:
+            fine = not named and request.clientproto == b"HTTP/1.0"
+            return None if fine else Response("there must be one Host\n", status=400)
+        if self._hosts.known(named[0], request.getHost(), secure=request.isSecure()):
+            return None
+        return Response("this host is not the relay's: name it in admin_hosts\n", status=421)
 
 
 def _post(request: Any, action: Action) -> Response:
     """Return the response of `action`, or a refusal where a web page in a browser could have sent the request."""
-    if request.getHeader(b"origin") is not None:
+    if request.getHeader(b"origin") is not None or request.getHeader(b"sec-fetch-site") is not None:
         return refusal(403, "not from a web page")
     kind = request.getHeader(b"content-type") or b""
     if kind.partition(b";")[0].strip().lower() != _JSON.encode("ascii"):
@@ -117,10 +160,72 @@ def _post(request: Any, action: Action) -> Response:
     return action(request.content.read())
 
 
+class AdminChannel(HTTPChannel):
+    """A connection to the admin endpoint, whose time does not begin anew with every byte."""
+
+    site: "AdminSite"
+    transport: Any
+
+    def connectionMade(self) -> None:
+        """Begin the time of the first request, and take a place among the connections."""
+        super().connectionMade()
+        self.site.waiting(self)
+
+    def resetTimeout(self) -> None:
+        """Do nothing, where Twisted would give a request its time again for every part of it that comes."""
+
+    def requestDone(self, request: Any) -> None:
+        """Begin the time of the next request: one was responded to."""
+        self.site.waiting(self)
+        super().requestDone(request)
+
+    def timeoutConnection(self) -> None:
+        """Close the connection: no request came in time."""
+        self.loseConnection()
+
+    def loseConnection(self) -> None:
+        """Close the connection when all is written, or abort it after `REQUEST` seconds."""
+        if self._abortingCall is None:
+            self._abortingCall = self.callLater(REQUEST, self.forceAbortClient)
+        super().loseConnection()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """Give the place away: the connection ended."""
+        self.site.left(self)
+        super().connectionLost(reason)
+
+
 class AdminSite(Site):
-    """A site without an access log, which would have little but the requests of monitoring."""
+    """A site without an access log, which would have little but the requests of monitoring. It has room for
+    `CONNECTIONS` connections.
+    """
 
     noisy = False
+    protocol: Callable[[], Any] = AdminChannel
+
+    def __init__(self, pages: AdminPages, reactor: Any) -> None:
+        super().__init__(
+            pages,
+            requestFactory=BoundedRequest,
+            parsePOSTFormSubmission=False,
+            reactor=reactor,
+            timeout=REQUEST,
+        )
+        self._waiting: OrderedDict[AdminChannel, None] = OrderedDict()
+
+    def waiting(self, channel: AdminChannel) -> None:
+        """Record that a connection waits for its next request. The one that has waited longest is aborted where there
+        are too many.
+        """
+        self._waiting[channel] = None
+        self._waiting.move_to_end(channel)
+        if len(self._waiting) > CONNECTIONS:
+            oldest, _ = self._waiting.popitem(last=False)
+            oldest.transport.abortConnection()
+
+    def left(self, channel: AdminChannel) -> None:
+        """Forget a connection that ended."""
+        self._waiting.pop(channel, None)
 
     def logPrefix(self) -> str:
         """Return the name that Twisted's log lines have for it."""
@@ -148,8 +253,10 @@ def _health(state: RelayState) -> Response:
     return Response(f"ok, but {text}")
 
 
-def site(state: RelayState, reactor: Any) -> Site:
-    """Return the factory of the HTTP server, with all pages and actions."""
+def site(state: RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
+    """Return the factory of the HTTP server, with all pages and actions. `hosts` are names by which it may be asked
+    beside its own.
+    """
 
     def act(
         body: bytes, do: Callable[[tuple[ConfiguredBroker, ...], BrokerRequest], None], *, timed: bool
@@ -180,7 +287,4 @@ def site(state: RelayState, reactor: Any) -> Site:
         b"/brokers/pause": lambda body: act(body, pause, timed=True),
         b"/brokers/resume": lambda body: act(body, resume, timed=False),
     }
-    pages_and_actions = AdminPages(pages, actions)
-    return AdminSite(
-        pages_and_actions, requestFactory=BoundedRequest, parsePOSTFormSubmission=False, reactor=reactor
-    )
+    return AdminSite(AdminPages(pages, actions, Hosts(hosts)), reactor)

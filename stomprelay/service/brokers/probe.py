@@ -60,6 +60,10 @@ class ProbeDriver(Driver):
         """Report the probe failed: the broker cannot be connected to."""
         self.perform(self._probe.refused(reason, self.runtime.seconds()))
 
+    def prevented(self, protocol: LegProtocol, reason: str) -> None:
+        """End the probe without a result: the broker could not be asked."""
+        self.stop()
+
     def lost(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the probe that the connection ended."""
         self.perform(self._probe.lost(reason, self.runtime.seconds()))

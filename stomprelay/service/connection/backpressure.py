@@ -16,6 +16,8 @@ ASKED: Final = 2
 """The core asked for it, by the effect `Pause`."""
 JOURNAL: Final = 4
 """The journal has no room for what would come."""
+TURN: Final = 8
+"""What came waits until others had their turn."""
 
 
 class Source(Protocol):

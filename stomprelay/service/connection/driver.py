@@ -11,10 +11,11 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.logger import Logger, LogLevel
 
 from stomprelay.relay.effects import Effect
-from stomprelay.service.connection.backpressure import ASKED
+from stomprelay.service.connection.backpressure import ASKED, TURN
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
-from stomprelay.session.effects import Close, Note, Pause, Resume, Send, Wake
-from stomprelay.session.reasons import WARNINGS
+from stomprelay.session.effects import Close, GiveWay, Note, Pause, Resume, Send, Wake
+from stomprelay.session.leg import Leg
+from stomprelay.session.reasons import WARNINGS, spell_fault
 
 _log: Final = Logger("stomprelay")
 
@@ -32,15 +33,26 @@ class Driver(LegOwner):
         self.legs = 0
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """Perform the effects that the core returned, in order."""
+        """Perform the effects that the core returned, in order. Where one raises, which is a bug, the others are
+        performed all the same, then `failed` is called.
+        """
         protocols = self.runtime.protocols
-        for effect in effects:
-            if type(effect) is Send:
-                protocol = protocols.get(effect.leg)
-                if protocol is not None:
-                    protocol.write(effect.data)
-            else:
-                self.effects[type(effect)](self, effect)
+        pending = iter(effects)
+        try:
+            for effect in pending:
+                if type(effect) is Send:
+                    protocol = protocols.get(effect.leg)
+                    if protocol is not None:
+                        protocol.write(effect.data)
+                else:
+                    self.effects[type(effect)](self, effect)
+        except Exception as error:
+            _log.critical("an effect {fault}", fault=spell_fault(error))
+            self.perform(pending)
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """An effect could not be performed; that was logged."""
 
     @property
     def over(self) -> bool:
@@ -63,6 +75,10 @@ class Driver(LegOwner):
         """Stop the timer: nothing more will happen. Subclasses also call the `ended` that they were made with."""
         self.runtime.timers.forget(self)
 
+    def gave_way(self, leg: Leg) -> None:
+        """Others had their turn after a `GiveWay`: the core goes on with what waits on the leg."""
+        raise NotImplementedError
+
     # Effects
 
     def _close(self, effect: Close) -> None:
@@ -80,6 +96,19 @@ class Driver(LegOwner):
         if protocol is not None and protocol.reading is not None:
             protocol.reading.release(ASKED)
 
+    def _give_way(self, effect: GiveWay) -> None:
+        protocol = self.runtime.protocols.get(effect.leg)
+        if protocol is not None and protocol.reading is not None:
+            protocol.reading.hold(TURN)
+        self.runtime.reactor.callLater(0, self._next_turn, effect.leg)
+
+    def _next_turn(self, leg: Leg) -> None:
+        """Read on before the core goes on, which may stop the reading again, for this reason or for another."""
+        protocol = self.runtime.protocols.get(leg)
+        if protocol is not None and protocol.reading is not None:
+            protocol.reading.release(TURN)
+        self.gave_way(leg)
+
     def _wake(self, effect: Wake) -> None:
         if not self.over:
             self.runtime.timers.set(self, effect.at)
@@ -92,6 +121,7 @@ class Driver(LegOwner):
         Close: _close,
         Pause: _pause,
         Resume: _resume,
+        GiveWay: _give_way,
         Wake: _wake,
         Note: lambda self, effect: self._note(effect),
     }

@@ -3,6 +3,8 @@
 The owner is a `Driver` (see `driver`), which knows the core. `Runtime` is what all owners of one service share.
 """
 
+import errno
+import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -41,7 +43,7 @@ class Runtime:
     """What the connections of one service share: the reactor, the clock, the timers, and the protocols by leg.
 
     `seconds` is a clock that never goes back. `sockets` counts the connections that are still open, closed ones that
-    wait for their peer included.
+    wait for their peer included; `closing` counts these.
     """
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
@@ -50,6 +52,7 @@ class Runtime:
         self.timers = Timers(reactor, seconds)
         self.protocols: dict[Leg, LegProtocol] = {}
         self.sockets = 0
+        self.closing = 0
         self._idle: Deferred[None] | None = None
 
     def socket_opened(self) -> None:
@@ -62,6 +65,14 @@ class Runtime:
         if not self.sockets and self._idle is not None:
             idle, self._idle = self._idle, None
             idle.callback(None)
+
+    def socket_closing(self) -> None:
+        """Count a connection that was closed and has not ended."""
+        self.closing += 1
+
+    def closing_socket_closed(self) -> None:
+        """Count such a connection no more: it ended."""
+        self.closing -= 1
 
     def idle(self) -> Deferred[None]:
         """Return a Deferred that fires when no connection is left; at once where there is none."""
@@ -113,6 +124,10 @@ class LegOwner(Timed):
         """The connection could not be established."""
         raise NotImplementedError
 
+    def prevented(self, protocol: "LegProtocol", reason: str) -> None:
+        """The connection could not even be tried: this process lacks what it takes."""
+        self.refused(protocol, reason)
+
     def lost(self, protocol: "LegProtocol", reason: str) -> None:
         """The connection was ended by the peer or by an error, without a call of `close`."""
         raise NotImplementedError
@@ -137,6 +152,10 @@ _REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 )
 
 
+_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors of a connect that say nothing about its target: no descriptors, no memory."""
+
+
 def spell(failure: Failure) -> str:
     """Return why a connection ended or could not be established, in one line for the log. It may name hosts and
     certificates, never a secret.
@@ -150,6 +169,25 @@ def spell(failure: Failure) -> str:
             return words
     text = " ".join(str(problem).split())
     return text or type(problem).__name__
+
+
+def _prevented(failure: Failure) -> str:
+    """Return what this process had too little of to connect to a broker; "" where it is not that.
+
+    Twisted reports a socket that cannot be made as one that cannot be bound. A name that cannot be looked up may be
+    one for which there was no descriptor.
+    """
+    problem = failure.value
+    if isinstance(problem, error.DNSLookupError):
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as trouble:
+            return os.strerror(trouble.errno or 0) if trouble.errno in _OURS else ""
+        return ""
+    number = getattr(problem, "osError", None) or getattr(problem, "errno", None)
+    return (
+        os.strerror(number) if isinstance(problem, OSError | error.ConnectError) and number in _OURS else ""
+    )
 
 
 def _layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
@@ -221,7 +259,11 @@ class LegProtocol(Timed):
         """Report `refused` to the owner: the attempt to connect failed."""
         self._attempt = None
         if self._owner is not None:
-            self._owner.refused(self, spell(reason))
+            prevented = _prevented(reason)
+            if prevented:
+                self._owner.prevented(self, prevented)
+            else:
+                self._owner.refused(self, spell(reason))
             self.close(How.ABORT)
 
     # What Twisted reports
@@ -235,6 +277,7 @@ class LegProtocol(Timed):
         self.transport = transport
         self.runtime.socket_opened()
         if owner is None:  # closed before it was there
+            self.runtime.socket_closing()
             self.transport.abortConnection()
             return
         inner, self._tls = _layers(transport)
@@ -294,6 +337,8 @@ class LegProtocol(Timed):
         owner, tls = self._owner, self._tls
         self.runtime.timers.forget(self)
         self.runtime.socket_closed()
+        if owner is None:
+            self.runtime.closing_socket_closed()
         words = ""
         if owner is not None:
             words = (tls is not None and certificate_problem(tls)) or spell(reason)
@@ -357,8 +402,10 @@ class LegProtocol(Timed):
             if attempt is not None:
                 attempt.cancel()
         elif how is How.ABORT:
+            self.runtime.socket_closing()
             transport.abortConnection()
         else:
+            self.runtime.socket_closing()
             if how is How.LINGER and self._tls is None:
                 transport.loseWriteConnection()
             else:

@@ -4,20 +4,23 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
 from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
+from twisted.logger import Logger
 from zope.interface import implementer
 
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Effect, Open, Report
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import PRESSURE
 from stomprelay.service.connection.driver import Driver, log_note, spell_address
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.session.effects import Note
-from stomprelay.session.leg import State
+from stomprelay.session.leg import Leg, State
+from stomprelay.session.reasons import spell_fault
 
 Endpoints = Mapping[Broker, IStreamClientEndpoint]
 """How to connect to each broker."""
 
+_log: Final = Logger("stomprelay")
 _FORM: Final = "{session} from {peer} on {listener}: {event}: {text}"
 
 
@@ -172,6 +175,14 @@ class RelayDriver(Driver):
         if self._client_full:
             self._hold_brokers()
 
+    def gave_way(self, leg: Leg) -> None:
+        """Others had their turn: the relay goes on with what waits on the leg, which may be gone meanwhile."""
+        if leg.closed:
+            return
+        self._perform_legless(self.relay.gave_way(leg, self.runtime.seconds()))
+        if self._client_full:
+            self._hold_brokers()
+
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
         """Report to the relay that a leg is read from (`on`) or not, so that it is not taken for silent meanwhile."""
         if on:
@@ -182,6 +193,10 @@ class RelayDriver(Driver):
     def refused(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the relay that a broker cannot be connected to."""
         self.perform(self.relay.refused(protocol.leg, reason, self.runtime.seconds()))
+
+    def prevented(self, protocol: LegProtocol, reason: str) -> None:
+        """Report to the relay that the connection to a broker could not be tried."""
+        self.perform(self.relay.prevented(protocol.leg, reason, self.runtime.seconds()))
 
     def lost(self, protocol: LegProtocol, reason: str) -> None:
         """Report to the relay that the connection of the client or of a broker ended."""
@@ -219,6 +234,11 @@ class RelayDriver(Driver):
         self.perform(effects)
         if not legs and self.over:
             self.end()
+
+    def failed(self, error: Exception) -> None:
+        """End the session: one of its effects could not be performed, so that nobody knows in what state it is."""
+        if not self.relay.over:
+            self._perform_legless(self.relay.failed(error))
 
     # Back-pressure
 
@@ -296,4 +316,16 @@ class RelayDriver(Driver):
         LegProtocol(self, effect.leg).connect(self._endpoints[effect.broker])
         self.check_outputs()
 
-    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {**Driver.effects, Open: _open}
+    def _report(self, effect: Report) -> None:
+        """Write an error of the relay itself to the log, with its traceback."""
+        _log.critical(
+            "session {session}: {fault}",
+            session=self.relay.name.decode("ascii"),
+            fault=spell_fault(effect.error),
+        )
+
+    effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
+        **Driver.effects,
+        Open: _open,
+        Report: _report,
+    }

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from twisted.application.internet import StreamServerEndpointService
+from twisted.internet import tcp
 from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.endpoints import (
     HostnameEndpoint,
@@ -26,6 +27,8 @@ from stomprelay.service.network import tls
 
 BACKLOG: Final = 1024
 """Clients that may wait to be accepted, where the endpoint does not set it; Twisted's own default is 50."""
+ACCEPTED: Final = 16
+"""Clients that a listener accepts in one turn of the reactor."""
 WITH_BACKLOG: Final = frozenset({"tcp", "tcp6", "ssl", "tls", "unix"})
 
 ATTEMPT_DELAY: Final = 0.1
@@ -65,12 +68,28 @@ class ListeningService(StreamServerEndpointService):
         """Listen, or raise `CannotStart`."""
         try:
             super().privilegedStartService()
+            self._accept_few()
         except (CannotListenError, OSError) as error:
             cause = error.socketError if isinstance(error, CannotListenError) else error
             reason = getattr(cause, "strerror", None) or cause
             text = f"{self.name}: cannot listen on {self.description}: {reason}"
             _log.critical("{text}", text=text)
             raise CannotStart(text) from error
+
+    def _accept_few(self) -> None:
+        """Accept `ACCEPTED` clients at most in a turn of the reactor. Twisted begins with a hundred and takes ever more
+        of them, all before the first one that is not wanted can be closed.
+        """
+        port = getattr(self._waitingForPort, "result", None)
+        if not isinstance(port, tcp.Port):
+            return
+        accept = port.doRead
+
+        def paced() -> None:
+            port.numberAccepts = ACCEPTED
+            accept()
+
+        port.doRead = paced  # type: ignore[method-assign]
 
 
 def listening_service(

@@ -6,7 +6,7 @@ from stomprelay.relay.bridge.negotiation import asked, bridges_between, credenti
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.model.profile import ACTIVEMQ, ARTEMIS, AUTO, GENERIC, PROFILES, RABBITMQ, Profile
-from stomprelay.session.handshake import Accord, Credentials
+from stomprelay.session.handshake import Accord, Credentials, Offer
 from stomprelay.session.heartbeat import Terms
 from stomprelay.wire.dialect import DIALECTS, V1_0, V1_1, V1_2, Dialect
 from tests.playbook import PAIRS, URI, VERSIONS, Playbook, joined, listener, upstream
@@ -58,6 +58,9 @@ def test_bridges_are_made_once() -> None:
     )
 
 
+OFFER = Offer([(b"client-id", b"session-VBniRDNLTsX29_fZdQW2Xg")], frozenset(), None)
+
+
 def accord(server: bytes = b"", session: bytes = b"") -> Accord:
     """A CONNECTED with these headers alone."""
     return Accord([], V1_2, Terms(), server, session)
@@ -67,7 +70,7 @@ def accord(server: bytes = b"", session: bytes = b"") -> Accord:
 def test_a_configured_profile_wins(configured: Profile) -> None:
     """What a broker tells of itself counts only where nothing is configured."""
     over = upstream(profile=configured)
-    assert profile(over, over.brokers[0], accord(b"RabbitMQ/3.10.8")) is configured
+    assert profile(over, over.brokers[0], accord(b"RabbitMQ/3.10.8"), OFFER) is configured
     assert over.brokers[0].profile is configured
 
 
@@ -75,8 +78,16 @@ def test_a_detected_profile_is_remembered() -> None:
     """The next CONNECT to this broker is spelled its way."""
     over = upstream()
     assert over.profile is AUTO
-    assert profile(over, over.brokers[0], accord(b"ActiveMQ/5.17.2")) is ACTIVEMQ
+    assert profile(over, over.brokers[0], accord(b"ActiveMQ/5.17.2"), OFFER) is ACTIVEMQ
     assert over.brokers[0].profile is ACTIVEMQ
+
+
+def test_a_client_cannot_name_the_product() -> None:
+    """Without `server` RabbitMQ is known by its form of `session`; ActiveMQ's is what the client called itself."""
+    over = upstream()
+    (broker,) = over.brokers
+    assert profile(over, broker, accord(session=b"session-VBniRDNLTsX29_fZdQW2Xg"), OFFER) is GENERIC
+    assert profile(over, broker, accord(session=b"session-1Ig5A2klR5uA93NKSiu1Jw"), OFFER) is RABBITMQ
 
 
 # the upstream's profile and `connect_escape`, what the broker is known to be, how the passcode is spelled

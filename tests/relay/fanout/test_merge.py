@@ -4,6 +4,7 @@ import pytest
 
 from stomprelay.session.effects import Event, How
 from tests.playbook import CUTS, Cut, listener
+from tests.relay.failing import STOPPING
 from tests.relay.several import (
     SOON,
     begun,
@@ -269,7 +270,7 @@ def test_an_error_by_which_a_broker_goes_away() -> None:
     with fanned() as play:
         for _ in range(3):
             play.time_passes(1.5)
-            play.broker_says(b"ERROR\nmessage:broker is shutting down\n\n\0", at="a")
+            play.broker_says(STOPPING, at="a")
             play.broker_goes(at="a")
             comes_back(play, "a")
         assert play.counters["errors_withheld"] == 3

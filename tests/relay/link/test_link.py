@@ -16,7 +16,7 @@ from stomprelay.session.effects import Close, Event, How, Note, Send
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.errors import ProtocolError, StompError
 from tests.playbook import VERSIONS, Cut, in_all_cuts, upstream
-from tests.relay.failing import movable, said_welcome
+from tests.relay.failing import STOPPING, movable, said_welcome
 from tests.relay.link.scene import Scene, started
 
 in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
@@ -24,7 +24,7 @@ in_all_versions = pytest.mark.parametrize("version", VERSIONS, ids=bytes.decode)
 SEND = b"SEND\ndestination:/queue/a\n\nx\0"
 MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0"
 OTHERS = b"ERROR\nmessage:no such version\nversion:%b\n\n\0"
-OUTAGE = b"ERROR\nmessage:service unavailable\n\n\0"
+OUTAGE = STOPPING
 DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno such user\0"
 NO_STOMP = [
     (MESSAGE, ProtocolError),
@@ -456,7 +456,7 @@ def test_a_broker_that_speaks_another_version_only() -> None:
     assert play.leg is not old
     assert play.link.asking
     assert play.link.until == 105.0
-    assert broker.versions == frozenset({b"1.2"})
+    assert play.over.brokers[0].versions is None
     play.accepts()
     (connect,) = play.effects()
     assert isinstance(connect, Send)
@@ -464,6 +464,7 @@ def test_a_broker_that_speaks_another_version_only() -> None:
     assert connect.data.startswith(b"CONNECT\naccept-version:1.2\n")
     play.finds()
     assert play.link.broker is broker
+    assert broker.versions == frozenset({b"1.2"})
     assert (broker.health.coming, broker.health.failures, play.counters["brokers_refused"]) == (0, 0, 0)
 
 
@@ -505,7 +506,7 @@ def test_a_broker_that_serves_nobody_now() -> None:
     assert (note.event, note.text) == (Event.REFUSED, text)
     assert effects == [Close(leg, How.ABORT), Open(play.leg, play.over.brokers[1])]
     assert play.counters["brokers_refused"] == 1
-    assert play.over.brokers[0].health.up is False
+    assert (play.over.brokers[0].health.up, play.over.brokers[0].health.doubted) == (None, True)
 
 
 @pytest.mark.parametrize("resends", [False, True])

@@ -290,7 +290,7 @@ def test_its_limits_are_the_upstreams() -> None:
 # ERROR to CONNECT
 
 REFUSED: Final = b"ERROR\nmessage:Bad CONNECT\ncontent-length:32\n\nAccess refused for user 'guest'\n\0\n"
-UNAVAILABLE: Final = b"ERROR\nmessage:broker not available\n\ntry again\0\n"
+UNAVAILABLE: Final = b"ERROR\nmessage:broker not available\n\nupstream main did not connect\0\n"
 
 
 @ways

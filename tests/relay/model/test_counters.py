@@ -7,8 +7,8 @@ import pytest
 
 from stomprelay.relay.model.counters import COUNTERS, Counters
 from stomprelay.session.heartbeat import Terms
-from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, joined
-from tests.relay.failing import found, started
+from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, joined, listener
+from tests.relay.failing import STOPPING, asked, found, movable, started
 from tests.relay.several import fanned, send
 
 
@@ -122,7 +122,21 @@ def _unconfirmed() -> Playbook:
 
 def _a_broker_that_shuts_down() -> Playbook:
     play = started()
-    play.broker_says(b"ERROR\nmessage:broker is shutting down\n\n\0")
+    play.broker_says(STOPPING)
+    return play
+
+
+def _a_connect_that_brokers_close_for() -> Playbook:
+    over = movable()
+    for broker in over.brokers:
+        broker.health.answered()
+    play = Playbook(listener(over))
+    play.client_says(SAY_HELLO[b"1.2"])
+    for broker in over.brokers:
+        asked(play)
+        play.broker_accepts()
+        broker.health.answered()
+        play.broker_goes()
     return play
 
 
@@ -137,6 +151,21 @@ def _an_error_of_one() -> Playbook:
     play = fanned()
     play.client_says(send(receipt="r"))
     play.broker_says(b"ERROR\nmessage:no\nreceipt-id:r\n\n\0", at="b")
+    return play
+
+
+def _nobody_takes_what_a_client_left() -> Playbook:
+    play = started(disconnect_timeout=5.0)
+    play.broker_goes()
+    play.client_says(b"SEND\ndestination:/queue/a\n\nx\0")
+    play.client_goes()
+    play.time_passes(5)
+    return play
+
+
+def _a_bug() -> Playbook:
+    play = started()
+    play._perform(play.relay.failed(ValueError("nobody thought of that")))
     return play
 
 
@@ -164,8 +193,16 @@ SCENES: dict[Callable[[], Playbook], set[str]] = {
     _a_late_ack: {"brokers_lost", "failovers", "acks_stale"},
     _unconfirmed: {"brokers_lost", "failovers", "possibly_lost"},
     _a_broker_that_shuts_down: {"errors_withheld"},
+    _a_connect_that_brokers_close_for: {"brokers_refused", "connects_rejected", "errors_sent"},
     _a_full_queue: {"fanout_overflowed"},
     _an_error_of_one: {"fanout_errors"},
+    _nobody_takes_what_a_client_left: {
+        "brokers_lost",
+        "clients_undelivered",
+        "clients_vanished",
+        "possibly_lost",
+    },
+    _a_bug: {"errors_sent", "faults"},
 }
 
 ORDINARY = {

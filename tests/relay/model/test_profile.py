@@ -1,18 +1,29 @@
 """How brokers depart from the versions they speak, and how they are told apart."""
 
+from contextlib import suppress
+from dataclasses import replace
+from fnmatch import fnmatch
+
 import pytest
 
 from stomprelay.relay.model.profile import (
     ACTIVEMQ,
     ARTEMIS,
+    AUTO,
     GENERIC,
     PROFILES,
     RABBITMQ,
     Profile,
     detect,
-    unavailable,
 )
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.head import Limits
+from stomprelay.wire.names import BROKER_COMMANDS, CONNECTED, ERROR
 from tests.playbook import PAIRS, Cut, in_all_cuts, joined
+from tests.transcripts import recordings
 
 OTHER_PAIRS = [each for each in PAIRS if each[0] != each[1]]
 in_all_products = pytest.mark.parametrize("product", ["rabbitmq", "activemq", "artemis", "generic"])
@@ -65,8 +76,12 @@ TOLD = [
     ("activemq", b"1.2", b"1.0", b"foo:a\\nb", b"foo:a b"),
     ("activemq", b"1.2", b"1.0", b"foo:a\\r", b"foo:a "),
     ("activemq", b"1.2", b"1.0", b"f\\coo:a", None),
-    ("activemq", b"1.2", b"1.1", b"f\\coo:a", None),
-    ("activemq", b"1.2", b"1.1", b"f\\\\oo:a", b"f\\oo:a"),
+    # so a name keeps the spelling that both versions have, as every other peer of the broker is told it
+    ("activemq", b"1.2", b"1.1", b"f\\coo:a", b"f\\coo:a"),
+    ("activemq", b"1.1", b"1.2", b"f\\coo:a\\\\b", b"f\\coo:a\\\\b"),
+    ("activemq", b"1.1", b"1.2", b"f\\noo:a\rb", b"f\\noo:a\\rb"),
+    ("activemq", b"1.2", b"1.1", b"f\\\\coo:a", b"f\\\\coo:a"),
+    ("activemq", b"1.2", b"1.1", b"f\\coo\\r:a", None),
     ("activemq", b"1.0", b"1.1", b"f\\oo:C:\\new", b"f\\oo:C\\c\\\\new"),
     ("activemq", b"1.0", b"1.2", b"foo:C:\\new", b"foo:C\\c\\\\new"),
     # Artemis is taken at the specification's word
@@ -99,7 +114,12 @@ HEARD = [
     ("activemq", b"1.1", b"1.0", b"foo:a\\nb", b"foo:a\\\\nb"),
     ("activemq", b"1.0", b"1.2", b"foo:a\\cb\\\\t", b"foo:a:b\\t"),
     ("activemq", b"1.0", b"1.1", b"a\\cb:x", b"a\\cb:x"),
-    ("activemq", b"1.2", b"1.1", b"a\\cb:x", b"a\\\\cb:x"),
+    ("activemq", b"1.2", b"1.1", b"a\\cb:x", b"a\\cb:x"),
+    ("activemq", b"1.1", b"1.2", b"a\\cb\\\\:x", b"a\\cb\\\\:x"),
+    # what is no spelling is a text, and is spelled
+    ("activemq", b"1.2", b"1.1", b"a\\b:x", b"a\\\\b:x"),
+    ("activemq", b"1.1", b"1.2", b"a\\rb:x", b"a\\\\rb:x"),
+    ("activemq", b"1.2", b"1.0", b"a\\cb:x", b"a\\\\cb:x"),
     ("artemis", b"1.0", b"1.1", b"foo:a\\rb", b"foo:a\rb"),
 ]
 
@@ -110,6 +130,18 @@ def test_what_a_product_says(product: str, client: bytes, broker: bytes, said: b
     with joined(client, broker, product=product) as play:
         play.broker_says(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n" + said + b"\n\nx\0")
         play.client_gets(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n" + told + b"\n\nx\0")
+
+
+@pytest.mark.parametrize("name", [b"a\\cb", b"a\\nb", b"a\\\\b", b"a\\\\cb", b"\\c", b"\\\\\\\\c"], ids=repr)
+def test_a_name_comes_back_as_its_publisher_spelled_it(name: bytes) -> None:
+    """ActiveMQ delivers names as they came: the relay counts nothing as lost, and the client reads what it wrote."""
+    for client, broker in ((b"1.1", b"1.2"), (b"1.2", b"1.1")):
+        with joined(client, broker, product="activemq") as play:
+            play.client_says(b"SEND\ndestination:/queue/a\n%b:v\n\nx\0" % name)
+            play.broker_gets(b"SEND\ndestination:/queue/a\n%b:v\n\nx\0" % name)
+            play.broker_says(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n%b:v\n\nx\0" % name)
+            play.client_gets(b"MESSAGE\nsubscription:/temp-queue/x\nmessage-id:1\n%b:v\n\nx\0" % name)
+            assert play.counters["loss_name"] == 0
 
 
 @in_all_products
@@ -263,45 +295,179 @@ def test_a_recorded_delivery_of_rabbitmq_1_2_to_a_1_1_client(cut: Cut) -> None:
 # What a broker's ERROR says of itself
 
 
+def errors(data: bytes) -> list[Frame]:
+    """The ERROR frames in what a broker wrote, up to what is not STOMP."""
+    decoder = Decoder(replace(V1_2, strict=False), BROKER_COMMANDS | {CONNECTED}, Limits())
+    decoder.feed(data)
+    found: list[Frame] = []
+    with suppress(StompError):
+        found.extend(frame for frame in decoder.frames() if frame.command is ERROR)
+    return found
+
+
+def error(message: bytes, body: bytes = b"") -> Frame:
+    """An ERROR with this message and body, which is all that a profile looks at."""
+    (frame,) = errors(b"ERROR\nmessage:%b\n\n%b\0" % (message, body))
+    return frame
+
+
+def recorded(pattern: str) -> list[Frame]:
+    """The ERRORs of these recordings, each of which has one at least."""
+    found = [errors(each.received) for each in recordings() if fnmatch(each.name, pattern)]
+    assert found
+    assert all(found)
+    return [frame for each in found for frame in each]
+
+
+PRODUCTS = {each.name: each for each in (RABBITMQ, ACTIVEMQ, ARTEMIS, GENERIC, AUTO)}
+in_all_profiles = pytest.mark.parametrize("profile", PRODUCTS.values(), ids=PRODUCTS)
+
+
 @pytest.mark.parametrize(
-    "message",
-    [
-        b"service unavailable",
-        b"Broker not available",
-        b"Virtual host '/' not running",
-        b"not yet started",
-        b"The broker is shutting down",
-        b"shutdown",
-        b"the broker is stopping",
-        b"BrokerStoppedException: Broker has been stopped",
-        b"node is down",
+    ("product", "pattern"),
+    [(RABBITMQ, "rabbitmq-stopped/forced/*"), (ACTIVEMQ, "activemq-stopped/gone/*")],
+    ids=["rabbitmq", "activemq"],
+)
+def test_a_recorded_broker_that_ends_the_connection(product: Profile, pattern: str) -> None:
+    """It is understood by its own profile, and where the product is not known; the other products do not say such."""
+    for frame in recorded(pattern):
+        knowing = [name for name, each in PRODUCTS.items() if each.leaves(frame)]
+        assert sorted(knowing) == sorted([product.name, "generic", "auto"])
+        assert all(PRODUCTS[name].unavailable(frame) for name in knowing)
+
+
+@in_all_profiles
+def test_every_other_recorded_error_is_the_clients(profile: Profile) -> None:
+    """Those that quote `shutdown`, `too many` and whole goodbyes of brokers among them."""
+    others = [
+        frame
+        for each in recordings()
+        if not fnmatch(each.name, "rabbitmq-stopped/forced/*")
+        and not fnmatch(each.name, "activemq-stopped/gone/*")
+        for frame in errors(each.received)
+    ]
+    assert len(others) > 200
+    assert [frame for frame in others if profile.leaves(frame) or profile.unavailable(frame)] == []
+
+
+TTL = b"AMQ229014: Did not receive data from /10.0.0.7:52116 within the 60,000ms connection TTL."
+GOODBYES = [
+    (
+        RABBITMQ,
         b"connection_forced",
-        b"Too many connections",
-        b"Exceeded the maximum number of allowed client connections: limit exceeded",
-        b"connect timeout",
-    ],
-)
-def test_outages(message: bytes) -> None:
-    """Another broker may serve: none of these is the client's fault."""
-    assert unavailable(message)
+        b"CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'",
+    ),
+    (RABBITMQ, b"connection_forced", b"vhost 'orders' is deleted\n"),
+    (ARTEMIS, TTL + b" The connection will now be closed.", b""),
+    (ARTEMIS, (TTL + b" The connection will now be closed.").replace(b":", b"\\c"), b""),
+    (ARTEMIS, b"AMQ229005: connections for 10.0.0.7 closed by management", b""),
+    (ARTEMIS, b"AMQ229107: consumer connections for address a b closed by management", b""),
+    (ARTEMIS, b"AMQ229108: connections for user guest closed by management", b""),
+    (ARTEMIS, b"AMQ229120: connection with ID 1f2e closed by management", b""),
+]
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        b"",
-        b"Bad CONNECT",
-        b"Access refused for user 'guest'",
-        b"User name [x] or password is invalid.",
-        b"Supported protocol versions are 1.0,1.1,1.2",
-        b"Missing required header: host",
-        b"Unknown virtual host",
-        b"no common STOMP version",
-    ],
-)
-def test_the_last_word(message: bytes) -> None:
-    """What another broker of the same kind would say as well; above all, credentials that are not accepted."""
-    assert not unavailable(message)
+@pytest.mark.parametrize(("product", "message", "body"), GOODBYES)
+def test_a_broker_that_ends_the_connection(product: Profile, message: bytes, body: bytes) -> None:
+    """These are known from the products' sources and documentation."""
+    for each in (product, GENERIC, AUTO):
+        assert each.leaves(error(message, body))
+        assert each.unavailable(error(message, body))
+    assert not any(
+        each.leaves(error(message, body)) for each in (RABBITMQ, ACTIVEMQ, ARTEMIS) if each is not product
+    )
+
+
+@in_all_profiles
+def test_another_relay_in_front_of_the_broker(profile: Profile) -> None:
+    """It hands on the broker's `server`, whatever that is, and has words of its own."""
+    for says in (
+        (b"the relay is stopping", b"connect again"),
+        (b"the broker is stopping", b"connect again later"),
+    ):
+        assert profile.leaves(error(*says))
+    nobody = error(b"broker not available", b"upstream main did not connect")
+    assert profile.unavailable(nobody)
+    assert not profile.leaves(nobody)
+
+
+def test_a_broker_that_has_not_started() -> None:
+    """Artemis answers CONNECT before it serves anybody."""
+    for each in (ARTEMIS, GENERIC, AUTO):
+        assert each.unavailable(error(b"AMQ229034: Server not started"))
+        assert not each.leaves(error(b"AMQ229034: Server not started"))
+
+
+# What clients say, and how products quote it: `%b` is the client's text, as it is or escaped.
+TRACE = b"\tat org.apache.activemq.broker.BrokerFilter.addConsumer(BrokerFilter.java:104)\n"
+QUOTED = {
+    "login at rabbitmq": (b"Bad CONNECT", b"Access refused for user '%b'\n"),
+    "host at rabbitmq": (b"Bad CONNECT", b"Virtual host '%b' access denied"),
+    "destination at rabbitmq": (b"not_found", b"NOT_FOUND - no queue '%b' in vhost '/'\n"),
+    "death of a channel at rabbitmq": (b"AMQP channel died", b'Reason: {{badmatch,<<"%b">>},[]}'),
+    "login at activemq": (b"User name [%b] or password is invalid.",) * 2,
+    "client-id at activemq": (
+        b"Broker: b - Client: %b already connected from tcp://10.0.0.7:1",
+        b"javax.jms.InvalidClientIDException: Broker: b - Client: %b already connected from tcp://10.0.0.7:1\n"
+        + TRACE,
+    ),
+    "selector at activemq": (b"%b", b"javax.jms.InvalidSelectorException: %b\n" + TRACE),
+    "destination at activemq": (
+        b"User guest is not authorized to read from: queue://%b",
+        b"java.lang.SecurityException: User guest is not authorized to read from: queue://%b\n" + TRACE,
+    ),
+    "command at activemq": (
+        b"Unknown STOMP action: %b",
+        b"org.apache.activemq.transport.stomp.ProtocolException: Unknown STOMP action: %b\n" + TRACE,
+    ),
+    "login at artemis": (
+        b"AMQ229031: Unable to validate user from /10.0.0.7:1. Username: %b; SSL certificate subject DN: unavailable",
+        b"Security Error occurred: User name [%b] or password is invalid",
+    ),
+    "destination at artemis": (b"AMQ339001: Destination does not exist: %b", b""),
+    "selector at artemis": (b"AMQ229020: Invalid filter: %b", b""),
+}
+STOPPED = b"Broker has been stopped: org.apache.activemq.broker.BrokerService$3@271053e1"
+SAID = [
+    *(
+        b"shutdown",
+        b"unavailable",
+        b"too many",
+        b"is stopping",
+        b"limit exceeded",
+        b"heart-beat",
+        b"timed out",
+        b"%s",
+    ),
+    *(message for _, message, _ in GOODBYES),
+    *(message + b"\n\n" + body for _, message, body in GOODBYES),
+    *(b"x\nmessage:" + message + b"\n\n" + body for _, message, body in GOODBYES),
+    b"the relay is stopping\n\nconnect again",
+    b"broker not available\n\nupstream main did not connect",
+    b"AMQ229034: Server not started\n\n",
+    STOPPED,
+    STOPPED + b"\n\norg.apache.activemq.broker.BrokerStoppedException: " + STOPPED,
+    STOPPED + b"\n\norg.apache.activemq.broker.BrokerStoppedException: " + STOPPED + b"\n" + TRACE,
+    b'AMQP channel died\n\nReason: {shutdown,{connection_closing,{server_initiated_close,320,<<"">>}}}',
+    b'{shutdown,{connection_closing,{server_initiated_close,320,<<"x',
+]
+
+
+@in_all_profiles
+@pytest.mark.parametrize("quoted", QUOTED.values(), ids=QUOTED)
+@pytest.mark.parametrize("escaped", [True, False])
+def test_what_a_client_says_decides_nothing(
+    profile: Profile, quoted: tuple[bytes, bytes], escaped: bool
+) -> None:
+    """Whatever it is, wherever it is quoted, and though an LF in it ends a header or the head."""
+    message, body = quoted
+    for said in SAID:
+        spelled = (
+            said.replace(b"\\", b"\\\\").replace(b":", b"\\c").replace(b"\n", b"\\n") if escaped else said
+        )
+        frame = error(message.replace(b"%b", spelled), body.replace(b"%b", said))
+        assert not profile.leaves(frame), frame.wire
+        assert not profile.unavailable(frame), frame.wire
 
 
 def test_whose_receipts_speak_for_all_before_them() -> None:

@@ -1,0 +1,60 @@
+"""By which names the admin endpoint may be asked.
+
+A page of another site can have its own name point to this machine once it is loaded, and the browser then takes the
+admin endpoint for that site and lets the page read everything (DNS rebinding). But it says the name in `Host`, and
+that is none of ours.
+"""
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Final
+
+from twisted.internet.address import IPv4Address, IPv6Address
+
+from stomprelay.config.address import Authority, authority
+
+LOCAL: Final = "localhost"
+_PLAIN: Final = 80
+_TLS: Final = 443
+
+
+class Hosts:
+    """The names that are ours. `listed` is the setting `admin_hosts`: a name with a port is ours with that one, a name
+    without with every port. Ours are also localhost, every loopback address and the address that a connection came
+    to, with the port that it came to; with every port where the endpoint has none (a UNIX socket).
+    """
+
+    def __init__(self, listed: Iterable[Authority]) -> None:
+        self._listed = frozenset(listed)
+
+    def known(self, header: bytes, local: object, *, secure: bool) -> bool:
+        """Whether the value of a `Host` header is ours. `local` is the address that the connection came to, as Twisted
+        has it; `secure` whether by TLS, which says what the port is where the header has none.
+        """
+        try:
+            asked = authority(header.decode("ascii"))
+        except ValueError:
+            return False
+        if asked in self._listed or Authority(asked.host) in self._listed:
+            return True
+        if not isinstance(local, IPv4Address | IPv6Address):
+            return _loopback(asked.host)
+        port = asked.port or (_TLS if secure else _PLAIN)
+        if port != local.port:
+            return False
+        return _loopback(asked.host) or asked.host == authority(_bracketed(local.host)).host
+
+
+def _loopback(host: str) -> bool:
+    if host == LOCAL:
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _bracketed(address: str) -> str:
+    """Return the address of a socket as a URL has it, without the zone of an IPv6 address."""
+    address = address.partition("%")[0]
+    return f"[{address}]" if ":" in address else address

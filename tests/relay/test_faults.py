@@ -1,0 +1,240 @@
+"""A relay that fails itself: whatever raises, and wherever, the session ends and leaves nothing behind."""
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import pytest
+
+from stomprelay.relay import relay as module
+from stomprelay.relay.client import ClientConnection
+from stomprelay.relay.effects import Outbox, Report
+from stomprelay.relay.fanout.fanout import Fanout
+from stomprelay.relay.fanout.member import Member
+from stomprelay.relay.flow import InputBuffer
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.resend.resender import Resender
+from stomprelay.relay.resend.unconfirmed import Unconfirmed
+from stomprelay.relay.search import Search
+from stomprelay.relay.shutdown import Shutdown
+from stomprelay.relay.single import Single
+from stomprelay.session.effects import Event
+from stomprelay.session.session import Session
+from stomprelay.wire.errors import Refused
+from tests.playbook import SAY_HELLO, Playbook, listener
+from tests.relay.failing import found, movable, started
+from tests.relay.several import fanned, send, tell
+
+SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
+MESSAGE = b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0"
+ASKING = send(b"x", receipt="r")
+
+
+class Bug(Exception):
+    """Nobody thought of it."""
+
+
+def _busy() -> Playbook:
+    """A session with a subscription, a delivery, a transaction and a SEND that is not confirmed."""
+    play = started(confirm=True)
+    play.client_says(SUBSCRIBE + ASKING + tell(b"BEGIN", transaction="t") + send(b"y", transaction="t"))
+    play.broker_says(MESSAGE)
+    return play
+
+
+def _fanned() -> Playbook:
+    play = fanned(confirm=True)
+    play.client_says(SUBSCRIBE + ASKING)
+    return play
+
+
+def _disconnecting() -> Playbook:
+    play = _busy()
+    play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+    return play
+
+
+def _searching() -> Playbook:
+    play = _busy()
+    play.broker_goes()
+    play.client_says(send(b"z"))
+    return play
+
+
+def _asking() -> Playbook:
+    play = Playbook(listener(movable()))
+    play.client_says(SAY_HELLO[b"1.2"] + ASKING)
+    play.broker_accepts()
+    return play
+
+
+SCENES = (_busy, _fanned, _disconnecting, _searching, _asking)
+
+
+def _wakes(play: Playbook) -> None:
+    play.time_passes(60)
+
+
+def _comes_back(play: Playbook) -> None:
+    play.broker_goes()
+    found(play)
+
+
+def _is_wrong(play: Playbook) -> None:
+    if play.broker.closed is None:
+        play.broker_says(b"NONSENSE\n\n\0")
+
+
+INPUTS: dict[str, Callable[[Playbook], None]] = {
+    "the client goes": Playbook.client_goes,
+    "the client is wrong": lambda play: play.client_says(b"NONSENSE\n\n\0", unasked=True),
+    "the broker goes": _comes_back,
+    "the broker is wrong": _is_wrong,
+    "the relay stops": Playbook.relay_stops,
+    "nobody answers": _wakes,
+}
+
+STEPS: list[tuple[type, str]] = [
+    (Shutdown, "vanished"),
+    (Shutdown, "fail"),
+    (Shutdown, "refuse"),
+    (Shutdown, "close"),
+    (Shutdown, "overdue"),
+    (Shutdown, "unanswered"),
+    (Shutdown, "searching"),
+    (Shutdown, "found"),
+    (ClientConnection, "received"),
+    (ClientConnection, "lost"),
+    (ClientConnection, "woke"),
+    (Search, "lost"),
+    (Search, "again"),
+    (Search, "ended"),
+    (Link, "end"),
+    (Link, "hang_up"),
+    (Link, "lost"),
+    (Link, "seek"),
+    (Single, "lost"),
+    (Single, "connected"),
+    (Single, "to_broker"),
+    (Single, "to_client"),
+    (Fanout, "lost"),
+    (Fanout, "connected"),
+    (Member, "lost"),
+    (Member, "flush"),
+    (Resender, "lost"),
+    (Resender, "replay"),
+    (Resender, "unsubscribe"),
+    (Resender, "flush"),
+    (Unconfirmed, "lost"),
+    (Unconfirmed, "take"),
+    (Session, "lost_broker"),
+    (InputBuffer, "clear"),
+    (Outbox, "send"),
+]
+
+
+def _is_over(play: Playbook) -> None:
+    assert play.client.closed is not None
+    assert all(peer.closed is not None for peer in play.brokers)
+    assert play.wake == inf
+    assert play.relay.over
+
+
+def _nothing_is_left(play: Playbook) -> None:
+    """All connections are closed, nothing is due, nothing more is done, and what was kept is forgotten."""
+    _is_over(play)
+    assert play.relay.links == []
+    opened = len(play.opened)
+    for peer in (play.client, *play.brokers):
+        assert play.relay.lost(peer.leg, "gone", play.now) == []
+        assert play.relay.received(peer.leg, b"\n", play.now) == []
+    play.time_passes(1000)
+    assert len(play.opened) == opened
+    assert play.relay._outbox.drain() == []
+    assert not play.relay._outbox.legs
+
+
+@pytest.mark.parametrize("input", INPUTS.values(), ids=INPUTS.keys())
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__.strip("_"))
+@pytest.mark.parametrize(("owner", "method"), STEPS, ids=lambda each: getattr(each, "__name__", each))
+@pytest.mark.parametrize("error", [Bug("oops"), Refused("it cannot be said")], ids=["bug", "refused"])
+def test_whatever_raises_while_a_session_ends_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    owner: type,
+    method: str,
+    scene: Callable[[], Playbook],
+    input: Callable[[Playbook], None],
+) -> None:
+    """All legs are closed, the timer is off, the client that is there has an ERROR, and the fault is reported once."""
+    play = scene()
+    raised = []
+
+    def fails(*_: Any, **__: Any) -> None:
+        raised.append(True)
+        raise error
+
+    monkeypatch.setattr(owner, method, fails)
+    try:
+        input(play)
+    except AssertionError:
+        assert raised  # the script could not be played to its end
+    monkeypatch.undo()
+    if play.counters["faults"]:
+        assert raised
+        _nothing_is_left(play)
+    elif play.relay.over:
+        _is_over(play)
+    else:
+        assert not raised or isinstance(error, Refused)
+
+
+def test_a_fault_ends_in_an_error_and_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client learns that it is not to blame, and not what went wrong; the service is given the exception."""
+    play = _busy()
+    bug = Bug("a secret of somebody's")
+
+    def fails(*_: Any) -> None:
+        raise bug
+
+    play.client_reads()
+    monkeypatch.setattr(Resender, "send", fails)
+    effects = play.relay.received(play.client.leg, ASKING, play.now)
+    assert [each.error for each in effects if isinstance(each, Report)] == [bug]
+    play._do(effects)
+    play.client_gets_error(b"the relay failed")
+    assert play.facts(Event.ERROR) == [{"side": "relay", "message": "the relay failed"}]
+    assert play.facts(Event.DISCONNECTED) == [{"end": "relay"}]
+    assert play.counters["faults"] == 1
+    _nothing_is_left(play)
+
+
+def test_a_fault_before_connect_was_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends like any other."""
+    play = Playbook(listener(movable()))
+
+    def fails(*_: Any) -> None:
+        raise Bug
+
+    monkeypatch.setattr(module, "first_frame", fails)
+    play.client_says(SAY_HELLO[b"1.2"])
+    play.client_gets_error(b"the relay failed")
+    _nothing_is_left(play)
+
+
+def test_a_subscription_whose_id_ends_in_a_cr() -> None:
+    """1.1 to 1.1 it is spelled as the client spelled it, in what the relay says of it too, on any broker."""
+    subscribe = b"SUBSCRIBE\nid:s\r\ndestination:/queue/a\n\n\0"
+    with started(b"1.1", confirm=True, product="rabbitmq") as play:
+        play.client_says(subscribe)
+        play.broker_gets(subscribe)
+        play.broker_goes()
+        found(play, b"1.1", "rabbitmq")
+        play.broker_gets(subscribe.replace(b"\0", b"\0\n"))
+        play.client_says(send(b"x"))
+        play.broker_reads()
+        play.client_goes()
+        play.broker_gets(b"UNSUBSCRIBE\nid:s\r\n\n\0\n")
+        play.broker_says(b"RECEIPT\nreceipt-id:relay-session-receipt-1\n\n\0")
+        assert play.relay.over
+        assert play.counters["faults"] == 0

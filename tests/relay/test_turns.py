@@ -1,0 +1,174 @@
+"""A peer that sends many small frames at once gives way to others, and loses nothing by it."""
+
+import pytest
+
+from stomprelay.relay.forward import TURN
+from stomprelay.session.effects import How
+from tests.playbook import Playbook, joined, listener
+from tests.relay.failing import found, started
+from tests.relay.several import begun, fan_out
+
+
+def sends(first: int, count: int) -> bytes:
+    """SENDs with bodies that are numbered from `first` on."""
+    return b"".join(b"SEND\ndestination:/queue/a\n\n%d\0" % (first + at) for at in range(count))
+
+
+def messages(count: int) -> bytes:
+    """MESSAGEs, numbered, of a subscription that needs no ACKs."""
+    one = b"MESSAGE\nsubscription:1\nmessage-id:%d\ndestination:/queue/a\n\nx\0"
+    return b"".join(one % at for at in range(count))
+
+
+def test_a_client_gives_way() -> None:
+    """A turn's worth of frames goes at once, what is left in the next turns; another chunk waits behind it."""
+    with joined(b"1.2", b"1.2") as play:
+        play.busy = True
+        play.client_says(sends(0, 2 * TURN + 1))
+        play.broker_gets(sends(0, TURN))
+        play.client_says(sends(2 * TURN + 1, 3))
+        play.broker_gets(b"")
+        assert play.turn_comes() is play.client.leg
+        play.broker_gets(sends(TURN, TURN))
+        play.turn_comes()
+        play.broker_gets(sends(2 * TURN, 4))
+        play.client_says(sends(0, 1))
+        play.broker_gets(sends(0, 1))
+
+
+def test_a_chunk_of_just_a_turn() -> None:
+    """Nothing is left, so nobody has to wait."""
+    with joined(b"1.2", b"1.2") as play:
+        play.busy = True
+        play.client_says(sends(0, TURN))
+        play.client_says(sends(TURN, 1))
+        play.broker_gets(sends(0, TURN + 1))
+
+
+def test_a_broker_gives_way() -> None:
+    """As a client does; what it sends meanwhile comes in its order."""
+    with joined(b"1.2", b"1.2") as play:
+        play.busy = True
+        data = messages(TURN + 10)
+        play.broker_says(data)
+        first = play.client_reads()
+        assert first.count(b"\0") == TURN
+        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.client_gets(b"")
+        assert play.turn_comes() is play.broker.leg
+        assert first + play.client_reads() == data + b"RECEIPT\nreceipt-id:r\n\n\0"
+
+
+def test_each_leg_has_turns_of_its_own() -> None:
+    """A client that waits for its turn does not keep its broker's frames from it."""
+    with joined(b"1.2", b"1.2") as play:
+        play.busy = True
+        play.client_says(sends(0, TURN + 1))
+        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.turn_comes()
+        play.broker_gets(sends(0, TURN + 1))
+
+
+def fanned() -> Playbook:
+    """A client with two groups."""
+    return begun(listener(fan_out()))
+
+
+def test_the_groups_of_a_fan_out_share_a_turn() -> None:
+    """Each of its frames is worth as many as there are groups."""
+    with fanned() as play:
+        play.busy = True
+        play.client_says(sends(0, TURN))
+        assert play.broker_reads(at="a").count(b"SEND\n") == TURN // 2
+        play.turn_comes()
+        assert play.broker_reads(at="a").count(b"SEND\n") == TURN // 2
+        assert play.broker_reads(at="b").count(b"SEND\n") == TURN
+
+
+@pytest.mark.parametrize("survives", [False, True], ids=["plain", "failover"])
+def test_a_client_that_goes_meanwhile(survives: bool) -> None:
+    """What it sent is delivered, in turns, and its session ends with the last of it."""
+    with started(b"1.2") if survives else joined(b"1.2", b"1.2") as play:
+        play.busy = True
+        play.client_says(sends(0, 2 * TURN + 1))
+        play.broker_gets(sends(0, TURN))
+        play.client_goes()
+        play.turn_comes()
+        play.broker_gets(sends(TURN, TURN))
+        assert not play.relay.over
+        play.turn_comes()
+        play.broker_gets(sends(2 * TURN, 1))
+        play.broker_is_closed(How.FLUSH)
+        assert play.relay.over
+
+
+@pytest.mark.parametrize("survives", [False, True], ids=["plain", "failover"])
+def test_a_broker_that_goes_meanwhile(survives: bool) -> None:
+    """The client gets all that the broker sent, before anything that its loss leads to."""
+    with started(b"1.2") if survives else joined(b"1.2", b"1.2") as play:
+        play.busy = True
+        data = messages(3 * TURN)
+        play.broker_says(data)
+        play.broker_goes()
+        heard = play.client_reads()
+        assert heard.startswith(data)
+        assert heard.removeprefix(data).startswith(b"" if survives else b"ERROR\n")
+        assert play.turn_comes() is play.brokers[0].leg
+        play.client_gets(b"")
+
+
+def test_a_client_whose_broker_goes_meanwhile() -> None:
+    """What waits for its turn waits for the next broker then, in its order."""
+    with started(b"1.2") as play:
+        play.busy = True
+        play.client_says(sends(0, TURN + 2))
+        play.broker_gets(sends(0, TURN))
+        play.broker_goes()
+        play.client_says(sends(TURN + 2, 1))
+        play.turn_comes()
+        found(play)
+        play.broker_gets(sends(TURN, 3))
+
+
+def test_a_bad_frame_in_a_later_turn() -> None:
+    """The client gets its ERROR in that turn; what was right before it has passed."""
+    with joined(b"1.2", b"1.2") as play:
+        play.busy = True
+        play.client_says(sends(0, TURN + 1) + b"RUBBISH\n\n\0")
+        play.broker_gets(sends(0, TURN))
+        play.client_gets(b"")
+        play.turn_comes()
+        play.broker_gets(sends(TURN, 1))
+        play.client_gets_error(b"unknown command")
+
+
+def test_a_bad_frame_that_waited_for_a_broker() -> None:
+    """It is the client's: the ERROR says what is wrong with it, and blames no broker."""
+    with started(b"1.2") as play:
+        play.broker_goes()
+        play.client_says(b"SEND\ndestination:/queue/a\nx:" + b"y" * 11000)
+        found(play)
+        play.client_gets_error(b"header line too long")
+
+
+def test_a_disconnect_in_a_later_turn() -> None:
+    """It is passed when all before it was."""
+    with joined(b"1.2", b"1.2") as play:
+        play.busy = True
+        play.client_says(sends(0, TURN + 1) + b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_gets(sends(0, TURN))
+        play.turn_comes()
+        play.broker_gets(sends(TURN, 1) + b"DISCONNECT\nreceipt:bye\n\n\0")
+
+
+def test_a_relay_that_stops_meanwhile() -> None:
+    """Who gave way has no turn any more."""
+    with joined(b"1.2", b"1.2") as play:
+        play.busy = True
+        play.client_says(sends(0, TURN + 1))
+        play.broker_gets(sends(0, TURN))
+        play.relay_stops()
+        play.client_gets_error(b"the relay is stopping")
+        play.turn_comes()
+        play.broker_gets(b"")

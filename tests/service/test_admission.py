@@ -1,0 +1,386 @@
+"""How many clients there may be, and what becomes of those that are too many."""
+
+import errno
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet import error
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
+from twisted.internet.protocol import Factory
+from twisted.logger import capturedLogs, formatEvent
+
+from stomprelay.config import Config
+from stomprelay.relay.model.group import Broker, alone
+from stomprelay.relay.model.listener import Match, Route
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.service.admission import LINGERING, QUIET, RESERVE, RESERVED_SHARE
+from stomprelay.service.network.endpoints import ACCEPTED, listening_service
+from stomprelay.service.process import open_descriptors, raise_descriptor_limit
+from stomprelay.service.relay import RelayService
+from stomprelay.service.state import ListenerSessions, network
+from tests.e2e.certificates import Authority
+from tests.service.certificates import serving
+from tests.service.harness import (
+    CONNECT,
+    CONNECTED,
+    SEND,
+    FakeTransport,
+    RelayHarness,
+    failover,
+    listener,
+    movable,
+    upstream,
+)
+from tests.service.sockets import ANY_PORT, call, connect, port_of, reactor, running, until
+
+
+def refusal(reason: str, versions: str = "1.0,1.1,1.2") -> bytes:
+    """The ERROR that a client gets that is too many."""
+    head = f"ERROR\nmessage:too many connections\nversion:{versions}\ncontent-type:text/plain\n"
+    return f"{head}content-length:{len(reason)}\n\n{reason}\0\n".encode()
+
+
+def comes(harness: RelayHarness, address: Any = None, door: int = 0) -> FakeTransport:
+    """A client from this address."""
+    transport = FakeTransport(harness.reactor.tcpServers[door][1].buildProtocol(address or UNIXAddress(None)))
+    transport.protocol.makeConnection(transport)
+    return transport
+
+
+def leaves(client: FakeTransport) -> None:
+    """The client closes its connection."""
+    client.disconnects()
+
+
+def refused(client: FakeTransport) -> bytes:
+    """What a client was told that is to be closed; nothing where it is served."""
+    told = client.written()
+    assert client.ends == (["half"] if told else [])
+    return told
+
+
+def counted(harness: RelayHarness, name: str = "public") -> tuple[int, int]:
+    """Clients that were taken, and that were refused."""
+    counters = harness.service.state.sessions.listeners[name].counters
+    return counters["sessions_opened"], counters["clients_refused"]
+
+
+def test_the_limit_of_all_clients() -> None:
+    """One more gets an ERROR and disturbs nobody; when one leaves there is room again."""
+    harness = RelayHarness(listener(), listener(name="other", versions=frozenset({b"1.0"})), clients=2)
+    first, broker = harness.session()
+    second = comes(harness, door=1)
+    third, fourth = comes(harness), comes(harness, door=1)
+    assert (refused(first), refused(second)) == (b"", b"")
+    assert refused(third) == refusal("the limit is 2")
+    assert refused(fourth) == refusal("the limit is 2", "1.0")
+    third.sends(CONNECT)
+    assert third.written() == b""
+    broker.written()
+    first.sends(SEND)
+    assert broker.written() == SEND
+    leaves(second)
+    assert refused(comes(harness)) == b""
+    assert counted(harness) == (2, 1)
+    assert counted(harness, "other") == (1, 1)
+
+
+def test_the_limit_of_a_listener() -> None:
+    """The others have their own."""
+    harness = RelayHarness(listener(clients=1), listener(name="other"))
+    assert [refused(comes(harness)), refused(comes(harness))] == [
+        b"",
+        refusal("the limit of this listener is 1"),
+    ]
+    assert [refused(comes(harness, door=1)) for _ in range(3)] == [b""] * 3
+
+
+def test_the_limit_of_an_address() -> None:
+    """Clients of another one are served; one that leaves makes room for one of its own."""
+    harness = RelayHarness(listener(clients_per_address=2))
+    here, there = IPv4Address("TCP", "192.0.2.7", 1), IPv4Address("TCP", "192.0.2.8", 1)
+    first, second = comes(harness, here), comes(harness, here)
+    assert refused(comes(harness, here)) == refusal("the limit for one address is 2")
+    assert refused(comes(harness, there)) == b""
+    assert [refused(comes(harness)) for _ in range(3)] == [b""] * 3
+    leaves(first)
+    assert [refused(comes(harness, here)) != b"" for _ in range(2)] == [False, True]
+    leaves(second)
+    assert refused(comes(harness, here)) == b""
+
+
+def test_addresses_are_forgotten() -> None:
+    """Nothing is kept of an address without clients."""
+    harness = RelayHarness(listener(clients_per_address=2))
+    sessions = harness.service.state.sessions.listeners["public"]
+    for number in range(50):
+        leaves(comes(harness, IPv4Address("TCP", f"192.0.2.{number}", 1)))
+    assert sessions._counts == {}
+    assert len(sessions) == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "counted_as"),
+    [
+        (IPv4Address("TCP", "192.0.2.7", 1), "192.0.2.7"),
+        (IPv6Address("TCP", "::ffff:192.0.2.7", 1), "192.0.2.7"),
+        (IPv6Address("TCP", "2001:db8::1", 1), "2001:db8::/64"),
+        (IPv6Address("TCP", "2001:db8::ffff:1", 2), "2001:db8::/64"),
+        (IPv6Address("TCP", "2001:db8:0:1::1", 1), "2001:db8:0:1::/64"),
+        (IPv6Address("TCP", "fe80::1%eth0", 1), "fe80::/64"),
+        (UNIXAddress(None), None),
+        (None, None),
+    ],
+)
+def test_what_is_one_address(address: object, counted_as: str | None) -> None:
+    """One machine may have all of 64 bits; a local socket has none."""
+    assert network(address) == counted_as
+
+
+# File descriptors
+
+
+def built_in() -> Upstream:
+    """An upstream that needs no connection."""
+    return Upstream("built-in", alone(Broker("memory:", "memory:")))
+
+
+def test_what_a_session_may_need() -> None:
+    """Its client's descriptor, and one for each group that it may be connected to."""
+    fan_out = movable(failover(1, 2), failover(3), name="copies")
+    routes = (Route(Match.EXACT, "/queue/a", fan_out), Route(Match.EXACT, "/queue/b", built_in()))
+    for each, cost in (
+        (listener(), 2),
+        (listener(upstream=movable(failover(1, 2, 3))), 2),
+        (listener(upstream=fan_out), 3),
+        (listener(routes=routes), 4),
+        (listener(upstream=built_in()), 1),
+    ):
+        assert ListenerSessions(each).cost == cost
+
+
+def with_descriptors(left: int, *listeners: Any) -> RelayHarness:
+    """A relay whose sessions may have so many descriptors."""
+    harness = RelayHarness(*listeners)
+    limit = 1000
+    harness.service._admission.started(limit, limit - RESERVE - limit // RESERVED_SHARE - left)
+    return harness
+
+
+def test_descriptors_are_kept_for_brokers() -> None:
+    """No client is taken that could not have its broker."""
+    harness = with_descriptors(5)
+    served = [comes(harness), comes(harness)]
+    assert refused(comes(harness)) == refusal("there are no file descriptors left for more")
+    for each in served:
+        each.sends(CONNECT)
+        harness.broker().sends(CONNECTED)
+        assert each.written().startswith(b"CONNECTED\n")
+    served[0].disconnects()
+    assert refused(comes(harness)) == b""
+
+
+def test_a_connection_that_waits_for_its_peer_counts() -> None:
+    """Closed, it has its descriptor until the peer has closed, too; a few of them are what the reserve is for."""
+    harness = with_descriptors(4)
+    runtime = harness.service.state.runtime
+    closed = [comes(harness) for _ in range(2)]
+    for each in closed:
+        each.sends(b"nonsense\n\n\0")
+        assert each.ends == ["half"]
+    assert runtime.closing == 2
+    assert refused(comes(harness)) == b""
+    for _ in range(LINGERING):
+        runtime.socket_closing()
+    assert refused(comes(harness)) != b""
+    for each in closed:
+        each.disconnects()
+    for _ in range(LINGERING):
+        runtime.closing_socket_closed()
+    assert refused(comes(harness)) == b""
+
+
+def test_nothing_is_left_of_closed_connections() -> None:
+    """However a connection ends, it is not counted when it is gone."""
+    harness = RelayHarness()
+    client, broker = harness.session()
+    client.disconnects()
+    broker.disconnects()
+    refusing = comes(harness)
+    refusing.sends(b"nonsense\n\n\0")
+    refusing.disconnects()
+    assert (harness.service.state.runtime.closing, harness.service.state.runtime.sockets) == (0, 0)
+
+
+def test_clients_that_are_refused_do_not_pile_up() -> None:
+    """So many may read their ERROR at leisure; of more, the first is cut."""
+    harness = RelayHarness(clients=1)
+    comes(harness)
+    many = [comes(harness) for _ in range(LINGERING + 3)]
+    assert all(each.written() == refusal("the limit is 1") for each in many)
+    assert [each.ends for each in many[:4]] == [["half", "abort"]] * 3 + [["half"]]
+    harness.reactor.advance(2.0)
+    assert all(each.ends[:2] == ["half", "abort"] for each in many)
+
+
+def test_the_log_is_not_flooded() -> None:
+    """One line at once, then one for all that came meanwhile, and silence when there are none."""
+    harness = RelayHarness(clients=1)
+    harness.session()
+    with capturedLogs() as logs:
+        for _ in range(50):
+            comes(harness)
+        harness.reactor.advance(QUIET)
+        harness.reactor.advance(QUIET)
+        comes(harness)
+    lines = [str(formatEvent(event)) for event in logs]
+    told = [line for line in lines if "refused" in line]
+    one = "a client was refused by public: too many connections: the limit is 1"
+    assert told == [
+        one,
+        "49 more clients were refused, the last by public: too many connections: the limit is 1",
+        one,
+    ]
+
+
+def test_more_clients_than_there_are_descriptors_for() -> None:
+    """The setting is warned of when the relay starts; with room it is not."""
+    for clients, warned in ((500, True), (10, False)):
+        with capturedLogs() as logs:
+            service = RelayService(
+                Config((listener(),), clients=clients), RelayHarness.reactors(), descriptors=400
+            )
+            service.startService()
+        lines = [str(formatEvent(event)) for event in logs]
+        assert any(line.startswith("400 file descriptors: enough for ") for line in lines)
+        assert any(line.startswith(f"limits.clients is {clients}, but ") for line in lines) is warned
+        _ = service.stopService()
+
+
+def test_the_limit_of_the_process() -> None:
+    """It is raised as far as it goes; what is open is counted."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowered = min(256, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowered, hard))
+    try:
+        found = raise_descriptor_limit()
+        assert found == (None if hard == resource.RLIM_INFINITY else hard)
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    before = open_descriptors()
+    with socket.socket():
+        assert before is not None
+        assert open_descriptors() == before + 1
+
+
+def exhausted() -> error.ConnectBindError:
+    """What Twisted reports when a socket cannot be made."""
+    return error.ConnectBindError(errno.EMFILE, "Too many open files")
+
+
+def test_a_connect_without_a_descriptor_is_no_failure_of_the_broker() -> None:
+    """It stays in service; another one is tried, and this one again."""
+    harness = RelayHarness(listener(upstream=movable(failover(1))))
+    client = comes(harness)
+    with capturedLogs() as logs:
+        client.sends(CONNECT)
+        for _ in range(5):
+            harness.refuse(exhausted())
+            harness.reactor.advance(30.0)
+    [entry] = harness.service.state.brokers
+    assert (entry.broker.health.up, entry.broker.health.failures) == (None, 0)
+    counters = harness.service.state.sessions.listeners["public"].counters
+    assert (counters["brokers_refused"], counters["connects_prevented"]) == (0, 5)
+    assert any("could not be asked: Too many open files" in str(formatEvent(event)) for event in logs)
+    harness.broker().sends(CONNECTED)
+    assert client.written().lstrip(b"\n").startswith(b"CONNECTED\n")
+    assert entry.broker.health.up
+
+
+def test_without_failover_the_client_is_told() -> None:
+    """There is no other broker to try; this one is not to blame."""
+    harness = RelayHarness(listener(upstream=upstream()))
+    client = comes(harness)
+    client.sends(CONNECT)
+    harness.refuse(exhausted())
+    assert client.written().startswith(b"ERROR\n")
+    [entry] = harness.service.state.brokers
+    assert entry.broker.health.up is None
+
+
+def test_a_broker_that_refuses_is_one_that_failed() -> None:
+    """What is not for a lack of ours."""
+    harness = RelayHarness(listener(upstream=movable(failover(1))))
+    comes(harness).sends(CONNECT)
+    harness.refuse(error.ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"))
+    [entry] = harness.service.state.brokers
+    assert (entry.broker.health.up, entry.broker.health.failures) == (False, 1)
+
+
+# On real sockets
+
+
+@pytest_twisted.ensureDeferred
+async def test_few_clients_are_accepted_at_a_time() -> None:
+    """Twisted would take a hundred and more before the first can be closed."""
+
+    class Counting(Factory):
+        noisy = False
+        count = 0
+
+        def buildProtocol(self, addr: object) -> None:
+            self.count += 1
+
+    factory = Counting()
+    service = listening_service(reactor, "public", ANY_PORT, factory)
+    async with running(service):
+        port: Any = service._waitingForPort
+        clients = [socket.create_connection(("127.0.0.1", port_of(service))) for _ in range(3 * ACCEPTED)]
+        taken = []
+        while factory.count < len(clients):
+            port.result.doRead()
+            taken.append(factory.count)
+        assert taken == [ACCEPTED, 2 * ACCEPTED, 3 * ACCEPTED]
+        for each in clients:
+            each.close()
+
+
+@pytest_twisted.ensureDeferred
+async def test_refused_on_a_socket(tmp_path: Path) -> None:
+    """The ERROR arrives whole though CONNECT was already sent, by TLS after its handshake; then the end."""
+    authority = Authority(tmp_path, "Authority")
+    secured = serving(authority.issue("Broker", ("localhost",)))
+    doors = (
+        listener(endpoint=ANY_PORT, upstream=built_in()),
+        listener(name="secured", endpoint=ANY_PORT, upstream=built_in(), tls=secured),
+    )
+    service = RelayService(Config(doors, clients=1), reactor)
+    async with running(service):
+        first = await call(service._listening.getServiceNamed("public"))
+        first.transport.write(CONNECT)
+        assert (await first.frame()).startswith(b"CONNECTED\n")
+        for name, kind in (
+            ("public", "tcp:host=127.0.0.1"),
+            ("secured", f"tls:localhost:trustRoots={tmp_path}"),
+        ):
+            port = port_of(service._listening.getServiceNamed(name))
+            peer = await connect(f"{kind}:port={port}")
+            peer.transport.write(CONNECT + SEND * 100)
+            assert await peer.frame() == refusal("the limit is 1").rstrip(b"\n")
+            peer.transport.loseConnection()
+            await peer.gone()
+        silent = await connect(f"tcp:127.0.0.1:{port_of(service._listening.getServiceNamed('secured'))}")
+        await silent.gone()
+        first.transport.loseConnection()
+        await first.gone()
+        await until(lambda: not len(service.state.sessions))
+        last = await call(service._listening.getServiceNamed("public"))
+        last.transport.write(CONNECT)
+        assert (await last.frame()).startswith(b"CONNECTED\n")
+        last.transport.loseConnection()
+        await last.gone()
