@@ -9,7 +9,7 @@ from fuzz.client import COPY
 from fuzz.words import Words
 from stomprelay.broker.broker import EmbeddedBroker
 from stomprelay.broker.connection import Connection
-from stomprelay.session.effects import Close, Effect, Send, Wake
+from stomprelay.session.effects import Close, Effect, GiveWay, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import CONNECT, DISCONNECT, MESSAGE
@@ -87,6 +87,8 @@ class Embedded(Address):
                 case Close(leg):
                     self._mouths[leg].said.append(None)
                     self._mouths[leg].wake = inf
+                case GiveWay(leg):
+                    self._mouths[leg].behind = True
                 case Wake(at):
                     mouth.wake = at
 
@@ -99,6 +101,7 @@ class _EmbeddedMouth:
     def __init__(self, address: Embedded, connection: Connection) -> None:
         self.said: deque[bytes | None] = deque()
         self.wake = inf
+        self.behind = False
         self._address = address
         self._connection = connection
 
@@ -106,6 +109,9 @@ class _EmbeddedMouth:
         self._address.perform(self, self._connection.received(data, now))
 
     def woke(self, now: float) -> None:
+        if self.behind:
+            self.behind = False
+            self._address.perform(self, self._connection.gave_way(now))
         if self.wake <= now:
             self.wake = inf
             self._address.perform(self, self._connection.woke(now))

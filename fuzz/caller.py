@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 from fuzz.broker import Mouth
 from fuzz.client import Client
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Effect, Open, Report
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
-from stomprelay.session.effects import Close, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, GiveWay, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 ROOMY: Final = Limits(headers=100_000, header_line=1 << 30, body=1 << 40)
 HTTP: Final = b"HTTP/1.1 400"
-ASKED, PRESSURE = "asked", "pressure"
+ASKED, PRESSURE, TURN = "asked", "pressure", "turn"
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,7 @@ class Caller:
         self.relay = Relay(scene.front, b"c%d" % number, self.counters, world.chance.random)
         self.peer = Peer(self.relay.client)
         self.peers: dict[Leg, Peer] = {self.relay.client: self.peer}
+        self.behind: deque[Peer] = deque()
         self.wake = inf
         self.gone_at = inf
         self.asked: Counter[bytes] = Counter()
@@ -147,6 +148,16 @@ class Caller:
             peer.mouth.lost(self.world.now)
             peer.mouth = None
         self.input(self.relay.lost, peer.leg, reason, self.world.now)
+
+    def takes_turn(self) -> bool:
+        """The peer that gave way first goes on. Answers whether there was one."""
+        if not self.behind:
+            return False
+        peer = self.behind.popleft()
+        self.release(peer, TURN)
+        if not peer.leg.closed:
+            self.input(self.relay.gave_way, peer.leg, self.world.now)
+        return True
 
     def accepts(self, peer: Peer) -> None:
         """A broker takes the connection that it was asked for."""
@@ -206,6 +217,14 @@ class Caller:
                 case Resume(leg):
                     peer = self._peer(leg)
                     self.release(peer, ASKED)
+                case GiveWay(leg):
+                    peer = self._peer(leg)
+                    if peer in self.behind:
+                        raise Stop(Finding("a leg gives way twice", leg.side.value))
+                    self.hold(peer, TURN)
+                    self.behind.append(peer)
+                case Report(error):
+                    raise Stop(_raised("an input", error))
                 case Wake(at):
                     if at < self.world.now:
                         raise Stop(Finding("asks to be woken in the past", f"{at} at {self.world.now}"))

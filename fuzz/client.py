@@ -74,8 +74,9 @@ class Client:
         """Return what it says in one breath: a frame or several."""
         random = self._words.random
         count = 1 if random() < 0.4 else 1 + int(random() * 6)
-        if random() < 0.02:
-            count = 40
+        dice = random()
+        if dice < 0.02:
+            count = 40 if dice > 0.001 else 1000  # more than is done in one turn
         return b"".join([self._frame() for _ in range(count)])
 
     def _frame(self) -> bytes:

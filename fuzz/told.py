@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 
 from fuzz.caller import Caller, Finding
 from fuzz.world import World
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Effect, Open, Report
 from stomprelay.relay.model.group import Broker
-from stomprelay.session.effects import Close, Note, Pause, Resume, Send, Wake
+from stomprelay.session.effects import Close, GiveWay, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 
 
@@ -37,10 +37,12 @@ def _effect(caller: Caller, effect: Effect) -> str:
             return f"{name} {broker}"
         case Close(leg, how):
             return f"{name} {_shown(caller, leg)} {how.value}"
-        case Pause(leg) | Resume(leg):
+        case Pause(leg) | Resume(leg) | GiveWay(leg):
             return f"{name} {_shown(caller, leg)}"
         case Wake(at):
             return f"{name} {at:.3f}"
+        case Report(error):
+            return f"{name} {error!r}"
         case Note(event, text):
             return f"{name} {event.value}: {text}"
 

@@ -115,6 +115,8 @@ class World:
                     moved = self._broker(caller, peer) or moved
                 if random() < 0.9:
                     moved = caller.reads(peer) or moved
+            if random() < 0.7:
+                moved = caller.takes_turn() or moved
             if not moved:
                 return
 
@@ -236,6 +238,8 @@ class World:
         for _ in range(5000):
             if lively:
                 self._flow(caller, 4)
+            while caller.takes_turn():
+                pass
             if caller.over or caller.wake > end:
                 break
             self._pass(max(0.0, caller.wake - self.now))
