@@ -166,7 +166,7 @@ class _ScriptedMouth:
         self._version = address.version
         self._subscriptions: list[tuple[bytes | None, bytes, bytes]] = []
         self._held: list[bytes] = []
-        self._given: dict[bytes, bytes] = {}
+        self._given: dict[bytes, tuple[bytes, bytes | None]] = {}
         self._last = 0
 
     def heard(self, data: bytes, frames: list[Frame], now: float) -> None:
@@ -282,9 +282,9 @@ class _ScriptedMouth:
             headers.append((b"subscription", name))
         if mode != b"auto" and self._version == b"1.2":
             headers.append((b"ack", b"a%d" % number))
-            self._given[copy] = b"a%d" % number
+            self._given[copy] = b"a%d" % number, name
         else:
-            self._given[copy] = message_id
+            self._given[copy] = message_id, name
         headers.append((COPY, copy))
         if random() < 0.1:
             headers.append((b"x", words.one_of(b"y")))
@@ -293,12 +293,15 @@ class _ScriptedMouth:
     def _settled(self, frame: Frame) -> None:
         """Look whether an ACK names another message of this connection than the one that it is for.
 
-        One that names none is for a message that was settled before, or lost.
+        One that names none is for a message that was settled before, or lost; and what is named settles nothing where
+        its subscription is over.
         """
         copy = frame.raw(COPY)
         named = frame.raw(b"id") if self._version == b"1.2" else frame.raw(b"message-id")
-        if copy is not None and named in self._given.values() and self._given.get(copy) != named:
-            self._address.astray.append(f"{named!r} is not {copy!r}, which is {self._given.get(copy)!r}")
+        names = {each[0] for each in self._subscriptions}
+        meant = {each for each, (id, name) in self._given.items() if id == named and name in names}
+        if copy is not None and meant and copy not in meant:
+            self._address.astray.append(f"{named!r} is {sorted(meant)!r}, and not {copy!r}")
 
     def _misbehave(self, receipt: bytes | None = None) -> None:
         words, random = self._words, self._words.random

@@ -273,7 +273,10 @@ class Caller:
             if not peer.answered and not downstream and peer.leg.state is not State.OPENING:
                 peer.answered = True
                 version = peer.leg.dialect.version
-                alike = version == self.client.version  # then frames pass as they came
+                session = self.relay.session
+                alike = (
+                    session is not None and version == session.dialect.version
+                )  # then frames pass as they came
                 dialect = DIALECTS[version] if alike else peer.leg.dialect
                 if dialect.escaped_names:
                     dialect = replace(dialect, strict=True)
@@ -332,5 +335,5 @@ def _raised(name: str, error: BaseException) -> Finding:
     steps = traceback.extract_tb(error.__traceback__)
     last = steps[-1]
     place = f"{type(error).__name__} in {last.filename.rpartition('stomprelay/')[2]}:{last.name}"
-    text = "".join(traceback.format_exception(error, limit=-8))
+    text = "".join(traceback.format_exception(error, limit=-16))
     return Finding(f"{name} raises", text, place)
