@@ -7,5 +7,5 @@ first two are refused, names that look like the others are ordinary names.
 
 From the outside in: `broker` the whole, `connection` one client's connection, `commands` what its frames do,
 `destinations` queues and topics by name and pending transactions, `queue` one queue or topic with its consumers,
-`output` what is written to the legs, `message` a message, `bounds` how much is taken.
+`unsettled` what awaits an ACK, `output` what is written to the legs, `message` a message, `bounds` how much is taken.
 """

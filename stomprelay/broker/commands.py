@@ -1,5 +1,6 @@
 """What the frames of a connected client do: its subscriptions, its transactions, and each command."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
@@ -7,7 +8,8 @@ from stomprelay.broker.bounds import Bounds
 from stomprelay.broker.destinations import Destinations, PendingTransaction
 from stomprelay.broker.message import MessageHead, require_destination
 from stomprelay.broker.output import SendBuffer
-from stomprelay.broker.queue import Consumer
+from stomprelay.broker.queue import Consumer, QueuedMessage
+from stomprelay.broker.unsettled import Held, Holders
 from stomprelay.session.subscriptions import AUTO, MODES
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError, ProtocolError, Refused, StompError
@@ -52,11 +54,13 @@ class ClientCommands:
     __slots__ = (
         "_bounds",
         "_buffer",
+        "_by_destination",
         "_commands",
         "_consumers",
         "_destinations",
         "_dialect",
         "_head",
+        "_holders",
         "_memo",
         "_named",
         "_tags",
@@ -74,6 +78,10 @@ class ClientCommands:
         self._bounds = bounds
         self._consumers: dict[bytes, Consumer] = {}
         self._named: dict[bytes, Consumer] = {}
+        self._by_destination: dict[bytes, OrderedDict[Consumer, None]] = {}
+        self._holders: Holders[Consumer] | None = None
+        if dialect.delivery is DeliveryNaming.MESSAGE_ID:
+            self._holders = Holders()
         self._tags = 0
         self._transactions: dict[bytes, PendingTransaction] = {}
         self._memo: bytes | None = None
@@ -107,14 +115,7 @@ class ClientCommands:
 
     def resumed(self) -> None:
         """Send messages that wait: they may be written to the client again."""
-        buffer = self._buffer
-        for tag, consumer in list(self._consumers.items()):
-            if not buffer.ready:
-                return
-            consumer.queue.consumer_ready(consumer)
-            if buffer.at_limit:
-                # Next time the others come first.
-                self._consumers[tag] = self._consumers.pop(tag)
+        self._buffer.go_on()
 
     def closed(self) -> None:
         """Abort the open transactions and end the subscriptions: the connection ended, and its buffer is closed."""
@@ -124,6 +125,7 @@ class ClientCommands:
         consumers = list(self._consumers.values())
         self._consumers.clear()
         self._named.clear()
+        self._by_destination.clear()
         for consumer in consumers:
             self._destinations.left(consumer)
         for queue in {consumer.queue: None for consumer in consumers}:
@@ -175,9 +177,10 @@ class ClientCommands:
         self._tags += 1
         tag = b"%d" % self._tags
         queue = self._destinations.queue_for(destination)
-        consumer = Consumer(queue, tag, id, mode or AUTO, prefetch, dialect, self._buffer)
+        consumer = Consumer(queue, tag, id, mode or AUTO, prefetch, dialect, self._buffer, self._holders)
         queue.joined(consumer)
         self._consumers[tag] = consumer
+        self._by_destination.setdefault(destination, OrderedDict())[consumer] = None
         if id is not None:
             self._named[id] = consumer
         self._confirm(frame)
@@ -188,7 +191,7 @@ class ClientCommands:
             value = frame.header(name, self._dialect)
             if value is not None:
                 if not value.isdigit() or len(value) > 18:
-                    raise ProtocolError(f"{name.decode()} is not a number", f"it says {value[:32]!r}")
+                    raise ProtocolError(f"{name.decode()} is not a number", "it says", quoted=value)
                 return int(value) or self._bounds.prefetch
         return self._bounds.prefetch
 
@@ -202,14 +205,16 @@ class ClientCommands:
             destination = frame.header(DESTINATION, self._dialect)
             if destination is None:
                 raise ProtocolError("UNSUBSCRIBE needs an id or a destination header")
-            # The oldest: `resumed` does not keep their order.
-            own = [each for each in self._consumers.values() if each.queue.destination == destination]
-            consumer = min(own, key=lambda each: int(each.tag), default=None)
+            consumer = next(iter(self._by_destination.get(destination, ())), None)
         if consumer is None:
             raise ProtocolError("UNSUBSCRIBE names no open subscription")
         del self._consumers[consumer.tag]
         if consumer.id is not None:
             del self._named[consumer.id]
+        there = self._by_destination[consumer.queue.destination]
+        del there[consumer]
+        if not there:
+            del self._by_destination[consumer.queue.destination]
         self._destinations.left(consumer)
         self._confirm(frame)
         consumer.queue.deliver()
@@ -219,7 +224,9 @@ class ClientCommands:
         name = frame.header(TRANSACTION, self._dialect)
         transaction = None if name is None else self._transaction(name)
         consumer, message_id = _FIND[self._dialect.delivery](self, frame)
-        messages = [] if consumer is None else consumer.acknowledged(message_id)
+        messages: list[QueuedMessage] | Held[QueuedMessage] = []
+        if consumer is not None:
+            messages = (consumer.acknowledged if transaction is None else consumer.held)(message_id)
         if consumer is None or not messages:
             raise ProtocolError(f"{frame.command.decode()} names no message that awaits one")
         queue = consumer.queue
@@ -239,8 +246,7 @@ class ClientCommands:
         subscription = frame.header(SUBSCRIPTION, self._dialect)
         if subscription is not None:
             return self._named.get(subscription), message_id
-        having = (each for each in self._consumers.values() if message_id in each.unsettled)
-        return next(having, None), message_id
+        return None if self._holders is None else self._holders.find(message_id), message_id
 
     def _by_subscription(self, frame: Frame) -> _Found:
         self._require(SUBSCRIPTION, frame)
@@ -286,8 +292,7 @@ class ClientCommands:
     def _transaction(self, name: bytes) -> PendingTransaction:
         transaction = self._transactions.get(name)
         if transaction is None:
-            shown = name[:64].decode("utf-8", "backslashreplace")
-            raise ProtocolError("unknown transaction", f"no transaction {shown!r} was begun")
+            raise ProtocolError("unknown transaction", "no such transaction was begun", quoted=name)
         return transaction
 
 

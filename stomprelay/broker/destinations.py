@@ -6,6 +6,7 @@ from typing import Final
 from stomprelay.broker.bounds import Bounds, Memory
 from stomprelay.broker.message import QUEUE, TOPIC, Message, MessageHead
 from stomprelay.broker.queue import Consumer, Queue, QueuedMessage, Topic
+from stomprelay.broker.unsettled import Held
 from stomprelay.wire.errors import LimitError
 
 DEAD_LETTERS: Final = QUEUE + b"DLQ"
@@ -16,7 +17,7 @@ full its oldest messages are dropped.
 ORIGINAL_DESTINATION: Final = b"original-destination"
 """The header of a dead letter with the destination where it was refused."""
 
-Acknowledged = tuple[Consumer, list[QueuedMessage]]
+Acknowledged = tuple[Consumer, list[QueuedMessage] | Held[QueuedMessage]]
 """The messages that one ACK or NACK is about, with the consumer that had them."""
 
 
@@ -190,7 +191,9 @@ class PendingTransaction:
         self._destinations.memory.hold(message)
         self._messages.append(message)
 
-    def acknowledged(self, consumer: Consumer, messages: list[QueuedMessage], *, refused: bool) -> None:
+    def acknowledged(
+        self, consumer: Consumer, messages: list[QueuedMessage] | Held[QueuedMessage], *, refused: bool
+    ) -> None:
         """Add an ACK, or a NACK (`refused`), of these messages. Raises `LimitError` when the transaction is too
         large.
         """
@@ -219,10 +222,7 @@ class PendingTransaction:
     def aborted(self) -> None:
         """Drop the messages that were sent in it; those that were acknowledged await their ACK again."""
         queues = self._queues()
-        restored: dict[Consumer, list[QueuedMessage]] = {}
         for consumer, messages in (*self._accepted, *self._refused):
-            restored.setdefault(consumer, []).extend(messages)
-        for consumer, messages in restored.items():
             consumer.queue.restore(consumer, messages)
         self._end(queues)
 

@@ -1,7 +1,9 @@
 """What one input makes the embedded broker write and do: one `Send` for each leg, then all other effects."""
 
+from collections import OrderedDict
 from collections.abc import Callable
 from math import inf
+from typing import Protocol
 
 from stomprelay.session.effects import Effect, Event, Note, Outbox, Send
 from stomprelay.session.leg import Leg
@@ -46,6 +48,13 @@ class Output:
         self.outbox.put(*rest)
 
 
+class HeldUp(Protocol):
+    """Someone who has something for a buffer that is not `ready`."""
+
+    def resume(self) -> None:
+        """Go on: the buffer is ready again."""
+
+
 class SendBuffer:
     """What is written to one leg when the present input is done, and whether messages may be added to it.
 
@@ -55,6 +64,7 @@ class SendBuffer:
     """
 
     __slots__ = (
+        "_held_up",
         "_limit",
         "_open",
         "_output",
@@ -80,6 +90,7 @@ class SendBuffer:
         self._writable = True
         self._pieces: list[bytes] = []
         self._size = 0
+        self._held_up: OrderedDict[HeldUp, None] = OrderedDict()
 
     def deliver(self, head: bytes, body: bytes) -> None:
         """Add a message, while `ready`."""
@@ -117,6 +128,22 @@ class SendBuffer:
     def end_turn(self) -> None:
         """Remove the limit until the next turn starts."""
         self._limit = inf
+
+    def holds_up(self, who: HeldUp) -> None:
+        """Have `go_on` resume someone for whom the buffer was not `ready`."""
+        self._held_up[who] = None
+
+    def forget(self, who: HeldUp) -> None:
+        """Resume someone no more."""
+        self._held_up.pop(who, None)
+
+    def go_on(self) -> None:
+        """Resume those whom the buffer held up, one after the other while it is `ready`; who is held up again comes
+        last.
+        """
+        while self.ready and self._held_up:
+            who, _ = self._held_up.popitem(last=False)
+            who.resume()
 
     def paused(self) -> None:
         """Allow no messages: the transport is full."""

@@ -1,12 +1,14 @@
 """Queues, topics and their consumers: which message goes to which consumer, and which await their ACK."""
 
 from collections import OrderedDict, deque
+from collections.abc import Collection
 from heapq import heappop, heappush
 from math import inf
 
 from stomprelay.broker.bounds import Memory
 from stomprelay.broker.message import Message
 from stomprelay.broker.output import SendBuffer
+from stomprelay.broker.unsettled import Held, Holders, Runs, Unsettled
 from stomprelay.session.subscriptions import AUTO, CUMULATIVE
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.errors import LimitError
@@ -53,8 +55,9 @@ class Consumer:
     """One subscription: what its MESSAGE frames look like, and which messages it has not acknowledged.
 
     `id` is the client's name for the subscription, None where it gave none; `tag` is ours, which 1.2 clients are
-    sent in the `ack` header. `unsettled` holds what awaits an ACK, by message-id, in the order of delivery;
-    `window` is how many that may be. Where `acknowledges` is False a message is settled when it is sent.
+    sent in the `ack` header. `unsettled` has what awaits an ACK, by message-id; `window` is how many that may be.
+    Where `acknowledges` is False a message is settled when it is sent. `holders`: the client's consumers by the
+    messages that they have, for ACKs that name no subscription; None where all do.
     """
 
     __slots__ = (
@@ -62,7 +65,10 @@ class Consumer:
         "_cumulative",
         "_delivered",
         "_dialect",
+        "_holders",
+        "_one_by_one",
         "_prefix",
+        "_up_to",
         "acknowledges",
         "buffer",
         "id",
@@ -81,6 +87,7 @@ class Consumer:
         prefetch: int,
         dialect: Dialect,
         buffer: SendBuffer,
+        holders: "Holders[Consumer] | None" = None,
     ) -> None:
         self.queue = queue
         self.tag = tag
@@ -88,8 +95,11 @@ class Consumer:
         self.buffer = buffer
         self.acknowledges = mode != AUTO
         self.window: float = prefetch if self.acknowledges else inf
-        self.unsettled: OrderedDict[bytes, QueuedMessage] = OrderedDict()
         self._cumulative = mode == CUMULATIVE
+        self._up_to: Unsettled[QueuedMessage] = Unsettled()
+        self._one_by_one: dict[bytes, QueuedMessage] = {}
+        self.unsettled: Collection[bytes] = self._up_to if self._cumulative else self._one_by_one
+        self._holders = holders
         self._delivered = 0
         self._dialect = dialect
         named = [] if id is None else [(SUBSCRIPTION, id)]
@@ -119,11 +129,19 @@ class Consumer:
 
     def take(self, queued: QueuedMessage) -> None:
         """Send the consumer a message that it has to acknowledge, and keep it in `unsettled`."""
-        message = queued.message
         self._delivered += 1
         queued.delivered(self._delivered)
-        self.unsettled[message.id] = queued
-        self.write(message, queued.redelivered)
+        self._await(queued)
+        self.write(queued.message, queued.redelivered)
+
+    def _await(self, queued: QueuedMessage) -> None:
+        message_id = queued.message.id
+        if self._cumulative:
+            self._up_to.add(queued.delivery, message_id, queued)
+        else:
+            self._one_by_one[message_id] = queued
+        if self._holders is not None:
+            self._holders.add(message_id, self)
 
     def acknowledged(self, message_id: bytes) -> list[QueuedMessage]:
         """Remove from `unsettled` and return the messages that an ACK or NACK of this id is for. Empty for an
@@ -132,32 +150,58 @@ class Consumer:
         Where acknowledging is cumulative, all that was sent before goes with it (STOMP 1.2, "SUBSCRIBE ack
         Header").
         """
-        unsettled = self.unsettled
-        if message_id not in unsettled:
+        if self._cumulative:
+            return self.taken(self._up_to.hold(message_id))
+        queued = self._one_by_one.pop(message_id, None)
+        if queued is None:
             return []
-        if not self._cumulative:
-            return [unsettled.pop(message_id)]
-        messages = []
-        name = b""
-        while name != message_id:
-            name, queued = unsettled.popitem(last=False)
-            messages.append(queued)
-        return messages
+        if self._holders is not None:
+            self._holders.remove(message_id, self)
+        return [queued]
 
-    def restore(self, messages: list[QueuedMessage]) -> None:
-        """Put messages that an aborted transaction had acknowledged back into `unsettled`, in their old order."""
-        everything = sorted([*self.unsettled.values(), *messages], key=_by_delivery)
-        self.unsettled = OrderedDict([(queued.message.id, queued) for queued in everything])
+    def held(self, message_id: bytes) -> list[QueuedMessage] | Held[QueuedMessage]:
+        """As `acknowledged`, for an ACK or NACK in a transaction, which may be aborted: then call `restore`."""
+        if not self._cumulative:
+            return self.acknowledged(message_id)
+        runs = self._up_to.hold(message_id)
+        if not runs:
+            return []
+        if self._holders is not None:
+            self._holders.remove(message_id, self)
+        return Held(self.taken, message_id, runs)
+
+    def taken(self, runs: Runs) -> list[QueuedMessage]:
+        """Return messages that were removed from `unsettled`; they will not come back there."""
+        messages = self._up_to.take(runs)
+        if self._holders is not None:
+            for message_id, _ in messages:
+                self._holders.remove(message_id, self)
+        return [queued for _, queued in messages]
+
+    def restore(self, messages: list[QueuedMessage] | Held[QueuedMessage]) -> None:
+        """Put messages that an aborted transaction had acknowledged back into `unsettled`, in their old places."""
+        if isinstance(messages, Held):
+            self._up_to.release(messages.runs)
+            if self._holders is not None:
+                self._holders.add(messages.message_id, self)
+        else:
+            for queued in messages:
+                self._await(queued)
 
     def give_up(self) -> list[QueuedMessage]:
         """Remove from `unsettled` and return all messages that it has not acknowledged."""
-        messages = list(self.unsettled.values())
-        self.unsettled.clear()
+        if self._cumulative:
+            return self.taken(self._up_to.hold_all())
+        messages = list(self._one_by_one.values())
+        self._one_by_one.clear()
+        if self._holders is not None:
+            for queued in messages:
+                self._holders.remove(queued.message.id, self)
         return messages
 
-
-def _by_delivery(queued: QueuedMessage) -> int:
-    return queued.delivery
+    def resume(self) -> None:
+        """The buffer is ready again, which it was not when there was something for the consumer."""
+        self.queue.consumer_ready(self)
 
 
 class Queue:
@@ -272,8 +316,11 @@ class Queue:
 
     def consumer_ready(self, consumer: Consumer) -> None:
         """Send the messages that wait to a consumer that may be able to take some again."""
-        if consumer not in self._able and consumer.able:
-            self._able[consumer] = None
+        if consumer not in self._able:
+            if consumer.able:
+                self._able[consumer] = None
+            elif not consumer.buffer.ready:
+                consumer.buffer.holds_up(consumer)
         self.deliver()
 
     def put_last(self, consumer: Consumer) -> None:
@@ -287,6 +334,7 @@ class Queue:
         """
         del self._consumers[consumer]
         self._able.pop(consumer, None)
+        consumer.buffer.forget(consumer)
         if self._private:
             self._ended = True
             while self.drop_oldest():
@@ -324,6 +372,8 @@ class Queue:
                     able.move_to_end(consumer)
                 return consumer
             del able[consumer]
+            if not consumer.buffer.ready:
+                consumer.buffer.holds_up(consumer)
         return None
 
     # Messages
@@ -351,14 +401,14 @@ class Queue:
                 self.waiting_bytes += queued.message.size
                 heappush(self._returned, queued)
 
-    def restore(self, consumer: Consumer, messages: list[QueuedMessage]) -> None:
+    def restore(self, consumer: Consumer, messages: list[QueuedMessage] | Held[QueuedMessage]) -> None:
         """Take back messages that a consumer acknowledged in an aborted transaction: they await their ACK again
         or, where the consumer is gone, wait for another one. Call `deliver` afterwards.
         """
         if consumer in self._consumers:
             consumer.restore(messages)
         else:
-            self.returned(messages)
+            self.returned(list(messages))
 
     def drop_oldest(self) -> bool:
         """Drop the oldest message that waits. Return whether there was one."""

@@ -46,6 +46,9 @@ LIMIT_KEYS: Final = (
     "unacknowledged",
     "clients",
     "clients_per_address",
+    "transactions",
+    "subscriptions",
+    "kept",
 )
 TLS_KEYS: Final = ("certificate", "key", "client_ca", "require_client_certificate")
 
@@ -82,6 +85,9 @@ def read(table: Table, upstreams: Mapping[str, Upstream], fallback: Upstream | N
         connect_timeout=bounds.get("connect_timeout", seconds, Listener.connect_timeout),
         before_connect=bounds.get("before_connect", count, Listener.before_connect),
         unacknowledged=bounds.get("unacknowledged", count, Listener.unacknowledged),
+        transactions=bounds.get("transactions", count, Listener.transactions),
+        subscriptions=bounds.get("subscriptions", count, Listener.subscriptions),
+        kept=bounds.get("kept", count),
         linger=table.get("linger", seconds_or_none, Listener.linger),
         loss=table.get("loss", choice(_LOSSES), Listener.loss),
         require_utf8=table.get("require_utf8", flag, Listener.require_utf8),

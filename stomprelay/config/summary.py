@@ -44,6 +44,8 @@ def summary(config: Config) -> str:
     if any(broker.endpoint == MEMORY for each in config.upstreams for broker in each.brokers):
         bounds = [(name.replace("_", " "), str(value)) for name, value in asdict(config.broker).items()]
         blocks.append(_block("embedded broker", bounds))
+    if config.clients is not None:
+        blocks.append(_block("all listeners", [("clients", f"{config.clients} at most")]))
     if config.admin is not None:
         blocks.append(_block("admin", [*_admin(config, config.admin)]))
     if config.journal.directory is not None:
@@ -74,14 +76,23 @@ def _listener(listener: Listener) -> str:
             ("versions", _versions(listener.versions)),
             ("heart-beats", _beats(listener.heart_beat)),
             ("limits", _limits(listener.limits)),
+            ("clients", _clients(listener)),
             ("before CONNECT", f"{listener.before_connect} bytes, {listener.connect_timeout:g} s"),
             ("unacknowledged", f"{listener.unacknowledged} deliveries"),
+            ("at once", f"{listener.transactions} transactions, {listener.subscriptions} subscriptions"),
+            ("kept", f"{listener.budget} bytes of a client"),
             ("losses", listener.loss.value),
             ("heads", "must be UTF-8" if listener.require_utf8 else "any octets"),
             ("trace", "each SEND gets one, MESSAGEs lose it" if listener.trace else "no"),
             ("linger", f"{listener.linger:g} s"),
         ],
     )
+
+
+def _clients(listener: Listener) -> str:
+    most = "as many as all together may be" if listener.clients is None else f"{listener.clients} at most"
+    each = listener.clients_per_address
+    return most if each is None else f"{most}, {each} of one address"
 
 
 def _route(route: Route) -> str:
@@ -209,7 +220,10 @@ def _journal(journal: JournalSettings) -> Iterator[Fact]:
     for rule in journal.rules:
         yield "bodies", f"{spell_bodies(rule.bodies)} where the destination is like {shown(rule.destination)}"
     yield "bodies", f"{spell_bodies(journal.bodies)}{' elsewhere' if journal.rules else ''}"
-    yield "left out", ", ".join(["the client's passcode", *journal.redact])
+    yield (
+        "left out",
+        ", ".join(["the client's passcode", *(name for name in journal.redact if name != "passcode")]),
+    )
     age = None if journal.retain_age is None else f"{journal.retain_age:g} s"
     size = None if journal.retain_size is None else f"{journal.retain_size} bytes in all"
     yield "retained", ", ".join(filter(None, [age, size])) or "for ever"

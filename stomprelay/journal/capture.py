@@ -23,16 +23,28 @@ TRACE: Final = b"relay-trace"
 _KNOWN: Final = 4096
 
 
+def _spellings(names: Iterable[bytes]) -> set[bytes]:
+    """These names, and as each version escapes them."""
+    return {spelling for name in names for spelling in (name, *(d.encode(name) for d in DIALECTS.values()))}
+
+
 def _spelled(names: Iterable[bytes]) -> bytes:
     """A pattern for the beginning of a header line with one of these names, up to the value. It matches whatever the
     case, with blanks around the name, and with the name escaped as any version does.
     """
-    every = {spelling for name in names for spelling in (name, *(d.encode(name) for d in DIALECTS.values()))}
-    return rb"[ \t]*(?:" + b"|".join(map(re.escape, sorted(every))) + rb")[ \t]*:"
+    return rb"[ \t]*(?:" + b"|".join(map(re.escape, sorted(_spellings(names)))) + rb")[ \t]*:"
 
 
 def _secret(names: Iterable[bytes]) -> re.Pattern[bytes]:
     return re.compile(rb"(\n" + _spelled(names) + rb")[^\n]*?(?=\r?\n)", re.IGNORECASE)
+
+
+def _hints(names: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Lower-case texts of which one is in every head that has a header with one of these names. Searching for them is
+    much faster than for the headers.
+    """
+    every = {spelling.lower() for spelling in _spellings(names)}
+    return tuple(sorted(each for each in every if not any(other in each for other in every - {each})))
 
 
 _TRACES: Final = re.compile(rb"(?<=\n)" + _spelled([TRACE]) + rb"[^\n]*\n", re.IGNORECASE)
@@ -45,7 +57,7 @@ class Capture:
     `uniform`: it is the same for all frames but a leg's first, so those need not be examined.
     """
 
-    __slots__ = ("_matches", "_most", "_opening", "_secret", "bodies", "uniform")
+    __slots__ = ("_hints", "_matches", "_most", "_opening", "_secret", "bodies", "uniform")
 
     def __init__(
         self, bodies: int = NOTHING, rules: Iterable[BodyRule] = (), redact: Iterable[str] = ()
@@ -54,6 +66,7 @@ class Capture:
         self.bodies = bodies
         self._opening = _secret([PASSCODE, *names])
         self._secret = _secret(names) if names else None
+        self._hints = _hints(names)
         self._matches: list[tuple[Callable[[str], object], int]] = [
             (re.compile(translate(rule.destination)).match, rule.bodies) for rule in rules
         ]
@@ -65,8 +78,14 @@ class Capture:
         it is the first frame of its leg, which may have a passcode.
         """
         head = frame.memo or frame.data[frame.start : frame.body]
-        secret = self._opening if opening else self._secret
-        return head if secret is None else secret.sub(rb"\1" + MASK, head)
+        if opening:
+            return self._opening.sub(rb"\1" + MASK, head)
+        if self._secret is not None:
+            find = head.lower().find
+            for hint in self._hints:
+                if find(hint) >= 0:
+                    return self._secret.sub(rb"\1" + MASK, head)
+        return head
 
     def most(self, frame: Frame, dialect: Dialect) -> int:
         """Return how many bytes of the frame's body are kept at most; `dialect` is that of its leg."""
@@ -114,7 +133,18 @@ class LegRecorder:
     it is known.
     """
 
-    __slots__ = ("_capture", "_heads_only", "_traced", "_uniform", "context", "frames", "leg", "number")
+    __slots__ = (
+        "_capture",
+        "_heads_only",
+        "_memo",
+        "_memo_head",
+        "_traced",
+        "_uniform",
+        "context",
+        "frames",
+        "leg",
+        "number",
+    )
 
     def __init__(self, leg: Leg, capture: Capture, *, traced: bool = False) -> None:
         self.leg = leg
@@ -122,6 +152,8 @@ class LegRecorder:
         self.number = 0
         self.context = b""
         self._capture = capture
+        self._memo: bytes | None = None
+        self._memo_head = b""
         self._traced = traced
         self._uniform = capture.uniform and not traced
         self._heads_only = self._uniform and not capture.bodies
@@ -156,12 +188,21 @@ class LegRecorder:
 
     def _examine(self, frames: list[Frame], pieces: list[bytes], sizes: list[int]) -> None:
         """Add the pieces and sizes of frames that may differ: a leg's first, and all where not `uniform`."""
-        capture, dialect = self._capture, self.leg.dialect
+        capture, dialect, traced_too = self._capture, self.leg.dialect, self._traced
+        redacted, most = capture.head, capture.most
         for number, frame in enumerate(frames, self.number):
-            kept = min(frame.end, frame.body + capture.most(frame, dialect))
-            head = capture.head(frame, opening=not number)
-            trace = getattr(frame, "trace", None) if self._traced else None
+            body, end = frame.body, frame.end
+            kept = min(end, body + most(frame, dialect))
+            memo = frame.memo
+            if memo is not None and memo is self._memo:
+                head = self._memo_head
+            else:
+                head = redacted(frame, opening=not number)
+                self._memo, self._memo_head = memo, head
+            trace = getattr(frame, "trace", None) if traced_too else None
             if trace is not None:
                 head = traced(head, trace)
-            pieces += (head, frame.data[frame.body : kept])
-            sizes += (len(head), kept - frame.body, frame.end - frame.body)
+            pieces.append(head)
+            if kept > body:
+                pieces.append(frame.data[body:kept])
+            sizes += (len(head), kept - body, end - body)

@@ -8,6 +8,9 @@ NOTHING: Final = 0
 """For `bodies`: nothing of a body is recorded."""
 ALL: Final = 1 << 40
 """For `bodies`: all of a body is recorded, however many bytes it has."""
+_TOKENS: Final = ("token", "access-token", "auth-token", "x-auth-token", "api-key", "x-api-key", "secret")
+SECRETS: Final = ("passcode", "password", "authorization", "proxy-authorization", *_TOKENS)
+"""For `redact`: the headers whose values are not recorded unless the configuration says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class JournalSettings:
     flush_interval: float = 0.2
     sync_interval: float = 1.0
     bodies: int = NOTHING
-    redact: tuple[str, ...] = ()
+    redact: tuple[str, ...] = SECRETS
     retain_age: float | None = None
     retain_size: int | None = None
     rules: tuple[BodyRule, ...] = ()

@@ -68,7 +68,8 @@ class ClientConnection:
         self._flow = flow
         self._deferred: set[Leg] = set()
         self._search = Search(flow, outbox)
-        self._buffer = InputBuffer(client, outbox, listener.upstream.resend_buffer)
+        self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
+        session.kept.watch([self._buffer.__len__])
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
 
     @property
@@ -164,7 +165,7 @@ class ClientConnection:
         """The time of the last `Wake` has come."""
         if now >= self.shutdown.until:
             for link in self.shutdown.unanswered():
-                link.fell_silent(now)
+                link.unconfirmed(now)
                 self._broker_lost(link, "did not confirm in time what was said to it", now)
                 return
             try:
@@ -299,6 +300,7 @@ class ClientConnection:
             if data:
                 client.decoder.feed(data)
             flow.to_broker(now)
+            self.session.kept.check()
         except StompError as error:
             failure = error
         opened = flow.opened()

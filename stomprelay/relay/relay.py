@@ -30,6 +30,7 @@ from stomprelay.relay.notes import End, ended, failed, vanished
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
+from stomprelay.session.kept import Kept
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.refusal import Foreign, complain
 from stomprelay.session.session import Session
@@ -305,7 +306,15 @@ class Relay:
             self._close(How.LINGER)
             return
         dialect = offer.agree(listener.versions)
-        session = Session(self.name, dialect, listener.unacknowledged, self.counters)
+        session = Session(
+            self.name,
+            dialect,
+            listener.unacknowledged,
+            self.counters,
+            transactions=listener.transactions,
+            subscriptions=listener.subscriptions,
+            kept=Kept(listener.budget),
+        )
         flow = join(client, listener, offer, session, self._outbox, self._chance)
         self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)
         self._connection.begin(now)

@@ -69,6 +69,9 @@ class Single:
         self._tracer = tracer
         self._paused = False
         self._frame = b""
+        if link.resender is not None:
+            unconfirmed = link.resender.unconfirmed
+            self._session.kept.watch([lambda: unconfirmed.cost])
 
     @property
     def survives(self) -> bool:

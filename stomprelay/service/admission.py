@@ -126,7 +126,7 @@ class Admission(Timed):
         owner = Refused(self._runtime, listener.linger, error)
         protocol = LegProtocol(owner, Leg(Side.DOWNSTREAM, listener.limits))
         if len(self._refused) >= LINGERING:
-            self._refused.popleft().woke(self._runtime.seconds())
+            self._refused.popleft().hasten()
         self._refused.append(protocol)
         return protocol
 

@@ -35,7 +35,7 @@ class Terms:
         parts = [part.strip(b" ") for part in value.split(b",")]
         if len(parts) != 2 or not all(part.isdigit() and len(part) < 16 for part in parts):
             raise ProtocolError(
-                "malformed heart-beat header", f"it says {value[:32]!r}, not two numbers of ms"
+                "malformed heart-beat header", "two numbers of ms are expected, but it says", quoted=value
             )
         return cls(int(parts[0]), int(parts[1]))
 

@@ -3,55 +3,37 @@
 The broker's names for a delivery are its message-id, its subscription and, on 1.2, its `ack` value; the client
 knows some of them or a token of ours. The ledger is kept only where those differ, or where a session may move to
 another broker, which knows nothing of these deliveries; elsewhere ACKs pass untouched.
+
+Nothing here goes through deliveries but to forget them, each once: what is settled or lost is one piece (see
+`delivery` and `positions`), whatever its length.
 """
 
-from collections import deque
-from itertools import count, takewhile
-from operator import attrgetter
-from typing import Final
+from itertools import count
 
-from stomprelay.session.subscriptions import CUMULATIVE, Subscription
+from stomprelay.session.delivery import (
+    TOKEN,
+    Connection,
+    Cumulative,
+    Delivery,
+    Individual,
+    Taken,
+    Unsettled,
+    ours,
+    unsettled,
+)
+from stomprelay.session.kept import THING
+from stomprelay.session.namesakes import Namesakes
+from stomprelay.session.subscriptions import Subscription
 
-TOKEN: Final = b"relay-ack-"
-"""How our tokens begin; a number follows. They are bytes that need no escape and that no client library changes.
-"""
+
+def _cost(delivery: Delivery) -> int:
+    """Return how many bytes a delivery costs."""
+    return THING + len(delivery.message_id) + len(delivery.ack or b"")
 
 
-def ours(name: bytes) -> bool:
-    """Whether the name of a delivery has the form of our tokens. It may be another relay's token."""
-    return name.startswith(TOKEN)
-
-
-class Delivery:
-    """One MESSAGE that its consumer has to acknowledge, by the broker's names. `token` is the name that we give
-    it.
-
-    `tokened`: the client was given the token although the broker gave an `ack` value. `lost`: the broker's
-    connection on which it came has ended, so no broker awaits its ACK.
-    """
-
-    __slots__ = ("ack", "lost", "message_id", "order", "subscription", "tokened")
-
-    def __init__(
-        self, subscription: Subscription, message_id: bytes, ack: bytes | None, order: int, *, tokened: bool
-    ) -> None:
-        self.lost = False
-        self.tokened = tokened
-        self.subscription = subscription
-        self.message_id = message_id
-        self.ack = ack
-        self.order = order
-
-    def lose(self) -> None:
-        """Record that the connection of the broker that it came from has ended."""
-        self.lost = True
-
-    @property
-    def token(self) -> bytes:
-        """The name of ours that the client sends in its ACK: on 1.2 when the broker has no `ack` value, otherwise
-        when another delivery has the same name.
-        """
-        return TOKEN + b"%d" % self.order
+def _left(account: Unsettled) -> int:
+    """Return how many bytes an ended subscription costs as long as something of it is unsettled."""
+    return THING + len(account.subscription.id) + len(account.subscription.destination)
 
 
 class Ledger:
@@ -59,40 +41,54 @@ class Ledger:
 
     `full`: `most` or more deliveries are remembered, those of open transactions included; stop reading from the
     broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it.
+
+    What an open transaction acknowledged is not pending, but keeps its names: it may come back. `size` is how many
+    bytes all of it costs.
     """
 
     __slots__ = (
-        "_bereft",
+        "_accounts",
         "_by_ack",
-        "_by_message",
+        "_by_order",
+        "_connection",
+        "_ended",
+        "_expected",
         "_held",
         "_in_doubt",
         "_lost",
         "_most",
+        "_named",
         "_orders",
         "_pending",
+        "_replaced",
+        "_stale",
         "forgot",
+        "size",
     )
 
     def __init__(self, most: int, orders: "count[int] | None" = None) -> None:
         self._most = most
         self._orders = count(1) if orders is None else orders
-        self._lost = 0
         self.forgot = False
-        self._bereft = False
+        self.size = 0
+        self._connection = Connection()
+        self._accounts: dict[Subscription, Unsettled] = {}
+        self._replaced: dict[Subscription, Individual] = {}
+        self._by_order: dict[int, Delivery] = {}
         self._by_ack: dict[bytes, Delivery] = {}
-        self._pending: dict[int, Delivery] = {}
-        self._by_message: dict[bytes, list[Delivery]] = {}
-        self._held: dict[bytes, list[Delivery]] = {}
-        self._in_doubt = 0
+        self._named = Namesakes()
+        self._held: dict[bytes, list[tuple[Unsettled, Taken]]] = {}
+        self._pending = self._lost = self._expected = self._in_doubt = 0
+        self._ended: dict[Unsettled, None] = {}
+        self._stale = False
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return self._pending
 
     @property
     def awaited(self) -> int:
         """The number of deliveries whose ACK a broker still awaits."""
-        return len(self._pending) - self._lost + self._in_doubt
+        return self._pending - self._lost + self._in_doubt
 
     @property
     def full(self) -> bool:
@@ -107,129 +103,185 @@ class Ledger:
     @property
     def expecting(self) -> bool:
         """Whether an ACK is still to be expected: of a delivery that is not lost, on an open subscription."""
-        return any(not each.lost and each.subscription.open for each in self._pending.values())
+        return self._expected > 0
 
     def noted(
         self, subscription: Subscription, message_id: bytes, ack: bytes | None, *, tokened: bool = False
     ) -> Delivery:
         """Record a MESSAGE that is sent to the client, and return its delivery."""
-        if len(self._pending) + self._in_doubt >= self._most:
-            self.forget_closed()
-        delivery = Delivery(subscription, message_id, ack, next(self._orders), tokened=tokened)
-        self._enter(delivery)
+        if self._pending + self._in_doubt >= self._most:
+            self._make_room()
+        account = self._accounts.get(subscription)
+        if account is None:
+            account = self._accounts[subscription] = unsettled(subscription)
+            self.size += 0 if subscription.open else _left(account)
+        elif self._lost and isinstance(account, Cumulative):
+            self._replace(account, message_id)
+        order = next(self._orders)
+        delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened)
+        self._by_order[order] = delivery
+        self.size += _cost(delivery)
+        self._named.add(delivery)
+        if ack is not None and not tokened:
+            self._by_ack.setdefault(ack, delivery)
+        self._pending += 1
+        if subscription.open:
+            self._expected += 1
+        else:
+            self._ended[account] = None
         return delivery
 
-    def _enter(self, delivery: Delivery) -> None:
-        self._pending[delivery.order] = delivery
-        same = self._by_message.setdefault(delivery.message_id, [])
-        same.append(delivery)
-        delivery.subscription.delivered(delivery.order)
-        if delivery.ack is not None and not delivery.tokened:
-            self._by_ack.setdefault(delivery.ack, delivery)
-        self._lost += delivery.lost
+    def _replace(self, account: Cumulative, message_id: bytes) -> None:
+        """A message of a lost broker is delivered again by its name: an ACK of a later one does not mean the lost one
+        any more. It keeps its name for a client that acknowledges both.
+        """
+        old = self._named.first(message_id, account.subscription.id)
+        if old is not None and old.lost and old.unsettled is account:
+            old.move(self._replaced.setdefault(account.subscription, Individual(account.subscription)))
 
-    def _remove(self, delivery: Delivery) -> None:
-        del self._pending[delivery.order]
-        same = self._by_message[delivery.message_id]
-        if len(same) == 1:
-            del self._by_message[delivery.message_id]
-        else:
-            same.remove(delivery)
-        delivery.subscription.settled(delivery.order)
-        if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
-            del self._by_ack[delivery.ack]
-        self._lost -= delivery.lost
+    def ended(self, subscription: Subscription) -> None:
+        """Record that a subscription was closed. What it leaves unsettled is forgotten where room is needed, now or
+        later.
+        """
+        account = self._accounts.get(subscription)
+        if account is not None:
+            self._expected -= account.live
+            self.size += _left(account)
+            self._leave(account)
 
-    def forget_closed(self) -> None:
+    def _leave(self, account: Unsettled) -> None:
+        """Forget what is pending of an ended subscription, or keep it in mind."""
+        self._ended[account] = None
+        if self.crowded or account.empty:
+            self._forget(account)
+
+    def _make_room(self) -> None:
         """Forget the deliveries of ended subscriptions and of lost brokers, to make room for new ones. From then
         on an ACK that names no delivery may belong to one that was forgotten (`forgot`).
         """
-        for delivery in [each for each in self._pending.values() if each.lost or not each.subscription.open]:
-            self.forgot = self.forgot or delivery.lost
-            self._remove(delivery)
+        for account in list(self._ended):
+            self._forget(account)
+        if self._stale:
+            self._stale = False
+            for account in [*self._accounts.values(), *self._replaced.values()]:
+                self._forget(account)
+
+    def _forget(self, account: Unsettled) -> None:
+        """Forget what is pending of an ended subscription; of an open one, what is of lost brokers."""
+        lost = account.lost
+        self.forgot = self.forgot or lost > 0
+        taken = account.take_all() if account in self._ended else account.take_below(account.live_from)
+        self._pending -= len(taken)
+        self._lost -= lost
+        self._release(account, taken)
+        self._ended.pop(account, None)
+
+    def _release(self, account: Unsettled, taken: Taken) -> None:
+        """Forget deliveries that were taken, and their names."""
+        for delivery in account.release(taken):
+            delivery.forget()
+            self.size -= _cost(delivery)
+            del self._by_order[delivery.order]
+            self._named.remove(delivery)
+            if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
+                del self._by_ack[delivery.ack]
+        subscription = account.subscription
+        if not account.empty:
+            return
+        if self._replaced.get(subscription) is account:
+            del self._replaced[subscription]
+        elif not subscription.open and self._accounts.get(subscription) is account:
+            del self._accounts[subscription]
+            self._ended.pop(account, None)
+            self.size -= _left(account)
 
     def lost(self) -> None:
         """Record that the broker's connection has ended: all its deliveries are lost, and ACKs of them are sent to
         no broker.
         """
-        for delivery in self._pending.values():
-            delivery.lose()
-        for held in self._held.values():
-            for delivery in held:
-                delivery.lose()
-        self._lost = len(self._pending)
-        self._bereft = True
+        self._connection.end()
+        self._connection = Connection()
+        self._lost = self._pending
+        self._expected = 0
+        self._stale = True
 
     def taken(self, ack: bytes) -> bool:
         """Whether an unsettled delivery has this `ack` value already, or one that was forgotten may have had it."""
-        if self.forgot or ack in self._by_ack:
-            return True
-        # What an open transaction acknowledged may come back, and a next broker may use its name.
-        return self._bereft and any(each.ack == ack for held in self._held.values() for each in held)
+        return self.forgot or ack in self._by_ack
 
     def named(self, message_id: bytes) -> bool:
         """Whether an unsettled delivery has this `message-id`."""
-        return message_id in self._by_message
+        return message_id in self._named
 
     def by_token(self, token: bytes) -> Delivery | None:
         """Return the delivery with this token, or else with this `ack` value of the broker's; None where there is
         none.
         """
-        return self.given(token) or self._by_ack.get(token)
+        delivery = self.given(token) or self._by_ack.get(token)
+        return delivery if delivery is not None and delivery.pending else None
 
     def given(self, token: bytes) -> Delivery | None:
         """Return the delivery to which we gave this token; None where there is none."""
         digits = token.removeprefix(TOKEN)
-        if ours(token) and digits.isdigit() and len(digits) < 20:
-            return self._pending.get(int(digits))
-        return None
+        if not ours(token) or not digits.isdigit() or len(digits) >= 20:
+            return None
+        delivery = self._by_order.get(int(digits))
+        return delivery if delivery is not None and delivery.pending else None
 
     def by_message(self, message_id: bytes, subscription: bytes | None = None) -> Delivery | None:
         """Return the delivery with this token, or else the oldest one of this message, on the subscription of that
-        id where one is given; None where there is none.
+        id where one is given; None where there is none. Those of a lost broker come last, and before them those of
+        ended subscriptions: what was sent again is what is acknowledged first.
         """
-        if ours(message_id) and (delivery := self.given(message_id)) is not None:
-            return delivery
-        for delivery in self._by_message.get(message_id, ()):
-            if subscription is None or delivery.subscription.id == subscription:
-                return delivery
-        return None
+        return self.given(message_id) or self._named.first(message_id, subscription)
 
     def latest(self, subscription: Subscription, order: int) -> Delivery | None:
-        """Return the last unsettled delivery on a subscription among those numbered below `order`; None where
-        there is none.
+        """Return the last unsettled delivery on a cumulative subscription among those numbered below `order`; None
+        where there is none.
         """
-        earlier = deque(takewhile(lambda each: each < order, subscription.unsettled), maxlen=1)
-        return self._pending[earlier[0]] if earlier else None
+        account = self._accounts.get(subscription)
+        return account.latest(order) if isinstance(account, Cumulative) else None
 
     def settled(self, delivery: Delivery, transaction: bytes | None = None) -> bool:
-        """Settle a delivery for which the client sent ACK or NACK, with all earlier ones of its subscription where
-        the mode is cumulative. In a transaction they are unsettled again when it is aborted. Return whether none
+        """Settle a pending delivery for which the client sent ACK or NACK, with all earlier ones of its subscription
+        where the mode is cumulative. In a transaction they are unsettled again when it is aborted. Return whether none
         of them is of a lost broker.
         """
-        gone = [delivery]
-        if delivery.subscription.ack == CUMULATIVE:
-            earlier = takewhile(lambda order: order < delivery.order, delivery.subscription.unsettled)
-            gone = [*map(self._pending.__getitem__, earlier), delivery]
-        for each in gone:
-            self._remove(each)
-        if transaction is not None:
-            self._held.setdefault(transaction, []).extend(gone)
-            self._in_doubt += len(gone)
-        return not any(each.lost for each in gone)
+        account = delivery.unsettled
+        taken = account.take(delivery.position)
+        lost = account.lost_among(taken)
+        self._count(account, taken, lost, -1)
+        if transaction is None:
+            self._release(account, taken)
+        else:
+            self._held.setdefault(transaction, []).append((account, taken))
+            self._in_doubt += len(taken)
+        return not lost
+
+    def _count(self, account: Unsettled, taken: Taken, lost: int, sign: int) -> None:
+        """Count what was taken among those that are pending (`sign` 1), or no more (-1)."""
+        self._pending += sign * len(taken)
+        self._lost += sign * lost
+        if account.subscription.open:
+            self._expected += sign * (len(taken) - lost)
 
     def committed(self, transaction: bytes) -> None:
         """Forget the deliveries that were settled in this transaction: it was committed."""
-        self._in_doubt -= len(self._held.pop(transaction, ()))
+        for account, taken in self._held.pop(transaction, ()):
+            self._in_doubt -= len(taken)
+            self._release(account, taken)
 
     def aborted(self, transaction: bytes) -> None:
         """Make the deliveries that were settled in this transaction unsettled again, in their old order: it was
         aborted.
         """
         back = self._held.pop(transaction, ())
-        self._in_doubt -= len(back)
-        for delivery in back:
-            self._enter(delivery)
-            self._by_message[delivery.message_id].sort(key=attrgetter("order"))
-        for subscription in {delivery.subscription for delivery in back}:
-            subscription.sort()
+        for account, taken in back:
+            self._in_doubt -= len(taken)
+            lost = account.lost_among(taken)
+            self._stale = self._stale or lost > 0
+            self._count(account, taken, lost, 1)
+            account.give_back(taken)
+        for account, _ in back:
+            if not account.subscription.open:
+                self._leave(account)

@@ -15,7 +15,7 @@ def complain(error: StompError, dialect: Dialect, supported: bytes | None = None
 
     `supported`: the versions to name when none was in common (STOMP 1.2, "Protocol Negotiation").
     """
-    body = error.detail.encode()
+    body = error.explanation.encode()
     headers: Headers = [(MESSAGE_HEADER, error.message.encode())]
     if error.receipt is not None and dialect.speakable(error.receipt):
         headers.append((RECEIPT_ID, error.receipt))

@@ -6,25 +6,33 @@ A session belongs to one client connection and outlives the legs toward brokers.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
+from typing import Final
 
-from stomprelay.session.ledger import Ledger, ours
+from stomprelay.session.delivery import ours
+from stomprelay.session.kept import THING, Kept, cost
+from stomprelay.session.ledger import Ledger
 from stomprelay.session.subscriptions import Subscription, Subscriptions
 from stomprelay.wire.dialect import Dialect, Headers
 from stomprelay.wire.errors import ProtocolError
 from stomprelay.wire.names import ABORT, BEGIN, COMMIT, SUBSCRIBE, TRANSACTION, UNSUBSCRIBE
+
+_RECEIPT: Final = 160
+"""Bytes that a receipt id costs beside its text."""
 
 
 class Transaction:
     """The frames of a transaction that is neither committed nor aborted.
 
     `frames` are its BEGIN and SENDs in the client's bytes, kept where they may have to be sent to another broker,
-    and `size` is their size in bytes; once it is `cut`, only the BEGIN is kept. `acknowledged`: the broker was
-    sent an ACK or NACK in it. `doomed`: why it cannot be committed any more; None while it can.
+    and `size` is their size in bytes; `cost` is what the session counts beside it. Once it is `cut`, only the BEGIN is
+    kept. `acknowledged`: the broker was sent an ACK or NACK in it. `doomed`: why it cannot be committed any more; None
+    while it can.
     """
 
-    __slots__ = ("acknowledged", "cut", "doomed", "frames", "size")
+    __slots__ = ("acknowledged", "cost", "cut", "doomed", "frames", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, cost: int = 0) -> None:
+        self.cost = cost
         self.frames: list[bytes] = []
         self.size = 0
         self.cut = False
@@ -44,7 +52,7 @@ class Transaction:
             return len(wire)
         self.cut = True
         kept = self.size
-        del self.frames[1:]
+        self.frames = self.frames[:1]
         self.size = len(self.frames[0])
         return self.size - kept
 
@@ -73,7 +81,8 @@ class Session:
     decoded, so they depend on no dialect.
 
     `name` is unique and stands in logs; `receipts` holds the receipt ids of SENDs that the broker still owes;
-    `counters` is where things are counted. `memo` is the head of the client's last SEND that left no trace here,
+    `counters` is where things are counted, `kept` what is kept of the client in bytes. `unsettled`, `transactions` and
+    `subscriptions` are how many it may have. `memo` is the head of the client's last SEND that left no trace here,
     as the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
     Sessions that one client has on several brokers share `orders`, by which their deliveries are numbered: see
     `beside`.
@@ -82,12 +91,16 @@ class Session:
     __slots__ = (
         "_ledger",
         "_most",
+        "_most_subscriptions",
         "_neighbours",
         "_orders",
+        "_transactions_size",
         "counters",
         "dialect",
+        "kept",
         "memo",
         "memo_head",
+        "most_transactions",
         "name",
         "receipts",
         "subscriptions",
@@ -103,18 +116,26 @@ class Session:
         counters: dict[str, int],
         orders: "count[int] | None" = None,
         neighbours: "list[Session] | None" = None,
+        *,
+        transactions: int = 1024,
+        subscriptions: int = 65536,
+        kept: Kept | None = None,
     ) -> None:
         self.name = name
         self.dialect = dialect
         self.counters = counters
-        self.subscriptions = Subscriptions()
+        self.kept = Kept() if kept is None else kept
+        self.subscriptions = Subscriptions(subscriptions)
         self._ledger: Ledger | None = None
         self.traces = 0
         self.memo: bytes | None = None
         self.memo_head: bytes | None = None
         self.transactions: dict[bytes, Transaction] = {}
+        self._transactions_size = 0
         self.receipts: dict[bytes, None] = {}
         self._most = unsettled
+        self._most_subscriptions = subscriptions
+        self.most_transactions = transactions
         self._orders = orders
         self._neighbours = neighbours
         if neighbours is not None:
@@ -127,7 +148,17 @@ class Session:
         self._orders = self._orders or count(1)
         if self._neighbours is None:
             self._neighbours = [self]
-        return Session(self.name, self.dialect, self._most, self.counters, self._orders, self._neighbours)
+        return Session(
+            self.name,
+            self.dialect,
+            self._most,
+            self.counters,
+            self._orders,
+            self._neighbours,
+            transactions=self.most_transactions,
+            subscriptions=self._most_subscriptions,
+            kept=self.kept,
+        )
 
     WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands whose frames must be given to `observed`, whether or not they need translating."""
@@ -137,7 +168,8 @@ class Session:
         """The account of deliveries, opened with the first one that the two sides name differently."""
         if self._ledger is None:
             self._orders = self._orders or count(1)
-            self._ledger = Ledger(self._most, self._orders)
+            ledger = self._ledger = Ledger(self._most, self._orders)
+            self.kept.watch([lambda: ledger.size])
         return self._ledger
 
     def taken(self, ack: bytes) -> bool:
@@ -158,13 +190,19 @@ class Session:
 
     @property
     def full(self) -> bool:
-        """Whether the client owes more ACKs than are kept: stop reading from the broker until it does not."""
-        return self._ledger is not None and self._ledger.full
+        """Whether the client owes more ACKs than are kept, or as much is kept of it as may be: stop reading from the
+        broker until it does not.
+        """
+        return self._ledger is not None and (
+            self._ledger.full or (self._ledger.awaited > 0 and self.kept.full)
+        )
 
     @property
     def crowded(self) -> bool:
         """Whether a broker that is not read from because the session was `full` must not be read from yet."""
-        return self._ledger is not None and self._ledger.crowded
+        return self._ledger is not None and (
+            self._ledger.crowded or (self._ledger.awaited > 0 and self.kept.full)
+        )
 
     @property
     def quiet(self) -> bool:
@@ -184,21 +222,31 @@ class Session:
         """Forget what `remember` kept. Call it for each new broker, which may need another head."""
         self.memo = None
 
+    def keep(self, transaction: Transaction, wire: bytes, most: int) -> None:
+        """Keep a frame of an open transaction: see `Transaction.keep`. All open ones together may have `most` bytes."""
+        self.kept.take(len(wire))
+        grown = transaction.keep(wire, most - self._transactions_size)
+        self.kept.give(len(wire) - grown)
+        self._transactions_size += grown
+
     @contextmanager
     def without_transactions(self) -> Iterator[list[Transaction]]:
         """Take the open transactions out of the session until the `with` block ends, and yield them."""
         opened, self.transactions = self.transactions, {}
+        size, self._transactions_size = self._transactions_size, 0
         try:
             yield list(opened.values())
         finally:
             self.transactions = opened
+            self._transactions_size = size
 
     def lost_broker(self) -> None:
         """Record that the broker is lost: its deliveries are lost, its transactions are doomed where they cannot
         be sent again, and the receipts that it owed are forgotten, because frames that are sent again ask for them
         again.
         """
-        self.receipts.clear()
+        for receipt in list(self.receipts):
+            self.received(receipt)
         if self._ledger is not None:
             self._ledger.lost()
         for transaction in self.transactions.values():
@@ -209,24 +257,47 @@ class Session:
         closes, else None. Raises `ProtocolError` where the client has too many subscriptions or open transactions
         already.
         """
-        if command is SUBSCRIBE:
-            return self.subscriptions.opened(headers)
-        if command is UNSUBSCRIBE:
-            closed = self.subscriptions.closed(headers)
-            if self._ledger is not None and self._ledger.crowded:
-                self._ledger.forget_closed()
-            return closed
-        transaction = next((value for name, value in headers if name == TRANSACTION), b"")
+        if command is SUBSCRIBE or command is UNSUBSCRIBE:
+            return self._subscribed(command, headers)
+        name = next((value for name, value in headers if name == TRANSACTION), b"")
         if command is BEGIN:
-            if len(self.transactions) >= self._most:
-                raise ProtocolError("too many open transactions")
-            self.transactions.setdefault(transaction, Transaction())
-        else:
-            self.transactions.pop(transaction, None)
-            if self._ledger is not None:
-                settle = self._ledger.committed if command is COMMIT else self._ledger.aborted
-                settle(transaction)
+            self._begun(name)
+            return None
+        transaction = self.transactions.pop(name, None)
+        if transaction is not None:
+            self._transactions_size -= transaction.size
+            self.kept.give(transaction.size + transaction.cost)
+        if self._ledger is not None:
+            settle = self._ledger.committed if command is COMMIT else self._ledger.aborted
+            settle(name)
         return None
+
+    def _subscribed(self, command: bytes, headers: Headers) -> Subscription | None:
+        subscriptions = self.subscriptions
+        if command is UNSUBSCRIBE:
+            found = subscriptions.closed(headers)
+        else:
+            size = cost(headers)
+            self.kept.take(size)
+            try:
+                found = subscriptions.opened(headers, size)
+            except ProtocolError:
+                self.kept.give(size)
+                raise
+        for closed in subscriptions.take_closed():
+            self.kept.give(closed.cost)
+            if self._ledger is not None:
+                self._ledger.ended(closed)
+        return found
+
+    def _begun(self, name: bytes) -> None:
+        if name in self.transactions:
+            return
+        if len(self.transactions) >= self.most_transactions:
+            raise ProtocolError("too many open transactions", f"the limit is {self.most_transactions}")
+        size = THING + len(name)
+        self.kept.take(size)
+        self.transactions[name] = Transaction(size)
 
     def lose(self, counter: str, count: int = 1) -> None:
         """Count `count` losses in `counters[counter]`: headers or frames of one side that are not sent to the
@@ -238,12 +309,14 @@ class Session:
     def owed(self, receipt: bytes) -> None:
         """Record that a SEND was sent that asks for this receipt, which the broker owes from now on."""
         self.traces += 1
-        if len(self.receipts) < self._most:
+        if len(self.receipts) < self._most and receipt not in self.receipts:
+            self.kept.take(_RECEIPT + len(receipt))
             self.receipts[receipt] = None
 
     def received(self, receipt: bytes | None) -> None:
         """Record that the broker sent a RECEIPT, or an ERROR, with this receipt id: it is owed no more. None
         changes nothing.
         """
-        if receipt is not None:
-            self.receipts.pop(receipt, None)
+        if receipt in self.receipts:
+            del self.receipts[receipt]
+            self.kept.give(_RECEIPT + len(receipt))

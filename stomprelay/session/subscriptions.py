@@ -1,11 +1,12 @@
 """A client's subscriptions, and the names that each side has for them."""
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final
 
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import ProtocolError
-from stomprelay.wire.names import ACK_HEADER, DESTINATION, ID
+from stomprelay.wire.names import ACK_HEADER, DESTINATION, ID, RECEIPT_HEADER
 
 AUTO: Final = b"auto"
 CUMULATIVE: Final = b"client"
@@ -18,20 +19,21 @@ MODES: Final = frozenset({AUTO, CUMULATIVE, INDIVIDUAL})
 
 
 class Subscription:
-    """One SUBSCRIBE. `headers` are the client's own, decoded, in their order: what another broker has to be sent.
+    """One SUBSCRIBE. `headers` are the client's own, decoded, in their order: what another broker has to be sent. Of a
+    closed one only the receipt that it asked for is left of them.
 
     `id` is the name toward a broker that wants one; `named`: the client chose it; otherwise it must never be sent
-    to the client. `unsettled` are the ledger's numbers of its deliveries, in order.
+    to the client. `cost` is what the session counts for it, in bytes.
     """
 
-    __slots__ = ("ack", "destination", "headers", "id", "named", "open", "unsettled")
+    __slots__ = ("ack", "cost", "destination", "headers", "id", "named", "open")
 
-    def __init__(self, id: bytes, headers: Headers, *, named: bool) -> None:
+    def __init__(self, id: bytes, headers: Headers, *, named: bool, cost: int = 0) -> None:
+        self.cost = cost
         self.id = id
         self.named = named
         self.headers = headers
         self.open = True
-        self.unsettled: dict[int, None] = {}
         self.destination = b""
         self.ack = AUTO
         for name, value in reversed(headers):
@@ -41,30 +43,22 @@ class Subscription:
                 self.ack = value
 
     def close(self) -> None:
-        """Record that the client sent UNSUBSCRIBE for it."""
+        """Record that the client sent UNSUBSCRIBE for it, or another SUBSCRIBE with its id."""
         self.open = False
-
-    def delivered(self, order: int) -> None:
-        """Record that the delivery with this number awaits its ACK."""
-        self.unsettled[order] = None
-
-    def settled(self, order: int) -> None:
-        """Record that the delivery with this number does not await its ACK any more."""
-        del self.unsettled[order]
-
-    def sort(self) -> None:
-        """Sort `unsettled` by number again, after deliveries of an aborted transaction were added to it."""
-        self.unsettled = dict.fromkeys(sorted(self.unsettled))
+        self.headers = [each for each in self.headers if each[0] == RECEIPT_HEADER][:1]
 
 
 class Subscriptions:
     """The open subscriptions of one client, oldest first. `acknowledging` counts those whose mode asks for ACKs."""
 
-    __slots__ = ("_by_id", "_ended", "_made", "_most", "acknowledging")
+    __slots__ = ("_by_destination", "_by_id", "_closed", "_ended", "_made", "_most", "acknowledging")
 
     def __init__(self, most: int = 65536) -> None:
-        self._by_id: dict[bytes, Subscription] = {}
-        self._ended: dict[bytes, Subscription] = {}
+        # Ordered ones: a plain dict goes through all that was deleted in front of its first.
+        self._by_id: OrderedDict[bytes, Subscription] = OrderedDict()
+        self._by_destination: dict[bytes, OrderedDict[bytes, Subscription]] = {}
+        self._ended: OrderedDict[bytes, Subscription] = OrderedDict()
+        self._closed: list[Subscription] = []
         self._made = 0
         self._most = most
         self.acknowledging = 0
@@ -75,9 +69,10 @@ class Subscriptions:
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self._by_id.values())
 
-    def opened(self, headers: Headers) -> Subscription:
+    def opened(self, headers: Headers, cost: int = 0) -> Subscription:
         """Add the subscription of a SUBSCRIBE with these headers and return it. Raises `ProtocolError` when there
-        are too many. One without `id` gets a name of ours, of letters, digits and dashes only.
+        are too many. One without `id` gets a name of ours, of letters, digits and dashes only; one with the id of
+        another ends that one. `cost` is what it costs to keep it.
         """
         id = next((value for name, value in headers if name == ID), None)
         if len(self._by_id) >= self._most:
@@ -86,12 +81,18 @@ class Subscriptions:
             self._made += 1
             while MADE + b"%d" % self._made in self._by_id:
                 self._made += 1
-            subscription = Subscription(MADE + b"%d" % self._made, headers, named=False)
+            subscription = Subscription(MADE + b"%d" % self._made, headers, named=False, cost=cost)
         else:
-            subscription = Subscription(id, headers, named=True)
+            subscription = Subscription(id, headers, named=True, cost=cost)
         replaced = self._by_id.get(subscription.id)
-        self.acknowledging += (subscription.ack != AUTO) - (replaced is not None and replaced.ack != AUTO)
+        if replaced is not None:
+            self._close(replaced)
+        self.acknowledging += subscription.ack != AUTO
         self._by_id[subscription.id] = subscription
+        same = self._by_destination.get(subscription.destination)
+        if same is None:
+            same = self._by_destination[subscription.destination] = OrderedDict()
+        same[subscription.id] = subscription
         self._ended.pop(subscription.id, None)
         return subscription
 
@@ -117,7 +118,8 @@ class Subscriptions:
         """Return the oldest open subscription to a destination, which is what a 1.0 UNSUBSCRIBE by destination
         ends; None where there is none.
         """
-        return next((each for each in self._by_id.values() if each.destination == destination), None)
+        same = self._by_destination.get(destination)
+        return None if same is None else next(iter(same.values()))
 
     def closed(self, headers: Headers) -> Subscription | None:
         """Close and return the subscription that an UNSUBSCRIBE with these headers names, by `id` or else by
@@ -126,10 +128,23 @@ class Subscriptions:
         names = dict(reversed(headers))
         subscription = self._by_id.get(names[ID]) if ID in names else self.oldest(names.get(DESTINATION, b""))
         if subscription is not None:
-            subscription.close()
-            self.acknowledging -= subscription.ack != AUTO
-            del self._by_id[subscription.id]
+            self._close(subscription)
             self._ended[subscription.id] = subscription
             if len(self._ended) > LATELY:
-                del self._ended[next(iter(self._ended))]
+                self._ended.popitem(last=False)
         return subscription
+
+    def take_closed(self) -> list[Subscription]:
+        """Return those that were closed since the last call, by `closed` or by another one with their id."""
+        closed, self._closed = self._closed, []
+        return closed
+
+    def _close(self, subscription: Subscription) -> None:
+        subscription.close()
+        self._closed.append(subscription)
+        self.acknowledging -= subscription.ack != AUTO
+        del self._by_id[subscription.id]
+        same = self._by_destination[subscription.destination]
+        del same[subscription.id]
+        if not same:
+            del self._by_destination[subscription.destination]

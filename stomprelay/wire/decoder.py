@@ -38,12 +38,16 @@ _GAP: Final = re.compile(b"[%b]*" % GAP)
 _LFS: Final = re.compile(rb"\n*")
 _LINE_END: Final = re.compile(rb"[\n\0]")
 _NUL: Final = re.compile(rb"\0")
+_WORD: Final = re.compile(rb"[A-Za-z]{1,16}")
+"""Matches what may have been meant for a command, and is quoted; not a line that got lost, of a head or a body."""
 _NO_LF: Final = re.compile(rb"[^\n]")
-_KNOWN: Final = OPENING | CLIENT_COMMANDS | {CONNECTED} | BROKER_COMMANDS
-_COMMAND_LINE: Final = max(map(len, _KNOWN)) + 2
 _NO_FACTS: Final = (b"", 0, -1, False)
+_FROM_CLIENTS: Final = OPENING | CLIENT_COMMANDS
 _FROM_BROKERS: Final = BROKER_COMMANDS | {CONNECTED}
-_RECEIPT_LINE: Final = b"\n%b:" % RECEIPT_HEADER
+_NOT_ASKING: Final = tuple(command + end for command in _FROM_BROKERS for end in (b"\n", b"\r\n"))
+_KNOWN: Final = _FROM_CLIENTS | _FROM_BROKERS
+_COMMAND_LINE: Final = max(map(len, _KNOWN)) + 2
+_RECEIPT_LINE: Final = b"%b:" % RECEIPT_HEADER
 _FEW: Final = 16
 _SMALL: Final = 4096
 _CR: Final = 13
@@ -301,12 +305,15 @@ class Decoder:
                 raise self._unexpected(data[at:])
             self._await(data, at, 0, _COMMAND_LINE, _LINE_END)
             return
-        if data[at:line] not in self._commands:
-            raise self._unexpected(data[at:line])
-        lines = data[line + 1 :]
+        command = data[at:line]
+        if command not in self._commands and command.removesuffix(b"\r") not in _FROM_CLIENTS:
+            raise self._unexpected(command)
+        # Even a client's frame that may not come has a head to wait for: it may ask for a receipt.
         self._lines = 1
         self._line = 0
-        self._judge_lines(lines)
+        wrong = self._count_lines(data[line + 1 :])
+        if wrong is not None:
+            raise self._worse(wrong, data, at)
         self._end = data[-2:]
         self._keep(data[at:] if at else data)
 
@@ -314,24 +321,29 @@ class Decoder:
         """Whether an unfinished head is still unfinished with this piece of it. Raises what is wrong with it."""
         if _BLANK_LINE.search(data) or _BLANK_LINE.search(self._end + data[:2]):
             return False
-        try:
-            self._judge_lines(data)
-        except StompError as error:
-            raise self._asking(error, pieces.joined(), 0) from None
+        wrong = self._count_lines(data)
+        if wrong is not None:
+            raise self._worse(wrong, pieces.joined(), 0)
         self._end = (self._end + data[-2:])[-2:]
         return True
 
-    def _judge_lines(self, data: bytes) -> None:
-        """Count more of a head's lines, without the blank one. Raises what can be seen to be wrong with them."""
-        if b"\0" in data:
-            raise FrameError("NUL in a frame's head")
-        if self._line + len(data) > self.limits.header_line and self._head.has_long_line(data, self._line):
-            raise self._head.too_long()
-        ends = data.count(b"\n")
+    def _count_lines(self, lines: bytes) -> StompError | None:
+        """Count more of a head's lines, without the blank one. Return what can be seen to be wrong with them."""
+        if b"\0" in lines:
+            return FrameError("NUL in a frame's head")
+        if self._line + len(lines) > self.limits.header_line and self._head.has_long_line(lines, self._line):
+            return self._head.too_long()
+        ends = lines.count(b"\n")
         self._lines += ends
         if self._lines > self.limits.headers + 1:
-            raise self._head.too_many()
-        self._line = len(data) - data.rfind(b"\n") - 1 if ends else self._line + len(data)
+            return self._head.too_many()
+        self._line = len(lines) - lines.rfind(b"\n") - 1 if ends else self._line + len(lines)
+        return None
+
+    def _worse(self, wrong: StompError, data: bytes, at: int) -> StompError:
+        """Return what is wrong with the frame that begins there: first that it may not come, then what else is."""
+        command = data[at : data.find(b"\n", at)]
+        return self._asking(wrong if command in self._commands else self._unexpected(command), data, at)
 
     def _keep(self, unfinished: bytes) -> None:
         """Keep what is left of the chunk, an unfinished frame, and go on with what was fed since."""
@@ -370,37 +382,39 @@ class Decoder:
             return ProtocolError(
                 f"{command.decode()} is not allowed here", f"expected: {', '.join(expected)}"
             )
-        shown = command[:32].decode("ascii", "backslashreplace")
-        return ProtocolError("unknown command", f"{shown!r} is not a STOMP command that may come here")
+        quoted = command if _WORD.fullmatch(command) else None
+        return ProtocolError("unknown command", "no STOMP command that may come here", quoted=quoted)
 
     def _overgrown(self, unfinished: bytes) -> StompError:
         error = self._unexpected(unfinished) if self._mark is _LINE_END else self._too_large()
         return self._asking(error, unfinished, 0)
 
     def _asking(self, error: StompError, data: bytes, at: int) -> StompError:
-        """Return the error, naming the receipt that the client's frame asks for which begins there, where that much
-        of it can be read.
+        """Return the error, naming the receipt that the client's frame asks for which begins there, where it can be
+        read: in a line of the head in front of anything that is over a limit, and of any NUL.
         """
-        if self._asks and error.receipt is None:
-            end = data.find(b"\0", at)
-            blank = _BLANK_LINE.search(data, at, end if end >= 0 else len(data))
-            end = blank.start() + 1 if blank else data.rfind(b"\n", at, end if end >= 0 else len(data)) + 1
-            line = data.find(_RECEIPT_LINE, at, end)
-            if line >= 0:
-                error.asked_for(self._receipt(data, at, line + len(_RECEIPT_LINE)))
+        if not self._asks or error.receipt is not None or data.startswith(_NOT_ASKING, at):
+            return error
+        stop = data.find(b"\0", at)
+        stop = len(data) if stop < 0 else stop
+        blank = _BLANK_LINE.search(data, at, stop)
+        command, *lines = data[at : blank.start() if blank else stop].split(b"\n", self.limits.headers + 1)
+        # What is behind the last LF is a line of its own only where the blank line follows.
+        for line in lines[: self.limits.headers] if blank else lines[:-1]:
+            if len(line) > self.limits.header_line:
+                break
+            if line.startswith(_RECEIPT_LINE):
+                error.asked_for(self._receipt(command, line[len(_RECEIPT_LINE) :]))
+                break
         return error
 
-    def _receipt(self, data: bytes, at: int, value: int) -> bytes | None:
-        """The receipt in a header value; None for one that is not to be repeated in an answer."""
-        raw = data[value : data.find(b"\n", value)]
-        command = data[at : data.find(b"\n", at)]
+    def _receipt(self, command: bytes, value: bytes) -> bytes | None:
+        """The receipt in a header's value; None for one that cannot be read."""
         dialect = self.dialect
-        if len(raw) > self.limits.header_line:
-            return None
         if command.removesuffix(b"\r") in UNESCAPED:
-            return raw.removesuffix(b"\r")
+            return value.removesuffix(b"\r")
         try:
-            receipt = dialect.decode(RECEIPT_HEADER, raw, crlf=command.endswith(b"\r"))
+            receipt = dialect.decode(RECEIPT_HEADER, value, crlf=command.endswith(b"\r"))
             if dialect.utf8:
                 receipt.decode("utf-8")
         except (FrameError, UnicodeDecodeError):

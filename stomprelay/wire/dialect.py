@@ -140,7 +140,7 @@ class Dialect:
         if byte is not None and (byte in self.reads or not self.strict):
             return byte
         if self.strict:
-            raise FrameError("undefined escape sequence in a header", f"{match[0]!r} is not defined here")
+            raise FrameError("undefined escape sequence in a header", "not defined here", quoted=match[0])
         return match[0]
 
     def read(self, head: bytes, *, crlf: bool = False, escaped: bool = True) -> Headers:
@@ -159,7 +159,7 @@ class Dialect:
         if not colon:
             if not self.strict:
                 return b"", line
-            raise FrameError("malformed header line", f"no colon in {line[:64]!r}")
+            raise FrameError("malformed header line", "a header line has no colon")
         return name, value
 
     def read_line(self, line: bytes, *, crlf: bool = False) -> tuple[bytes, bytes]:

@@ -9,17 +9,30 @@ StompError
 
 
 class StompError(Exception):
-    """The reason a connection ends. `message` is the ERROR frame's `message` header, one line; `detail` its body.
+    """The reason a connection ends. `message` is the ERROR frame's `message` header, one line; `explanation` its body.
 
     Whoever catches one sends an ERROR frame with both (and `receipt-id: receipt` when the frame asked for a
-    receipt), then closes the leg that sent the bad bytes.
+    receipt), then closes the leg that sent the bad bytes. `message` and `detail` may stand in a log. `quoted` are
+    bytes of the peer that the reason is about: they may be a secret in the wrong place, so only the peer itself is
+    shown them.
     """
 
-    def __init__(self, message: str, detail: str = "", *, receipt: bytes | None = None) -> None:
+    def __init__(
+        self, message: str, detail: str = "", *, quoted: bytes | None = None, receipt: bytes | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.detail = detail
+        self.quoted = quoted
         self.receipt = receipt
+
+    @property
+    def explanation(self) -> str:
+        """What the peer is told beside `message`: `detail`, and the beginning of what it sent, in ASCII."""
+        if self.quoted is None:
+            return self.detail
+        shown = repr(self.quoted[:32].decode("ascii", "backslashreplace"))
+        return f"{self.detail}: {shown}" if self.detail else shown
 
     def asked_for(self, receipt: bytes | None) -> "StompError":
         """Return the error itself, now naming the receipt that the bad frame asked for."""

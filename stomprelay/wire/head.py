@@ -97,7 +97,7 @@ class Head:
             if dialect.padded:
                 digits = digits.strip(b" ")
             if not digits.isdigit():
-                raise FrameError("content-length is not a number", f"it says {digits[:32]!r}")
+                raise FrameError("content-length is not a number", "it says", quoted=digits)
         if len(digits) > 18:
             raise LimitError("body too large", "no body is that long")
         return int(digits)

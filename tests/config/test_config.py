@@ -92,6 +92,12 @@ def test_the_only_upstream_need_not_be_named(tmp_path: Path) -> None:
         ("admin_hosts = ['a:b']\n", 'admin_hosts: "a:b" the port must be a number'),
         ("admin_hosts = ['*']\n", 'admin_hosts: "*" must name a host'),
         ('admn = "tcp:1"\n', 'admn: unknown key; did you mean "admin"?'),
+        ("[limits]\nclients = 0\n", "limits.clients: must be a positive whole number, not 0"),
+        ("[limits]\nclient = 1\n", 'limits.client: unknown key; did you mean "clients"?'),
+        (
+            "[listener.a]\nendpoint = 'haproxy:tcp:1'\n[listener.a.limits]\nclients_per_address = 5\n",
+            "listener.a.limits.clients_per_address: has no effect on a haproxy: endpoint",
+        ),
         ("[[route]]\nmatch = 1\n", "route[1].match: unknown key"),
         ("[route]\nprefix = 'x'\n", "route: must be tables, each under [[route]]"),
         (

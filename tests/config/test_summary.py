@@ -7,6 +7,7 @@ from stomprelay.config.summary import summary
 
 FULL = """
 admin = "tcp:7"
+limits.clients = 500
 admin_hosts = ["relay.example.net", "LocalHost:8080", "[::1]:7"]
 [listener.public]
 endpoint = "tcp:1"
@@ -20,6 +21,9 @@ certificate = "/c.pem"
 key = "/k.pem"
 client_ca = "/ca.pem"
 require_client_certificate = true
+[listener.public.limits]
+clients = 100
+clients_per_address = 10
 [listener.local]
 endpoint = "unix:/run/x"
 upstream = "main"
@@ -80,6 +84,10 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
         "queue messages 100000",
         "admin",
         "endpoint tcp:7",
+        "all listeners",
+        "clients 500 at most",
+        "clients 100 at most, 10 of one address",
+        "clients as many as all together may be",
         "hosts its own, relay.example.net, localhost:8080, [::1]:7",
         "warning other machines can reach it, and whoever reaches it may pause brokers: there is no password",
     ):

@@ -58,26 +58,32 @@ class Relay:
         raise AssertionError(f"not reached in {PATIENCE} s:\n{self._child.last_words}")
 
 
-def start(directory: Path, arguments: Sequence[str]) -> Child:
-    """Start `twistd` with a plugin of ours and these arguments."""
+def start(directory: Path, arguments: Sequence[str], descriptors: int | None = None) -> Child:
+    """Start `twistd` with a plugin of ours and these arguments; it may have so many file descriptors."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     command = [str(TWISTD), "-n", "--pidfile=", *arguments]
+    if descriptors is not None:
+        command = ["sh", "-c", f'ulimit -n {descriptors} && exec "$@"', "sh", *command]
     return Child("twistd", command, env={"PYTHONPATH": path}, cwd=directory)
 
 
 @contextlib.contextmanager
-def relay(directory: Path, config: str, ports: Sequence[int]) -> Iterator[Relay]:
+def relay(
+    directory: Path, config: str, ports: Sequence[int], descriptors: int | None = None
+) -> Iterator[Relay]:
     """Run `twistd stomprelay` with `config`, wait for its `ports`, and check its log at the end."""
     path = directory / "stomprelay.toml"
     path.write_text(config)
-    with twistd(directory, ["stomprelay", "-c", str(path)], ports) as running:
+    with twistd(directory, ["stomprelay", "-c", str(path)], ports, descriptors) as running:
         yield running
 
 
 @contextlib.contextmanager
-def twistd(directory: Path, arguments: Sequence[str], ports: Sequence[int]) -> Iterator[Relay]:
+def twistd(
+    directory: Path, arguments: Sequence[str], ports: Sequence[int], descriptors: int | None = None
+) -> Iterator[Relay]:
     """Run `twistd` with a plugin of ours, wait for its `ports`; it must end without a traceback."""
-    child = start(directory, arguments)
+    child = start(directory, arguments, descriptors)
     try:
         for port in ports:
             # A probing connection would be a session; Twisted logs every port that it opens.

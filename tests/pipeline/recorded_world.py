@@ -69,6 +69,13 @@ class Seen:
     outcome: str | None = None
     held: bool = False
     """An ACK or NACK in an open transaction is about it."""
+    replaced: bool = False
+    """It was delivered again by its name, after its broker was lost."""
+
+    @property
+    def lost(self) -> bool:
+        """Whether its broker was left."""
+        return self.pipe.leg in self.caller.world.left
 
     def settle(self, ns: int, outcome: str) -> None:
         """Once and for all."""
@@ -197,19 +204,21 @@ class RecordedClient(Caller):
         self.say(b"SEND", [(b"destination", where), *asks, *inside, *own], body)
 
     def settles(self, copy: Seen, unit: Unit | None, *, refuse: bool, asks: bool) -> None:
-        """ACK or NACK, by the name that the client was given; the first delivery of that name is meant."""
+        """ACK or NACK, by the name that the client was given; the first delivery of that name is meant that a broker
+        awaits, or else the first of a lost one.
+        """
         frame = copy.frame
         names = {b"1.2": [b"ack"], b"1.1": [b"message-id", b"subscription"], b"1.0": [b"message-id"]}
         named = [(name, frame.first(name) or b"") for name in names[self.version]]
         copy = next(
             each
-            for each in self.owed
+            for each in sorted(self.owed, key=lambda each: each.lost)
             if [(name, each.frame.first(name) or b"") for name, _ in named] == named
         )
         mode, gone = copy.order.mode, [copy]
-        if mode == b"client":
-            gone = [each for each in self.owed if each.order is copy.order and each.ns <= copy.ns]
-            gone = gone[: gone.index(copy) + 1]
+        if mode == b"client" and not copy.replaced:
+            earlier = [each for each in self.owed if each.order is copy.order and each.ns <= copy.ns]
+            gone = [each for each in earlier[: earlier.index(copy) + 1] if not each.replaced]
         for each in gone:
             each.held = True
         headers = [(b"id" if name == b"ack" else name, value) for name, value in named]
@@ -266,6 +275,10 @@ class RecordedClient(Caller):
         ][-1]
         assert self.source is not None
         seen = Seen(self, frame.body, self.world.ns, order, self.source, frame)
+        name = frame.first(b"message-id")
+        for each in self.owed:
+            if each.order is order and each.lost and each.frame.first(b"message-id") == name:
+                each.replaced = True
         if order.mode == b"auto":
             seen.settle(seen.ns, "acked")
         elif self.source.leg in self.world.left:

@@ -189,9 +189,15 @@ class TinyBroker:
         done = {*self.settled, *self.refused, *held}
         return [copy for copy in self.copies if copy.order.mode != b"auto" and copy.number not in done]
 
+    @property
+    def by_likelihood(self) -> list[Copy]:
+        """What awaits its ACK, oldest first, but what ended subscriptions left last."""
+        going_on = {id(order) for order in self.orders}
+        return sorted(self.unsettled, key=lambda copy: id(copy.order) not in going_on)
+
     def _find(self, frame: Heard) -> Copy | None:
         message_id, subscription, id = (frame.first(name) for name in (b"message-id", b"subscription", b"id"))
-        for copy in self.unsettled:
+        for copy in self.by_likelihood:
             if self.version == b"1.2":
                 right = id == copy.ack
             elif self.version == b"1.1":

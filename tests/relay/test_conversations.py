@@ -159,8 +159,9 @@ class Stage:
         copy = unsettled[number % len(unsettled)]
         command = b"NACK" if refuse and b"1.0" not in (self.client_version, self.broker_version) else b"ACK"
         if self.client_version == b"1.0":
-            # all that a 1.0 client says is the message-id: the oldest delivery of that message is meant
-            copy = next(each for each in unsettled if each.message_id == copy.message_id)
+            # all that a 1.0 client says is the message-id: the oldest delivery of that message is meant, but those
+            # of subscriptions that have ended come last
+            copy = next(each for each in self.broker.by_likelihood if each.message_id == copy.message_id)
         more = [(b"transaction", self.transactions[-1])] if in_transaction and self.transactions else []
         self.meant.append(copy.number)
         self.say(self.client.settle(command, self._message(copy.number), more))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.relay import Relay, first_frame
 from stomprelay.session.effects import Close, Event, How
 from stomprelay.session.handshake import Offer
@@ -855,12 +856,56 @@ def test_connect_with_lfs_for_a_body(body: bytes, cut: Cut) -> None:
         )
         play.broker_accepts()
         connect = play.broker_reads()
-        assert connect.startswith(b"CONNECT\naccept-version:1.2\nhost:/\nheart-beat:")
+        assert connect.startswith(b"CONNECT\naccept-version:")
+        assert b"content-length" not in connect
         assert connect.endswith(b"\n\n\0")
         assert connect.count(b"\n") == 5
         play.broker_says(b"CONNECTED\nversion:1.2\nsession:s\ncontent-length:%d\n\n%b\0" % (len(body), body))
         play.client_gets(b"CONNECTED\nversion:1.2\nsession:s\n\n\0")
         play.both_stay()
+
+
+SECRET = b"SEKRET21"
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"passcode:%b\n\n\0",
+        b"%b\n\n\0",
+        b"passcode:%b",
+        b"SEND\npasscode %b\n\n\0",
+        b"SEND\ncontent-length:%b\n\n\0",
+        b"SEND\n%b\\n\\c:x\n\n\0",
+        b"SEND\nx:%b\\t\n\n\0",
+        b"SUBSCRIBE\nid:1\nack:%b\ndestination:/queue/a\n\n\0",
+        b"BEGIN\n\n%b\0",
+        b"ACK\nid:%b\n\n\0",
+    ],
+    ids=repr,
+)
+def test_what_a_client_sent_is_not_in_the_log(bad: bytes) -> None:
+    """A secret may stand where it does not belong: notes, which are logged and recorded, quote nothing."""
+    for hello in (b"", SAY_HELLO[b"1.2"]):
+        play = Playbook(listener(upstream(versions=frozenset({b"1.0"})), loss=LossPolicy.REJECT))
+        play.client_says(hello)
+        if hello:
+            play.broker_accepts()
+            play.broker_says(SAY_WELCOME[b"1.0"])
+        play.client_says(bad % SECRET)
+        play.client_is_closed()
+        assert play.notes
+        for note in play.notes:
+            assert SECRET.decode() not in note.text + repr(note.facts)
+
+
+@pytest.mark.parametrize("beat", [SECRET, SECRET + b",0"], ids=repr)
+def test_a_heart_beat_that_is_none_is_not_in_the_log(beat: bytes) -> None:
+    """Nor is what stands in its place."""
+    with Playbook() as play:
+        play.client_says(b"CONNECT\nheart-beat:%b\n\n\0" % beat)
+        assert SECRET in play.client_reads()
+        assert all(SECRET.decode() not in note.text + repr(note.facts) for note in play.notes)
 
 
 def test_an_error_for_a_broken_frame_names_its_receipt() -> None:

@@ -221,9 +221,9 @@ def test_clients_that_are_refused_do_not_pile_up() -> None:
     comes(harness)
     many = [comes(harness) for _ in range(LINGERING + 3)]
     assert all(each.written() == refusal("the limit is 1") for each in many)
-    assert [each.ends for each in many[:4]] == [["half", "abort"]] * 3 + [["half"]]
+    assert [each.ends for each in many[:4]] == [["half", "flush"]] * 3 + [["half"]]
     harness.reactor.advance(2.0)
-    assert all(each.ends[:2] == ["half", "abort"] for each in many)
+    assert all(each.ends[-1] == "abort" for each in many)
 
 
 def test_the_log_is_not_flooded() -> None:

@@ -51,8 +51,17 @@ class ScriptedBrokers:
             transport = FakeTransport(factory.buildProtocol(None), IPv4Address("TCP", host, 61613))
             transport.protocol.makeConnection(transport)
             self.transports[number].append(transport)
-            if b"CONNECT\n" in transport.written():
-                transport.sends(CONNECTED)
+            connect = transport.written()
+            if b"CONNECT\n" in connect:
+                answer = self.answers(number, connect)
+                if answer is None:
+                    transport.disconnects()
+                else:
+                    transport.sends(answer)
+
+    def answers(self, number: int, connect: bytes) -> bytes | None:
+        """What a broker answers CONNECT with; None where it closes the connection."""
+        return CONNECTED
 
     def client(self) -> FakeTransport:
         """A client, and a broker for it."""
@@ -147,6 +156,68 @@ def test_probes_end_with_the_service() -> None:
     assert here.service.state.runtime.protocols == {}
     here.reactor.advance(0)
     assert here.reactor.getDelayedCalls() == []
+
+
+# Brokers that close on CONNECT
+
+POISON = CONNECT.replace(b"\n\n\0", b"\nlogin:a\\qb\n\n\0")
+
+
+class ClosingBrokers(ScriptedBrokers):
+    """Brokers that close without a word on `login:a\\q`, and those in `closed` on everybody."""
+
+    def __init__(self, harness: RelayHarness) -> None:
+        super().__init__(harness)
+        self.closed: set[int] = set()
+
+    def answers(self, number: int, connect: bytes) -> bytes | None:
+        """What a broker answers; None where it closes."""
+        return None if number in self.closed or b"login:a\\q" in connect else CONNECTED
+
+
+def test_clients_whose_connect_brokers_close_for(log: list[str]) -> None:
+    """Many of them, some gone: each costs a few connections, both brokers stay up for everybody, no session is left."""
+    brokers = ClosingBrokers(harness(failover(1, 2)))
+    good = brokers.client()
+    assert brokers.sessions == [1, 0]
+    clients = [brokers.harness.client() for _ in range(200)]
+    for at, client in enumerate(clients):
+        client.sends(POISON + b"SEND\ndestination:/queue/x\n\nhi\0")
+        if at % 2:
+            client.disconnects()
+    seen = set()
+    for _ in range(12):
+        brokers.pass_time(1)
+        seen |= {
+            each.state(brokers.harness.reactor.seconds()) for each in brokers.harness.service.state.brokers
+        }
+    assert seen <= {"up", "unknown"}
+    assert brokers.sessions == [1, 0]
+    assert len(brokers.harness.service.state.sessions) == 1
+    assert sum(map(len, brokers.transports.values())) <= 200 * 4 + 20
+    answers = {client.written() for client in clients[::2]}
+    (error,) = answers
+    assert error.startswith(b"ERROR\nmessage:the broker closed the connection when it was sent CONNECT\n")
+    assert all(client.ends for client in clients[::2])
+    assert good.ends == []
+
+
+def test_a_balancer_whose_backends_are_gone() -> None:
+    """It accepts, and closes on everybody: a probe finds that out, and whoever waits is served when they are back."""
+    brokers = ClosingBrokers(harness(failover(1)))
+    brokers.client()
+    brokers.closed = {1}
+    brokers.fail(1)
+    brokers.up.add(1)
+    newcomer = brokers.harness.client()
+    newcomer.sends(CONNECT)
+    brokers.pass_time(20)
+    (entry,) = brokers.harness.service.state.brokers
+    assert entry.broker.health.up is False
+    brokers.closed = set()
+    brokers.pass_time(60)
+    assert brokers.sessions == [2]
+    assert newcomer.ends == []
 
 
 # Brokers that came back

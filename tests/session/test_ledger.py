@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stomprelay.session.ledger import Delivery, Ledger
+from stomprelay.session.delivery import Delivery
+from stomprelay.session.ledger import Ledger
 from stomprelay.session.subscriptions import CUMULATIVE, INDIVIDUAL, Subscription
 
 
@@ -19,6 +21,12 @@ def subscription(id: bytes = b"1", ack: bytes = INDIVIDUAL) -> Subscription:
 def delivered(ledger: Ledger, to: Subscription, *message_ids: bytes) -> list[Delivery]:
     """So many MESSAGEs, in order."""
     return [ledger.noted(to, message_id, None) for message_id in message_ids]
+
+
+def end(ledger: Ledger, ended: Subscription) -> None:
+    """UNSUBSCRIBE."""
+    ended.close()
+    ledger.ended(ended)
 
 
 def pending(ledger: Ledger, deliveries: Iterable[Delivery]) -> list[bytes]:
@@ -250,13 +258,13 @@ def test_no_delivery_is_forgotten_while_its_subscription_is_open() -> None:
 
 def test_ended_subscriptions_make_room() -> None:
     """Their deliveries may still be acknowledged, but not at the price of new ones."""
-    ledger = Ledger(2)
+    ledger = Ledger(4)
     ended, open_ = subscription(b"1"), subscription(b"2")
     old = [*delivered(ledger, ended, b"a"), *delivered(ledger, open_, b"b")]
-    ended.open = False
+    end(ledger, ended)
     assert pending(ledger, old) == [b"a", b"b"]
-    (new,) = delivered(ledger, open_, b"c")
-    assert pending(ledger, [*old, new]) == [b"b", b"c"]
+    new = delivered(ledger, open_, b"c", b"d", b"e")
+    assert pending(ledger, [*old, *new]) == [b"b", b"c", b"d", b"e"]
     assert ledger.by_message(b"a") is None
 
 
@@ -265,21 +273,45 @@ def test_ended_subscriptions_keep_what_there_is_room_for() -> None:
     ledger = Ledger(10)
     ended = subscription(b"1")
     old = delivered(ledger, ended, b"a", b"b")
-    ended.open = False
+    end(ledger, ended)
     new = delivered(ledger, subscription(b"2"), b"c")
     assert pending(ledger, [*old, *new]) == [b"a", b"b", b"c"]
 
 
-def test_forgetting_on_request() -> None:
-    """Only what belongs to ended subscriptions goes."""
-    ledger = Ledger(10)
+def test_what_ends_while_it_is_crowded_is_forgotten_at_once() -> None:
+    """Only what belongs to that subscription goes."""
+    ledger = Ledger(4)
     ended, open_ = subscription(b"1", CUMULATIVE), subscription(b"2")
     deliveries = [*delivered(ledger, ended, b"a", b"b"), *delivered(ledger, open_, b"c")]
-    ledger.forget_closed()
-    assert len(ledger) == 3
-    ended.open = False
-    ledger.forget_closed()
+    end(ledger, ended)
     assert pending(ledger, deliveries) == [b"c"]
+    end(ledger, subscription(b"3"))
+    assert not ledger.crowded
+
+
+def test_what_an_ended_subscription_gets_back_does_not_crowd_for_ever() -> None:
+    """All that may be is held by a transaction, its subscription ends, then the transaction is aborted."""
+    for ack in (INDIVIDUAL, CUMULATIVE):
+        ledger = Ledger(2)
+        ended = subscription(b"1", ack)
+        for each in delivered(ledger, ended, b"a", b"b"):
+            ledger.settled(each, b"t")
+        end(ledger, ended)
+        assert ledger.full
+        ledger.aborted(b"t")
+        assert (ledger.full, ledger.crowded, len(ledger)) == (False, False, 0)
+
+
+def test_a_message_that_comes_late_is_forgotten_first() -> None:
+    """For a subscription that has ended, however many come."""
+    ledger = Ledger(2)
+    ended, open_ = subscription(b"1"), subscription(b"2")
+    end(ledger, ended)
+    late = delivered(ledger, ended, b"a", b"b", b"c")
+    assert pending(ledger, late) == [b"c"]
+    (new,) = delivered(ledger, open_, b"d")
+    (newer,) = delivered(ledger, open_, b"e")
+    assert pending(ledger, [*late, new, newer]) == [b"d", b"e"]
 
 
 # ------------------------------------------------------------------ against a list
@@ -290,6 +322,7 @@ operations = st.lists(
         st.tuples(st.just("ack"), st.integers(0, 9), st.sampled_from([None, b"t1", b"t2"])),
         st.tuples(st.just("commit"), st.sampled_from([b"t1", b"t2"]), st.none()),
         st.tuples(st.just("abort"), st.sampled_from([b"t1", b"t2"]), st.none()),
+        st.tuples(st.just("lost"), st.none(), st.none()),
     ),
     max_size=40,
 )
@@ -304,17 +337,27 @@ def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object
     waiting: list[Delivery] = []
     every: list[Delivery] = []
     held: dict[object, list[Delivery]] = {}
+    lost: set[Delivery] = set()
+    replaced: set[Delivery] = set()
     for what, first, second in script:
         match what, first, second:
             case "deliver", int(which), int(message):
+                same = [each for each in waiting if each.subscription is subscriptions[which]]
+                same = [each for each in same if each.message_id == b"m%d" % message]
+                if which < 2 and same and lost.issuperset(same) and not replaced.issuperset(same[:1]):
+                    replaced.add(same[0])
                 delivery = ledger.noted(subscriptions[which], b"m%d" % message, None)
                 waiting.append(delivery)
                 every.append(delivery)
             case "ack", int(which), transaction if waiting:
                 named = waiting[which % len(waiting)]
                 same = [each for each in waiting if each.subscription is named.subscription]
-                gone = same[: same.index(named) + 1] if named.subscription.ack == CUMULATIVE else [named]
-                ledger.settled(named, transaction if isinstance(transaction, bytes) else None)
+                gone = same[: same.index(named) + 1]
+                gone = [each for each in gone if each not in replaced]
+                if named.subscription.ack != CUMULATIVE or named in replaced:
+                    gone = [named]
+                whole = ledger.settled(named, transaction if isinstance(transaction, bytes) else None)
+                assert whole is not any(each in lost for each in gone)
                 waiting = [each for each in waiting if each not in gone]
                 if transaction is not None:
                     held.setdefault(transaction, []).extend(gone)
@@ -324,7 +367,16 @@ def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object
             case "abort", bytes(transaction), _:
                 ledger.aborted(transaction)
                 waiting = sorted([*waiting, *held.pop(transaction, [])], key=lambda each: each.order)
+            case "lost", _, _:
+                ledger.lost()
+                lost.update(every)
+        forgotten = {each for each in waiting if each.gone}
+        assert forgotten <= lost
+        assert ledger.forgot or not forgotten
+        waiting = [each for each in waiting if not each.gone]
         assert len(ledger) == len(waiting)
+        assert ledger.expecting is any(each not in lost for each in waiting)
+        assert [each.lost for each in every] == [each in lost for each in every]
         assert [each for each in every if ledger.by_token(each.token) is each] == waiting
         for message in range(4):
             for name in (None, b"a", b"b", b"c"):
@@ -333,8 +385,17 @@ def test_the_ledger_is_an_ordered_list_with_names(script: list[tuple[str, object
                     for each in waiting
                     if each.message_id == b"m%d" % message and name in (None, each.subscription.id)
                 ]
+                right.sort(key=lambda each: (each in lost, each.order))
                 assert ledger.by_message(b"m%d" % message, name) is (right[0] if right else None)
-        remembered = len(waiting) + sum(map(len, held.values()))
+            present = [
+                each for each in [*waiting, *chain(*held.values())] if each.message_id == b"m%d" % message
+            ]
+            assert ledger.named(b"m%d" % message) is bool(present)
+        for each in subscriptions[:2]:
+            below = [copy for copy in waiting if copy.subscription is each and copy.order < len(every)]
+            below = [copy for copy in below if copy not in replaced]
+            assert ledger.latest(each, len(every)) is (below[-1] if below else None)
+        remembered = len([each for each in waiting if each not in lost]) + sum(map(len, held.values()))
         assert ledger.full is (remembered >= 8)
         assert ledger.crowded is (remembered * 2 > 8)
 
@@ -366,17 +427,19 @@ def test_message_ids_that_are_in_use() -> None:
 
 
 def test_the_latest_below_a_number() -> None:
-    """Of one subscription, lost ones included."""
+    """Of one cumulative subscription, lost ones included; there is none of another one."""
     ledger = Ledger(10)
-    first, second = subscription(b"1"), subscription(b"2")
-    one, _, three = (ledger.noted(to, b"m", None) for to in (first, second, first))
+    first, second = subscription(b"1", CUMULATIVE), subscription(b"2", CUMULATIVE)
+    one, _, three, four = (ledger.noted(to, b"m", None) for to in (first, second, first, first))
     assert ledger.latest(first, one.order) is None
     assert ledger.latest(first, three.order) is one
-    assert ledger.latest(first, 100) is three
+    assert ledger.latest(first, 100) is four
     ledger.lost()
-    assert ledger.latest(first, 100) is three
+    assert ledger.latest(first, 100) is four
     ledger.settled(three)
-    assert ledger.latest(first, 100) is one
+    assert ledger.latest(first, 100) is four
+    assert ledger.latest(first, four.order) is None
+    assert ledger.latest(subscription(b"3", CUMULATIVE), 100) is None
 
 
 # ------------------------------------------------------------------ a broker is lost
@@ -430,17 +493,88 @@ def test_settling_tells_whether_all_of_it_is_with_the_broker() -> None:
     assert not ledger.settled(four)
 
 
-def test_the_older_one_of_a_name_is_the_lost_one() -> None:
-    """A broker that came back delivers again by the same name: whoever acknowledges once means the first."""
+@pytest.mark.parametrize("id", [None, b"1"])
+def test_what_was_delivered_again_is_acknowledged_first(id: bytes | None) -> None:
+    """A broker that came back delivers again by the same name: the first ACK is for that, a second one for the lost."""
     ledger = Ledger(10)
-    old = ledger.noted(subscription(), b"m", b"k")
+    to = subscription()
+    old = ledger.noted(to, b"m", None)
     ledger.lost()
-    new = ledger.noted(subscription(), b"m", b"k")
-    assert ledger.by_message(b"m") is old
-    assert ledger.by_token(b"k") is old
-    ledger.settled(old)
-    assert ledger.by_message(b"m") is new
-    assert ledger.by_token(new.token) is new
+    new = ledger.noted(to, b"m", None)
+    assert ledger.by_message(b"m", id) is new
+    assert ledger.settled(new)
+    assert ledger.by_message(b"m", id) is old
+    assert not ledger.settled(old)
+    assert ledger.by_message(b"m", id) is None
+
+
+def test_what_was_delivered_again_is_no_part_of_a_lost_brokers() -> None:
+    """A cumulative ACK of it covers what is with the broker; only what was not delivered again makes it less."""
+    ledger = Ledger(10)
+    to = subscription(ack=CUMULATIVE)
+    old = delivered(ledger, to, b"a", b"b", b"c")
+    ledger.lost()
+    new = delivered(ledger, to, b"a", b"b")
+    assert not ledger.settled(new[0], b"t")
+    ledger.aborted(b"t")
+    new += delivered(ledger, to, b"c")
+    assert ledger.settled(new[0])
+    for name, lost, live in zip((b"b", b"c"), old[1:], new[1:], strict=True):
+        assert ledger.by_message(name) is live
+        assert ledger.settled(live)
+        assert ledger.by_message(name) is lost
+    assert not ledger.settled(old[2])
+    assert pending(ledger, [*old, *new]) == [b"a", b"b"]
+    delivered(ledger, to, *[b"x"] * 8)
+    delivered(ledger, to, b"y")
+    assert pending(ledger, old) == []
+
+
+def test_what_was_delivered_again_after_unsubscribe_is_acknowledged_first() -> None:
+    """The id of a subscription is used again, and its broker delivers what the first one left."""
+    ledger = Ledger(10)
+    first, second = subscription(), subscription()
+    old = ledger.noted(first, b"m", None)
+    end(ledger, first)
+    new = ledger.noted(second, b"m", None)
+    for id in (None, b"1"):
+        assert ledger.by_message(b"m", id) is new
+    ledger.settled(new)
+    assert ledger.by_message(b"m", b"1") is old
+
+
+def test_a_twin_that_a_transaction_gives_back() -> None:
+    """Of one message on two subscriptions: what is held is passed over, and found again after ABORT."""
+    for ack in (INDIVIDUAL, CUMULATIVE):
+        ledger = Ledger(10)
+        one, two = (ledger.noted(subscription(id, ack), b"m", None) for id in (b"1", b"2"))
+        ledger.settled(one, b"t")
+        assert ledger.by_message(b"m") is two
+        assert ledger.by_message(b"m", b"1") is None
+        ledger.aborted(b"t")
+        assert ledger.by_message(b"m") is one
+        assert ledger.by_message(b"m", b"1") is one
+        ledger.settled(one, b"t")
+        ledger.settled(two, b"u")
+        assert ledger.by_message(b"m") is None
+        ledger.committed(b"t")
+        ledger.aborted(b"u")
+        assert ledger.by_message(b"m") is two
+
+
+def test_names_of_what_a_transaction_holds_stay_taken() -> None:
+    """It may come back; until then no other delivery is given its `ack` or its message-id."""
+    ledger = Ledger(10)
+    for ack in (INDIVIDUAL, CUMULATIVE):
+        one = ledger.noted(subscription(ack=ack), b"m", b"k")
+        for ends in (ledger.aborted, ledger.committed):
+            ledger.settled(one, b"t")
+            assert ledger.by_token(b"k") is None
+            assert ledger.taken(b"k")
+            assert ledger.named(b"m")
+            ends(b"t")
+        assert not ledger.taken(b"k")
+        assert not ledger.named(b"m")
 
 
 def test_a_loss_inside_a_transaction() -> None:
@@ -474,7 +608,7 @@ def test_what_is_forgotten_of_ended_subscriptions_is_not_lost() -> None:
     ledger = Ledger(2)
     ended = subscription()
     delivered(ledger, ended, b"m1", b"m2")
-    ended.open = False
+    end(ledger, ended)
     delivered(ledger, subscription(b"2"), b"n1")
     assert len(ledger) == 1
     assert not has_forgotten(ledger)
@@ -485,7 +619,7 @@ def test_what_is_still_expected() -> None:
     ledger = Ledger(10)
     ended, going_on = subscription(b"1"), subscription(b"2")
     delivered(ledger, ended, b"m1")
-    ended.open = False
+    end(ledger, ended)
     assert not expects(ledger)
     (two,) = delivered(ledger, going_on, b"m2")
     assert expects(ledger)

@@ -120,11 +120,12 @@ def test_commit_and_abort_reach_the_ledger() -> None:
 
 def test_open_transactions_are_bounded() -> None:
     """One more than may be is an error, until one has ended."""
-    it = session(2)
-    it.observed(BEGIN, transaction(b"t1"))
-    it.observed(BEGIN, transaction(b"t2"))
-    with pytest.raises(ProtocolError, match="too many open transactions"):
+    it = Session(b"s1", V1_1, 10, Counter(), transactions=2)
+    for name in (b"t1", b"t2", b"t2"):
+        it.observed(BEGIN, transaction(name))
+    with pytest.raises(ProtocolError, match="too many open transactions") as caught:
         it.observed(BEGIN, transaction(b"t3"))
+    assert caught.value.detail == "the limit is 2"
     it.observed(COMMIT, transaction(b"t1"))
     it.observed(BEGIN, transaction(b"t3"))
 

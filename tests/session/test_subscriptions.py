@@ -255,3 +255,21 @@ def test_a_message_for_nobody() -> None:
     subscriptions.opened([(b"destination", b"/queue/b")])
     assert subscriptions.delivered(None, b"/queue/c") is None
     assert subscriptions.delivered(b"x", b"/queue/a") is None
+
+
+def test_a_subscription_whose_id_is_used_again() -> None:
+    """Where the broker does not mind, it has ended, and the new one is the newest, whatever its destination."""
+    subscriptions = Subscriptions()
+    first = subscriptions.opened(sub((b"id", b"1"), A, (b"ack", b"client")))
+    second = subscriptions.opened(sub((b"id", b"2"), A))
+    third = subscriptions.opened(sub((b"id", b"1"), A))
+    assert [each.open for each in (first, second, third)] == [False, True, True]
+    assert list(subscriptions) == [second, third]
+    assert subscriptions.oldest(b"/queue/a") is second
+    assert subscriptions.acknowledging == 0
+    assert subscriptions.take_closed() == [first]
+    assert subscriptions.closed(sub(A)) is second
+    assert subscriptions.closed(sub(A)) is third
+    assert subscriptions.oldest(b"/queue/a") is None
+    assert subscriptions.take_closed() == [second, third]
+    assert subscriptions.take_closed() == []

@@ -70,7 +70,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     sizes: list[tuple[type, str, Callable[..., int]]] = [
         (Head, "examine", lambda _self, _data, head, body, _dialect: body - head),
         (Head, "has_long_line", lambda _self, lines, _before=0: len(lines)),
-        (Decoder, "_judge_lines", lambda _self, data: len(data)),
+        (Decoder, "_count_lines", lambda _self, lines: len(lines)),
         (Decoder, "_keep", lambda _self, unfinished: len(unfinished)),
         (Decoder, "_asking", lambda _self, _error, data, at: len(data) - at),
     ]

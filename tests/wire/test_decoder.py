@@ -452,10 +452,11 @@ def test_an_error_names_the_receipt(wire: bytes) -> None:
 
 
 def test_an_unexpected_command_names_its_receipt() -> None:
-    """A second CONNECT, whose head is not escaped, or a command that does not exist."""
-    error = run([b"CONNECT\nreceipt:a\\cb\n\n\0"], V1_2, CLIENT_COMMANDS).error
-    assert error is not None
-    assert error.receipt == b"a\\cb"
+    """A second CONNECT, whose head is not escaped, however it is cut; or a command that does not exist."""
+    for chunks in ([b"CONNECT\nreceipt:a\\cb\n\n\0"], octets(b"CONNECT\nreceipt:a\\cb\n\n\0")):
+        error = run(chunks, V1_2, CLIENT_COMMANDS).error
+        assert error is not None
+        assert (str(error), error.receipt) == ("CONNECT is not allowed here", b"a\\cb")
     error = run([b"FOO\nreceipt:a\\cb\n\n\0"], V1_2, CLIENT_COMMANDS).error
     assert error is not None
     assert error.receipt == b"a:b"
@@ -464,6 +465,9 @@ def test_an_unexpected_command_names_its_receipt() -> None:
 @pytest.mark.parametrize(
     "wire",
     [
+        b"CONNECT\nfoo:" + b"x" * 30 + b"\nreceipt:r\n\n\0",
+        b"CONNECT\na:1\na:2\na:3\na:4\nreceipt:r\n\n\0",
+        b"MESSAGE\nreceipt:r\n\n\0",
         b"SEND\nreceipt:\\t\n\n\0",
         b"SEND\nnocolon\n\nreceipt:r\n\0",
         b"SEND\nfoo:\0\nreceipt:r\n\n\0",
@@ -758,9 +762,28 @@ def test_an_unknown_command_is_quoted_harmlessly(line: bytes) -> None:
     """Short, in ASCII, and without an octet that could do something to whoever reads it."""
     error = run([line + b"\n\n\0"]).error
     assert error is not None
-    assert error.detail.isascii()
-    assert error.detail.isprintable()
-    assert len(error.detail) < 250
+    assert error.explanation.isascii()
+    assert error.explanation.isprintable()
+    assert len(error.explanation) < 250
+
+
+@pytest.mark.parametrize(
+    ("line", "quoted"),
+    [
+        (b"send", b"send"),
+        (b"Subscribe\r", b"Subscribe"),
+        (b"passcode:x", None),
+        (b"SEND x", None),
+        (b"A" * 17, None),
+    ],
+    ids=repr,
+)
+def test_only_what_may_be_meant_for_a_command_is_quoted(line: bytes, quoted: bytes | None) -> None:
+    """A header or a body that is read as a command may be a secret; and nothing is quoted in what is logged."""
+    error = run([line + b"\n\n\0"]).error
+    assert error is not None
+    assert error.quoted == quoted
+    assert error.detail == "no STOMP command that may come here"
 
 
 def test_errors_tell_no_secret() -> None:

@@ -31,6 +31,26 @@ def test_detail_and_receipt_may_be_missing(kind: type[StompError]) -> None:
 
 
 @kinds
+@pytest.mark.parametrize(
+    ("detail", "quoted", "explanation"),
+    [
+        ("it says", b"\xff" * 50, "it says: '" + "\\\\xff" * 32 + "'"),
+        ("", b"a\x1b'", '"a\\x1b\'"'),
+        ("it says", None, "it says"),
+        ("it says", b"", "it says: ''"),
+    ],
+    ids=repr,
+)
+def test_what_the_peer_sent_is_for_the_peer_alone(
+    kind: type[StompError], detail: str, quoted: bytes | None, explanation: str
+) -> None:
+    """The beginning of it, printable; what is logged has none of it."""
+    error = kind("odd", detail, quoted=quoted)
+    assert error.explanation == explanation
+    assert (str(error), error.detail) == ("odd", detail)
+
+
+@kinds
 def test_what_is_logged_is_the_message_alone(kind: type[StompError]) -> None:
     """A detail may quote what the peer sent: it reaches the peer, not a traceback."""
     error = kind("too much", "it says 'secret'", receipt=b"secret")

@@ -5,8 +5,8 @@ First session by session, then message by message:
 - `messages`: the step of a batch, as Spark does it
 - `record`: what is read of each frame and event
 - `conversation`: one session's records in order
-- `subscriptions`, `deliveries`, `publishing`, `outages`: what a session has: SUBSCRIBEs; MESSAGEs that wait for their
-  ACK; receipts and transactions; brokers and their losses
+- `subscriptions`, `deliveries` and `pending`, `publishing`, `outages`: what a session has: SUBSCRIBEs; MESSAGEs that
+  wait for their ACK; receipts and transactions; brokers and their losses
 - `transfer`: a row between both halves: one SEND or MESSAGE, and what came of it
 - `matching`: the transfers of one key in the order of time
 - `message`: one message, and its row of the table

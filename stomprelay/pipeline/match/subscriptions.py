@@ -78,8 +78,11 @@ class Subscribed:
             while f"{_MADE_NAME}{self._made}" in self.opened:
                 self._made += 1
             id = f"{_MADE_NAME}{self._made}"
-        replaced = self.opened.get(id)
-        self.acknowledging += (mode != AUTO) - (replaced is not None and replaced.mode != AUTO)
+        replaced = self.opened.pop(id, None)
+        if replaced is not None:
+            replaced.close()
+            self.acknowledging -= replaced.mode != AUTO
+        self.acknowledging += mode != AUTO
         self.opened[id] = Subscription(id, destination, mode, since, named=named)
         self.ended.pop(id, None)
 

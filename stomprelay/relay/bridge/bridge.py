@@ -212,5 +212,4 @@ class Bridge:
 
     def _refuse_loss(self, name: bytes, *, always: bool = False) -> None:
         if always or self.loss is LossPolicy.REJECT:
-            shown = name[:64].decode("utf-8", "backslashreplace")
-            raise Refused("a header cannot be said in the other version", f"it is {shown!r}")
+            raise Refused("a header cannot be said in the other version", "it is", quoted=name)

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from stomprelay.session.ledger import Delivery, Ledger
+from stomprelay.session.delivery import Delivery
+from stomprelay.session.ledger import Ledger
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO, MADE, MODES
 from stomprelay.wire.dialect import DeliveryNaming, Dialect, Headers

@@ -9,11 +9,12 @@ from stomprelay.relay.fanout.member import CumulativeAck, Member
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
 from stomprelay.relay.fanout.router import Router, Target
 from stomprelay.relay.notes import missed
-from stomprelay.session.ledger import Delivery
+from stomprelay.session.delivery import Delivery
+from stomprelay.session.kept import cost
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import CUMULATIVE
 from stomprelay.wire.dialect import Headers
-from stomprelay.wire.errors import ProtocolError, Refused
+from stomprelay.wire.errors import ProtocolError, Refused, StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import (
     ABORT,
@@ -38,15 +39,16 @@ class Placement:
     """Where a client's open transaction is: wholly on one target, on which the first frame in it decides. Until it is
     `used` so, that is the target that was sent its BEGIN (`headers`, without the receipt) for want of a better one.
 
-    `bearing` are members with a part of it that no other one has: without them it cannot be committed. `short` are
-    members that a part of it missed.
+    `cost` is what it costs to keep it, in bytes. `bearing` are members with a part of it that no other one has: without
+    them it cannot be committed. `short` are members that a part of it missed.
     """
 
-    __slots__ = ("bearing", "headers", "short", "target", "used")
+    __slots__ = ("bearing", "cost", "headers", "short", "target", "used")
 
     def __init__(self, target: Target, headers: Headers) -> None:
         self.target = target
         self.headers = headers
+        self.cost = cost(headers)
         self.used = False
         self.bearing: set[Member] = set()
         self.short: set[Member] = set()
@@ -238,9 +240,12 @@ class Dispatch:
                 placement.bearing.add(other)
 
     def _origin(self, frame: Frame, receipt: bytes | None) -> tuple[Target, Member, Delivery | None]:
-        """Return where the delivery that an ACK or NACK names came from; of several, the first."""
+        """Return where the delivery that an ACK or NACK names came from; of several, the one that is most likely meant:
+        see `Delivery.rank`.
+        """
         dialect = self._session.dialect
-        token = self._header(frame, ID) or self._header(frame, MESSAGE_ID)
+        token = self._header(frame, ID)
+        token = self._header(frame, MESSAGE_ID) if token is None else token
         found: tuple[Target, Member, Delivery] | None = None
         for target, member in self._router.places.values():
             delivery = named(frame, dialect, member.session.ledger)
@@ -248,7 +253,7 @@ class Dispatch:
                 continue
             if delivery.token == token:
                 return target, member, delivery
-            if found is None or delivery.order < found[2].order:
+            if found is None or (delivery.rank, delivery.order) < (found[2].rank, found[2].order):
                 found = target, member, delivery
         if found is not None:
             return found
@@ -291,19 +296,33 @@ class Dispatch:
                 self._placed[name].target if name in self._placed else self._router.main, frame, receipt
             )
             return
-        self._tell(self._router.main, frame, receipt)
+        most = self._session.most_transactions
+        if len(self._placed) >= most:
+            raise ProtocolError("too many open transactions", f"the limit is {most}", receipt=receipt)
         ours = [each for each in headers if each[0] not in (RECEIPT_HEADER, CONTENT_LENGTH)]
-        self._placed[name] = Placement(self._router.main, ours)
+        placement = Placement(self._router.main, ours)
+        try:
+            self._session.kept.take(placement.cost)
+        except StompError as error:
+            raise error.asked_for(receipt) from None
+        self._placed[name] = placement
+        self._tell(self._router.main, frame, receipt)
+
+    def _ended(self, name: bytes | None) -> Placement | None:
+        """Return where the transaction of this name was, which is over."""
+        placement = None if name is None else self._placed.pop(name, None)
+        if placement is not None:
+            self._session.kept.give(placement.cost)
+        return placement
 
     def _abort(self, frame: Frame, receipt: bytes | None) -> None:
-        name = self._header(frame, TRANSACTION)
-        placement = None if name is None else self._placed.pop(name, None)
+        placement = self._ended(self._header(frame, TRANSACTION))
         self._tell(self._router.main if placement is None else placement.target, frame, receipt)
 
     def _commit(self, frame: Frame, receipt: bytes | None) -> None:
         """Send a COMMIT to the members that have the whole transaction; it needs the quorum of a SEND."""
         name = self._header(frame, TRANSACTION)
-        placement = None if name is None else self._placed.pop(name, None)
+        placement = self._ended(name)
         if name is None or placement is None or not placement.target.fans:
             target = self._router.main if placement is None else placement.target
             members = target.live

@@ -16,6 +16,7 @@ from stomprelay.relay.forward import TURN
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
+from stomprelay.session.kept import THING
 from stomprelay.session.leg import Leg
 from stomprelay.session.refusal import complain
 from stomprelay.session.session import Session
@@ -64,6 +65,12 @@ class Fanout:
         self._disconnect = Disconnect(session, self._router, self._quorum)
         self._merge = Merge(client, session, outbox, self._quorum, self._disconnect)
         self._started = False
+        session.kept.watch([self._cost])
+
+    def _cost(self) -> int:
+        """What waits for members, or for their answers, in bytes."""
+        waits = sum(member.cost for _, member in self._places.values())
+        return waits + THING * self._quorum.confirmations.asked
 
     # What is asked of it
 

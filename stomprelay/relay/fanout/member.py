@@ -6,8 +6,9 @@ from typing import NamedTuple
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.resend.resender import Resender, unknown_outcome
+from stomprelay.session.delivery import Delivery
 from stomprelay.session.effects import Pause, Resume
-from stomprelay.session.ledger import Delivery
+from stomprelay.session.kept import THING
 from stomprelay.session.leg import State
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DeliveryNaming, Headers
@@ -72,7 +73,7 @@ class Member:
         self._there = False
         self._waiting: deque[bytes | CumulativeAck] = deque()
         self._size = 0
-        self._most = link.upstream.resend_buffer
+        self._most = link.session.kept.room(link.upstream.resend_buffer)
 
     def __str__(self) -> str:
         return self.link.group.name
@@ -91,6 +92,11 @@ class Member:
     def size(self) -> int:
         """The number of bytes that wait or are not confirmed."""
         return self.resender.unconfirmed.size + self._size
+
+    @property
+    def cost(self) -> int:
+        """The number of bytes that all of it costs, receipt ids included."""
+        return self.resender.unconfirmed.cost + self._size + THING * len(self._waiting)
 
     @property
     def full(self) -> bool:
@@ -152,9 +158,7 @@ class Member:
 
     def _latest(self, ack: CumulativeAck) -> Delivery | None:
         subscription = self.session.subscriptions.delivered(ack.subscription, b"")
-        if subscription is None or not subscription.unsettled:
-            return None
-        return self.session.ledger.latest(subscription, ack.order)
+        return None if subscription is None else self.session.ledger.latest(subscription, ack.order)
 
     def _named(self, delivery: Delivery, transaction: bytes | None) -> Headers:
         """Return the headers of an ACK that name a delivery by its token, which needs no other header."""

@@ -1,5 +1,6 @@
 """What enough groups agree on, which groups are still asked, and what the client is sent about both."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable
 from enum import Enum
 from typing import Final, Generic, TypeVar
@@ -112,53 +113,69 @@ class Confirmations(Generic[Party]):
     until the last of its parties answered, so that no answer is taken for another one's.
     """
 
-    __slots__ = ("_confirmations", "pending")
+    __slots__ = ("_first", "_following", "asked", "pending")
 
     def __init__(self) -> None:
-        self._confirmations: dict[bytes, list[Confirmation[Party]]] = {}
+        self._first: dict[tuple[bytes, Party], Confirmation[Party]] = {}
+        self._following: dict[tuple[bytes, Party], deque[Confirmation[Party]]] = {}
         self.pending = 0
         """How many crucial confirmations are open: those about what must not be lost."""
+        self.asked = 0
+        """How many answers are awaited, of all parties."""
 
     def ask(self, confirmation: Confirmation[Party]) -> None:
         """A frame that asks for a receipt goes to the parties of a confirmation, whose outcome is OPEN."""
         self.pending += confirmation.crucial
-        self._confirmations.setdefault(confirmation.receipt, []).append(confirmation)
+        self.asked += len(confirmation.awaited)
+        for party in confirmation.awaited:
+            key = confirmation.receipt, party
+            if self._first.setdefault(key, confirmation) is not confirmation:
+                self._following.setdefault(key, deque()).append(confirmation)
 
     def confirm(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """A party sent this RECEIPT. Returns the confirmation that this decided, if any."""
-        confirmation = self.awaited(party, receipt)
+        confirmation = self._next(party, receipt)
         return None if confirmation is None else self._answer(confirmation, confirmation.confirm, party)
 
     def release(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """A party has nothing to confirm any more. Returns the confirmation that this decided, if any."""
-        confirmation = self.awaited(party, receipt)
+        confirmation = self._next(party, receipt)
         return None if confirmation is None else self._answer(confirmation, confirmation.release, party)
 
     def refuse(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """A party answered with an ERROR. Returns the confirmation that this decided, if any."""
-        confirmation = self.awaited(party, receipt)
+        confirmation = self._next(party, receipt)
         return None if confirmation is None else self._answer(confirmation, confirmation.refuse, party)
 
     def leave(self, party: Party) -> list[Confirmation[Party]]:
         """A party is given up: it refuses all that it was asked. Returns the confirmations that this decided."""
-        asked = [each for same in self._confirmations.values() for each in same if party in each.awaited]
-        decided = [self._answer(confirmation, confirmation.refuse, party) for confirmation in asked]
+        decided = []
+        for receipt, asked in list(self._first):
+            while asked == party and (confirmation := self._next(party, receipt)) is not None:
+                decided.append(self._answer(confirmation, confirmation.refuse, party))
         return [confirmation for confirmation in decided if confirmation is not None]
 
     def awaited(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
         """Return the confirmation that a party's next answer with this receipt is for."""
-        return next((each for each in self._confirmations.get(receipt, ()) if party in each.awaited), None)
+        return self._first.get((receipt, party))
+
+    def _next(self, party: Party, receipt: bytes) -> Confirmation[Party] | None:
+        """Return the same, which the party answers now."""
+        key = receipt, party
+        confirmation = self._first.pop(key, None)
+        self.asked -= confirmation is not None
+        following = self._following.get(key)
+        if following is not None:
+            self._first[key] = following.popleft()
+            if not following:
+                del self._following[key]
+        return confirmation
 
     def _answer(
         self, confirmation: Confirmation[Party], answer: Callable[[Party], None], party: Party
     ) -> Confirmation[Party] | None:
         was = confirmation.outcome
         answer(party)
-        if not confirmation.awaited:
-            same = self._confirmations[confirmation.receipt]
-            same.remove(confirmation)
-            if not same:
-                del self._confirmations[confirmation.receipt]
         if confirmation.outcome is was:
             return None
         self.pending -= confirmation.crucial

@@ -8,7 +8,7 @@ from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.handshake import Accepted, Handshake
 from stomprelay.relay.link.schedule import Schedule
-from stomprelay.relay.link.suspicion import CLOSED, SILENT, STRANGE, Suspicion
+from stomprelay.relay.link.suspicion import CLOSED, STRANGE, Suspicion
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.health import Sight
 from stomprelay.relay.model.listener import Listener
@@ -128,7 +128,11 @@ class Link:
         self.resender: Resender | None = None
         if resends or upstream.movable:
             self.resender = Resender(
-                session, outbox, listener.limits, most=upstream.resend_buffer, confirm=upstream.confirm
+                session,
+                outbox,
+                listener.limits,
+                most=session.kept.room(upstream.resend_buffer),
+                confirm=upstream.confirm,
             )
         self._fresh = True
         self._suspicion = Suspicion()
@@ -330,17 +334,37 @@ class Link:
             self.resender.connected(leg, bridges.to_broker, cumulative=accepted.product.cumulative)
 
     def refused(self, reason: str, now: float, fault: str = CLOSED) -> None:
-        """The broker that is asked cannot be reached, or did not answer CONNECT: the next one. `fault` is what a
-        client is told whose CONNECT is the cause.
+        """The broker that is asked cannot be reached, or did not take CONNECT: the next one. `fault` is what a client
+        is told whose CONNECT is the cause.
         """
         state = self.state
         if not isinstance(state, Asking):
             return
         broker = state.handshake.broker
-        if state.told:
-            self._turn_away(broker, state.sight, fault, now)
-        else:
+        if not state.told:
             self._fail(broker, now)
+        elif self.upstream.movable:
+            broker.health.doubt(state.sight, now)
+            if self._fresh:
+                self._suspicion.turned_away(broker, state.sight, fault)
+        elif not broker.health.sessions and not broker.health.answered_since(state.sight):
+            self._fail(broker, now)  # nobody probes a plain address
+        self._refused(broker, reason, now)
+
+    def _silent(self, state: Asking, now: float) -> None:
+        """The broker that is asked did not answer in time: the next one. That counts against it, unless it answered
+        others meanwhile.
+        """
+        broker = state.handshake.broker
+        if not broker.health.answered_since(state.sight):
+            self._fail(broker, now)
+        self._refused(broker, "no CONNECTED in time", now)
+
+    def _fail(self, broker: Broker, now: float) -> None:
+        broker.speaks(None)  # when it comes back it may be another one
+        broker.health.failed(self.upstream.checks, now, self._chance)
+
+    def _refused(self, broker: Broker, reason: str, now: float) -> None:
         self.session.counters["brokers_refused"] += 1
         self._outbox.put(refused(broker, self.upstream, f"did not connect: {reason}"))
         if self.resender is not None:
@@ -349,22 +373,6 @@ class Link:
             self._reject()
         else:
             self._next(now, self._suspicion.rest)
-
-    def _fail(self, broker: Broker, now: float) -> None:
-        broker.speaks(None)  # when it comes back it may be another one
-        broker.health.failed(self.upstream.checks, now, self._chance)
-
-    def _turn_away(self, broker: Broker, sight: Sight, fault: str, now: float) -> None:
-        """A broker that was sent CONNECT did not take the session. Where others were answered meanwhile that says
-        nothing about the broker; where nobody was, silence counts against it, and all else is for a probe to judge.
-        """
-        health = broker.health
-        if fault is not SILENT and self.upstream.movable:
-            health.doubt(sight, now)
-        elif not health.answered_since(sight) and (fault is SILENT or not health.sessions):
-            self._fail(broker, now)
-        if self._fresh and self.upstream.movable:
-            self._suspicion.turned_away(broker, sight, fault)
 
     def _reject(self) -> None:
         """Give the session up, because of what its client said in CONNECT."""
@@ -395,8 +403,8 @@ class Link:
     def woke(self, now: float) -> None:
         """The time `until` has come: begin or end an attempt, or leave the broker."""
         match self.state:
-            case Asking(deadline=deadline) if now >= deadline:
-                self.refused("no CONNECTED in time", now, SILENT)
+            case Asking(deadline=deadline) as state if now >= deadline:
+                self._silent(state, now)
             case Asking():
                 self.hang_up(How.ABORT)
                 self._give_up(now)
@@ -413,6 +421,13 @@ class Link:
         """Record in the broker's health that it sent nothing for longer than the heart-beats allow."""
         if self.broker is not None:
             self.broker.health.failed(self.upstream.checks, now, self._chance)
+
+    def unconfirmed(self, now: float) -> None:
+        """Record a doubt about the broker, which did not confirm in time what it was sent: that may be due to what the
+        client sent.
+        """
+        if self.broker is not None:
+            self.broker.health.doubt(self.broker.health.sight(), now)
 
     def lost(self) -> None:
         """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""

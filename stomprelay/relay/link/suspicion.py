@@ -14,7 +14,6 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Sight
 
 CLOSED: Final = "the broker closed the connection when it was sent CONNECT"
-SILENT: Final = "the broker did not answer CONNECT"
 STRANGE: Final = "the broker did not answer CONNECT with CONNECTED"
 
 PROOF: Final = 2
@@ -27,8 +26,9 @@ REST: Final = 2.0
 class Suspicion:
     """What became of the attempts of one client that no broker accepted yet.
 
-    Tell each one that ended after CONNECT was sent by `turned_away`. Ask `proved` then, and before the next attempt;
-    `rest` is how long that has to wait. `fault` is what became of the last one, in words that a client may read.
+    Call `turned_away` for each one that a broker ended after it was sent CONNECT. Ask `proved` then, and before the
+    next attempt; `rest` is how long that has to wait. `fault` is what became of the last one, in words that a client
+    may read.
     """
 
     __slots__ = ("_attempts", "_count", "fault")

@@ -142,9 +142,9 @@ class Health:
         self._troubled = True
 
     def doubt(self, since: Sight, now: float) -> None:
-        """It was sent a client's CONNECT, and closed the connection or wrote what is no answer; `since` is from when
-        it was asked. Nothing follows for other sessions but that a probe is due, unless it answered somebody
-        meanwhile, or is left out anyway.
+        """It did not answer a client as it should, which may be due to what the client sent: closed the connection on
+        its CONNECT, or did not confirm what came later. `since` is from when it was asked. Nothing follows for other
+        sessions but that a probe is due, unless it answered somebody meanwhile, or is left out anyway.
         """
         if self._answers == since.answers and not (self.up is False and now < self.out_until):
             self.doubted = True

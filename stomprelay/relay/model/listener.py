@@ -79,7 +79,8 @@ class Listener:
 
     `connect_timeout`: seconds until CONNECT must have come. `before_connect`: bytes that may come before it is
     complete. `unacknowledged`: deliveries that a client may owe an ACK before its broker is not read any further
-    (where the relay keeps account of them). `linger`: seconds that a closed client may take to read its ERROR.
+    (where the relay keeps account of them). `transactions`, `subscriptions`: how many a client may have open. `kept`:
+    bytes that may be kept of it, see `budget`. `linger`: seconds that a closed client may take to read its ERROR.
     `clients`: how many there may be at a time, and `clients_per_address`: how many of one address; None: as many as
     come. `require_utf8`: heads that are not UTF-8 are refused; otherwise they pass as bytes. `trace`: see
     `bridge.tracing`.
@@ -95,6 +96,9 @@ class Listener:
     connect_timeout: float = 10.0
     before_connect: int = 65536
     unacknowledged: int = 65536
+    transactions: int = 1024
+    subscriptions: int = 65536
+    kept: int | None = None
     linger: float = 2.0
     loss: LossPolicy = LossPolicy.REPLACE
     require_utf8: bool = False
@@ -108,6 +112,16 @@ class Listener:
         return tuple(
             {id(each): each for each in (self.upstream, *(route.upstream for route in self.routes))}.values()
         )
+
+    @property
+    def budget(self) -> int:
+        """How many bytes may be kept of one client. Without `kept` so many that back-pressure always comes first: for
+        each group of brokers four times a body and what may wait to be sent again.
+        """
+        if self.kept is not None:
+            return self.kept
+        groups = [each.resend_buffer for each in self.upstreams() for _ in each.groups]
+        return sum(4 * (self.limits.body + buffer) for buffer in groups)
 
     def routed(self, destination: bytes) -> Upstream:
         """The upstream for a destination."""

@@ -8,7 +8,7 @@ from typing import Final
 from stomprelay.relay.resend.unconfirmed import Unconfirmed
 from stomprelay.session.session import Session, Transaction
 from stomprelay.wire.decoder import Decoder
-from stomprelay.wire.errors import Refused
+from stomprelay.wire.errors import LimitError, Refused, StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import (
@@ -64,10 +64,12 @@ class Offline:
 
     def keep(self, transaction: Transaction, frame: Frame) -> None:
         """Keep a frame of an open transaction. All of them together may have as many bytes as everything else that is
-        not confirmed.
+        not confirmed. Raises `LimitError` where too much is kept of the client.
         """
-        others = sum(each.size for each in self._session.transactions.values())
-        transaction.keep(frame.wire, self._most - others)
+        try:
+            self._session.keep(transaction, frame.wire, self._most)
+        except LimitError as error:
+            raise error.asked_for(self.marks(frame)[0]) from None
 
     def send(self, frame: Frame) -> None:
         """Keep a frame for the next broker, or note in the session what it asks for. Raises `Refused` for the COMMIT
@@ -102,9 +104,10 @@ class Offline:
 
     def _join(self, transaction: Transaction, frame: Frame) -> None:
         """A SEND in a transaction. One that is too large is doomed: what it drops, no broker is asked to confirm."""
-        dropped = [*transaction.frames[1:], frame.wire]
+        before = transaction.frames
         self.keep(transaction, frame)
         if transaction.cut:
+            dropped = [frame.wire] if before is transaction.frames else [*before[1:], frame.wire]
             transaction.doom("there was no broker, and it was too large to be kept")
             for each in self.read(b"".join(dropped)):
                 self._give_up(each.header(RECEIPT_HEADER, self._session.dialect))
@@ -112,7 +115,10 @@ class Offline:
     def _observe(self, frame: Frame, name: bytes | None) -> None:
         session, command = self._session, frame.command
         ended = None if name is None else session.transactions.get(name)
-        subscription = session.observed(command, frame.headers(session.dialect))
+        try:
+            subscription = session.observed(command, frame.headers(session.dialect))
+        except StompError as error:
+            raise error.asked_for(self.marks(frame)[0]) from None
         if command is BEGIN and name is not None:
             self.keep(session.transactions[name], frame)
         elif command is ABORT and ended is not None:

@@ -5,9 +5,11 @@ spelled them, until a RECEIPT confirms them; a new broker is sent them again. It
 client is owed, so that each reaches it once however often its frame was sent.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
+
+from stomprelay.session.kept import THING
 
 RECEIPTS: Final = b"-receipt-"
 """In the middle of the relay's own receipt ids, between the session's name and a number."""
@@ -42,6 +44,7 @@ class Unconfirmed:
         "_name",
         "_number",
         "_owed",
+        "_owed_size",
         "cumulative",
         "size",
         "unproved",
@@ -55,14 +58,22 @@ class Unconfirmed:
         self._most = most
         self._asked = 0
         self._number = 0
-        self._kept: dict[int, Kept] = {}
-        self._by_receipt: dict[bytes, list[int]] = {}
+        # Ordered: a plain dict goes through all that was deleted in front of its first.
+        self._kept: OrderedDict[int, Kept] = OrderedDict()
+        self._by_receipt: dict[bytes, int | deque[int]] = {}
         self._owed: dict[bytes, int] = {}
+        self._owed_size = 0
         self._committing: dict[bytes, bool] = {}
         self._given: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    @property
+    def cost(self) -> int:
+        """The number of bytes that all of it costs, receipt ids included."""
+        things = len(self) + len(self._owed) + len(self._committing)
+        return self.size + self._owed_size + THING * things
 
     @property
     def full(self) -> bool:
@@ -103,7 +114,9 @@ class Unconfirmed:
 
     def owe(self, receipt: bytes) -> None:
         """Record that the client asked for this receipt and has to be sent it once."""
-        self._owed[receipt] = self._owed.get(receipt, 0) + 1
+        owed = self._owed.get(receipt, 0)
+        self._owed_size += 0 if owed else len(receipt)
+        self._owed[receipt] = owed + 1
 
     def owes(self, receipt: bytes) -> bool:
         """Whether the client still awaits this receipt."""
@@ -117,7 +130,11 @@ class Unconfirmed:
         """Frames pass, or wait for a broker (not `sent`), that `receipt` will confirm."""
         self._number += 1
         self._kept[self._number] = Kept(wire, receipt, sent)
-        self._by_receipt.setdefault(receipt, []).append(self._number)
+        earlier = self._by_receipt.setdefault(receipt, self._number)
+        if isinstance(earlier, deque):
+            earlier.append(self._number)
+        elif earlier != self._number:
+            self._by_receipt[receipt] = deque((earlier, self._number))
         self.size += len(wire)
 
     def commit(self, receipt: bytes, *, ours: bool) -> None:
@@ -129,9 +146,8 @@ class Unconfirmed:
     def received(self, receipt: bytes) -> bool:
         """A RECEIPT came. Returns whether it is the client's: asked for by it, and not given before."""
         self.unproved = 0
-        numbers = self._by_receipt.get(receipt)
-        if numbers is not None:
-            number = numbers[0]
+        number = self._first(receipt)
+        if number is not None:
             if self.cumulative:
                 while (first := next(iter(self._kept))) != number:
                     self._forget(first)
@@ -141,9 +157,9 @@ class Unconfirmed:
 
     def refused(self, receipt: bytes) -> None:
         """An ERROR came that names this receipt: what asked for it is answered for good."""
-        numbers = self._by_receipt.get(receipt)
-        if numbers is not None:
-            self._forget(numbers[0])
+        number = self._first(receipt)
+        if number is not None:
+            self._forget(number)
         self._committing.pop(receipt, None)
         self._settle(receipt)
 
@@ -153,16 +169,24 @@ class Unconfirmed:
             return False
         if owed == 1:
             del self._owed[receipt]
+            self._owed_size -= len(receipt)
         else:
             self._owed[receipt] = owed - 1
         return True
 
+    def _first(self, receipt: bytes) -> int | None:
+        """Return the number of the first that this receipt will confirm."""
+        numbers = self._by_receipt.get(receipt)
+        return numbers[0] if isinstance(numbers, deque) else numbers
+
     def _forget(self, number: int) -> None:
+        """Keep no longer what is the first of its receipt."""
         kept = self._kept.pop(number)
         self.size -= len(kept.wire)
         numbers = self._by_receipt[kept.receipt]
-        numbers.remove(number)
-        if not numbers:
+        if isinstance(numbers, deque) and len(numbers) > 1:
+            numbers.popleft()
+        else:
             del self._by_receipt[kept.receipt]
 
     # Receipts that the relay gives

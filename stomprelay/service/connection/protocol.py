@@ -415,6 +415,17 @@ class LegProtocol(Timed):
             reading.retire()
         owner.closed(self)
 
+    def hasten(self) -> None:
+        """Wait no longer for the peer of a connection that was closed: it ends when the socket has taken what is left
+        to write.
+        """
+        if self.transport is None:
+            return
+        if self._tls is None:
+            self.transport.loseConnection()
+        else:
+            self.transport.abortConnection()
+
     def woke(self, now: float) -> None:
         """Abort the connection: the peer took too long to close, or to read what was left for it."""
         if self.transport is None:

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.pipeline.match import transfer as s
-from stomprelay.pipeline.match.deliveries import WAIT, PendingDeliveries, PendingDelivery
+from stomprelay.pipeline.match.deliveries import WAIT
 from stomprelay.pipeline.match.outages import BrokerLoss
+from stomprelay.pipeline.match.pending import PendingDeliveries, PendingDelivery
 from stomprelay.pipeline.match.subscriptions import Subscribed, Subscription
 from stomprelay.pipeline.settings import SECOND, TimeLimits
 from stomprelay.session.ledger import Ledger
@@ -166,10 +167,7 @@ def test_the_relay_says_the_same_of_deliveries(steps: list[tuple[str, int, bool,
             copies = {each: Subscription.load(each.dump()) for each in numbers}
             mine = [copies[each] for each in mine]
             ours = PendingDeliveries.load(dumped, list(copies.values()), losses)
-    assert sorted(each.order for each in ours) == sorted(
-        [each.order for each in theirs._pending.values()]
-        + [each.order for held in theirs._held.values() for each in held]
-    )
+    assert sorted(each.order for each in ours) == sorted(theirs._by_order)
 
 
 def test_what_is_forgotten() -> None:

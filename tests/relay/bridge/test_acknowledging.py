@@ -317,8 +317,8 @@ def test_unknown_and_repeated_transactions_are_the_brokers(client: bytes, broker
 
 
 def test_open_transactions_are_bounded() -> None:
-    """A client that begins without end is sent an ERROR; how many is as many as it may owe ACKs."""
-    with joined(b"1.2", b"1.2", unacknowledged=3) as play:
+    """A client that begins without end is sent an ERROR."""
+    with joined(b"1.2", b"1.2", transactions=3) as play:
         for n in range(3):
             play.client_says(b"BEGIN\ntransaction:%d\n\n\0" % n)
             play.broker_gets(b"BEGIN\ntransaction:%d\n\n\0" % n)

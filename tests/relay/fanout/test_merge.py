@@ -265,6 +265,17 @@ def test_an_error_of_a_group_with_two() -> None:
         play.broker_gets(copied(1, send(b"1")), at="b")
 
 
+def test_an_error_that_quotes_the_client() -> None:
+    """It is none by which a broker goes away, whatever it quotes: it passes when all groups say so."""
+    quoting = b"ERROR\nmessage:shutdown ==== 1\n\njavax.jms.InvalidSelectorException: shutdown ==== 1\n\0"
+    with fanned() as play:
+        play.broker_says(quoting, at="a")
+        play.client_gets(b"")
+        play.broker_says(quoting, at="b")
+        play.client_gets(quoting)
+        assert play.counters["errors_withheld"] == 0
+
+
 def test_an_error_by_which_a_broker_goes_away() -> None:
     """The client is not sent it, and it does not count against the group."""
     with fanned() as play:

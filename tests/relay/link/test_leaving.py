@@ -36,6 +36,17 @@ def test_a_broker_that_fell_silent() -> None:
     assert (health.up, health.failures, health.out_until) == (False, 1, 101.0)
 
 
+def test_a_broker_that_did_not_confirm() -> None:
+    """Others go on with it until a probe has found out how it is."""
+    play = Scene()
+    play.link.unconfirmed(play.now)
+    play.seeks()
+    play.finds()
+    play.link.unconfirmed(play.now)
+    health = play.over.brokers[0].health
+    assert (health.up, health.failures, health.doubted) == (True, 0, True)
+
+
 @pytest.mark.parametrize("how", list(How))
 def test_hanging_up(how: How) -> None:
     """The leg ends in this way, once; the broker counts one session less."""

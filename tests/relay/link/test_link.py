@@ -478,6 +478,18 @@ def test_a_broker_that_changes_its_mind() -> None:
     assert play.effects() == []
 
 
+def test_versions_that_a_client_made_up() -> None:
+    """ActiveMQ quotes a login with its LF, as it is: the session asks for them, but nobody remembers them."""
+    play = Scene(version=b"1.0")
+    play.seeks()
+    denied = b"ERROR\nmessage:User name [x\nversion:1.1\nfoo:] or password is invalid.\n\nUser name [x\n\0"
+    assert play.answers(denied) is None
+    play.accepts()
+    assert play.answers(denied) == denied
+    assert play.asked() == ["tcp://a", "tcp://a"]
+    assert play.over.brokers[0].versions is None
+
+
 def test_a_broker_that_is_gone_when_it_is_asked_again() -> None:
     """The next one is asked for everything, and so is this one when its turn comes."""
     play = Scene(version=b"1.1")

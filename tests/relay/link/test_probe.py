@@ -278,6 +278,28 @@ def test_what_is_not_an_answer(data: bytes) -> None:
     script.ends(False, events="lost")
 
 
+@pytest.mark.parametrize("credentials", [None, Credentials(b"relay", b"x")])
+def test_a_broker_that_closes_on_who_has_no_login(credentials: Credentials | None) -> None:
+    """Where it serves others, and the relay has no credentials of its own, it is as well as it was."""
+    script = Script(up=True, credentials=credentials)
+    script.broker.health.joined()
+    script.accepts()
+    script.sent = b""
+    script.perform(script.probe.lost("reset by peer", script.now))
+    assert script.broker.health.up is (credentials is None)
+    assert script.probe.well is False
+    assert script.closed is How.FLUSH
+    assert len(script.notes) == (0 if credentials is None else 1)
+
+
+def test_what_failed_may_come_back_as_another_one() -> None:
+    """What was learnt of its versions is forgotten."""
+    script = Script()
+    script.broker.speaks(frozenset({b"1.0"}))
+    script.perform(script.probe.refused("connection refused", script.now))
+    assert script.broker.versions is None
+
+
 def test_its_limits_are_the_upstreams() -> None:
     """A broker that is out of its mind fills no memory."""
     script = Script(limits=Limits(headers=4, header_line=100, body=1000))
@@ -532,6 +554,31 @@ def test_it_is_never_due_without_a_period() -> None:
     assert not watching.due(NOW + 1e6)
     broker.health.failed(Checks(), NOW, middle)
     assert not watching.due(NOW + 1e6)
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_a_broker_that_is_doubted(well: bool) -> None:
+    """It is due at once, whatever the configuration, and not more than once in a pause."""
+    watching, broker = watch()
+    assert not watching.due(NOW)
+    for now in NOW, NOW + 1:
+        broker.health.doubt(broker.health.sight(), now)
+        assert watching.due(now)
+        finish(watching.probe(now), now, well=well)
+        assert not watching.due(now)
+        broker.health.doubt(broker.health.sight(), now + 0.5)
+        assert not watching.due(now + 0.5)
+        assert broker.health.up is well
+
+
+def test_a_doubt_about_a_paused_broker() -> None:
+    """It waits until the broker is resumed."""
+    watching, broker = watch()
+    broker.health.doubt(broker.health.sight(), NOW)
+    broker.health.pause()
+    assert not watching.due(NOW)
+    broker.health.resume()
+    assert watching.due(NOW)
 
 
 WANTED: Final = [

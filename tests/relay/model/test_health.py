@@ -1,5 +1,6 @@
 """When a broker is out, for how long, and how sessions come back to it one after the other."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -160,6 +161,64 @@ def test_only_a_broker_that_was_out_is_on_trial() -> None:
     out = failed(1, Checks())
     out.trial(1000.5)
     assert not out.out(1001.0)
+
+
+# Doubts
+
+
+def test_a_doubt_is_for_a_probe() -> None:
+    """It changes nothing but that one is due, until that begins, or the broker answers or fails."""
+    for ends in (Health.probed, Health.answered, lambda health: health.failed(Checks(), 1000.0, middle)):
+        health = Health()
+        assert not health.doubted
+        health.doubt(health.sight(), 1000.0)
+        assert (health.doubted, health.up, health.out(1000.0), health.failures) == (True, None, False, 0)
+        ends(health)
+        assert not health.doubted
+
+
+def test_no_doubt_where_somebody_was_answered_meanwhile() -> None:
+    """Nor of a broker that is left out anyway, before its pause is over."""
+    health = Health()
+    sight = health.sight()
+    health.answered()
+    health.doubt(sight, 1000.0)
+    assert (health.doubted, health.answered_since(sight)) == (False, True)
+    health = failed(1, Checks())
+    health.doubt(health.sight(), 1000.9)
+    first = health.doubted
+    health.doubt(health.sight(), 1001.0)
+    assert (first, health.doubted) == (False, True)
+
+
+def test_a_broker_that_was_well_all_the_time() -> None:
+    """It is known to have been when it answered before and after, and nothing happened in between."""
+
+    def trouble(health: Health) -> None:
+        health.failed(Checks(), 1000.0, middle)
+
+    answered, lost, doubted = Health.answered, Health.lost, Health.probed
+    told: list[tuple[list[Callable[[Health], None]], list[Callable[[Health], None]], bool]] = [
+        # before, after, whether it was
+        ([answered], [answered], True),
+        ([trouble, answered], [answered], True),
+        ([lost, answered], [doubted, answered, answered], True),
+        ([answered], [], False),
+        ([], [answered], False),
+        ([answered, lost], [answered], False),
+        ([answered, trouble], [answered], False),
+        ([answered], [answered, lost], False),
+        ([answered], [lost, answered], False),
+        ([answered], [trouble, answered], False),
+    ]
+    for before, after, well in told:
+        health = Health()
+        for happens in before:
+            happens(health)
+        sight = health.sight()
+        for happens in after:
+            happens(health)
+        assert health.well_since(sight) is well
 
 
 # Slots

@@ -5,7 +5,7 @@ import pytest
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.resend.offline import Offline
 from stomprelay.relay.resend.unconfirmed import Kept
-from stomprelay.session.ledger import Delivery
+from stomprelay.session.delivery import Delivery
 from stomprelay.session.session import Session
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS

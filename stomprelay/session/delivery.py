@@ -1,0 +1,327 @@
+"""Deliveries: MESSAGEs that their consumer has to acknowledge, and those of one subscription together."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import Final, Protocol
+
+from stomprelay.session.positions import Positions
+from stomprelay.session.subscriptions import CUMULATIVE, Subscription
+
+TOKEN: Final = b"relay-ack-"
+"""How our tokens begin; a number follows. They are bytes that need no escape and that no client library changes.
+"""
+
+
+def ours(name: bytes) -> bool:
+    """Whether the name of a delivery has the form of our tokens. It may be another relay's token."""
+    return name.startswith(TOKEN)
+
+
+class Taken(Sized, Iterable[int], Protocol):
+    """Positions that an ACK took out of those that are pending."""
+
+
+class Connection:
+    """A broker's connection, as far as deliveries are concerned: `lost` once it has ended."""
+
+    __slots__ = ("lost",)
+
+    def __init__(self) -> None:
+        self.lost = False
+
+    def end(self) -> None:
+        """Record that it has ended: no broker awaits the ACKs of what came on it."""
+        self.lost = True
+
+
+class Delivery:
+    """One MESSAGE that its consumer has to acknowledge, by the broker's names. `token` is the name that we give
+    it, `position` its place in its subscription's `unsettled`.
+
+    `tokened`: the client was given the token although the broker gave an `ack` value. `lost`: the broker's
+    connection on which it came has ended, so no broker awaits its ACK. `gone`: it was settled for good, or forgotten.
+    """
+
+    __slots__ = ("_connection", "ack", "gone", "message_id", "order", "position", "tokened", "unsettled")
+
+    def __init__(
+        self,
+        unsettled: "Unsettled",
+        message_id: bytes,
+        ack: bytes | None,
+        order: int,
+        connection: Connection,
+        *,
+        tokened: bool,
+    ) -> None:
+        self.unsettled = unsettled
+        self.message_id = message_id
+        self.ack = ack
+        self.order = order
+        self.tokened = tokened
+        self.gone = False
+        self._connection = connection
+        self.position = unsettled.add(self, connection)
+
+    @property
+    def subscription(self) -> Subscription:
+        """The subscription that it is for."""
+        return self.unsettled.subscription
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection of the broker that it came from has ended."""
+        return self._connection.lost
+
+    @property
+    def pending(self) -> bool:
+        """Whether it awaits its ACK. One that is neither pending nor `gone` was acknowledged in an open transaction."""
+        return not self.gone and self.unsettled.awaits(self.position)
+
+    @property
+    def rank(self) -> int:
+        """How likely an ACK of its name is for it: 0 for one of the broker and of an open subscription, 1 where the
+        subscription has ended, 2 where the broker was lost. What was sent again by the same name is meant first.
+        """
+        return 2 if self._connection.lost else 0 if self.unsettled.subscription.open else 1
+
+    @property
+    def token(self) -> bytes:
+        """The name of ours that the client sends in its ACK: on 1.2 when the broker has no `ack` value, otherwise
+        when another delivery has the same name.
+        """
+        return TOKEN + b"%d" % self.order
+
+    def forget(self) -> None:
+        """Record that it is `gone`."""
+        self.gone = True
+
+    def move(self, unsettled: "Unsettled") -> None:
+        """Take it out of its account, where it is pending, and put it into another one."""
+        self.unsettled.remove(self.position)
+        self.unsettled = unsettled
+        self.position = unsettled.add(self, self._connection)
+
+
+class Unsettled(ABC):
+    """The deliveries of one subscription that are pending, or that open transactions acknowledged.
+
+    They have positions, in the order in which they came. An ACK takes some of them out of those that are pending: they
+    are then either forgotten (`release`), or held until their transaction ends and perhaps given back (`give_back`).
+    """
+
+    __slots__ = ("_again", "_connection", "_deliveries", "_live_from", "_next", "_room", "subscription")
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self._deliveries: dict[int, Delivery] = {}
+        self._next = 0
+        self._connection = Connection()
+        self._live_from = 0
+        self._again: list[tuple[Delivery, Callable[[Delivery], None]]] = []
+        self._room = 16
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are none, pending or held."""
+        return not self._deliveries
+
+    @property
+    def live(self) -> int:
+        """The number of pending ones whose broker awaits an ACK."""
+        return self.pending - self.lost
+
+    @property
+    def live_from(self) -> int:
+        """The position before which all of them are lost, and from which on none is."""
+        return self._next if self._connection.lost else self._live_from
+
+    def __getitem__(self, position: int) -> Delivery:
+        return self._deliveries[position]
+
+    def add(self, delivery: Delivery, connection: Connection) -> int:
+        """Add a delivery that came on this connection, the newest; return its position."""
+        position = self._next
+        if connection is not self._connection:
+            self._connection = connection
+            self._live_from = position
+        self._next = position + 1
+        self._deliveries[position] = delivery
+        self._append(position)
+        return position
+
+    def remove(self, position: int) -> None:
+        """Remove the one at this position, which is pending."""
+        self._take_out(position)
+        del self._deliveries[position]
+
+    def take_all(self) -> Taken:
+        """Take all pending ones."""
+        return self.take_below(self._next)
+
+    def release(self, taken: Taken) -> Iterator[Delivery]:
+        """Forget what was taken, and yield it: go through all of it."""
+        for position in taken:
+            yield self._deliveries.pop(position)
+
+    def call_again(self, delivery: Delivery, again: Callable[[Delivery], None]) -> None:
+        """Call `again` with a delivery that is held when something held is given back, unless it is gone by then."""
+        self._again.append((delivery, again))
+        if len(self._again) > self._room:
+            self._again = [each for each in self._again if not each[0].gone]
+            self._room = 2 * len(self._again) + 16
+
+    def give_back(self, taken: Taken) -> None:
+        """Make what was taken pending again, in its old order."""
+        self._put_back(taken)
+        waiting, self._again = self._again, []
+        for delivery, again in waiting:
+            if not delivery.gone:
+                again(delivery)
+
+    @property
+    @abstractmethod
+    def pending(self) -> int:
+        """The number of those that await their ACK."""
+
+    @property
+    @abstractmethod
+    def lost(self) -> int:
+        """The number of pending ones whose broker was lost."""
+
+    @abstractmethod
+    def awaits(self, position: int) -> bool:
+        """Whether the one at this position is pending."""
+
+    @abstractmethod
+    def take(self, position: int) -> Taken:
+        """Take what an ACK of the one at this position covers: itself, and what the subscription's mode says."""
+
+    @abstractmethod
+    def take_below(self, position: int) -> Taken:
+        """Take all pending ones below a position."""
+
+    @abstractmethod
+    def lost_among(self, taken: Taken) -> int:
+        """Return how many of those that were taken are lost."""
+
+    @abstractmethod
+    def _append(self, position: int) -> None: ...
+
+    @abstractmethod
+    def _take_out(self, position: int) -> None: ...
+
+    @abstractmethod
+    def _put_back(self, taken: Taken) -> None: ...
+
+
+class Individual(Unsettled):
+    """Of a subscription whose ACKs are for one delivery each."""
+
+    __slots__ = ("_live", "_pending")
+
+    def __init__(self, subscription: Subscription) -> None:
+        super().__init__(subscription)
+        self._pending: set[int] = set()
+        self._live = 0  # of the newest connection
+
+    @property
+    def pending(self) -> int:
+        """The number of those that await their ACK."""
+        return len(self._pending)
+
+    @property
+    def lost(self) -> int:
+        """The number of pending ones whose broker was lost."""
+        return len(self._pending) - (0 if self._connection.lost else self._live)
+
+    def awaits(self, position: int) -> bool:
+        """Whether the one at this position is pending."""
+        return position in self._pending
+
+    def take(self, position: int) -> Taken:
+        """Take the one at this position."""
+        self._take_out(position)
+        return (position,)
+
+    def take_below(self, position: int) -> Taken:
+        """Take all pending ones below a position. It looks at all that are pending."""
+        taken = [each for each in self._pending if each < position]
+        self._pending.difference_update(taken)
+        self._live -= sum(each >= self._live_from for each in taken)
+        return taken
+
+    def lost_among(self, taken: Taken) -> int:
+        """Return how many of those that were taken are lost."""
+        return sum(each < self.live_from for each in taken)
+
+    def _append(self, position: int) -> None:
+        if position == self._live_from:
+            self._live = 0
+        self._live += 1
+        self._pending.add(position)
+
+    def _take_out(self, position: int) -> None:
+        self._pending.remove(position)
+        self._live -= position >= self._live_from
+
+    def _put_back(self, taken: Taken) -> None:
+        self._live += sum(each >= self._live_from for each in taken)
+        self._pending.update(taken)
+
+
+class Cumulative(Unsettled):
+    """Of a subscription whose ACKs cover all earlier deliveries too: each of them takes one piece."""
+
+    __slots__ = ("_pending",)
+
+    def __init__(self, subscription: Subscription) -> None:
+        super().__init__(subscription)
+        self._pending = Positions()
+
+    @property
+    def pending(self) -> int:
+        """The number of those that await their ACK."""
+        return len(self._pending)
+
+    @property
+    def lost(self) -> int:
+        """The number of pending ones whose broker was lost."""
+        return self._pending.below(self.live_from)
+
+    def awaits(self, position: int) -> bool:
+        """Whether the one at this position is pending."""
+        return position in self._pending
+
+    def take(self, position: int) -> Taken:
+        """Take the one at this position and all before it."""
+        return self._pending.take_below(position + 1)
+
+    def take_below(self, position: int) -> Taken:
+        """Take all pending ones below a position."""
+        return self._pending.take_below(position)
+
+    def lost_among(self, taken: Taken) -> int:
+        """Return how many of those that were taken are lost."""
+        assert isinstance(taken, Positions)
+        return taken.below(self.live_from)
+
+    def latest(self, order: int) -> Delivery | None:
+        """Return the last pending one that is numbered below `order`; None where there is none."""
+        last = self._pending.last(lambda position: self._deliveries[position].order < order)
+        return None if last is None else self._deliveries[last]
+
+    def _append(self, position: int) -> None:
+        self._pending.append(position)
+
+    def _take_out(self, position: int) -> None:
+        self._pending.remove(position)
+
+    def _put_back(self, taken: Taken) -> None:
+        assert isinstance(taken, Positions)
+        self._pending.give(taken)
+
+
+def unsettled(subscription: Subscription) -> Unsettled:
+    """Return a new account of a subscription's deliveries, as its mode wants it."""
+    return Cumulative(subscription) if subscription.ack == CUMULATIVE else Individual(subscription)

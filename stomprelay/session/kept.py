@@ -1,0 +1,72 @@
+"""How many bytes the relay keeps of one client, and how many it may.
+
+Whoever keeps something for good says so (`take`, `give`); what comes and goes by itself, because its owner already
+counts it and stops reading when it has enough, is asked for when the sum is needed (`watch`).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from stomprelay.wire.dialect import Headers
+from stomprelay.wire.errors import LimitError
+
+THING: Final = 512
+"""Bytes that anything that is kept costs beside its text: its objects, and its places in tables."""
+_HEADER: Final = 160
+"""The same for one header."""
+
+
+def cost(headers: Headers) -> int:
+    """Return how many bytes a frame's decoded headers cost."""
+    return THING + sum(len(name) + len(value) + _HEADER for name, value in headers)
+
+
+class Kept:
+    """The bytes that are kept of one client; `most` may be. Its sessions with several brokers share one."""
+
+    __slots__ = ("_size", "_watched", "most")
+
+    def __init__(self, most: int = 1 << 26) -> None:
+        self.most = most
+        self._size = 0
+        self._watched: list[Callable[[], int]] = []
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that are kept."""
+        return self._size + sum(watched() for watched in self._watched)
+
+    @property
+    def full(self) -> bool:
+        """Whether as much is kept as may be."""
+        return self.size >= self.most
+
+    def room(self, wanted: int) -> int:
+        """Return how many bytes may wait in one place before the client is not read from: `wanted`, but so few that it
+        stops being read before it would have to be refused.
+        """
+        return min(wanted, self.most // 4)
+
+    def watch(self, sizes: Iterable[Callable[[], int]]) -> None:
+        """Add what these return to `size`, whenever it is asked for."""
+        self._watched += sizes
+
+    def take(self, size: int) -> None:
+        """Record that so many more bytes are kept. Raises `LimitError` where that is too much; nothing is recorded
+        then.
+        """
+        self._size += size
+        try:
+            self.check()
+        except LimitError:
+            self._size -= size
+            raise
+
+    def give(self, size: int) -> None:
+        """Record that so many bytes are kept no longer."""
+        self._size -= size
+
+    def check(self) -> None:
+        """Raise `LimitError` if more is kept than may be."""
+        if self.size > self.most:
+            raise LimitError("too much is kept for this client", f"the limit is {self.most} bytes")

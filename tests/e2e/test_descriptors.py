@@ -1,0 +1,83 @@
+"""More clients than the process has file descriptors for."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.ports import free_port
+from tests.e2e.raw import Connection
+from tests.e2e.relay import Relay, relay, twistd
+from tests.e2e.rig import CONNECT
+
+pytestmark = pytest.mark.e2e
+
+DESCRIPTORS = 200
+CLIENTS = 400
+
+
+@contextmanager
+def small_relay(directory: Path, uri: str) -> Iterator[tuple[Relay, int, int, int]]:
+    """A relay with few descriptors in front of an embedded broker: its port, the broker's, and that of admin."""
+    port, behind, admin = free_port(), free_port(), free_port()
+    config = f"""
+admin = "tcp:{admin}:interface=127.0.0.1"
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+[upstream.main]
+uri = "{uri.format(behind)}"
+"""
+    with (
+        twistd(directory, ["stompbroker", "-l", f"tcp:{behind}:interface=127.0.0.1"], [behind]),
+        relay(directory, config, [port, admin], DESCRIPTORS) as running,
+    ):
+        yield running, port, behind, admin
+
+
+def metrics(admin: int) -> dict[str, int]:
+    """The relay's numbers by name, without labels."""
+    connection = HTTPConnection("127.0.0.1", admin)
+    connection.request("GET", "/metrics")
+    lines = connection.getresponse().read().decode().splitlines()
+    connection.close()
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    return {name.partition("{")[0].removeprefix("stomprelay_"): int(value) for name, value in pairs}
+
+
+@pytest.mark.parametrize("uri", ["failover:(tcp://127.0.0.1:{})", "tcp://localhost:{}"])
+def test_twice_as_many_clients_as_descriptors(tmp_path: Path, uri: str) -> None:
+    """Those that can be served are, with their broker; each other one is told why not. Nobody blames the broker, and
+    when they have left there is room again.
+    """
+    with small_relay(tmp_path, uri) as (running, port, _, admin), ExitStack() as opened:
+        clients = [opened.enter_context(Connection.to(port)) for _ in range(CLIENTS)]
+        for each in clients:
+            each.write(CONNECT)
+        answers = [each.frame() for each in clients]
+        served = [
+            each for each, answer in zip(clients, answers, strict=True) if answer.startswith(b"CONNECTED")
+        ]
+        refused = [answer for answer in answers if b"message:too many connections\n" in answer]
+        assert len(served) + len(refused) == CLIENTS
+        assert len(served) > DESCRIPTORS // 8
+        for each in served:
+            each.write(b"SUBSCRIBE\nid:0\ndestination:/topic/t\nreceipt:s\n\n\0")
+            assert each.frame().startswith(b"RECEIPT\n")
+        served[0].write(b"SEND\ndestination:/topic/t\n\nhello\0")
+        assert all(each.frame().startswith(b"MESSAGE\n") for each in served)
+        found = metrics(admin)
+        assert found["sessions"] == len(served)
+        assert found["clients_refused_total"] == len(refused)
+        assert (found["broker_up"], found["broker_failures"], found["brokers_refused_total"]) == (1, 0, 0)
+        assert found["connects_prevented_total"] == 0
+        for each in clients:
+            each.close()
+        running.wait_until(lambda: metrics(admin)["connections"] == 0)
+        again = [opened.enter_context(Connection.to(port)) for _ in range(len(served))]
+        for each in again:
+            each.write(CONNECT)
+        assert all(each.frame().startswith(b"CONNECTED") for each in again)
+        assert running.log.count("refused") < 10
+        assert "EMFILE" not in running.log

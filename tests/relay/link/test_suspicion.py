@@ -1,0 +1,328 @@
+"""A client whose CONNECT brokers close the connection for: what counts against whom, and when it is given up.
+
+The service's probes are told in test_probe and tests/service/test_checks; here somebody else answers, or nobody does.
+"""
+
+import pytest
+
+from stomprelay.relay.link.suspicion import REST
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.profile import RABBITMQ
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.session.effects import How
+from stomprelay.wire.errors import StompError
+from tests.playbook import SAY_HELLO, Playbook, in_all_cuts, listener, upstream
+from tests.playbook import Cut as Cuts
+from tests.relay.failing import STOPPING, asked, found, movable, over, started
+from tests.relay.link.scene import Scene
+from tests.relay.link.scene import started as begun
+from tests.relay.several import fan_out
+
+CLOSED = "the broker closed the connection when it was sent CONNECT"
+STRANGE = "the broker did not answer CONNECT with CONNECTED"
+
+
+def well(over: Upstream) -> tuple[Broker, ...]:
+    """The brokers of an upstream, each of which has answered somebody."""
+    for broker in over.brokers:
+        broker.health.answered()
+    return over.brokers
+
+
+def turned_away(play: Scene, answered: Broker | None = None) -> None:
+    """The broker that is asked closes on CONNECT; before that it has answered somebody else."""
+    play.accepts()
+    if answered is not None:
+        answered.health.answered()
+    play.search.refused(play.leg, "connection closed before CONNECTED", play.now)
+
+
+# What it says of the broker
+
+
+def test_a_broker_that_closes_on_connect_is_doubted() -> None:
+    """It is not left out, nor is what is known of it forgotten: a probe has to find out."""
+    play = Scene()
+    first, second = play.over.brokers
+    first.speaks(frozenset({b"1.2"}))
+    play.seeks()
+    turned_away(play)
+    assert play.asked()[-1] == "tcp://b"
+    assert play.link.asked is second
+    assert (first.health.up, first.health.failures, first.health.out(play.now)) == (None, 0, False)
+    assert first.health.doubted
+    assert first.versions == frozenset({b"1.2"})
+    assert play.counters["brokers_refused"] == 1
+
+
+def test_a_broker_that_answered_somebody_meanwhile() -> None:
+    """There is nothing to find out."""
+    play = Scene()
+    first, _ = play.over.brokers
+    play.seeks()
+    turned_away(play, first)
+    assert (first.health.up, first.health.doubted) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "answers", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"CONNECTED\nversion:9.9\n\n\0", STOPPING]
+)
+def test_a_broker_that_answers_something_else(answers: bytes) -> None:
+    """What is not STOMP, or that it cannot serve anybody, is not believed for others either."""
+    play = Scene()
+    first, second = play.over.brokers
+    play.seeks()
+    play.accepts()
+    assert play.search.answered(play.link, answers, play.now) is None
+    assert play.link.asked is second
+    assert (first.health.up, first.health.doubted) == (None, True)
+
+
+def test_a_broker_that_does_not_answer() -> None:
+    """Silence counts against it, unless it answered others meanwhile."""
+    for answered in False, True:
+        play = Scene(connect_timeout=3.0)
+        first, _ = play.over.brokers
+        first.speaks(frozenset({b"1.2"}))
+        play.seeks()
+        play.accepts()
+        if answered:
+            first.health.answered()
+        play.wakes()
+        assert first.health.failures == (0 if answered else 1)
+        assert (first.versions is None) == (not answered)
+
+
+def test_a_broker_that_is_down_already() -> None:
+    """During its pause there is nothing to find out; after it a probe does, and no client makes the pause longer."""
+    play = Scene(checks=Checks(pause=10.0))
+    first, _ = play.over.brokers
+    first.health.failed(play.over.checks, play.now, lambda: 0.5)
+    play.seeks()
+    turned_away(play)
+    turned_away(play)
+    assert (first.health.doubted, first.health.failures) == (False, 1)
+    play.now = 120.0
+    play.search.reconsidered(play.now)
+    turned_away(play)
+    play.wakes()
+    turned_away(play)
+    assert (first.health.doubted, first.health.failures) == (True, 1)
+
+
+@pytest.mark.parametrize("serves", [0, 1])
+def test_a_plain_address(serves: int) -> None:
+    """Nobody probes it: it has failed, unless it serves others."""
+    play = Scene(upstream())
+    (only,) = play.over.brokers
+    play.seeks()
+    play.accepts()
+    for _ in range(serves):
+        only.health.joined()
+    with pytest.raises(StompError, match="broker not available"):
+        play.search.refused(play.leg, "connection closed before CONNECTED", play.now)
+    assert only.health.up is (None if serves else False)
+
+
+# What it says of the client
+
+
+def test_two_brokers_that_are_well() -> None:
+    """Each answered somebody before and while it closed on this one: the session ends, and nobody is asked again."""
+    play = Scene()
+    first, second = well(play.over)
+    play.seeks()
+    turned_away(play, first)
+    play.accepts()
+    second.health.answered()
+    play.is_over(CLOSED, "upstream main")
+    assert play.link.unwelcome
+    assert play.counters["connects_rejected"] == 1
+    assert [each.health.up for each in play.over.brokers] == [True, True]
+    assert [each.health.coming for each in play.over.brokers] == [0, 0]
+
+
+def test_the_proof_comes_later() -> None:
+    """After two attempts there is a rest; who answered somebody meanwhile, a probe perhaps, was well."""
+    play = Scene()
+    first, second = well(play.over)
+    play.seeks()
+    turned_away(play)
+    turned_away(play)
+    assert play.link.waiting
+    assert play.link.until == play.now + REST
+    play.effects()
+    first.health.answered()
+    second.health.answered()
+    with pytest.raises(StompError, match=CLOSED):
+        play.wakes()
+    assert play.effects() == []
+    assert play.link.unwelcome
+    assert [each.health.coming for each in play.over.brokers] == [0, 0]
+
+
+def test_one_broker_alone() -> None:
+    """It closes twice."""
+    play = Scene(brokers=1)
+    (only,) = well(play.over)
+    play.seeks()
+    turned_away(play, only)
+    play.wakes()
+    play.accepts()
+    only.health.answered()
+    play.is_over(CLOSED, "upstream main")
+
+
+def test_a_connect_that_is_answered_by_something_else() -> None:
+    """The client is told what became of it."""
+    play = Scene()
+    first, second = well(play.over)
+    play.seeks()
+    turned_away(play, first)
+    play.accepts()
+    second.health.answered()
+    assert play.search.answered(play.link, b"no STOMP\n\n", play.now) is None
+    assert play.link.reason == STRANGE
+    assert play.link.unwelcome
+
+
+def test_nobody_else_is_answered() -> None:
+    """A balancer without a backend closes on everybody: the session waits, with rests, and is served in the end."""
+    play = Scene(options={"startup_attempts": -1})
+    well(play.over)
+    play.seeks()
+    turned_away(play)
+    for _ in range(20):
+        turned_away(play)
+        assert play.link.until >= play.now + REST
+        while play.link.waiting:
+            play.wakes()
+    play.finds()
+    assert play.link.up
+    assert play.counters["connects_rejected"] == 0
+
+
+@pytest.mark.parametrize("trouble", ["failed", "lost"])
+def test_a_broker_that_was_in_trouble_meanwhile(trouble: str) -> None:
+    """That it answers now is no proof that it was well then: it may have been restarted."""
+    play = Scene()
+    first, second = well(play.over)
+    play.seeks()
+    turned_away(play, first)
+    turned_away(play)
+    if trouble == "failed":
+        second.health.failed(play.over.checks, play.now, lambda: 0.5)
+    else:
+        second.health.lost()
+    second.health.answered()
+    play.wakes()
+    assert play.link.asking
+
+
+@pytest.mark.parametrize("trouble", ["never known", "failed", "lost"])
+def test_a_broker_that_was_not_known_to_be_well(trouble: str) -> None:
+    """It may have come up only after it closed."""
+    play = Scene()
+    first, second = play.over.brokers
+    first.health.answered()
+    if trouble != "never known":
+        second.health.answered()
+    if trouble == "failed":
+        second.health.failed(Checks(failures=9), play.now, lambda: 0.5)
+    elif trouble == "lost":
+        second.health.lost()
+    play.seeks()
+    turned_away(play, first)
+    turned_away(play, second)
+    assert play.link.waiting
+
+
+def test_a_session_that_a_broker_accepted_once() -> None:
+    """Nothing is wrong with its CONNECT: it is tried again and again, without rests."""
+    play = begun()
+    first, second = well(play.over)
+    play.loses()
+    for _ in range(5):
+        while play.link.waiting:
+            play.wakes()
+        turned_away(play, second if play.link.asked is second else first)
+        assert play.link.asking or play.link.until < play.now + REST
+
+
+# With all that belongs to a session
+
+
+@in_all_cuts
+def test_the_client_is_told(cut: Cuts) -> None:
+    """It gets an ERROR that names the upstream and no address; what it sent behind CONNECT is nobody's."""
+    front = listener(movable(profile=RABBITMQ))
+    brokers = well(front.upstream)
+    with Playbook(front, cut=cut) as play:
+        play.client_says(
+            b"CONNECT\naccept-version:1.2\nhost:/\nlogin:a\\qb\n\n\0SEND\ndestination:/queue/x\n\nhi\0"
+        )
+        for broker in brokers:
+            asked(play)
+            play.broker_accepts()
+            assert b"login:a\\qb\n" in play.broker_reads()
+            broker.health.answered()
+            play.broker_goes()
+        play.client_gets(
+            b"ERROR\nmessage:the broker closed the connection when it was sent CONNECT\n"
+            b"content-type:text/plain\ncontent-length:13\n\nupstream main\0"
+        )
+        play.client_is_closed(How.LINGER)
+        assert over(play)
+        assert len(play.opened) == 2
+
+
+def test_the_client_is_gone() -> None:
+    """Its session ends as well, and with it the search."""
+    front = listener(movable())
+    brokers = well(front.upstream)
+    with Playbook(front) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.client_says(b"SEND\ndestination:/queue/x\n\nhi\0", unasked=True)
+        play.client_goes()
+        for broker in brokers:
+            asked(play)
+            play.broker_accepts()
+            play.broker_reads()
+            broker.health.answered()
+            play.broker_goes()
+        assert over(play)
+        assert len(play.opened) == 2
+
+
+def test_a_group_of_a_fan_out() -> None:
+    """It is given up for this session, and the client is told when too few are left."""
+    front = listener(fan_out(quorum=2))
+    (bad, _) = well(front.upstream)
+    with Playbook(front) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        for _ in range(2):
+            while play.at("a").closed is not None:
+                play.time_passes(play.wake - play.now)
+            play.broker_accepts(at="a")
+            play.broker_reads(at="a")
+            bad.health.answered()
+            play.broker_goes(at="a")
+        assert CLOSED.encode() in play.client_reads()
+        play.client_is_closed(How.LINGER)
+
+
+def test_a_broker_that_a_good_client_lost() -> None:
+    """Killed behind something that accepts for it: who was connected there comes back, and is not blamed for it."""
+    with started(options={"startup_attempts": -1}) as play:
+        brokers = play.relay.listener.upstream.brokers
+        play.broker_goes()
+        for _ in range(6):
+            asked(play)
+            play.broker_accepts()
+            play.broker_reads()
+            play.broker_goes()
+            for broker in brokers:
+                broker.health.answered()
+        found(play)
+        play.both_stay()

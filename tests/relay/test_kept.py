@@ -1,0 +1,220 @@
+"""What is kept of one client counts in one sum of bytes, at whose end it is sent an ERROR."""
+
+from typing import Any
+
+import pytest
+
+from stomprelay.session.session import Session
+from tests.playbook import Playbook, joined, listener
+from tests.relay.failing import client_waits, found, started
+from tests.relay.several import begun, fan_out
+
+LONG = b"".join(b"h%03d:%b\n" % (n, b"x" * 9000) for n in range(110))
+"""A megabyte of headers."""
+TOO_MUCH = b"too much is kept for this client"
+
+
+def session(play: Playbook) -> Session:
+    """The client's."""
+    assert play.relay.session is not None
+    return play.relay.session
+
+
+OPENS = {
+    "plain": lambda **settings: joined(b"1.2", b"1.2", **settings),
+    "bridged": lambda **settings: joined(b"1.2", b"1.0", **settings),
+    "failover": lambda **settings: started(b"1.2", front=settings),
+    "fan-out": lambda **settings: begun(listener(fan_out(2), **settings)),
+}
+
+
+@pytest.mark.parametrize("kind", OPENS)
+def test_long_subscribes(kind: str) -> None:
+    """A client that subscribes with long heads is refused before it costs what it likes."""
+    play = OPENS[kind](kept=20_000_000)
+    frame = b"SUBSCRIBE\nid:%%d\nreceipt:%%d\ndestination:/queue/a\n%b\n\0" % LONG
+    count = 0
+    while play.client.closed is None and count < 300:
+        count += 1
+        play.client_says(frame % (count, count))
+        for peer in play.brokers:
+            peer.written = b""
+        assert session(play).kept.size <= 20_000_000
+    play.client_gets_error(TOO_MUCH, receipt=b"%d" % count)
+    assert count == (10 if kind == "fan-out" else 20)
+
+
+@pytest.mark.parametrize(("kind", "up"), [("failover", True), ("fan-out", True), ("fan-out", False)])
+def test_long_begins(kind: str, up: bool) -> None:
+    """The same with transactions, which are kept for the next broker, while there is one and while there is none."""
+    play = OPENS[kind](kept=20_000_000)
+    if not up:
+        for peer in [*play.brokers]:
+            play.broker_goes(at=peer.uri)
+    frame = b"BEGIN\nreceipt:%%d\ntransaction:%%d\n%b\n\0" % LONG
+    count = 0
+    while play.client.closed is None and count < 300:
+        count += 1
+        play.client_says(frame % (count, count))
+        for peer in play.brokers:
+            peer.written = b""
+        assert session(play).kept.size <= 20_000_000
+    play.client_gets_error(TOO_MUCH, receipt=b"%d" % count)
+    assert count <= 21
+
+
+def test_many_small_things() -> None:
+    """Each costs more than its text: a thousand subscriptions without a word, or transactions, or receipts owed."""
+    for frame in (
+        b"SUBSCRIBE\nid:%d\ndestination:\n\n\0",
+        b"BEGIN\ntransaction:%d\n\n\0",
+        b"SEND\ndestination:/queue/a\nreceipt:%d\n\n\0",
+    ):
+        play = joined(b"1.2", b"1.2", kept=100_000)
+        play.client_says(b"".join(frame % n for n in range(1000)))
+        assert 80 < play.broker_reads().count(b"\0") < 700
+        assert play.client_reads().startswith(b"ERROR\nmessage:" + TOO_MUCH)
+
+
+@pytest.mark.parametrize("kind", OPENS)
+def test_what_ends_is_kept_no_longer(kind: str) -> None:
+    """Subscriptions, transactions, receipts and messages that await an ACK come and go."""
+    with OPENS[kind]() as play:
+        for at in range(3):
+            ends = b"COMMIT" if at % 2 else b"ABORT"
+            play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0")
+            play.client_says(b"SUBSCRIBE\nid:2\ndestination:/queue/b\n\n\0")
+            play.client_says(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/a\ntransaction:t\n\nx\0")
+            play.client_says(b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0")
+            play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:m\nack:k\ndestination:/queue/a\n\nx\0")
+            got = play.client_reads()
+            assert session(play).kept.size > 2000
+            token = got.partition(b"\nack:")[2].partition(b"\n")[0]
+            play.client_says(
+                b"ACK\nid:%b\ntransaction:t\n\n\0%b\ntransaction:t\nreceipt:c\n\n\0" % (token, ends)
+            )
+            if ends == b"ABORT":
+                play.client_says(b"ACK\nid:%b\n\n\0" % token)
+            play.client_says(b"UNSUBSCRIBE\nid:1\n\n\0UNSUBSCRIBE\nid:2\n\n\0")
+            for receipt in (b"r", b"c"):
+                for peer in play.brokers:
+                    play.broker_says(b"RECEIPT\nreceipt-id:%b\n\n\0" % receipt, at=peer.uri)
+            play.client_reads()
+            assert session(play).kept.size == 0
+        for peer in play.brokers:
+            peer.written = b""
+
+
+def test_a_lost_broker_owes_nothing() -> None:
+    """Receipts that it owed are not counted twice when they are asked for again."""
+    with started() as play:
+        play.client_says(b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0")
+        play.broker_reads()
+        before = session(play).kept.size
+        play.broker_goes()
+        found(play, b"1.2")
+        play.broker_reads()
+        assert session(play).kept.size == before
+        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.client_reads()
+        assert session(play).kept.size == 0
+
+
+def test_messages_rather_stop_the_broker() -> None:
+    """Deliveries that fill it are the broker's doing: it is not read from until some are settled."""
+    with joined(b"1.2", b"1.1", kept=10_000) as play:
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0")
+        play.broker_reads()
+        for n in range(40):
+            play.broker_says(b"MESSAGE\nsubscription:1\nmessage-id:%d\ndestination:/queue/a\n\nx\0" % n)
+        got = play.client_reads()
+        assert play.broker.paused
+        assert 5 < got.count(b"\0") < 40
+        play.both_stay()
+        done = 0
+        while done < 40:
+            ack = got.partition(b"\nack:")[2].partition(b"\n")[0]
+            got = got.partition(b"\0")[2]
+            play.client_says(b"ACK\nid:%b\n\n\0" % ack)
+            play.broker_reads()
+            got += play.client_reads()
+            done += 1
+        assert got == b""
+        assert not play.broker.paused
+
+
+def test_a_client_is_paused_before_it_is_refused() -> None:
+    """What waits for its receipts stops the client at a quarter of what may be kept, however large the buffer is."""
+    with started(confirm=True, product="activemq", resend_buffer=1 << 30, front={"kept": 100_000}) as play:
+        said = 0
+        while said < 100 and not client_waits(play):
+            play.client_says(b"SEND\ndestination:/queue/a\n\n%b\0" % (b"x" * 2000))
+            said += 1
+        assert said < 20
+        play.both_stay()
+        play.broker_reads()
+
+
+def test_a_message_that_cannot_be_kept() -> None:
+    """One that is larger than all that may be kept is refused where it would have to be kept."""
+    play = started(confirm=True, front={"kept": 100_000})
+    play.client_says(b"SEND\ndestination:/queue/a\n\n%b\0" % (b"x" * 200_000))
+    play.broker_reads()
+    play.client_gets_error(TOO_MUCH)
+
+
+def test_ended_subscriptions_keep_no_heads() -> None:
+    """Whatever they left unsettled: their headers are gone with them, and what is left of them counts."""
+    with started() as play:
+        for n in range(20):
+            play.client_says(b"SUBSCRIBE\nid:%d\ndestination:/queue/a\nack:client\n%b\n\0" % (n, LONG))
+            play.broker_says(b"MESSAGE\nsubscription:%d\nmessage-id:%d\nack:%d\n\nx\0" % (n, n, n))
+            play.client_says(b"UNSUBSCRIBE\nid:%d\n\n\0" % n)
+            play.client_reads()
+            play.broker_reads()
+        it = session(play)
+        assert len(it.ledger) == 20
+        assert 20_000 < it.kept.size < 50_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "budget"),
+    [({}, 71_303_168), ({"kept": 5}, 5)],
+)
+def test_the_budget(settings: dict[str, Any], budget: int) -> None:
+    """As configured, or so much for each group that back-pressure comes first."""
+    assert listener(**settings).budget == budget
+    assert settings or listener(fan_out(3)).budget == 3 * budget
+
+
+@pytest.mark.parametrize(
+    ("limits", "frame", "message"),
+    [
+        ({"transactions": 2}, b"BEGIN\nreceipt:%d\ntransaction:%d\n\n\0", b"too many open transactions"),
+        (
+            {"subscriptions": 2},
+            b"SUBSCRIBE\nreceipt:%d\nid:%d\ndestination:/queue/a\n\n\0",
+            b"too many subscriptions",
+        ),
+    ],
+    ids=["transactions", "subscriptions"],
+)
+@pytest.mark.parametrize(
+    ("kind", "up"),
+    [("plain", True), ("bridged", True), ("failover", True), ("fan-out", True), ("fan-out", False)],
+)
+def test_how_many_may_be_open(
+    limits: dict[str, int], frame: bytes, message: bytes, up: bool, kind: str
+) -> None:
+    """The ERROR names the limit and the receipt, wherever the frame would have gone, or waited."""
+    play = OPENS[kind](**limits)
+    for peer in [*play.brokers]:
+        if not up:
+            play.broker_goes(at=peer.uri)
+    for n in range(3):
+        play.client_says(frame % (n, n))
+    for peer in play.brokers:
+        peer.written = b""
+    error = play.client_reads()
+    assert error.startswith(b"ERROR\nmessage:" + message + b"\nreceipt-id:2\n")
+    assert b"the limit is 2" in error
