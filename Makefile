@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 WORKERS ?= 2
+FUZZ ?= $(if $(CI),--seconds 60,--bytes 1e9)
 
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
@@ -12,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-deep coverage lint format types check bench chaos crash demo news clean distclean
+.PHONY: help run test test-deep coverage lint format types check bench fuzz chaos crash demo news clean distclean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +25,7 @@ test: $(VENV)/.test ## the tests (ARGS="-k decoder", ARGS="-m 'not broker'"; WOR
 	$(PYTEST) $(ARGS)
 
 test-deep: $(VENV)/.test ## what needs a long budget: faults and kills in earnest, every combination, more examples
+	$(BIN)/python -m fuzz $(FUZZ)
 	$(PYTEST) --deep $(ARGS)
 
 coverage: $(VENV)/.test ## the tests, and which lines and branches they reach
@@ -49,6 +51,9 @@ check: lint types test ## all that must hold before a change goes in
 
 bench: $(VENV)/.test ## speed beside HAProxy and plain port forwarding, as ratios
 	$(BIN)/python -m bench $(ARGS)
+
+fuzz: $(VENV)/.test ## random conversations with a relay in process (ARGS="--seed 1 --bytes 1e9", ARGS="--seed 1 --world 7")
+	$(BIN)/python -m fuzz $(ARGS)
 
 chaos: $(VENV)/.test ## sessions while their brokers are killed, frozen, cut off (ARGS="--seed 1 --seconds 60")
 	$(BIN)/python -m chaos $(ARGS)

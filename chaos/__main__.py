@@ -6,13 +6,15 @@ import random
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from math import inf
 from pathlib import Path
 
 from chaos.account import Account
-from chaos.faults import plan
+from chaos.faults import Blow, plan, storm
+from chaos.poison import Poison
 from chaos.report import report
-from chaos.run import KINDS, Run, arena
+from chaos.run import KINDS, LOGIN, Run, arena
 from chaos.sessions import crew
 from tests.e2e.brokers import Absent
 
@@ -25,7 +27,15 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seed", type=int, help="what is done and when; another each time, and it is printed"
     )
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long faults are injected (60)")
+    parser.add_argument("--seconds", type=float, help="how long faults are injected (60)")
+    parser.add_argument(
+        "--faults", type=int, help="inject so many, as fast as the brokers recover, in place of --seconds"
+    )
+    parser.add_argument(
+        "--poison",
+        type=int,
+        help="clients at a time that say what brokers close the connection for (8 with --faults, else 0)",
+    )
     parser.add_argument("--sessions", type=int, default=24, help="clients, half of them consumers (24)")
     parser.add_argument(
         "--brokers",
@@ -36,6 +46,14 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
     parsed = parser.parse_args(arguments)
     if parsed.seed is None:
         parsed.seed = random.randrange(1_000_000)
+    if parsed.poison is None:
+        parsed.poison = 0 if parsed.faults is None else 8
+    if parsed.faults is not None and parsed.seconds is not None:
+        parser.error("--faults and --seconds exclude each other")
+    if parsed.faults is not None and parsed.faults < 1:
+        parser.error("--faults must be at least 1")
+    if parsed.seconds is None:
+        parsed.seconds = 60.0 if parsed.faults is None else inf
     if parsed.sessions < 2:
         parser.error("--sessions must be at least 2: somebody sends, somebody reads")
     return parsed
@@ -55,7 +73,13 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # children are ended on the way out
     account = Account()
     sessions = crew(asked.sessions, asked.seed, account)
-    blows = plan(asked.seed, asked.seconds, [kind != "memory" for kind in asked.brokers])
+    durable = [kind != "memory" for kind in asked.brokers]
+    blows: Sequence[Iterable[Blow]] = (
+        plan(asked.seed, asked.seconds, durable)
+        if asked.faults is None
+        else [storm(asked.seed, number, durable=keeps) for number, keeps in enumerate(durable)]
+    )
+    poison = Poison(asked.seed, asked.poison) if asked.poison else None
     chance = random.Random(asked.seed)
     how = "&".join(f"{name}={str(chance.random() < 0.5).lower()}" for name in ("randomize", "priorityBackup"))
     title = f"seed {asked.seed}: {', '.join(asked.brokers)}; {how}"
@@ -63,10 +87,11 @@ def main(arguments: Sequence[str]) -> int:
     broken = ""
     with tempfile.TemporaryDirectory(prefix="stomprelay-chaos-") as directory:
         try:
-            with arena(asked.brokers, Path(directory), f"{how}&maxReconnectDelay=1000") as running:
-                run = Run(running, sessions, account)
-                asyncio.run(run.play(blows, asked.seconds))
-                print(report(title, len(sessions), account, run.faults), flush=True)
+            login = LOGIN if poison is None else ""  # else all would log in alike
+            with arena(asked.brokers, Path(directory), f"{how}&maxReconnectDelay=1000", login) as running:
+                run = Run(running, sessions, account, poison)
+                asyncio.run(run.play(blows, asked.seconds, inf if asked.faults is None else asked.faults))
+                print(report(title, len(sessions), account, run.faults, run.figures), flush=True)
         except Absent as absent:
             print(absent, file=sys.stderr)
             return 2

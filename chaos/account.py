@@ -1,8 +1,12 @@
 """What became of each message, and what the sessions were told."""
 
+import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+LONG: Final = 5.0
+"""Seconds of waiting for a receipt that need an explanation."""
 
 
 class Message(NamedTuple):
@@ -46,6 +50,12 @@ class Account:
     """The longest time in seconds in which a session that wants heart-beats heard nothing at all."""
     wait: float = 0.0
     """The longest time in seconds that a producer waited for a receipt."""
+    waits: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when producers waited for a receipt, where that was long."""
+    withheld: list[tuple[float, float]] = field(default_factory=list)
+    """The waits among them that no outage explains."""
+    left: list[str] = field(default_factory=list)
+    """What the relay still had when all clients were gone."""
     disorder: int = 0
     """Messages that came out of a queue of one broker before an earlier one of the same producer."""
 
@@ -54,6 +64,9 @@ class Account:
         self.receipts_twice += message in self.confirmed
         self.confirmed[message] = queue
         self.wait = max(self.wait, waited)
+        if waited > LONG:
+            now = time.monotonic()
+            self.waits.append((now - waited, now))
 
     def missing(self) -> set[Message]:
         """What was confirmed and not received by anybody yet."""
@@ -94,7 +107,7 @@ class Account:
     def failed(self) -> bool:
         """Whether a promise was broken."""
         broken = (self.lost, self.disconnects, self.stuck, self.receipts_twice, self.disorder, self.ghosts)
-        return any(broken)
+        return any(broken) or bool(self.withheld or self.left)
 
 
 def _breaks(messages: list[Message]) -> int:

@@ -1,6 +1,6 @@
 """What a run has to say for itself."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from chaos.account import Account
 
@@ -8,8 +8,14 @@ FEW = 10
 """How many of what must not be are told one by one."""
 
 
-def report(title: str, sessions: int, account: Account, faults: Mapping[str, int]) -> str:
-    """A table, and behind it whatever broke a promise."""
+def report(
+    title: str,
+    sessions: int,
+    account: Account,
+    faults: Mapping[str, int],
+    more: Sequence[tuple[str, str]] = (),
+) -> str:
+    """A table, with `more` figures at its end, and behind it whatever broke a promise."""
     rows = [
         ("sessions", f"{sessions:,}"),
         ("messages sent", f"{account.sent:,}"),
@@ -29,6 +35,8 @@ def report(title: str, sessions: int, account: Account, faults: Mapping[str, int
         ("sessions that did not end", f"{len(account.stuck):,}"),
         ("longest silence seen by a client", f"{account.silence:.1f} s"),
         ("longest wait for a receipt", f"{account.wait:.1f} s"),
+        ("  waits that no outage explains", f"{len(account.withheld):,}"),
+        *more,
     ]
     names, figures = max(len(name) for name, _ in rows), max(len(figure) for _, figure in rows)
     lines = [title, "", *(f"{name:<{names}}  {figure:>{figures}}" for name, figure in rows)]
@@ -36,6 +44,8 @@ def report(title: str, sessions: int, account: Account, faults: Mapping[str, int
         ("lost", [each.body.decode() for each in account.lost]),
         ("disconnected", account.disconnects),
         ("did not end", account.stuck),
+        ("withheld", [f"a receipt for {end - began:.1f} s" for began, end in account.withheld]),
+        ("left", account.left),
     ):
         lines += [f"{what}: {each}" for each in found[:FEW]]
         lines += [f"{what}: {len(found) - FEW:,} more"] if len(found) > FEW else []

@@ -171,7 +171,7 @@ def test_every_file_on_the_map_exists() -> None:
     named = set(re.findall(r"[`\s(](\w+(?:/\w+)*\.py)\b", current))
     files = {
         str(path.relative_to(ROOT))
-        for top in ("stomprelay", "twisted", "tests")
+        for top in ("stomprelay", "twisted", "tests", "fuzz")
         for path in (ROOT / top).rglob("*.py")
     }
     assert named

@@ -168,7 +168,10 @@ class ClientConnection:
                 link.unconfirmed()
                 self._broker_lost(link, "did not confirm in time what was said to it", now)
                 return
-            self.shutdown.overdue(now)
+            try:
+                self.shutdown.overdue(now)
+            except StompError as error:  # of a frame that waited until now
+                self.shutdown.fail(self._client, error)
             self._wake()
             return
         legs = [each.leg for each in self.links]
@@ -258,7 +261,7 @@ class ClientConnection:
             self.shutdown.fail(client, failure)
             return
         self.shutdown.found(now)
-        if broker.health.paused:
+        if broker.health.paused and flow.disconnect is DisconnectState.NONE:
             link.leave(now, link.upstream.drain_timeout, None)
         outbox.put(Wake(self.deadline))
         if not client.gone:

@@ -82,6 +82,8 @@ def _twice(account: Account) -> None:
         lambda account: account.disconnects.append("gone"),
         lambda account: account.stuck.append("hangs"),
         lambda account: account.drained([[message(2), message(1)]]),
+        lambda account: account.withheld.append((1.0, 20.0)),
+        lambda account: account.left.append("a session"),
     ],
 )
 def test_broken_promises(break_it: Callable[[Account], None]) -> None:

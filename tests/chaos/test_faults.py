@@ -1,8 +1,10 @@
 """What is done to brokers, from a seed."""
 
+from itertools import islice
+
 import pytest
 
-from chaos.faults import DEADLY, LASTING, plan
+from chaos.faults import BRIEF, DEADLY, LASTING, OFTEN, plan, storm
 
 
 def test_a_seed_says_it_all() -> None:
@@ -47,3 +49,13 @@ def test_all_kinds_come() -> None:
 def test_no_time() -> None:
     """A run without time has no blows."""
     assert plan(1, 0, [True, True]) == [[], []]
+
+
+def test_a_storm() -> None:
+    """As many faults as are wanted, of every kind and soon after each other, the same for the same seed."""
+    blows = list(islice(storm(1, 0, durable=True), 500))
+    assert blows == list(islice(storm(1, 0, durable=True), 500))
+    assert blows != list(islice(storm(1, 1, durable=True), 500))
+    assert {blow.fault for blow in blows} == set(OFTEN) == set(BRIEF) == set(LASTING)
+    assert sum(blow.after + blow.lasting for blow in blows) < 500 * 2
+    assert {blow.fault for blow in islice(storm(1, 0, durable=False), 500)} == set(OFTEN) - DEADLY

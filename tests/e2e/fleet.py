@@ -51,6 +51,8 @@ FREEZE = Fault("SIGSTOP", lambda node: node.broker.freeze(), lambda node: node.b
 CUT = Fault("cut off", lambda node: node.proxy.cut(), lambda node: node.proxy.flow())
 RESET = Fault("reset", lambda node: node.proxy.reset())
 SWALLOW = Fault("black hole", lambda node: node.proxy.swallow(), lambda node: node.proxy.flow())
+MUTE = Fault("mute", lambda node: node.proxy.mute(), lambda node: node.proxy.flow())
+FLAP = Fault("flapping", lambda node: node.proxy.flap(0.1), lambda node: node.proxy.flow())
 
 
 @dataclass(frozen=True)

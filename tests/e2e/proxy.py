@@ -31,6 +31,9 @@ class Proxy:
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._cut = False
+        self._mute = False
+        self._muted: set[asyncio.StreamWriter] = set()
+        self._flapping: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: set[asyncio.StreamWriter] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -67,8 +70,18 @@ class Proxy:
         """Be a black hole: whatever is sent is never answered, and connections are accepted as before."""
         self._soon(self._flowing.clear)
 
+    def mute(self) -> None:
+        """Accept connections and read what is sent, old ones included, and answer nothing."""
+        self._soon(self._fall_mute)
+
+    def flap(self, period: float) -> None:
+        """Cut the broker off and forward again, each for so many seconds, in turns."""
+        self._soon(lambda: self._flap(period))
+
     def flow(self) -> None:
-        """Forward again. What a black hole has held back goes on, as when a network is whole again."""
+        """Forward again. What a black hole has held back goes on, as when a network is whole again; of what was
+        sent to one that was mute nothing is left, so that its connections are reset.
+        """
         self._soon(self._flow)
 
     def _soon(self, do: Callable[[], T]) -> T:
@@ -81,8 +94,28 @@ class Proxy:
         self._cut = True
         self._reset()
 
+    def _fall_mute(self) -> None:
+        self._mute = True
+        self._muted.update(self._sockets)
+
+    def _flap(self, period: float) -> None:
+        async def flapping() -> None:
+            while True:
+                self._cut_off()
+                await asyncio.sleep(period)
+                self._cut = False
+                await asyncio.sleep(period)
+
+        self._flapping = self._loop.create_task(flapping())
+
     def _flow(self) -> None:
-        self._cut = False
+        if self._flapping is not None:
+            self._flapping.cancel()
+            self._flapping = None
+        for writer in self._muted & self._sockets:
+            _abort(writer)
+        self._muted.clear()
+        self._mute = self._cut = False
         self._flowing.set()
 
     def _reset(self) -> None:
@@ -91,6 +124,7 @@ class Proxy:
 
     async def _close(self) -> None:
         self._server.close()
+        self._flow()
         self._reset()
         for task in self._tasks:
             task.cancel()
@@ -115,6 +149,11 @@ class Proxy:
             await self._flowing.wait()
             if self._cut:
                 return
+            if self._mute:
+                self._muted.add(writer)
+                while await reader.read(_PIECE):
+                    pass
+                return
             there_reader, there = await asyncio.open_connection("127.0.0.1", self._broker)
             writers.append(there)
             self._sockets.add(there)
@@ -135,6 +174,8 @@ class Proxy:
         """Forward one direction up to its end."""
         while data := await reader.read(_PIECE):
             await self._flowing.wait()
+            if writer in self._muted:
+                continue
             writer.write(data)
             await writer.drain()
         await self._flowing.wait()

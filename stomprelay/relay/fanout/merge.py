@@ -11,10 +11,10 @@ from stomprelay.relay.fanout.quorum import Quorum
 from stomprelay.relay.fanout.router import Target
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner
 from stomprelay.relay.notes import outvoted
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.names import MESSAGE, MESSAGE_HEADER, RECEIPT, RECEIPT_ID
+from stomprelay.wire.names import ERROR, MESSAGE, MESSAGE_HEADER, RECEIPT, RECEIPT_ID
 
 _NONE: Final[frozenset[bytes]] = frozenset()
 _SHOWN: Final = 200
@@ -45,9 +45,14 @@ class Merge:
         """
         connection, session, joiner = member.link.connection, member.session, self._joiner
         bridge, leg = connection.bridges.to_client, connection.leg
-        watchful = member.erred or session.subscriptions.acknowledging
+        early = (
+            self._client.state is State.CONNECTING
+        )  # nothing was asked for yet, and only an ERROR may come
+        watchful = early or member.erred or session.subscriptions.acknowledging
 
         def new_head(frame: Frame) -> bytes | None:
+            if early and frame.command is not ERROR:
+                return NOTHING
             if frame.command is MESSAGE:
                 if member.erred:
                     self.erred = False  # it goes on

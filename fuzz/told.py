@@ -1,0 +1,56 @@
+"""One world told input by input, to see what led to a finding."""
+
+from collections.abc import Callable, Iterable
+
+from fuzz.caller import Caller, Finding
+from fuzz.world import World
+from stomprelay.relay.effects import Effect, Open, Report
+from stomprelay.relay.model.group import Broker
+from stomprelay.session.effects import Close, GiveWay, Note, Pause, Resume, Send, Wake
+from stomprelay.session.leg import Leg
+
+
+def told(seed: int, number: int) -> tuple[list[str], list[Finding]]:
+    """Play the world of this number. Return what its relays were told and answered, and what was found."""
+    lines: list[str] = []
+    world = World(seed, number)
+    lines.append(str(world.scene))
+
+    def listen(caller: Caller, act: Callable[..., Iterable[Effect]], arguments: tuple[object, ...]) -> None:
+        said = [_shown(caller, each) for each in arguments[:-1]]
+        lines.append(f"{world.now:.3f} {caller.relay.name.decode()} {act.__name__} {' '.join(said)}".rstrip())
+
+    def tell(caller: Caller, effect: Effect) -> None:
+        lines.append(f"    {_effect(caller, effect)}")
+
+    world.listen, world.tell = listen, tell
+    world.run()
+    return lines, world.findings
+
+
+def _effect(caller: Caller, effect: Effect) -> str:
+    name = type(effect).__name__
+    match effect:
+        case Send(leg, data):
+            return f"{name} {_shown(caller, leg)} {data!r}"
+        case Open(_, broker):
+            return f"{name} {broker}"
+        case Close(leg, how):
+            return f"{name} {_shown(caller, leg)} {how.value}"
+        case Pause(leg) | Resume(leg) | GiveWay(leg):
+            return f"{name} {_shown(caller, leg)}"
+        case Wake(at):
+            return f"{name} {at:.3f}"
+        case Report(error):
+            return f"{name} {error!r}"
+        case Note(event, text):
+            return f"{name} {event.value}: {text}"
+
+
+def _shown(caller: Caller, what: object) -> str:
+    if not isinstance(what, Leg):
+        return str(what) if isinstance(what, Broker) else repr(what)
+    peer = caller.peers.get(what)
+    return (
+        "client" if peer is None or peer.broker is None else f"{peer.broker}#{list(caller.peers).index(what)}"
+    )

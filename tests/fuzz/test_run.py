@@ -1,0 +1,43 @@
+"""Random conversations find nothing that must not be; `make test-deep` has more of them."""
+
+import pytest
+
+from fuzz.__main__ import main, options
+from fuzz.report import report
+from fuzz.run import run
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_look(seed: int) -> None:
+    """Some hundred worlds of a fixed seed: no input raises, every session ends, nothing is kept."""
+    result = run(seed, worlds=400)
+    assert not result.failed, report(result)
+    assert result.kinds.keys() == {"plain", "failover", "fanout", "routes"}
+
+
+def test_without_options() -> None:
+    """A minute, from a seed that is drawn."""
+    asked = options([])
+    assert asked.seconds == 60
+    assert isinstance(asked.seed, int)
+
+
+def test_so_many_bytes() -> None:
+    """A run that is told how many bytes has all the time that they take."""
+    asked = options(["--seed", "5", "--bytes", "1e6"])
+    assert (asked.seed, asked.bytes) == (5, 1_000_000)
+    assert asked.seconds > 1e9
+
+
+def test_a_run_tells_of_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its figures are printed, the longest work for one chunk among them."""
+    main(["--seed", "1", "--bytes", "1"])
+    said = capsys.readouterr().out
+    assert said.startswith("seed 1\n")
+    assert "times a plain chunk's" in said
+
+
+def test_one_world_is_told_in_full(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is said to a relay and what it answers, input by input."""
+    main(["--seed", "1", "--world", "7"])
+    assert "    Send client b'" in capsys.readouterr().out
