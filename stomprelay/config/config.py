@@ -20,7 +20,7 @@ from stomprelay.config.table import ConfigError, Table
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
-from stomprelay.config.values import count, headers, seconds
+from stomprelay.config.values import count, headers, seconds, seconds_or_none
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import Listener
@@ -29,7 +29,8 @@ from stomprelay.relay.model.upstream import Upstream
 T = TypeVar("T")
 V = TypeVar("V")
 
-KEYS: Final = ("admin", "listener", "upstream", "route", "broker", "journal")
+KEYS: Final = ("admin", "stop_timeout", "listener", "upstream", "route", "broker", "journal")
+STOP_TIMEOUT: Final = 20.0
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
 
@@ -43,7 +44,8 @@ _BOUNDS: Final = {"headers": headers}
 @dataclass(frozen=True)
 class Config:
     """What runs: the listeners (each with its upstream and its routes), the admin endpoint if there is one, the
-    bounds of the embedded broker, and the journal, which is kept if it has a directory. All is checked but whether the
+    bounds of the embedded broker, and the journal, which is kept if it has a directory. When the relay stops, sessions
+    have `stop_timeout` seconds to deliver what their clients sent. All is checked but whether the
     endpoints, the TLS files and that directory can be used.
     """
 
@@ -51,6 +53,7 @@ class Config:
     admin: str | None = None
     broker: Bounds = field(default=Bounds())
     journal: JournalSettings = field(default=JournalSettings())
+    stop_timeout: float = STOP_TIMEOUT
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -182,7 +185,13 @@ def _read(table: Table) -> Config:
     listeners = routed(listeners, [read_route(each, upstreams, names) for each in table.array("route")])
     admin = table.get("admin", read_server)
     _distinct(table.source, listeners, admin)
-    return Config(listeners, admin, _bounds(table.table("broker")), read_journal(table.table("journal")))
+    return Config(
+        listeners,
+        admin,
+        _bounds(table.table("broker")),
+        read_journal(table.table("journal")),
+        table.get("stop_timeout", seconds_or_none, STOP_TIMEOUT),
+    )
 
 
 def _memory() -> Upstream:

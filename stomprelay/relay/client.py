@@ -173,6 +173,14 @@ class ClientConnection:
         """A broker is up again, or was resumed: links that wait try at once."""
         self._seek(lambda: self._search.reconsidered(now))
 
+    def stop_began(self, now: float) -> None:
+        """The service begins to stop; see `Relay.stop_began`."""
+        self.shutdown.stop_began()
+        if self.shutdown.drained:
+            self.shutdown.stopped()
+        else:
+            self._wake()
+
     def blocked(self, leg: Leg) -> None:
         """A broker's connection cannot be written to for now."""
         self._flow.blocked(leg)
@@ -311,6 +319,8 @@ class ClientConnection:
             shutdown.close(How.LINGER, ended(End.BROKER, "the broker sent ERROR"))
         elif shutdown.delivered:
             shutdown.close(How.FLUSH, ended(End.CLIENT, "what the client said is delivered"))
+        elif shutdown.drained:
+            shutdown.stopped()
         elif flow.survives:
             self._search.move(now)
             self._pace()
@@ -352,14 +362,14 @@ class ClientConnection:
 
     def _broker_failed(self, error: StompError, links: list[Link]) -> None:
         """The session cannot go on, because of what became of the brokers of these links."""
-        self.session.counters["possibly_lost"] += sum(link.uncertain for link in links)
+        self.shutdown.lose(links)
         self.shutdown.fail(self._client, error, End.BROKER)
 
     def _broker_lost(self, link: Link, reason: str, now: float) -> None:
         """A broker was lost while a client was connected, or was left."""
         flow = self._flow
         if flow.over(link):
-            self.session.counters["possibly_lost"] += link.uncertain
+            self.shutdown.lose([link])
             note = ended_with(link.broker, link.upstream, reason, settled=flow.settled)
             self.shutdown.close(How.LINGER, note)
             return

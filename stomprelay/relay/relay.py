@@ -26,6 +26,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
+from stomprelay.relay.shutdown import STOPPING
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer, spell_versions
@@ -204,15 +205,24 @@ class Relay:
             self._fail(StompError("no CONNECT in time", limit))
         return self._outbox.drain()
 
+    def stop_began(self, now: float) -> list[Effect]:
+        """The service begins to stop: the client is read from no more. When all that it sent is where it shall be,
+        which may be now, it is sent an ERROR and the session ends; call `stopped` if that takes too long.
+        """
+        if self._connection is None:
+            return self.stopped(now)
+        if not self.over:
+            self._connection.stop_began(now)
+        return self._outbox.drain()
+
     def stopped(self, now: float) -> list[Effect]:
-        """The service stops: the client is sent an ERROR, and all legs are closed."""
-        error = StompError("the relay is stopping", "connect again")
+        """The service stops: the client is sent an ERROR, and all legs are closed. What is lost by it is counted."""
         if self.over:
             return []
         if self._connection is None:
-            self._fail(error)
+            self._fail(StompError(*STOPPING))
         else:
-            self._connection.shutdown.fail(self.client, error)
+            self._connection.shutdown.stopped()
         return self._outbox.drain()
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None = None) -> list[Effect]:

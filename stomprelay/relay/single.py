@@ -307,6 +307,10 @@ class Single:
         """Return the link, if it has a broker that another one can replace."""
         return [self._link] if self._resender is not None and self._link.up else []
 
+    def uncertain(self, link: Link) -> int:
+        """Return how many SENDs the link's brokers have not confirmed."""
+        return link.uncertain
+
     def blocked(self, leg: Leg) -> None:
         """Do nothing: the service reads from neither leg faster than the other can be written to."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from twisted.application.service import MultiService
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IAddress, IStreamClientEndpoint
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
@@ -24,13 +24,17 @@ from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.drain import Drain
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
-from stomprelay.service.process import PAUSE, RESUME, Notify, Signals
+from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals
 from stomprelay.service.state import ListenerSessions, RelayState, Sessions
 
 _log: Final = Logger("stomprelay")
+
+MARGIN: Final = 10.0
+"""Seconds beyond `stop_timeout` and `linger` that systemd is asked for: the journal is written to its end."""
 
 
 class ListenerFactory(Factory):
@@ -74,6 +78,7 @@ class RelayService(MultiService):
         self._prefix = f"relay-{run}"
         self._named = 0
         runtime = Runtime(reactor, seconds)
+        self._stop_timeout = config.stop_timeout
         brokers = Brokers(config.listeners)
         sessions = Sessions(config.listeners)
         # Added first, the journal ends last.
@@ -193,19 +198,26 @@ class RelayService(MultiService):
             )
 
     def stopService(self) -> Deferred[None]:
-        """Stop accepting, end every session, and wait until their connections have ended, or long enough."""
-        self.state.sessions.refuse()
-        self._notify.stopping()
-        return Deferred.fromCoroutine(self._stop())
+        """Stop accepting, give every session `stop_timeout` seconds to deliver what it has, end those that are left,
+        and wait until their connections have ended, or long enough. SIGTERM and SIGINT shorten that time.
+        """
+        sessions = self.state.sessions
+        sessions.refuse()
+        linger = max((each.listener.linger for each in sessions.listeners.values()), default=0.0)
+        self._notify.stopping(self._stop_timeout + linger + MARGIN)
+        return Deferred.fromCoroutine(self._stop(linger))
 
-    async def _stop(self) -> None:
-        runtime, sessions = self.state.runtime, self.state.sessions
+    async def _stop(self, linger: float) -> None:
+        runtime = self.state.runtime
+        drain = Drain(self.state.sessions, runtime, self._stop_timeout)
+        signals = Signals(self._reactor, dict.fromkeys(HURRY, drain.hurry))
+        signals.startService()
         closed = self._listening.disownServiceParent()
+        await drain.run()
         self._checks.stop()
-        sessions.stop()
         if closed is not None:
             await closed
-        longest = max((each.listener.linger for each in sessions.listeners.values()), default=0.0)
-        if not await runtime.wait_closed(longest):
+        if not await runtime.wait_closed(linger):
             _log.warn("{count} connections did not end in time", count=runtime.sockets)
         await super().stopService()
+        await maybeDeferred(signals.stopService)

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from twisted.internet.defer import Deferred, succeed
+
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.service.brokers.brokers import Brokers
@@ -15,14 +17,19 @@ from stomprelay.service.journal.journal import Journal
 class ListenerSessions:
     """The sessions of one listener that are not over, each by its driver, and what was counted for the listener.
 
-    A driver calls `ended` when it is over.
+    A driver calls `ended` when it is over; then `on_end` is called.
     """
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, on_end: Callable[[], None]) -> None:
         self.listener: Final = listener
         self.counters: Final = Counters()
         self._drivers: set[RelayDriver] = set()
-        self.ended: Final[Callable[[RelayDriver], None]] = self._drivers.discard
+        self._on_end = on_end
+
+    def ended(self, driver: RelayDriver) -> None:
+        """Remove the session of a driver that is over."""
+        self._drivers.discard(driver)
+        self._on_end()
 
     def add(self, driver: RelayDriver) -> None:
         """Add the session of a client that connected to this listener."""
@@ -42,8 +49,9 @@ class Sessions:
     """
 
     def __init__(self, listeners: Iterable[Listener]) -> None:
-        self.listeners: Final = {each.name: ListenerSessions(each) for each in listeners}
+        self.listeners: Final = {each.name: ListenerSessions(each, self._ended) for each in listeners}
         self.stopping = False
+        self._over: Deferred[None] | None = None
 
     def __iter__(self) -> Iterator[RelayDriver]:
         for each in self.listeners.values():
@@ -55,6 +63,28 @@ class Sessions:
     def refuse(self) -> None:
         """Accept no more sessions: the factories of the listeners build no protocol from now on."""
         self.stopping = True
+
+    def begin_stop(self) -> None:
+        """End all sessions that have nothing left to deliver; the others end when they have not."""
+        for session in tuple(self):
+            session.begin_stop()
+
+    def over(self) -> Deferred[None]:
+        """Return a Deferred that fires when no session is left; at once where there is none. It may be cancelled."""
+        if not len(self):
+            return succeed(None)
+        self._over = Deferred()
+        return self._over
+
+    def _ended(self) -> None:
+        if self._over is not None and not len(self):
+            over, self._over = self._over, None
+            if not over.called:
+                over.callback(None)
+
+    def possibly_lost(self) -> int:
+        """Return how many SENDs may have been lost since the relay started."""
+        return sum(each.counters["possibly_lost"] for each in self.listeners.values())
 
     def stop(self) -> None:
         """End all sessions: each client gets an ERROR, and its connections are closed."""

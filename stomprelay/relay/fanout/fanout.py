@@ -238,6 +238,10 @@ class Fanout:
         ]
         return [member.link for member in members if not member.safe or self._disconnect.awaits(member)]
 
+    def uncertain(self, link: Link) -> int:
+        """Return how many SENDs a group has not confirmed, or was not sent yet."""
+        return self._router.member(link).uncertain
+
     def send_disconnect(self, now: float) -> None:
         """Send the DISCONNECT that waited to all connected brokers."""
         self._disconnect.send(now)

@@ -84,14 +84,16 @@ class Offline:
             if transaction.doomed is not None:
                 raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
             wire = b"".join([*transaction.frames, frame.wire])
-            unconfirmed.keep(wire, receipt or unconfirmed.ask(), sent=False)
+            sends = len(transaction.frames) - 1
+            unconfirmed.keep(wire, receipt or unconfirmed.ask(), sent=False, sends=sends)
         elif command is SEND and transaction is not None:
             if receipt is not None:
                 unconfirmed.owe(receipt)
             self._join(transaction, frame)
             return
         elif command is SEND or command is COMMIT:
-            unconfirmed.keep(frame.wire, receipt or unconfirmed.ask(), sent=False)
+            sends = int(command is SEND)
+            unconfirmed.keep(frame.wire, receipt or unconfirmed.ask(), sent=False, sends=sends)
         if command in Session.WATCHED:
             self._observe(frame, name)
         if receipt is not None:

@@ -197,6 +197,10 @@ class RelayDriver(Driver):
         """Call the relay: the time of its last `Wake` has come."""
         self._perform_legless(self.relay.woke(now))
 
+    def begin_stop(self) -> None:
+        """Have the session end when all that its client sent is where it shall be: the service stops."""
+        self._perform_legless(self.relay.stop_began(self.runtime.seconds()))
+
     def stop(self) -> None:
         """End the session because the service stops: the client is sent an ERROR."""
         self._perform_legless(self.relay.stopped(self.runtime.seconds()))
