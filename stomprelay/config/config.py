@@ -20,7 +20,7 @@ from stomprelay.config.table import ConfigError, Table
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
-from stomprelay.config.values import count, headers, seconds, seconds_or_none
+from stomprelay.config.values import choice, count, headers, seconds, seconds_or_none
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import Listener
@@ -29,8 +29,10 @@ from stomprelay.relay.model.upstream import Upstream
 T = TypeVar("T")
 V = TypeVar("V")
 
-KEYS: Final = ("admin", "stop_timeout", "listener", "upstream", "route", "broker", "journal")
+KEYS: Final = ("admin", "stop_timeout", "log_level", "listener", "upstream", "route", "broker", "journal")
 STOP_TIMEOUT: Final = 20.0
+LOG_LEVEL: Final = "info"
+_LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
 
@@ -45,8 +47,8 @@ _BOUNDS: Final = {"headers": headers}
 class Config:
     """What runs: the listeners (each with its upstream and its routes), the admin endpoint if there is one, the
     bounds of the embedded broker, and the journal, which is kept if it has a directory. When the relay stops, sessions
-    have `stop_timeout` seconds to deliver what their clients sent. All is checked but whether the
-    endpoints, the TLS files and that directory can be used.
+    have `stop_timeout` seconds to deliver what their clients sent. `log_level` is the least that is logged. All is
+    checked but whether the endpoints, the TLS files and that directory can be used.
     """
 
     listeners: tuple[Listener, ...]
@@ -54,6 +56,7 @@ class Config:
     broker: Bounds = field(default=Bounds())
     journal: JournalSettings = field(default=JournalSettings())
     stop_timeout: float = STOP_TIMEOUT
+    log_level: str = LOG_LEVEL
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -191,6 +194,7 @@ def _read(table: Table) -> Config:
         _bounds(table.table("broker")),
         read_journal(table.table("journal")),
         table.get("stop_timeout", seconds_or_none, STOP_TIMEOUT),
+        table.get("log_level", choice(_LEVELS), LOG_LEVEL),
     )
 
 

@@ -8,7 +8,7 @@ from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.notes import SILENT, End, ended, ended_with, fell_silent, found, refused, unheard
+from stomprelay.relay.notes import SILENT, End, denied, ended, ended_with, fell_silent, found, unheard
 from stomprelay.relay.search import Search
 from stomprelay.relay.shutdown import Shutdown
 from stomprelay.session.effects import How, Pause, Resume, Wake
@@ -18,6 +18,7 @@ from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import demanding_utf8
 from stomprelay.wire.errors import StompError
+from stomprelay.wire.names import LOGIN
 
 
 def beating(leg: Leg) -> bool:
@@ -68,6 +69,11 @@ class ClientConnection:
         self._search = Search(flow, outbox)
         self._buffer = InputBuffer(client, outbox, listener.upstream.resend_buffer)
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
+
+    @property
+    def login(self) -> bytes | None:
+        """The login in the client's CONNECT; None where it has none."""
+        return next((value for name, value in self._offer.headers if name == LOGIN), None)
 
     @property
     def links(self) -> list[Link]:
@@ -209,7 +215,7 @@ class ClientConnection:
                 self._accepted(link, accepted, now)
                 return
             case bytes() as error:
-                self._outbox.put(refused(asked, link.upstream, "answered CONNECT with ERROR"))
+                self._outbox.put(denied(asked, link.upstream))
                 told = self._flow.denied(link, error, now)
                 if told is not None:
                     self.session.counters["errors_passed"] += 1

@@ -123,6 +123,11 @@ class Relay:
         return None if self._connection is None else self._connection.session
 
     @property
+    def login(self) -> bytes | None:
+        """The login in the client's CONNECT, as it is written there; None where it has none."""
+        return None if self._connection is None else self._connection.login
+
+    @property
     def links(self) -> list[Link]:
         """The session's links to groups of brokers."""
         return [] if self._connection is None else self._connection.links

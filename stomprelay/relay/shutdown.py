@@ -228,7 +228,7 @@ class Shutdown:
         side that ended the session, where that does not follow from `leg`: the broker for its own leg, the relay
         for the client's.
         """
-        self._outbox.put(failed(leg.side.value, error))
+        self._outbox.put(failed(leg.side.value, error, detail=end is not None))
         end = end or (End.RELAY if leg is self._client else End.BROKER)
         note = ended(end, f"the session ended in an ERROR: {error.message}")
         if self._client.gone:

@@ -139,7 +139,7 @@ class Single:
         try:
             joiner.carry(self._client.decoder.frames(), bridge.untouched, lambda frame: upward(frame, bridge))
         finally:
-            self._session.counters["client_frames"] += joiner.frames
+            self._session.passed("client_frames", joiner.frames)
             data = joiner.take()
             if data:
                 self._outbox.send(broker, data, now)
@@ -171,7 +171,7 @@ class Single:
                     with suppress(StompError):  # the rest is worth as much
                         resender.send(frame)
         finally:
-            self._session.counters["client_frames"] += count
+            self._session.passed("client_frames", count)
             resender.flush(now)
             self._give_receipts(resender, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
@@ -206,7 +206,7 @@ class Single:
                 broker.decoder.frames(), untouched, lambda frame: self._downward(frame, broker, bridge, erred)
             )
         finally:
-            session.counters["broker_frames"] += joiner.frames
+            session.passed("broker_frames", joiner.frames)
             if broker.decoder.trails:
                 joiner.trail()
             data = joiner.take()

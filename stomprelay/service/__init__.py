@@ -1,8 +1,8 @@
 """Sockets, timers, TLS, logs and metrics: Twisted, and only here. It performs what the core returns.
 
 `relay` and `embedded` are what `twistd` runs: a relay, and the embedded broker; `state` is what both listeners and the
-admin endpoint know of a running relay; `process` signals, systemd and memory; `drain` how
-sessions end when the relay stops.
+admin endpoint know of a running relay; `process` signals, systemd and memory; `drain` how sessions end when the relay
+stops; `log` the relay's own lines, and how many of them there are.
 
 The rooms, from the outside in: `admin` health, metrics and requests over HTTP; `brokers` probing, pausing and
 balancing brokers; `connection` one connection, and the drivers that connect a core to its connections; `journal`

@@ -3,12 +3,12 @@
 from typing import Final
 
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
-from twisted.logger import Logger
 
 from stomprelay.service.connection.protocol import Runtime
+from stomprelay.service.log import logger
 from stomprelay.service.state import Sessions
 
-_log: Final = Logger("stomprelay")
+_log: Final = logger()
 
 
 def _sessions(count: int) -> str:

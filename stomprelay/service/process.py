@@ -10,9 +10,10 @@ from typing import Any, Final
 from twisted.application.service import Service
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import LoopingCall
-from twisted.logger import Logger
 
-_log: Final = Logger("stomprelay")
+from stomprelay.service.log import logger
+
+_log: Final = logger()
 
 # Signals
 

@@ -10,7 +10,6 @@ from twisted.application.service import MultiService
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IAddress, IStreamClientEndpoint
 from twisted.internet.protocol import Factory
-from twisted.logger import Logger
 
 from stomprelay.config import Config
 from stomprelay.config.address import MEMORY
@@ -20,6 +19,7 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
 from stomprelay.service.brokers.brokers import ALL, Brokers
 from stomprelay.service.brokers.checks import PeriodicChecks
+from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.recording import RecordingDriver
@@ -27,11 +27,12 @@ from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.drain import Drain
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
+from stomprelay.service.log import logger, set_level
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
 from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals
 from stomprelay.service.state import ListenerSessions, RelayState, Sessions
 
-_log: Final = Logger("stomprelay")
+_log: Final = logger()
 
 MARGIN: Final = 10.0
 """Seconds beyond `stop_timeout` and `linger` that systemd is asked for: the journal is written to its end."""
@@ -73,6 +74,7 @@ class RelayService(MultiService):
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         super().__init__()
+        set_level(config.log_level)
         self._reactor = reactor
         run = os.urandom(4).hex()
         self._prefix = f"relay-{run}"
@@ -84,6 +86,8 @@ class RelayService(MultiService):
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
         self.state = RelayState(runtime, sessions, brokers, Pauses(sessions, journal), journal)
+        self._outages = Outages(brokers, runtime.timers, seconds)
+        runtime.observe(self._outages.noted, self._outages.probed)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
         self.embedded: BrokerService | None = None
         if any(each.broker.endpoint == MEMORY for each in brokers):
@@ -217,6 +221,8 @@ class RelayService(MultiService):
         self._checks.stop()
         if closed is not None:
             await closed
+        self._outages.stop()
+        runtime.repeats.stop()
         if not await runtime.wait_closed(linger):
             _log.warn("{count} connections did not end in time", count=runtime.sockets)
         await super().stopService()

@@ -75,8 +75,8 @@ class Session:
     `name` is unique and stands in logs; `receipts` holds the receipt ids of SENDs that the broker still owes;
     `counters` is where things are counted. `memo` is the head of the client's last SEND that left no trace here,
     as the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
-    Sessions that one client has on several brokers share `orders`, by which their deliveries are numbered: see
-    `beside`.
+    `frames` counts those of the client and of its brokers, as `counters` does for all sessions. Sessions that one
+    client has on several brokers share it, and `orders`, by which their deliveries are numbered: see `beside`.
     """
 
     __slots__ = (
@@ -86,6 +86,7 @@ class Session:
         "_orders",
         "counters",
         "dialect",
+        "frames",
         "memo",
         "memo_head",
         "name",
@@ -114,6 +115,7 @@ class Session:
         self.memo_head: bytes | None = None
         self.transactions: dict[bytes, Transaction] = {}
         self.receipts: dict[bytes, None] = {}
+        self.frames = {"client_frames": 0, "broker_frames": 0}
         self._most = unsettled
         self._orders = orders
         self._neighbours = neighbours
@@ -127,7 +129,14 @@ class Session:
         self._orders = self._orders or count(1)
         if self._neighbours is None:
             self._neighbours = [self]
-        return Session(self.name, self.dialect, self._most, self.counters, self._orders, self._neighbours)
+        other = Session(self.name, self.dialect, self._most, self.counters, self._orders, self._neighbours)
+        other.frames = self.frames
+        return other
+
+    def passed(self, counter: str, frames: int) -> None:
+        """Count frames that were received: `client_frames` or `broker_frames`."""
+        self.counters[counter] += frames
+        self.frames[counter] += frames
 
     WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands whose frames must be given to `observed`, whether or not they need translating."""

@@ -65,7 +65,7 @@ class Merge:
         try:
             joiner.carry(leg.decoder.frames(), _NONE if watchful else bridge.untouched, new_head)
         finally:
-            session.counters["broker_frames"] += joiner.frames
+            session.passed("broker_frames", joiner.frames)
             if leg.decoder.trails:
                 joiner.trail()
             data = joiner.take()
