@@ -54,6 +54,9 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
     """Listeners, upstreams, versions, TLS and limits, each in a line of its own."""
     lines = [" ".join(line.split()) for line in told(tmp_path, FULL).splitlines()]
     for line in (
+        "relay",
+        "at a stop sessions have 20 s to deliver what their clients sent",
+        "log from info on",
         "listener public",
         "endpoint tcp:1",
         "tls certificate /c.pem, key /k.pem; clients must show one by /ca.pem",

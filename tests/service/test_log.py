@@ -6,8 +6,10 @@ from collections import Counter
 import pytest
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 
+from stomprelay.relay.model.health import Checks
 from stomprelay.service.connection.driver import spell_text
 from stomprelay.service.connection.repeats import EVERY, MOST
+from stomprelay.session.effects import Event, Note
 from tests.service.harness import (
     CONNECTED,
     SEND,
@@ -134,6 +136,51 @@ def test_the_end_of_a_relay_tells_what_it_had_not_told(log: list[str]) -> None:
     _ = crowd.relay.service.stopService()
     assert of_sessions(log) == {"disconnected": SESSIONS}
     assert len([line for line in log if "lost sessions" in line]) == 1
+
+
+def test_what_became_of_sessions_is_told_apart(log: list[str]) -> None:
+    """Those that went on elsewhere, those that waited, and attempts; a second outage begins its own account."""
+    crowd = Crowd(1, 2)
+    one, _two = (entry.broker for entry in crowd.relay.service.state.brokers)
+    outages, upstream_name = crowd.relay.service._outages, "main"
+    log.clear()
+    for back in (one, one):
+        facts = {"upstream": upstream_name, "broker": str(one)}
+        for _ in range(3):
+            outages.noted(Note(Event.LOST, "", facts | {"reason": "it went"}, detail=True))
+        for _ in range(4):
+            outages.noted(Note(Event.REFUSED, "", facts | {"reason": "nobody there"}, detail=True))
+        one.health.failed(Checks(), crowd.relay.reactor.seconds(), lambda: 0.5)
+        crowd.relay.reactor.advance(1)
+        elsewhere = {"upstream": upstream_name, "broker": "tcp://192.0.2.2:61613", "lost": str(one)}
+        for _ in range(2):
+            outages.noted(Note(Event.RECOVERED, "", elsewhere, detail=True))
+        crowd.relay.reactor.advance(1)
+        back.health.answered()
+        outages.noted(Note(Event.RECOVERED, "", facts | {"lost": str(one)}, detail=True))
+        crowd.relay.reactor.advance(1)
+        down, up = log
+        assert down.endswith("is down: nobody there (3 sessions lost it so far)")
+        assert up.endswith(
+            "is back after 2.0 s: 3 sessions lost it, 2 went on elsewhere, 1 waited for it, 4 attempts failed"
+        )
+        log.clear()
+
+
+def test_a_broker_that_loses_sessions_again_and_again(log: list[str]) -> None:
+    """A client may bring that about: it is told once in ten seconds."""
+    crowd = Crowd(1, 2)
+    log.clear()
+    outages = crowd.relay.service._outages
+    for _ in range(30):
+        facts = {"upstream": "main", "broker": "tcp://192.0.2.1:61613", "reason": "it went"}
+        outages.noted(Note(Event.LOST, "", facts, detail=True))
+        crowd.relay.reactor.advance(1)
+    assert [line.rpartition("(")[2] for line in log] == [
+        "1 session lost it so far)",
+        "11 sessions lost it so far)",
+        "21 sessions lost it so far)",
+    ]
 
 
 # A session's own lines

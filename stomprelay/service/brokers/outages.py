@@ -155,7 +155,8 @@ class Outages(Timed):
         elif not down and (not trouble.told or now >= trouble.until):
             more = trouble.lost + trouble.failed - trouble.told
             if more:
-                self._write(place, trouble, "lost sessions" if not trouble.told else f"lost {more} more")
+                what = "lost sessions" if trouble.lost else "refused sessions"
+                self._write(place, trouble, f"{what} again" if trouble.told else what)
                 trouble.until = now + QUIET
             return not more
         return False
