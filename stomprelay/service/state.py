@@ -12,6 +12,9 @@ from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.connection.protocol import Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
+from stomprelay.service.log import logger
+
+_log: Final = logger()
 
 
 class ListenerSessions:
@@ -66,8 +69,7 @@ class Sessions:
 
     def begin_stop(self) -> None:
         """End all sessions that have nothing left to deliver; the others end when they have not."""
-        for session in tuple(self):
-            session.begin_stop()
+        self._each(RelayDriver.begin_stop)
 
     def over(self) -> Deferred[None]:
         """Return a Deferred that fires when no session is left; at once where there is none. It may be cancelled."""
@@ -88,8 +90,15 @@ class Sessions:
 
     def stop(self) -> None:
         """End all sessions: each client gets an ERROR, and its connections are closed."""
+        self._each(RelayDriver.stop)
+
+    def _each(self, do: Callable[[RelayDriver], None]) -> None:
+        """Do this to all sessions. One that fails is logged, and the others are not kept from their end by it."""
         for session in tuple(self):
-            session.stop()
+            try:
+                do(session)
+            except Exception:
+                _log.failure("a session could not be ended")
 
 
 class RelayState(NamedTuple):

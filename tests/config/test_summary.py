@@ -222,7 +222,7 @@ def test_the_journal(tmp_path: Path) -> None:
     """Where it is kept, and how; nothing of it where none is."""
     assert "journal" not in told(tmp_path, "[journal]\nbodies = 5\n")
     lines = [" ".join(line.split()) for line in told(tmp_path, JOURNAL).splitlines()]
-    assert lines[lines.index("journal") :] == [
+    assert lines[lines.index("journal") : lines.index("relay")] == [
         "journal",
         "directory /var/lib/j",
         "relay eu-1",

@@ -8,6 +8,8 @@ import pytest
 import pytest_twisted
 from twisted.internet.address import UNIXAddress
 
+from stomprelay.relay.effects import Effect
+from stomprelay.relay.relay import Relay
 from stomprelay.service.brokers.brokers import ALL
 from tests.service.harness import CONNECTED, FakeTransport, RelayHarness, failover, listener, movable
 from tests.service.test_failover import RelayWithBrokers, leave
@@ -104,6 +106,30 @@ def test_a_broker_is_probed_while_sessions_are_drained() -> None:
     assert stopping.relay.service._checks._loop.running
     stopping.relay.reactor.advance(20)
     assert not stopping.relay.service._checks._loop.running
+
+
+def test_a_session_that_fails_keeps_nobody(monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:
+    """What one session raises is logged, and the others end all the same."""
+    relay = RelayHarness()
+    (bad, bad_broker), (good, good_broker) = relay.session(), relay.session()
+    first = bad.protocol._owner
+    stop_began = Relay.stop_began
+
+    def failing(core: Relay, now: float) -> list[Effect]:
+        if core is first.relay:
+            raise RuntimeError("no")
+        return stop_began(core, now)
+
+    monkeypatch.setattr(Relay, "stop_began", failing)
+    stopped: list[object] = []
+    _ = relay.service.stopService().addCallback(stopped.append)
+    assert good.written().startswith(b"ERROR\nmessage:the relay is stopping\n")
+    assert any(line.startswith("critical: a session could not be ended") for line in log)
+    relay.reactor.advance(20)
+    assert bad.written().startswith(b"ERROR\nmessage:the relay is stopping\n")
+    for each in (bad, bad_broker, good, good_broker):
+        each.disconnects()
+    assert stopped == [None]
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
