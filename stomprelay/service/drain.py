@@ -5,14 +5,10 @@ from typing import Final
 from twisted.internet.defer import CancelledError, Deferred, TimeoutError
 
 from stomprelay.service.connection.protocol import Runtime
-from stomprelay.service.log import logger
+from stomprelay.service.log import counted, logger
 from stomprelay.service.state import Sessions
 
 _log: Final = logger()
-
-
-def _sessions(count: int) -> str:
-    return f"{count} session{'s'[: count != 1]}"
 
 
 class Drain:
@@ -48,13 +44,13 @@ class Drain:
         text = "{sessions} ended with the relay after {seconds:.1f} s, SENDs that may be lost: {lost}"
         lost = sessions.possibly_lost() - before
         emit = _log.warn if lost else _log.info
-        emit(text, sessions=_sessions(left), seconds=runtime.seconds() - begun, lost=lost)
+        emit(text, sessions=counted(left, "session"), seconds=runtime.seconds() - begun, lost=lost)
 
     async def _wait(self, begun: float) -> None:
         """Wait until all sessions are over, or the time is."""
         _log.info(
             "stopping: {sessions} with something left to deliver, within {within:g} s",
-            sessions=_sessions(len(self._sessions)),
+            sessions=counted(len(self._sessions), "session"),
             within=self._within,
         )
         self._over = self._sessions.over()

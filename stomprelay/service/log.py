@@ -14,6 +14,11 @@ def logger() -> Logger:
     return Logger(_NAMESPACE, observer=_filtered)
 
 
+def counted(count: int, thing: str) -> str:
+    """Return so many things in words."""
+    return f"{count} {thing}{'s'[: count != 1]}"
+
+
 def set_level(name: str) -> None:
     """Set the level of all lines of this process: debug, info, warn or error. It is info until then."""
     _level.setLogLevelForNamespace(_NAMESPACE, LogLevel.levelWithName(name))

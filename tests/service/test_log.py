@@ -203,7 +203,7 @@ def test_a_session_from_its_start_to_its_end(log: list[str]) -> None:
     )
     assert re.search(
         r"^info: .* on public: disconnected: client said goodbye; 2\.0 s, from the client 2 frames, \d+ bytes, "
-        r"from brokers 1 frames, \d+ bytes$",
+        r"from brokers 1 frame, \d+ bytes$",
         end,
     )
     assert not any("hush" in line for line in log)

@@ -9,7 +9,7 @@ from typing import Final
 from stomprelay.relay.model.group import Broker
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.connection.timers import Timed, Timers
-from stomprelay.service.log import logger
+from stomprelay.service.log import counted, logger
 from stomprelay.session.effects import Event, Note
 
 _log: Final = logger()
@@ -21,11 +21,6 @@ QUIET: Final = 10.0
 
 Place = tuple[str, str]
 """The names of an upstream and of a broker in it."""
-
-
-def counted(count: int, thing: str) -> str:
-    """Return so many things in words."""
-    return f"{count} {thing}{'s'[: count != 1]}"
 
 
 class _Trouble:

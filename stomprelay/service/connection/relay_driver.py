@@ -14,7 +14,7 @@ from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import PRESSURE
 from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
-from stomprelay.service.log import logger
+from stomprelay.service.log import counted, logger
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import State
 
@@ -337,8 +337,8 @@ class RelayDriver(Driver):
             event=effect.event.value,
             text=effect.text,
             time=time,
-            from_client=f"{frames.get('client_frames', 0)} frames, {info.from_client} bytes",
-            from_brokers=f"{frames.get('broker_frames', 0)} frames, {info.from_brokers} bytes",
+            from_client=f"{counted(frames.get('client_frames', 0), 'frame')}, {counted(info.from_client, 'byte')}",
+            from_brokers=f"{counted(frames.get('broker_frames', 0), 'frame')}, {counted(info.from_brokers, 'byte')}",
             **self._names(),
         )
 
