@@ -130,7 +130,7 @@ def unconfirmed(
         text = f"{text}: {missing} SENDs may be lost"
         first["possibly_lost"] = missing
     quiet = [Note(Event.LOST, f"broker {each['broker']} {reason}", each, quiet=True) for each in others]
-    return [Note(Event.LOST, text, first, detail=True), *quiet]
+    return [Note(Event.LOST, text, first, detail=not missing), *quiet]
 
 
 # The client
