@@ -42,8 +42,7 @@ class Ledger:
     `full`: `most` or more deliveries are remembered, those of open transactions included; stop reading from the
     broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it.
 
-    What an open transaction acknowledged is not pending, but keeps its names: it may come back. `size` is how many
-    bytes all of it costs.
+    What an open transaction acknowledged is not pending, but keeps its names: it may come back.
     """
 
     __slots__ = (
@@ -61,16 +60,16 @@ class Ledger:
         "_orders",
         "_pending",
         "_replaced",
+        "_size",
         "_stale",
         "forgot",
-        "size",
     )
 
     def __init__(self, most: int, orders: "count[int] | None" = None) -> None:
         self._most = most
         self._orders = count(1) if orders is None else orders
         self.forgot = False
-        self.size = 0
+        self._size = 0
         self._connection = Connection()
         self._accounts: dict[Subscription, Unsettled] = {}
         self._replaced: dict[Subscription, Individual] = {}
@@ -84,6 +83,11 @@ class Ledger:
 
     def __len__(self) -> int:
         return self._pending
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that all of it costs."""
+        return self._size + THING * self._named.twins
 
     @property
     def awaited(self) -> int:
@@ -114,13 +118,13 @@ class Ledger:
         account = self._accounts.get(subscription)
         if account is None:
             account = self._accounts[subscription] = unsettled(subscription)
-            self.size += 0 if subscription.open else _left(account)
+            self._size += 0 if subscription.open else _left(account)
         elif self._lost and isinstance(account, Cumulative):
             self._replace(account, message_id)
         order = next(self._orders)
         delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened)
         self._by_order[order] = delivery
-        self.size += _cost(delivery)
+        self._size += _cost(delivery)
         self._named.add(delivery)
         if ack is not None and not tokened:
             self._by_ack.setdefault(ack, delivery)
@@ -146,7 +150,7 @@ class Ledger:
         account = self._accounts.get(subscription)
         if account is not None:
             self._expected -= account.live
-            self.size += _left(account)
+            self._size += _left(account)
             self._leave(account)
 
     def _leave(self, account: Unsettled) -> None:
@@ -180,7 +184,7 @@ class Ledger:
         """Forget deliveries that were taken, and their names."""
         for delivery in account.release(taken):
             delivery.forget()
-            self.size -= _cost(delivery)
+            self._size -= _cost(delivery)
             del self._by_order[delivery.order]
             self._named.remove(delivery)
             if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
@@ -193,7 +197,7 @@ class Ledger:
         elif not subscription.open and self._accounts.get(subscription) is account:
             del self._accounts[subscription]
             self._ended.pop(account, None)
-            self.size -= _left(account)
+            self._size -= _left(account)
 
     def lost(self) -> None:
         """Record that the broker's connection has ended: all its deliveries are lost, and ACKs of them are sent to

@@ -63,7 +63,7 @@ class _Line:
 
 
 class _Twins:
-    """Deliveries of one message-id: all of them, and those of each subscription id."""
+    """Deliveries of one message-id: all of them, and those of each subscription id. `len` is of how many ids."""
 
     __slots__ = ("_every", "_lines")
 
@@ -71,6 +71,9 @@ class _Twins:
         self._every = _Line()
         self._lines: dict[bytes, _Line] = {}
         self.add(first)
+
+    def __len__(self) -> int:
+        return len(self._lines)
 
     def add(self, delivery: Delivery) -> None:
         self._every.add(delivery)
@@ -91,11 +94,14 @@ class _Twins:
 
 
 class Namesakes:
-    """The deliveries of a ledger by message-id, until they are gone."""
+    """The deliveries of a ledger by message-id, until they are gone. `twins` is for how many subscription ids those are
+    listed that share their message-id.
+    """
 
-    __slots__ = ("_named",)
+    __slots__ = ("_named", "twins")
 
     def __init__(self) -> None:
+        self.twins = 0
         self._named: dict[bytes, Delivery | _Twins] = {}
 
     def __contains__(self, message_id: bytes) -> bool:
@@ -104,17 +110,24 @@ class Namesakes:
     def add(self, delivery: Delivery) -> None:
         """Add a delivery."""
         before = self._named.setdefault(delivery.message_id, delivery)
-        if isinstance(before, _Twins):
-            before.add(delivery)
-        elif before is not delivery:
-            twins = self._named[delivery.message_id] = _Twins(before)
-            twins.add(delivery)
+        if before is delivery:
+            return
+        listed = len(before) if isinstance(before, _Twins) else 0
+        if not isinstance(before, _Twins):
+            before = self._named[delivery.message_id] = _Twins(before)
+        before.add(delivery)
+        self.twins += len(before) - listed
 
     def remove(self, delivery: Delivery) -> None:
         """Forget a delivery, which is gone."""
         named = self._named[delivery.message_id]
-        if named is delivery or (isinstance(named, _Twins) and named.remove(delivery)):
-            del self._named[delivery.message_id]
+        if isinstance(named, _Twins):
+            listed = len(named)
+            last = named.remove(delivery)
+            self.twins -= listed - len(named)
+            if not last:
+                return
+        del self._named[delivery.message_id]
 
     def first(self, message_id: bytes, subscription: bytes | None) -> Delivery | None:
         """Return the pending delivery that an ACK of this message-id is for, on the subscription of that id where one

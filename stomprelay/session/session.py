@@ -18,6 +18,10 @@ from stomprelay.wire.names import ABORT, BEGIN, COMMIT, SUBSCRIBE, TRANSACTION, 
 
 _RECEIPT: Final = 160
 """Bytes that a receipt id costs beside its text."""
+_FRAME: Final = 64
+"""The same for a frame of a transaction."""
+_PLACES: Final = 128
+"""Bytes that a subscription costs beside what anything does: its places by id and by destination."""
 
 
 class Transaction:
@@ -49,9 +53,11 @@ class Transaction:
         if len(wire) <= room or not self.frames:
             self.frames.append(wire)
             self.size += len(wire)
+            self.cost += _FRAME
             return len(wire)
         self.cut = True
         kept = self.size
+        self.cost -= _FRAME * (len(self.frames) - 1)
         self.frames = self.frames[:1]
         self.size = len(self.frames[0])
         return self.size - kept
@@ -233,10 +239,10 @@ class Session:
 
     def keep(self, transaction: Transaction, wire: bytes, most: int) -> None:
         """Keep a frame of an open transaction: see `Transaction.keep`. All open ones together may have `most` bytes."""
-        self.kept.take(len(wire))
-        grown = transaction.keep(wire, most - self._transactions_size)
-        self.kept.give(len(wire) - grown)
-        self._transactions_size += grown
+        before, size = transaction.size + transaction.cost, len(wire) + _FRAME
+        self.kept.take(size)
+        self._transactions_size += transaction.keep(wire, most - self._transactions_size)
+        self.kept.give(size + before - transaction.size - transaction.cost)
 
     @contextmanager
     def without_transactions(self) -> Iterator[list[Transaction]]:
@@ -286,7 +292,7 @@ class Session:
         if command is UNSUBSCRIBE:
             found = subscriptions.closed(headers)
         else:
-            size = cost(headers)
+            size = cost(headers) + _PLACES
             self.kept.take(size)
             try:
                 found = subscriptions.opened(headers, size)

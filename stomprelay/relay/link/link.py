@@ -72,7 +72,7 @@ class Link:
                 session,
                 outbox,
                 listener.limits,
-                most=session.kept.room(upstream.resend_buffer),
+                most=upstream.resend_buffer,
                 confirm=upstream.confirm,
             )
         self._fresh = True

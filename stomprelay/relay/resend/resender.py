@@ -70,7 +70,7 @@ class Resender:
 
     def __init__(self, session: Session, outbox: Outbox, limits: Limits, *, most: int, confirm: bool) -> None:
         self.session = session
-        self._offline = Offline(session, limits, most)
+        self._offline = Offline(session, limits, session.kept.room(most))
         self.unconfirmed = self._offline.unconfirmed
         self._outbox = outbox
         self._confirm = confirm

@@ -5,6 +5,7 @@ import pytest
 from tests.playbook import Playbook, listener
 from tests.relay.fanout.parts import member_of
 from tests.relay.several import (
+    ABORT,
     BEGIN,
     SOON,
     begun,
@@ -87,6 +88,44 @@ def test_ack_values_of_two_brokers() -> None:
         play.broker_gets(tell(b"ACK", id="7"), at="b")
         play.broker_says(wire, at="b")
         play.client_gets(wire)
+
+
+@pytest.mark.parametrize("mode", ["client", "client-individual"])
+def test_an_ack_value_that_an_open_transaction_holds(mode: str) -> None:
+    """It stays taken, for ABORT brings it back: another broker's delivery of that value gets another one."""
+    with subscribed(fanned(), ack=mode) as play:
+        wire = message(b"", message_id="m", ack="7")
+        play.broker_says(wire, at="a")
+        play.client_gets(wire)
+        play.client_says(BEGIN + tell(b"ACK", id="7", transaction="t"))
+        play.broker_says(wire, at="b")
+        assert b"\nack:relay-ack-2\n" in play.client_reads()
+        play.client_says(ABORT)
+        for at in "ab":
+            play.broker_reads(at=at)
+        play.client_says(tell(b"ACK", id="7"))
+        play.broker_gets(tell(b"ACK", id="7"), at="a")
+        play.client_says(tell(b"ACK", id="relay-ack-2"))
+        play.broker_gets(tell(b"ACK", id="7"), at="b")
+
+
+@pytest.mark.parametrize("client", [b"1.0", b"1.1"])
+def test_a_message_id_that_an_open_transaction_holds(client: bytes) -> None:
+    """The same where clients name messages by their ids."""
+    with begun(listener(fan_out(2)), client) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual"))
+        wire = message(b"", message_id="7")
+        play.broker_says(wire, at="a")
+        named = b"subscription:1\n" if client == b"1.1" else b""
+        play.client_says(BEGIN + b"ACK\nmessage-id:7\n%btransaction:t\n\n\0" % named)
+        play.client_gets(wire)
+        play.broker_says(wire, at="b")
+        assert b"\nmessage-id:relay-ack-2\n" in play.client_reads()
+        play.client_says(ABORT)
+        for at in "ab":
+            play.broker_reads(at=at)
+        play.client_says(b"ACK\nmessage-id:7\n%b\n\0" % named)
+        play.broker_gets(b"ACK\nmessage-id:7\n%b\n\0" % named, at="a")
 
 
 def test_tokens_of_another_relay() -> None:
