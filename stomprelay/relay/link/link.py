@@ -41,7 +41,7 @@ class Connected:
     """Frames flow between the client and this broker.
 
     `moving`: the session is to go to another broker at a quiet moment, to `target` if it can. `done`: the broker is to
-    be left at once, for it confirmed that the session leaves, or went wrong.
+    be left at once, for it confirmed that the session leaves, or went wrong. `silent`: it is left for not answering.
     """
 
     leg: Leg
@@ -50,6 +50,7 @@ class Connected:
     moving: bool = False
     target: Broker | None = None
     done: bool = False
+    silent: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -189,6 +190,14 @@ class Link:
         return self.state.broker if isinstance(self.state, Connected) else None
 
     @property
+    def dropped_by(self) -> Broker | None:
+        """The broker that it has, where the connection can have ended only by that broker's will or death; None where
+        the session leaves it.
+        """
+        state = self.state
+        return state.broker if type(state) is Connected and not (state.done or state.silent) else None
+
+    @property
     def asked(self) -> Broker | None:
         """The broker that is asked for CONNECTED now."""
         return self.state.handshake.broker if isinstance(self.state, Asking) else None
@@ -304,7 +313,7 @@ class Link:
         broker.health.joined()
         self._schedule.found(now)
         if self.resender is not None:
-            self.resender.connected(leg, bridges.to_broker, cumulative=accepted.product.cumulative)
+            self.resender.connected(leg, bridges.to_broker, broker, cumulative=accepted.product.cumulative)
 
     def refused(self, reason: str, now: float) -> None:
         """The broker that is asked cannot be reached, or did not answer CONNECT in time: the next one."""
@@ -344,12 +353,16 @@ class Link:
 
     def fell_silent(self, now: float) -> None:
         """Record in the broker's health that it sent nothing for longer than the heart-beats allow."""
-        if self.broker is not None:
-            self.broker.health.failed(self.upstream.checks, now, self._chance)
+        if isinstance(self.state, Connected):
+            self.state.silent = True
+            self.state.broker.health.failed(self.upstream.checks, now, self._chance)
 
     def lost(self) -> None:
         """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
         self.recovering = True
+        broker = self.dropped_by
+        if broker is not None:
+            broker.health.dropped()
 
     def hang_up(self, how: How) -> None:
         """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""

@@ -40,17 +40,21 @@ class Health:
 
     `up` is what was seen last: None when nothing was yet. `paused`: an operator took it out of service. `sessions`
     counts those that it serves, `coming` those that are on their way to it (schedules keep this one). `failures`
-    counts those in a row, `out_until` is the end of the pause for them, 0 when there is none.
+    counts those in a row, `out_until` is the end of the pause for them, 0 when there is none. `answers`, `refusals` and
+    `drops` count for ever what it did: answer CONNECT, fail, close the connection of a session.
     """
 
     __slots__ = (
         "_pause",
         "_slot",
         "_trial_until",
+        "answers",
         "coming",
+        "drops",
         "failures",
         "out_until",
         "paused",
+        "refusals",
         "sessions",
         "up",
     )
@@ -62,6 +66,9 @@ class Health:
         self.coming = 0
         self.failures = 0
         self.out_until = 0.0
+        self.answers = 0
+        self.refusals = 0
+        self.drops = 0
         self._pause = 0.0
         self._trial_until = 0.0
         self._slot = 0.0
@@ -73,6 +80,10 @@ class Health:
     def left(self) -> None:
         """Count one session less that the broker serves."""
         self.sessions -= 1
+
+    def dropped(self) -> None:
+        """It closed the connection of a session that it served."""
+        self.drops += 1
 
     def expect(self, sessions: int) -> None:
         """So many more sessions are on their way to it; -1 is one less."""
@@ -88,6 +99,7 @@ class Health:
 
     def answered(self) -> None:
         """It answered CONNECTED in time."""
+        self.answers += 1
         self.up = True
         self.failures = 0
         self.out_until = self._pause = self._trial_until = 0.0
@@ -99,6 +111,7 @@ class Health:
         has taken the broker out of service.
         """
         self.up = False
+        self.refusals += 1
         if self.paused or now < self.out_until:
             return
         self.failures += 1
