@@ -78,10 +78,10 @@ def found(play: Playbook, version: bytes = b"1.2", product: str = "generic", wel
     play.broker_says(said_welcome(version, product, welcome))
 
 
-def goes_by_itself(play: Playbook) -> None:
+def goes_by_itself(play: Playbook, at: str | None = None) -> None:
     """The broker is lost so long after it was sent something that it cannot be for that."""
     play.time_passes(SOON + 1)
-    play.broker_goes()
+    play.broker_goes(at=at)
 
 
 def link(play: Playbook) -> Link:

@@ -159,8 +159,8 @@ def test_what_the_client_sends_meanwhile_waits() -> None:
         assert not client_waits(play)
         play.client_says(send(b"x" * 1000))
         assert client_waits(play)
-        assert play.broker_reads().count(b"SEND\n") == 1
-        play.broker_says(RECEIPT % b"relay-session-receipt-3")
+        _check_answered(play)
+        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
         assert play.broker_reads().count(b"SEND\n") == 2
 
 
@@ -176,6 +176,24 @@ def test_a_disconnect_waits_for_a_line_that_is_sent_with_care() -> None:
 
 
 # Brokers that die by themselves
+
+
+def test_a_witness_makes_a_strike_count() -> None:
+    """Another session that is there all the while shows that the broker is well, however many others it drops."""
+    with started(product="rabbitmq", confirm=True, brokers=1) as play:
+        presence = play.opened[0].presence
+        presence.joined()
+        _is_careful(play)
+        for _ in range(2):
+            _check_answered(play)
+            play.broker_goes()
+            presence.dropped()
+            presence.refused()
+            found(play, b"1.2", "rabbitmq")
+            play.broker_reads()
+        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
+        assert play.counters["poison_refused"] == 1
+        play.client_reads()
 
 
 def _is_careful(play: Playbook) -> None:
@@ -221,7 +239,7 @@ def test_brokers_that_die_while_one_send_is_on_its_way(how: str) -> None:
                     asked(play)
                 play.broker_refuses()
             else:
-                broker.health.dropped()  # another session's
+                broker.presence.dropped()  # another session's
             found(play, b"1.2", "rabbitmq")
             play.broker_reads()
         assert not over(play)

@@ -42,6 +42,7 @@ class Connected:
 
     `moving`: the session is to go to another broker at a quiet moment, to `target` if it can. `done`: the broker is to
     be left at once, for it confirmed that the session leaves, or went wrong. `silent`: it is left for not answering.
+    `place`: the session's number there.
     """
 
     leg: Leg
@@ -51,6 +52,7 @@ class Connected:
     target: Broker | None = None
     done: bool = False
     silent: bool = False
+    place: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -311,6 +313,7 @@ class Link:
         self._fresh = False
         broker.health.answered()
         broker.health.joined()
+        self.state.place = broker.presence.joined()
         self._schedule.found(now)
         if self.resender is not None:
             self.resender.connected(leg, bridges.to_broker, broker, cumulative=accepted.product.cumulative)
@@ -322,6 +325,7 @@ class Link:
             return
         broker.speaks(None)  # when it comes back it may be another one
         broker.health.failed(self.upstream.checks, now, self._chance)
+        broker.presence.refused()
         self.session.counters["brokers_refused"] += 1
         self._outbox.put(refused(broker, self.upstream, f"did not connect: {reason}"))
         if self.resender is not None:
@@ -361,8 +365,9 @@ class Link:
         """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
         self.recovering = True
         broker = self.dropped_by
-        if broker is not None:
-            broker.health.dropped()
+        # One that sends with care may itself be why.
+        if broker is not None and not (self.resender is not None and self.resender.careful):
+            broker.presence.dropped()
 
     def hang_up(self, how: How) -> None:
         """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
@@ -372,6 +377,7 @@ class Link:
             self._outbox.put(Close(leg, how))
         if isinstance(self.state, Connected):
             self.state.broker.health.left()
+            self.state.broker.presence.left(self.state.place)
             self.before = self.state.broker
         self.state = Waiting()
 
@@ -421,7 +427,9 @@ class Link:
         self._outbox.send(up.leg, frame, now)
         # What it still has to send may wait behind messages that the client owes too many ACKs for.
         self._outbox.put(Resume(up.leg))
-        self.state = Leaving(up.leg, up.broker, up.bridges, up.moving, up.target, receipt=receipt)
+        self.state = Leaving(
+            up.leg, up.broker, up.bridges, up.moving, up.target, place=up.place, receipt=receipt
+        )
         self.until = now + self.upstream.disconnect_timeout
 
     def move(self, now: float) -> None:

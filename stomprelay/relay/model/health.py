@@ -5,6 +5,7 @@ that time is over one session (or probe) tries it, and the others wait for what 
 tried when all of them failed.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -40,21 +41,17 @@ class Health:
 
     `up` is what was seen last: None when nothing was yet. `paused`: an operator took it out of service. `sessions`
     counts those that it serves, `coming` those that are on their way to it (schedules keep this one). `failures`
-    counts those in a row, `out_until` is the end of the pause for them, 0 when there is none. `answers`, `refusals` and
-    `drops` count for ever what it did: answer CONNECT, fail, close the connection of a session.
+    counts those in a row, `out_until` is the end of the pause for them, 0 when there is none.
     """
 
     __slots__ = (
         "_pause",
         "_slot",
         "_trial_until",
-        "answers",
         "coming",
-        "drops",
         "failures",
         "out_until",
         "paused",
-        "refusals",
         "sessions",
         "up",
     )
@@ -66,9 +63,6 @@ class Health:
         self.coming = 0
         self.failures = 0
         self.out_until = 0.0
-        self.answers = 0
-        self.refusals = 0
-        self.drops = 0
         self._pause = 0.0
         self._trial_until = 0.0
         self._slot = 0.0
@@ -80,10 +74,6 @@ class Health:
     def left(self) -> None:
         """Count one session less that the broker serves."""
         self.sessions -= 1
-
-    def dropped(self) -> None:
-        """It closed the connection of a session that it served."""
-        self.drops += 1
 
     def expect(self, sessions: int) -> None:
         """So many more sessions are on their way to it; -1 is one less."""
@@ -99,7 +89,6 @@ class Health:
 
     def answered(self) -> None:
         """It answered CONNECTED in time."""
-        self.answers += 1
         self.up = True
         self.failures = 0
         self.out_until = self._pause = self._trial_until = 0.0
@@ -111,7 +100,6 @@ class Health:
         has taken the broker out of service.
         """
         self.up = False
-        self.refusals += 1
         if self.paused or now < self.out_until:
             return
         self.failures += 1
@@ -142,3 +130,47 @@ class Health:
         at = max(now, self._slot)
         self._slot = at + 1 / rate
         return at
+
+
+class Presence:
+    """The sessions that a broker serves, in the order in which they joined, and counts of what it ever did: `answers`
+    to CONNECT, `refusals`, and `drops`, connections of sessions that it closed. By these one can tell later whether it
+    was there all the while.
+    """
+
+    __slots__ = ("_joined", "_serving", "answers", "drops", "refusals")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.refusals = 0
+        self.drops = 0
+        self._joined = 0
+        self._serving: OrderedDict[int, None] = OrderedDict()
+
+    @property
+    def joins(self) -> int:
+        """The number of the session that joined last."""
+        return self._joined
+
+    def joined(self) -> int:
+        """It answered CONNECTED: it serves one more session. Returns its number, for `left`."""
+        self.answers += 1
+        self._joined += 1
+        self._serving[self._joined] = None
+        return self._joined
+
+    def left(self, number: int) -> None:
+        """The session with this number is there no more."""
+        del self._serving[number]
+
+    def refused(self) -> None:
+        """It could not be reached, or did not answer CONNECT."""
+        self.refusals += 1
+
+    def dropped(self) -> None:
+        """It closed the connection of a session that is not known to be why."""
+        self.drops += 1
+
+    def steady(self, number: int) -> bool:
+        """Whether it still serves a session that joined no later than the one with this number."""
+        return next(iter(self._serving), number + 1) <= number

@@ -7,40 +7,54 @@ goes out in one piece, as fast as it can, until a connection is lost soon after 
 
 A frame is struck when it was alone on its way to a broker that had just answered something else on the same
 connection, and the broker then closed that connection `SOON` after. The strike counts once it is known that the broker
-itself went on: it serves other sessions, or answered a CONNECT since; and meanwhile it neither refused a connection nor
-closed another one, as a broker does that is killed or cut off. `ENOUGH` strikes in a row, and the frame is refused.
+itself went on: it still serves a session that it served before; or it answered a CONNECT since, and meanwhile neither
+refused a connection nor closed another one, as a broker does that is killed or cut off. `ENOUGH` strikes in a row, and
+the frame is refused.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.health import Presence
 
 WINDOW: Final = 64
+FEW: Final = 8
+"""So many parts may go one by one at once."""
 SOON: Final = 5.0
 """Seconds in which a broker closes the connection for what it was sent."""
 ENOUGH: Final = 2
 
 
+class Before(NamedTuple):
+    """What was known of a broker when it was sent something: see `Presence`."""
+
+    joins: int
+    refusals: int
+    drops: int
+
+
 class Strike:
     """A connection that ended when something was alone on its way. `counts`: the broker itself was well."""
 
-    __slots__ = ("_answers", "_broker", "_drops", "_refusals", "counts")
+    __slots__ = ("_answers", "_before", "_presence", "counts")
 
-    def __init__(self, broker: Broker, drops: int) -> None:
-        self._broker = broker
-        self._answers = broker.health.answers
-        self._refusals = broker.health.refusals
-        self._drops = drops
+    def __init__(self, presence: Presence, before: Before) -> None:
+        self._presence = presence
+        self._answers = presence.answers
+        self._before = before
         self.counts = False
 
     def review(self) -> bool:
         """Look at what is known of the broker by now, until it `counts`. Returns False where it never will."""
-        health = self._broker.health
+        now, before = self._presence, self._before
         if self.counts:
             return True
-        if health.refusals != self._refusals or health.drops != self._drops:
+        if now.steady(before.joins):
+            self.counts = True
+            return True
+        if now.refusals != before.refusals or now.drops != before.drops:
             return False
-        self.counts = health.sessions > 0 or health.answers > self._answers
+        self.counts = now.answers > self._answers
         return True
 
 
@@ -54,8 +68,8 @@ class Caution:
 
     __slots__ = (
         "_answered",
+        "_before",
         "_broker",
-        "_drops",
         "_flight",
         "_progress",
         "_resent",
@@ -71,9 +85,9 @@ class Caution:
         self._flight: dict[bytes, object] = {}
         self._answered = False
         self._progress = False
-        self._resent = False
+        self._resent = 0
         self._sent_at = 0.0
-        self._drops = 0
+        self._before = Before(0, 0, 0)
         self._suspect: object = None
         self._strikes: list[Strike] = []
 
@@ -97,8 +111,8 @@ class Caution:
         """Whether one more part may be sent now."""
         return len(self._flight) < self._window
 
-    def began(self, broker: Broker | None, now: float, *, resent: bool) -> None:
-        """There is a broker. `resent`: it was sent something again, all at once."""
+    def began(self, broker: Broker | None, now: float, *, resent: int) -> None:
+        """There is a broker. `resent`: how many parts it was sent again, all at once."""
         self._broker = broker
         self._flight.clear()
         self._answered = self._progress = False
@@ -109,9 +123,10 @@ class Caution:
         """A part of the line was sent that this receipt answers; without a key it is never to blame."""
         self._flight[receipt] = key
         self._sent_at = now
-        self._resent = True
+        self._resent += 1
         if self._broker is not None:
-            self._drops = self._broker.health.drops
+            presence = self._broker.presence
+            self._before = Before(presence.joins, presence.refusals, presence.drops)
 
     def answered(self, receipt: bytes) -> None:
         """The broker answered with this receipt."""
@@ -142,7 +157,8 @@ class Caution:
             if key is not None and self._answered:
                 self._strike(key, broker)
         elif not self._window:
-            self._window = 0 if self._answered else WINDOW
+            if not self._answered:
+                self._window = 1 if self._resent <= FEW else WINDOW
         elif not self._progress:
             self._window = 1
 
@@ -150,7 +166,7 @@ class Caution:
         if key != self._suspect:
             self._suspect = key
             self._strikes = []
-        self._strikes.append(Strike(broker, self._drops + 1))
+        self._strikes.append(Strike(broker.presence, self._before))
 
     def condemns(self, key: object) -> bool:
         """Whether this part of the line is to blame for lost connections, so that it must not be sent again."""

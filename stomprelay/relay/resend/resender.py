@@ -181,7 +181,7 @@ class Resender:
         _, bridge = self._connection
         wanted = list(self.session.subscriptions) if subscriptions else []
         if self._caution.careful:
-            self._caution.began(self._at, now, resent=False)
+            self._caution.began(self._at, now, resent=0)
             self._begin_line(wanted, now)
             return
         for subscription in wanted:
@@ -189,23 +189,25 @@ class Resender:
         taken = self.unconfirmed.take()
         # What is kept may hold a whole transaction, and another one of its name may be open.
         with self.session.without_transactions() as opened:
-            for kept in taken:
-                self._repeat(kept, bridge)
+            resent = sum(self._repeat(kept, bridge) for kept in taken)
             self._close()
         for transaction in opened:
             for wire in transaction.frames:
                 self._repeat_inside(wire, bridge)
-        self._caution.began(self._at, now, resent=bool(wanted or taken or opened))
+        self._caution.began(self._at, now, resent=len(wanted) + resent + len(opened))
 
-    def _repeat(self, kept: Kept, bridge: Bridge) -> None:
-        """Send again what was kept."""
+    def _repeat(self, kept: Kept, bridge: Bridge) -> int:
+        """Send again what was kept. Returns how many frames that are."""
+        count = 0
         self._owing = False
         try:
             for frame in self.read(kept.wire):
+                count += 1
                 self.session.counters["frames_resent"] += kept.sent
                 self._send(frame, bridge, AGAIN if kept.sent else b"")
         finally:
             self._owing = True
+        return count
 
     def _repeat_inside(self, wire: bytes, bridge: Bridge) -> None:
         """Send again a frame of an open transaction."""
@@ -236,7 +238,7 @@ class Resender:
             for wire in transaction.frames
         )
         self.unconfirmed.set_aside([part for kept in self.unconfirmed.take() for part in self._split(kept)])
-        if self._caution.alone:
+        if self._caution.alone and self._first() is not None:
             self._caution.sent(self._check(self._connection[1]), None, now)
         self.go_on(now)
 
