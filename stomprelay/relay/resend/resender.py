@@ -186,10 +186,13 @@ class Resender:
             return
         for subscription in wanted:
             self._subscribe(subscription, bridge)
-        taken = self.unconfirmed.take()
+        taken, resent = self.unconfirmed.take(), 0
         # What is kept may hold a whole transaction, and another one of its name may be open.
         with self.session.without_transactions() as opened:
-            resent = sum(self._repeat(kept, bridge) for kept in taken)
+            for kept in taken:
+                count = self._repeat(kept, bridge)
+                resent += count
+                self.session.counters["frames_resent"] += count * kept.sent
             self._close()
         for transaction in opened:
             for wire in transaction.frames:
@@ -203,7 +206,6 @@ class Resender:
         try:
             for frame in self.read(kept.wire):
                 count += 1
-                self.session.counters["frames_resent"] += kept.sent
                 self._send(frame, bridge, AGAIN if kept.sent else b"")
         finally:
             self._owing = True
@@ -237,7 +239,9 @@ class Resender:
             for transaction in self.session.transactions.values()
             for wire in transaction.frames
         )
-        self.unconfirmed.set_aside([part for kept in self.unconfirmed.take() for part in self._split(kept)])
+        parts = [part for kept in self.unconfirmed.take() for part in self._split(kept)]
+        self.unconfirmed.set_aside(parts)
+        self.session.counters["frames_resent"] += sum(part.sent for part in parts)
         if self._caution.alone and self._first() is not None:
             self._caution.sent(self._check(self._connection[1]), None, now)
         self.go_on(now)
