@@ -87,8 +87,12 @@ class Single:
         before it leaves it.
         """
         link = self._link
-        careful = self._resender is not None and self._resender.careful
-        return link.up and not careful and not (link.moving and self._session.quiet)
+        return link.up and not self._careful and not (link.moving and self._session.quiet)
+
+    @property
+    def _careful(self) -> bool:
+        """Whether the broker has to answer before it is sent more of what it has to know."""
+        return self._resender is not None and self._resender.careful
 
     @property
     def full(self) -> bool:
@@ -220,7 +224,7 @@ class Single:
                 self._outbox.send(self._client, data, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
-            if session.full and not self._paused and not self.crowded:
+            if session.full and not self._paused and not self.crowded and not self._careful:
                 self._paused = True
                 self._outbox.put(Pause(broker))
 

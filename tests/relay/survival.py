@@ -530,8 +530,9 @@ class Caller:
 
     @property
     def abandoned(self) -> bool:
-        """Whether each of its brokers had its time to confirm, and did not."""
-        return sum("did not confirm" in note for note in self.notes) > len(self.world.nodes)
+        """Whether each of its brokers had its time to confirm, and did not; or all of them together, once it is gone."""
+        each = sum("did not confirm" in note for note in self.notes) > len(self.world.nodes)
+        return each or self.counters["clients_undelivered"] > 0
 
     def _paced(self, leg: Leg, *, pause: bool) -> None:
         if leg is self.relay.client:

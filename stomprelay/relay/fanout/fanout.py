@@ -165,7 +165,8 @@ class Fanout:
             self._go_on(now)
         finally:
             # A broker whose receipts the client waits for is read from, whatever the client owes it.
-            if member.session.full and not leg.closed and not self.crowded:
+            needed = self.crowded or member.resender.careful
+            if member.session.full and not leg.closed and not needed:
                 member.pause()
 
     def connected(self, link: Link, now: float) -> None:
