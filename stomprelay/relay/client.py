@@ -113,6 +113,8 @@ class ClientConnection:
     def received(self, leg: Leg, data: bytes, now: float) -> None:
         """Bytes were received on a leg: carry the frames in them to the other side."""
         downstream = leg is self._client
+        if downstream and leg.gone:
+            return
         self.session.counters["client_bytes" if downstream else "broker_bytes"] += len(data)
         leg.heartbeat.received(now)
         try:
@@ -274,11 +276,12 @@ class ClientConnection:
         if failure is not None:
             self.shutdown.fail(client, failure)
             return
+        self._dismiss(now)
         self.shutdown.found(now)
         if broker.health.paused and flow.disconnect is DisconnectState.NONE:
             link.leave(now, link.upstream.drain_timeout, None)
         outbox.put(Wake(self.deadline))
-        if not client.gone:
+        if not client.gone or link.done:
             self._to_client(leg, now)
         if client.state is State.CONNECTED:
             self._release(now)
@@ -356,6 +359,7 @@ class ClientConnection:
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
         """Frames passed from a leg, and perhaps a failure after them; `before`: how far DISCONNECT was until then."""
         flow, shutdown = self._flow, self.shutdown
+        self._dismiss(now)
         if flow.disconnect is not before:
             shutdown.disconnecting(now)
             self._outbox.put(Wake(self.deadline))
@@ -364,12 +368,17 @@ class ClientConnection:
         elif flow.erred and self._listener.upstream.close_on_error:
             shutdown.close(How.LINGER, ended(End.BROKER, "the broker sent ERROR"))
         elif shutdown.delivered:
-            shutdown.close(How.FLUSH, ended(End.CLIENT, "what the client said is delivered"))
+            shutdown.deliver()
         elif shutdown.drained:
             shutdown.stopped()
         elif flow.survives:
             self._search.move(now)
             self._pace()
+
+    def _dismiss(self, now: float) -> None:
+        """Refuse to the client what brokers close connections for."""
+        for error in self._flow.take_refused():
+            self.shutdown.dismiss(error, now)
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while it had no broker to the brokers that it has now."""

@@ -8,6 +8,7 @@ from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.link import Link
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg
+from stomprelay.wire.errors import StompError
 
 _TAKEN: Final = 65536
 """How many bytes of small chunks are taken together."""
@@ -93,6 +94,12 @@ class Flow(Protocol):
 
     def connected(self, link: Link, now: float) -> None:
         """A link has a broker: send it what it has to know. Raises `StompError` for what cannot be sent to it."""
+
+    def take_refused(self) -> list[StompError]:
+        """Return, since the last call, the errors about frames of the client that no broker is sent any more, because
+        brokers closed the connection for them. The client's session must end with the first; what else it sent is
+        still delivered.
+        """
 
     def over(self, link: Link) -> bool:
         """Whether the session ends when a link's broker closes now, because of what the two sent last."""

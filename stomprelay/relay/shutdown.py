@@ -33,6 +33,7 @@ class Shutdown:
     __slots__ = (
         "_buffer",
         "_client",
+        "_dismissed",
         "_flow",
         "_last",
         "_listener",
@@ -63,6 +64,7 @@ class Shutdown:
         self.lost = 0
         self._last = inf
         self._stopping = False
+        self._dismissed = False
         self._tries = len(listener.upstream.brokers)
 
     # The steps of an orderly end
@@ -120,17 +122,33 @@ class Shutdown:
             self._session.counters["clients_vanished"] += 1
         early = client.state is State.CONNECTING and client.decoder.buffered
         if early or self._unread or (flow.survives and not flow.safe):
-            client.lost()
-            self._last = min(self.until, now + self._listener.upstream.disconnect_timeout)
-            self.until = self._answered_by(now) if flow.ready else self._last
             self._outbox.put(vanished("client left; what it said is still delivered", delivering=True))
-            for link in flow.links:
-                if link.up and link.resender is not None:
-                    link.resender.unsubscribe()
-                    link.resender.flush(now)
+            self._deliver(now)
             return
         text = f"client left: {reason}"
         self.close(How.FLUSH, ended(End.CLIENT, text, quiet=False) if leaving else vanished(text))
+
+    def _deliver(self, now: float) -> None:
+        """The client is gone: its time begins, and it wants no more messages."""
+        self._client.lost()
+        self._last = min(self.until, now + self._listener.upstream.disconnect_timeout)
+        self.until = self._answered_by(now) if self._flow.ready else self._last
+        for link in self._flow.links:
+            if link.up and link.resender is not None:
+                link.resender.unsubscribe()
+                link.resender.flush(now)
+
+    def dismiss(self, error: StompError, now: float) -> None:
+        """A frame that the client sent long ago is refused. It is sent an ERROR and its connection is closed; what else
+        it sent is still delivered, as for a client that went by itself.
+        """
+        client = self._client
+        self._outbox.put(failed(client.side.value, error))
+        if not client.gone and not client.closed:
+            self._session.counters["errors_sent"] += 1
+            self._outbox.put(Send(client, complain(error, self._session.dialect)), Close(client, How.LINGER))
+            self._dismissed = True
+            self._deliver(now)
 
     # The relay stops
 
@@ -244,6 +262,11 @@ class Shutdown:
 
     # Ends
 
+    def deliver(self) -> None:
+        """Close the session of a client that is gone: what it sent is `delivered`."""
+        end = End.RELAY if self._dismissed else End.CLIENT
+        self.close(How.FLUSH, ended(end, "what the client said is delivered"))
+
     def fail(self, leg: Leg, error: StompError, end: End | None = None) -> None:
         """End the session with an ERROR to the client; `leg` is the one whose bytes are the cause. `end` is the
         side that ended the session, where that does not follow from `leg`: the broker for its own leg, the relay
@@ -276,7 +299,9 @@ class Shutdown:
             if self.lost:
                 note = replace(note, facts={**note.facts, "possibly_lost": self.lost})
             self._client.enter(State.CLOSED)
-            self._outbox.put(note, Close(self._client, how))
+            self._outbox.put(note)
+            if not self._dismissed:
+                self._outbox.put(Close(self._client, how))
         for link in self._flow.links:
             link.end()
         self._outbox.put(Wake(inf))

@@ -85,9 +85,16 @@ class Single:
 
     @property
     def flowing(self) -> bool:
-        """Whether there is a broker, and the session does not wait for the last answers before it leaves it."""
+        """Whether there is a broker that has all it has to know, and the session does not wait for the last answers
+        before it leaves it.
+        """
         link = self._link
-        return link.up and not (link.moving and self._session.quiet)
+        return link.up and not self._careful and not (link.moving and self._session.quiet)
+
+    @property
+    def _careful(self) -> bool:
+        """Whether the broker has to answer before it is sent more of what it has to know."""
+        return self._resender is not None and self._resender.careful
 
     @property
     def full(self) -> bool:
@@ -102,7 +109,7 @@ class Single:
     @property
     def safe(self) -> bool:
         """Whether no SEND awaits its receipt."""
-        return not self._session.receipts and (self._resender is None or self._resender.unconfirmed.safe)
+        return not self._session.receipts and (self._resender is None or self._resender.safe)
 
     @property
     def settled(self) -> bool:
@@ -206,6 +213,9 @@ class Single:
         frames = islice(broker.decoder.frames(), TURN)
         try:
             joiner.carry(frames, untouched, lambda frame: self._downward(frame, broker, bridge, erred))
+            if self._resender is not None and self._resender.careful:
+                self._resender.go_on(now)
+                self._resender.flush(now)
         finally:
             session.passed("broker_frames", joiner.frames)
             if broker.decoder.trails:
@@ -215,7 +225,7 @@ class Single:
                 self._outbox.send(self._client, data, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
-            if session.full and not self._paused and not self.crowded:
+            if session.full and not self._paused and not self.crowded and not self._careful:
                 self._paused = True
                 self._outbox.put(Pause(broker))
 
@@ -243,7 +253,7 @@ class Single:
         self.erred = True
         counters["errors_passed"] += 1
         if resender is not None and receipt is not None:
-            resender.unconfirmed.refused(receipt)
+            resender.refused(receipt)
         return True
 
     def _receipt_passes(self, receipt: bytes | None) -> bool:
@@ -256,7 +266,7 @@ class Single:
         if self._resender is None or receipt is None:
             return True
         self._link.received_receipt(receipt)
-        return self._resender.unconfirmed.received(receipt)
+        return self._resender.received(receipt)
 
     # Brokers come and go
 
@@ -267,13 +277,17 @@ class Single:
             return
         self._paused = self.erred = False
         try:
-            resender.replay(subscriptions=self._receives)
+            resender.replay(subscriptions=self._receives, now=now)
         finally:
             resender.flush(now)
         if self.disconnect is not DisconnectState.NONE:
             self.disconnect = DisconnectState.WAITING
             if self.safe:
                 self.send_disconnect(now)
+
+    def take_refused(self) -> list[StompError]:
+        """Return those of its resender."""
+        return [] if self._resender is None else [*self._resender.take_refused()]
 
     def over(self, link: Link) -> bool:
         """Whether the broker sent an ERROR, or the client sent DISCONNECT and is owed nothing."""
@@ -286,7 +300,7 @@ class Single:
         if self._resender is None:
             name, receipt = link.upstream.name, self.disconnect_receipt
             raise StompError("connection to the broker was lost", f"upstream {name}", receipt=receipt)
-        doubts = self._resender.lost(subscriptions=self._receives)
+        doubts = self._resender.lost(subscriptions=self._receives, by=link.dropped_by, now=now)
         self._give_receipts(self._resender, now)
         for receipt in doubts:
             raise unknown_outcome(receipt)

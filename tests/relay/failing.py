@@ -14,6 +14,7 @@ from typing import Any
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker, Group, Reconnect
 from stomprelay.relay.model.upstream import Upstream
+from stomprelay.relay.resend.caution import SOON
 from tests.playbook import PRODUCTS, SAY_HELLO, SAY_WELCOME, Cut, Playbook, listener, upstream
 
 NAMES = ("a", "b", "c")
@@ -78,6 +79,12 @@ def found(play: Playbook, version: bytes = b"1.2", product: str = "generic", wel
     play.broker_accepts()
     assert play.broker_reads().startswith(b"CONNECT\n")
     play.broker_says(said_welcome(version, product, welcome))
+
+
+def goes_by_itself(play: Playbook, at: str | None = None) -> None:
+    """The broker is lost so long after it was sent something that it cannot be for that."""
+    play.time_passes(SOON + 1)
+    play.broker_goes(at=at)
 
 
 def link(play: Playbook) -> Link:

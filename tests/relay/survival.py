@@ -380,7 +380,8 @@ class Caller:
     def heard_at_once(self) -> bool:
         """Whether a broker is told at once what it says now."""
         held = self.paused or self.unread or self.breathing
-        return not held and any(link.up for link in self.relay.links)
+        resenders = [link.resender for link in self.relay.links if link.up]
+        return not held and any(each is not None and not each.careful for each in resenders)
 
     def read(self) -> bool:
         """The relay reads what the client wrote, unless it paused it. Answers whether there was anything."""
@@ -538,8 +539,9 @@ class Caller:
 
     @property
     def abandoned(self) -> bool:
-        """Whether each of its brokers had its time to confirm, and did not."""
-        return sum("did not confirm" in note for note in self.notes) > len(self.world.nodes)
+        """Whether each of its brokers had its time to confirm, and did not; or all of them, once it is gone."""
+        each = sum("did not confirm" in note for note in self.notes) > len(self.world.nodes)
+        return each or self.counters["clients_undelivered"] > 0
 
     def _paced(self, leg: Leg, *, pause: bool) -> None:
         if leg is self.relay.client:

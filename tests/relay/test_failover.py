@@ -23,6 +23,7 @@ from tests.relay.failing import (
     broker_waits,
     client_waits,
     found,
+    goes_by_itself,
     link,
     movable,
     over,
@@ -374,7 +375,7 @@ def test_lost_twice_in_a_row(cut: Cut) -> None:
         play.broker_goes()
         found(play)
         gets(play, SUBSCRIBE + ASKING_AGAIN % (b"r", b"x"))
-        play.broker_goes()
+        goes_by_itself(play)
         found(play)
         gets(play, SUBSCRIBE + ASKING_AGAIN % (b"r", b"x"))
         play.broker_says(RECEIPT % b"r")
@@ -581,7 +582,7 @@ def test_order_is_kept(cut: Cut) -> None:
             play.client_says(SEND % (b"%02d" % at))
             if at % 4 == 3:
                 play.broker_reads()
-                play.broker_goes()
+                goes_by_itself(play)
                 play.client_says(SEND % (b"%02d.5" % at))
                 found(play, b"1.2", "rabbitmq")
                 bodies = [each.rpartition(b":")[2] for each in marks(play.broker_reads())]
@@ -750,7 +751,7 @@ def test_headers_that_need_an_escape() -> None:
             (b"1.1", b"SUBSCRIBE\nid:a\\cb\ndestination:/queue/a\\\\b\nx-y:p\\cq\n\n\0"),
             (b"1.0", b"SUBSCRIBE\nid:a:b\ndestination:/queue/a\\b\nx-y:p:q\n\n\0"),
         ):
-            play.broker_goes()
+            goes_by_itself(play)
             found(play, after)
             gets(play, told)
 

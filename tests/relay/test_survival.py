@@ -307,7 +307,7 @@ class Survival(RuleBasedStateMachine):
         transaction = letter.transaction
         if not caller.gone:
             return False
-        if transaction is None:
+        if transaction is None or caller.abandoned:
             return caller.abandoned
         return caller.doomed(transaction) or caller.losses > transaction.losses
 

@@ -175,7 +175,8 @@ class Fanout:
             self._go_on(now)
         finally:
             # A broker whose receipts the client waits for is read from, whatever the client owes it.
-            if member.session.full and not leg.closed and not self.crowded:
+            needed = self.crowded or member.resender.careful
+            if member.session.full and not leg.closed and not needed:
                 member.pause()
 
     def connected(self, link: Link, now: float) -> None:
@@ -185,7 +186,7 @@ class Fanout:
         self._started = self._started or self.ready
         receives = self.disconnect is DisconnectState.NONE and not self._client.gone
         try:
-            member.resender.replay(subscriptions=receives)
+            member.resender.replay(subscriptions=receives, now=now)
         except StompError as error:
             if not target.fans:
                 raise
@@ -194,6 +195,11 @@ class Fanout:
         finally:
             member.resender.flush(now)
         self._go_on(now)
+
+    def take_refused(self) -> list[StompError]:
+        """Return those of upstreams of one group; what other groups may still deliver is the quorum's matter."""
+        alone = [member for target, member in self._places.values() if not target.fans]
+        return [error for member in alone for error in member.resender.take_refused()]
 
     def over(self, link: Link) -> bool:
         """Whether the session ends with this link: its broker sent an ERROR that the client was sent, or the
@@ -274,9 +280,11 @@ class Fanout:
         """Write what was put in, give the client its receipts, and send the DISCONNECT that waited for them."""
         decided: list[Confirmation[Member]] = []
         failures: list[StompError] = []
-        for _, member in self._places.values():
+        for target, member in self._places.values():
             try:
                 member.flush(now)
+                if target.fans:
+                    self._quorum.poisoned(target, member, now)
             except StompError as error:
                 failures.append(error)
             decided += self._quorum.released(member)

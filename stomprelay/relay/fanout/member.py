@@ -86,7 +86,8 @@ class Member:
     @property
     def writable(self) -> bool:
         """Whether its broker can be sent something now."""
-        return self.up and not self._blocked and not (self.link.moving and self.session.quiet)
+        held = self._blocked or self.resender.careful or (self.link.moving and self.session.quiet)
+        return self.up and not held
 
     @property
     def size(self) -> int:
@@ -116,7 +117,7 @@ class Member:
     @property
     def safe(self) -> bool:
         """Whether all SENDs and COMMITs that were sent to it have arrived, as far as receipts were asked for."""
-        return not self._waiting and self.resender.unconfirmed.safe and not self.session.receipts
+        return not self._waiting and self.resender.safe and not self.session.receipts
 
     @property
     def uncertain(self) -> int:
@@ -177,6 +178,8 @@ class Member:
     def flush(self, now: float) -> None:
         """Write what was put in; what waited comes first, if the broker can be written to. Raises as `send` does."""
         try:
+            if self.resender.careful and self.up:
+                self.resender.go_on(now)
             while self._waiting and self.writable:
                 self._go_on()
         finally:
@@ -273,13 +276,13 @@ class Member:
         self._blocked = self.paused = self.disconnecting = False
         self.erred = False
 
-    def lost(self) -> list[StompError]:
+    def lost(self, now: float) -> list[StompError]:
         """The broker is lost: what waited is kept for the next one. Returns what cannot be kept."""
         failures: list[StompError] = []
-        for receipt in self.resender.lost():
+        for receipt in self.resender.lost(by=self.link.dropped_by, now=now):
             failures.append(unknown_outcome(receipt))
             if receipt is not None:
-                self.resender.unconfirmed.refused(receipt)
+                self.resender.refused(receipt)
         waiting, self._waiting = self._waiting, deque()
         self._size = 0
         self._there = self._blocked = self.paused = self.disconnecting = False

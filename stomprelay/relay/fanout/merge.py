@@ -87,7 +87,7 @@ class Merge:
         member.link.received_receipt(receipt)
         if self._disconnect.answered_by(member, receipt):
             return self._disconnect.confirmed(member, receipt)
-        if not member.resender.unconfirmed.received(receipt):
+        if not member.resender.received(receipt):
             return False
         confirmation = self._quorum.confirmations.confirm(member, receipt)
         return confirmation is not None and not confirmation.hidden
@@ -99,7 +99,7 @@ class Merge:
         member.session.received(receipt)
         asked = receipt is not None and self._quorum.confirmations.awaited(member, receipt) is not None
         if receipt is not None:
-            member.resender.unconfirmed.refused(receipt)
+            member.resender.refused(receipt)
         elif target.upstream.movable and member.link.connection.product.leaves(frame):
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
             return False

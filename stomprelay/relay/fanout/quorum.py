@@ -9,7 +9,7 @@ from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.member import Member
 from stomprelay.relay.fanout.router import Router, Target
 from stomprelay.relay.forward import give_receipts
-from stomprelay.relay.notes import given_up, left
+from stomprelay.relay.notes import given_up, left, outvoted
 from stomprelay.session.effects import How
 from stomprelay.session.leg import Leg
 from stomprelay.session.session import Session
@@ -231,13 +231,28 @@ class Quorum:
         if confirmation is not None:
             self.announce([confirmation], now)
 
+    def poisoned(self, target: Target, member: Member, now: float) -> None:
+        """Frames were taken out of what a group is sent again, because its brokers closed the connection for them. To
+        the quorum that is an ERROR about what asked for a receipt, otherwise a fault. Raises as `announce` and `fault`.
+        """
+        for error in member.resender.take_refused():
+            reason = error.detail or error.message
+            self._outbox.put(outvoted(member.link.group, target.upstream, reason))
+            self._session.counters["fanout_errors"] += 1
+            receipt = error.receipt
+            if receipt is not None and self.confirmations.awaited(member, receipt) is not None:
+                member.failed(reason)
+                self.refused(member, receipt, now)
+            else:
+                self.fault(target, member, reason, now)
+
     # Groups that fail
 
     def lost(self, target: Target, member: Member, now: float) -> None:
         """A group lost its broker, and with it perhaps the outcome of something. Raises `StompError` for an outcome
         that the client has to know of.
         """
-        for failure in member.lost():
+        for failure in member.lost(now):
             if not target.fans or failure.receipt is None:
                 raise failure
             member.failed(failure.detail or failure.message)
@@ -261,7 +276,7 @@ class Quorum:
         member.give_up(reason)
         link = member.link
         self._outbox.put(given_up(link.group, link.broker or link.before, target.upstream, reason))
-        member.lost()
+        member.lost(now)
         self._session.counters["possibly_lost"] += sum(
             each.sends for each in member.resender.unconfirmed.take()
         )
@@ -278,6 +293,7 @@ class Quorum:
         link = member.link
         self._outbox.put(left(link.broker, target.upstream, "it takes nothing any more"))
         self._session.counters["brokers_lost"] += 1
+        link.abandon()
         try:
             self.lost(target, member, now)
         finally:

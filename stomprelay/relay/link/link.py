@@ -146,6 +146,14 @@ class Link:
         return self.state.broker if isinstance(self.state, Connected) else None
 
     @property
+    def dropped_by(self) -> Broker | None:
+        """The broker that it has, where the connection can have ended only by that broker's will or death; None where
+        the session leaves it.
+        """
+        state = self.state
+        return state.broker if type(state) is Connected and not (state.done or state.silent) else None
+
+    @property
     def asked(self) -> Broker | None:
         """The broker that is asked for CONNECTED now."""
         return self.state.handshake.broker if isinstance(self.state, Asking) else None
@@ -271,9 +279,10 @@ class Link:
         self._suspicion.cleared()
         broker.health.answered()
         broker.health.joined()
+        self.state.place = broker.presence.joined()
         self._schedule.found(now)
         if self.resender is not None:
-            self.resender.connected(leg, bridges.to_broker, cumulative=accepted.product.cumulative)
+            self.resender.connected(leg, bridges.to_broker, broker, cumulative=accepted.product.cumulative)
 
     def refused(self, reason: str, now: float, fault: str = CLOSED) -> None:
         """The broker that is asked cannot be reached, or did not take CONNECT: the next one. `fault` is what a client
@@ -311,6 +320,7 @@ class Link:
     def _fail(self, broker: Broker, now: float) -> None:
         broker.speaks(None)  # when it comes back it may be another one
         broker.health.failed(self.upstream.checks, now, self._chance)
+        broker.presence.refused()
 
     def _refused(self, broker: Broker, reason: str, now: float) -> None:
         self.session.counters["brokers_refused"] += 1
@@ -368,21 +378,28 @@ class Link:
 
     def fell_silent(self, now: float) -> None:
         """Record in the broker's health that it sent nothing for longer than the heart-beats allow."""
-        if self.broker is not None:
-            self.broker.health.failed(self.upstream.checks, now, self._chance)
+        if isinstance(self.state, Connected):
+            self.state.silent = True
+            self.state.broker.health.failed(self.upstream.checks, now, self._chance)
 
     def unconfirmed(self) -> None:
         """Record a doubt about the broker, which did not confirm in time what it was sent: that may be due to what the
         client sent.
         """
-        if self.broker is not None:
-            self.broker.health.doubt(self.broker.health.sight())
+        if isinstance(self.state, Connected):
+            self.state.silent = True
+            health = self.state.broker.health
+            health.doubt(health.sight())
 
     def lost(self) -> None:
         """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
         self.recovering = True
-        if self.broker is not None:
-            self.broker.health.lost()
+        broker = self.broker
+        if broker is not None:
+            broker.health.lost()
+        # One that sends with care may itself be why.
+        if self.dropped_by is not None and not (self.resender is not None and self.resender.careful):
+            self.dropped_by.presence.dropped()
 
     def hang_up(self, how: How) -> None:
         """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
@@ -392,6 +409,7 @@ class Link:
             self._outbox.put(Close(leg, how))
         if isinstance(self.state, Connected):
             self.state.broker.health.left()
+            self.state.broker.presence.left(self.state.place)
             self.before = self.state.broker
         self.state = Waiting()
 
@@ -443,7 +461,9 @@ class Link:
         self._outbox.send(up.leg, frame, now)
         # What it still has to send may wait behind messages that the client owes too many ACKs for.
         self._outbox.put(Resume(up.leg))
-        self.state = Leaving(up.leg, up.broker, up.bridges, up.product, up.moving, up.target, receipt=receipt)
+        self.state = Leaving(
+            up.leg, up.broker, up.bridges, up.product, up.moving, up.target, place=up.place, receipt=receipt
+        )
         self.until = now + self.upstream.disconnect_timeout
 
     def move(self, now: float) -> None:

@@ -35,7 +35,7 @@ class Connected:
 
     `product`: what it is, as far as that is known. `moving`: the session is to go to another broker at a quiet moment,
     to `target` if it can. `done`: the broker is to be left at once, for it confirmed that the session leaves, or went
-    wrong.
+    wrong. `silent`: it is left for not answering. `place`: the session's number there.
     """
 
     leg: Leg
@@ -45,6 +45,8 @@ class Connected:
     moving: bool = False
     target: Broker | None = None
     done: bool = False
+    silent: bool = False
+    place: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

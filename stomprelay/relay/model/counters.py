@@ -26,6 +26,7 @@ COUNTERS: Final = {
     "failovers": "sessions that went on with a broker after they had lost one",
     "sessions_given_up": "connected clients that were told that no broker could be had any more",
     "frames_resent": "frames sent again because nothing showed that the lost broker had them",
+    "poison_refused": "frames taken out of what is sent again because brokers closed the connection for them",
     "acks_stale": "ACKs and NACKs left out because the broker of their message was lost",
     "possibly_lost": "SENDs that no broker may have had, and that were not sent again",
     "fanout_overflowed": "SENDs that a group of a fan-out missed because its queue was full",

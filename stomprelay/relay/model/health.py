@@ -8,6 +8,7 @@ A broker that was sent a client's CONNECT and closed the connection has not fail
 cause. It is doubted, until a probe, or the CONNECT of another client, shows how it is.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -188,3 +189,47 @@ class Health:
         at = max(now, self._slot)
         self._slot = at + 1 / rate
         return at
+
+
+class Presence:
+    """The sessions that a broker serves, in the order in which they joined, and counts of what it ever did: `answers`
+    to CONNECT, `refusals`, and `drops`, connections of sessions that it closed. By these one can tell later whether it
+    was there all the while.
+    """
+
+    __slots__ = ("_joined", "_serving", "answers", "drops", "refusals")
+
+    def __init__(self) -> None:
+        self.answers = 0
+        self.refusals = 0
+        self.drops = 0
+        self._joined = 0
+        self._serving: OrderedDict[int, None] = OrderedDict()
+
+    @property
+    def joins(self) -> int:
+        """The number of the session that joined last."""
+        return self._joined
+
+    def joined(self) -> int:
+        """It answered CONNECTED: it serves one more session. Returns its number, for `left`."""
+        self.answers += 1
+        self._joined += 1
+        self._serving[self._joined] = None
+        return self._joined
+
+    def left(self, number: int) -> None:
+        """The session with this number is there no more."""
+        del self._serving[number]
+
+    def refused(self) -> None:
+        """It could not be reached, or did not answer CONNECT."""
+        self.refusals += 1
+
+    def dropped(self) -> None:
+        """It closed the connection of a session that is not known to be why."""
+        self.drops += 1
+
+    def steady(self, number: int) -> bool:
+        """Whether it still serves a session that joined no later than the one with this number."""
+        return next(iter(self._serving), number + 1) <= number

@@ -6,20 +6,26 @@ that a new broker has to know: subscriptions first, then what was not confirmed,
 """
 
 import re
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.forward import Joiner
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.resend.caution import Caution
 from stomprelay.relay.resend.offline import Offline
+from stomprelay.relay.resend.unconfirmed import Kept
 from stomprelay.session.leg import Leg
-from stomprelay.session.session import Session
+from stomprelay.session.session import Session, Transaction
 from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import (
+    ABORT,
     BEGIN,
     COMMIT,
     DESTINATION,
@@ -34,6 +40,9 @@ from stomprelay.wire.names import (
 AGAIN: Final = b"relay-resent:true\n"
 """The header line of a SEND that a lost broker may have had already."""
 
+Part = Subscription | Kept | tuple[Transaction, bytes]
+"""What is sent again and answered by itself: a subscription, what was kept, a frame of an open transaction."""
+
 _MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
 
 
@@ -46,6 +55,15 @@ def unknown_outcome(receipt: bytes | None) -> Refused:
     )
 
 
+def _poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
+    """Return the error that the client is sent about a frame that costs brokers their connection."""
+    shown = f"{command.decode()} {name[:200].decode('utf-8', 'backslashreplace')}".rstrip()
+    if receipt is not None:
+        shown = f"{shown} (receipt {receipt[:200].decode('utf-8', 'backslashreplace')})"
+    why = "the broker closed the connection twice when it was sent"
+    return Refused("a frame cannot be delivered", f"{shown}: {why}", receipt=receipt)
+
+
 class Resender:
     """Sends what a session's client sends to the broker that it has. `unconfirmed` is what is not confirmed.
 
@@ -55,15 +73,20 @@ class Resender:
     """
 
     __slots__ = (
+        "_at",
         "_batch",
         "_broker",
+        "_caution",
         "_confirm",
+        "_inside",
         "_joiner",
         "_last",
         "_offline",
         "_outbox",
         "_owing",
         "_plain",
+        "_refused",
+        "_subscriptions",
         "session",
         "unconfirmed",
     )
@@ -80,11 +103,31 @@ class Resender:
         self._plain: bytes | None = None
         self._batch: list[Frame] = []
         self._last: tuple[Frame, bytes | None, bytes] | None = None
+        self._at: Broker | None = None
+        self._caution = Caution()
+        self._subscriptions: deque[Subscription] = deque()
+        self._inside: deque[tuple[Transaction, bytes]] = deque()
+        self._refused: list[Refused] = []
 
     @property
     def quiet(self) -> bool:
         """Whether the broker could be left without a loss."""
-        return self.session.quiet and self.unconfirmed.quiet
+        return self.session.quiet and self.safe and self.unconfirmed.quiet
+
+    @property
+    def safe(self) -> bool:
+        """Whether nothing that must reach the broker is uncertain to have done so."""
+        return self.unconfirmed.safe and not self.careful
+
+    def received(self, receipt: bytes) -> bool:
+        """A RECEIPT came. Returns whether it is the client's: asked for by it, and not given before."""
+        self._caution.answered(receipt)
+        return self.unconfirmed.received(receipt)
+
+    def refused(self, receipt: bytes) -> None:
+        """An ERROR came that names this receipt: what asked for it is answered for good."""
+        self._caution.answered(receipt)
+        self.unconfirmed.refused(receipt)
 
     def take_given(self) -> list[bytes]:
         """Return the receipts that the relay has to give the client, none of them twice."""
@@ -92,21 +135,28 @@ class Resender:
 
     # Brokers come and go
 
-    def connected(self, leg: Leg, bridge: Bridge, *, cumulative: bool) -> None:
+    def connected(self, leg: Leg, bridge: Bridge, broker: Broker | None = None, *, cumulative: bool) -> None:
         """There is a broker. `cumulative`: what its receipts mean, see `Profile`."""
         self._broker = leg, bridge
+        self._at = broker
         self.unconfirmed.connected(cumulative=cumulative)
         self.session.forget_head()
         self._plain = None
 
-    def lost(self, *, subscriptions: bool = True) -> list[bytes | None]:
-        """The broker is lost; `subscriptions` as for `replay`. Returns what cannot be made good: each COMMIT whose
-        outcome is unknown, as the receipt that its client asked for with it, if any.
+    def lost(
+        self, *, subscriptions: bool = True, by: Broker | None = None, now: float = 0.0
+    ) -> list[bytes | None]:
+        """The broker is lost; `subscriptions` as for `replay`, `by` is the broker if it closed the connection itself.
+        Returns what cannot be made good: each COMMIT whose outcome is unknown, as the receipt that its client asked
+        for with it, if any.
         """
         self._broker = None
         self._joiner.clear()
         self._batch = []
         self._last = None
+        self._caution.lost(by, now)
+        self._subscriptions.clear()
+        self._inside.clear()
         unconfirmed, session = self.unconfirmed, self.session
         session.counters["possibly_lost"] += unconfirmed.unproved
         session.lost_broker()
@@ -124,27 +174,160 @@ class Resender:
                 if receipt is not None:
                     yield receipt
 
-    def replay(self, *, subscriptions: bool = True) -> None:
-        """Put in for a new broker all that it has to know; write it with `flush`. Raises as `send` does."""
+    def replay(self, *, subscriptions: bool = True, now: float = 0.0) -> None:
+        """Put in for a new broker all that it has to know; write it with `flush`. Where lines before this one cost
+        brokers their connection it is only begun: see `careful`. Raises as `send` does.
+        """
         _, bridge = self._connection
-        if subscriptions:
-            for subscription in self.session.subscriptions:
-                self._subscribe(subscription, bridge)
+        wanted = list(self.session.subscriptions) if subscriptions else []
+        if self._caution.careful:
+            self._caution.began(self._at, now, resent=0)
+            self._begin_line(wanted, now)
+            return
+        for subscription in wanted:
+            self._subscribe(subscription, bridge)
+        taken, resent = self.unconfirmed.take(), 0
         # What is kept may hold a whole transaction, and another one of its name may be open.
-        self._owing = False
-        try:
-            with self.session.without_transactions() as opened:
-                for kept in self.unconfirmed.take():
-                    for frame in self.read(kept.wire):
-                        self.session.counters["frames_resent"] += kept.sent
-                        self._send(frame, bridge, AGAIN if kept.sent else b"")
-                self._close()
-        finally:
-            self._owing = True
+        with self.session.without_transactions() as opened:
+            for kept in taken:
+                count = self._repeat(kept, bridge)
+                resent += count
+                self.session.counters["frames_resent"] += count * kept.sent
+            self._close()
         for transaction in opened:
             for wire in transaction.frames:
-                for frame in self.read(wire):
-                    self._joiner.add(frame, bridge.head(frame, self.session))
+                self._repeat_inside(wire, bridge)
+        self._caution.began(self._at, now, resent=len(wanted) + resent + len(opened))
+
+    def _repeat(self, kept: Kept, bridge: Bridge) -> int:
+        """Send again what was kept. Returns how many frames that are."""
+        count = 0
+        self._owing = False
+        try:
+            for frame in self.read(kept.wire):
+                count += 1
+                self._send(frame, bridge, AGAIN if kept.sent else b"")
+        finally:
+            self._owing = True
+        return count
+
+    def _repeat_inside(self, wire: bytes, bridge: Bridge) -> None:
+        """Send again a frame of an open transaction."""
+        for frame in self.read(wire):
+            self._joiner.add(frame, bridge.head(frame, self.session))
+
+    # A line that is sent with care
+
+    @property
+    def careful(self) -> bool:
+        """Whether part of what a new broker has to know waits until it answered another part: call `go_on` after each
+        receipt, and `send` nothing until then.
+        """
+        return self._broker is not None and self._caution.careful
+
+    def take_refused(self) -> list[Refused]:
+        """Return the frames that were taken out of the line since the last call, because they cost brokers their
+        connection, as errors for the client.
+        """
+        refused, self._refused = self._refused, []
+        return refused
+
+    def _begin_line(self, subscriptions: list[Subscription], now: float) -> None:
+        self._subscriptions.extend(subscriptions)
+        self._inside.extend(
+            (transaction, wire)
+            for transaction in self.session.transactions.values()
+            for wire in transaction.frames
+        )
+        parts = [part for kept in self.unconfirmed.take() for part in self._split(kept)]
+        self.unconfirmed.set_aside(parts)
+        self.session.counters["frames_resent"] += sum(part.sent for part in parts)
+        if self._caution.alone and self._first() is not None:
+            self._caution.sent(self._check(self._connection[1]), None, now)
+        self.go_on(now)
+
+    def _split(self, kept: Kept) -> list[Kept]:
+        """Return SENDs that one receipt confirms one by one; a transaction stays whole."""
+        frames = list(self.read(kept.wire))
+        if len(frames) == 1 or frames[0].command is BEGIN:
+            return [kept]
+        *others, last = frames
+        parts = [Kept(frame.wire, self.unconfirmed.ask(), kept.sent) for frame in others]
+        return [*parts, kept._replace(wire=last.wire)]
+
+    def go_on(self, now: float) -> None:
+        """Send as much more of the line as may be on its way; write it with `flush`. Raises as `send` does."""
+        caution = self._caution
+        while self.careful and caution.room:
+            part = self._first()
+            if part is None:
+                if caution.idle:
+                    caution.through()
+                return
+            key = part.wire if isinstance(part, Kept) else part  # its receipt is another one each time
+            if caution.condemns(key):
+                self._drop(part)
+            else:
+                caution.sent(self._say(part), key, now)
+
+    def _first(self) -> Part | None:
+        """Return the first part of the line that was not sent yet."""
+        if self._subscriptions:
+            return self._subscriptions[0]
+        return self.unconfirmed.aside or (self._inside[0] if self._inside else None)
+
+    def _say(self, part: Part) -> bytes:
+        """Send a part of the line. Returns the receipt that answers it."""
+        _, bridge = self._connection
+        self.unconfirmed.take_latest()
+        if isinstance(part, Subscription):
+            self._subscriptions.popleft()
+            self._subscribe(part, bridge)
+        elif isinstance(part, Kept):
+            self.unconfirmed.take_aside()
+            if TRANSACTION in part.wire:
+                with self.session.without_transactions():
+                    self._repeat(part, bridge)
+            else:
+                self._repeat(part, bridge)
+            self._close()
+        else:
+            self._inside.popleft()
+            self._repeat_inside(part[1], bridge)
+        return self.unconfirmed.take_latest() or self._check(bridge)
+
+    def _check(self, bridge: Bridge) -> bytes:
+        """Ask the broker for a receipt that it gives when it has read all before, by an order without effect."""
+        receipt = self.unconfirmed.ask()
+        headers = [(TRANSACTION, receipt)]
+        self._joiner.write(bridge.compose(BEGIN, [*headers, (RECEIPT_HEADER, receipt)], self.session))
+        self._joiner.write(bridge.compose(ABORT, headers, self.session))
+        return receipt
+
+    def _drop(self, part: Part) -> None:
+        """Take a part out of the line for good."""
+        dialect = self.session.dialect
+        if isinstance(part, Subscription):
+            self._subscriptions.popleft()
+            command, headers = SUBSCRIBE, part.headers
+        else:
+            if isinstance(part, Kept):
+                self.unconfirmed.take_aside()
+                wire = part.wire
+            else:
+                transaction, wire = part
+                transaction.doom("a frame in it cost brokers their connection")
+                self._inside = deque(each for each in self._inside if each[0] is not transaction)
+            first = next(self.read(wire))
+            command, headers = first.command, first.headers(dialect)
+        names = dict(reversed(headers))
+        receipt = names.get(RECEIPT_HEADER)
+        if receipt is not None:
+            self.unconfirmed.renounce(receipt)
+        self.session.counters["poison_refused"] += 1
+        self._refused.append(
+            _poison(command, names.get(DESTINATION) or names.get(TRANSACTION) or b"", receipt)
+        )
 
     def _subscribe(self, subscription: Subscription, bridge: Bridge) -> None:
         headers = [
@@ -160,7 +343,9 @@ class Resender:
         """Put in that no more messages are wanted; write it with `flush`."""
         _, bridge = self._connection
         named = bridge.target.named_subscriptions
-        for each in self.session.subscriptions:
+        sent = len(self.session.subscriptions) - len(self._subscriptions)
+        self._subscriptions.clear()
+        for each in islice(self.session.subscriptions, sent):
             header = (ID, each.id) if named or each.named else (DESTINATION, each.destination)
             self._joiner.write(bridge.compose(UNSUBSCRIBE, [header], self.session))
 

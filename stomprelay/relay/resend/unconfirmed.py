@@ -37,11 +37,13 @@ class Unconfirmed:
     """
 
     __slots__ = (
+        "_aside",
         "_asked",
         "_by_receipt",
         "_committing",
         "_given",
         "_kept",
+        "_latest",
         "_most",
         "_name",
         "_number",
@@ -64,6 +66,8 @@ class Unconfirmed:
         self._number = 0
         # Ordered: a plain dict goes through all that was deleted in front of its first.
         self._kept: OrderedDict[int, Kept] = OrderedDict()
+        self._aside: deque[Kept] = deque()
+        self._latest: bytes | None = None
         self._by_receipt: dict[bytes, int | deque[int]] = {}
         self._owed: dict[bytes, int] = {}
         self._owed_size = 0
@@ -71,7 +75,7 @@ class Unconfirmed:
         self._given: list[bytes] = []
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._kept) + len(self._aside)
 
     @property
     def cost(self) -> int:
@@ -92,12 +96,12 @@ class Unconfirmed:
     @property
     def quiet(self) -> bool:
         """Whether no RECEIPT of the broker is outstanding."""
-        return not self._kept and not self._committing and not self._owed
+        return self.safe and not self._owed
 
     @property
     def safe(self) -> bool:
         """Whether nothing that must reach a broker is uncertain to have done so."""
-        return not self._kept and not self._committing
+        return not self._kept and not self._aside and not self._committing
 
     # What is sent
 
@@ -134,6 +138,7 @@ class Unconfirmed:
         """Frames pass, or wait for a broker (not `sent`), that `receipt` will confirm; so many are SENDs."""
         self._number += 1
         self._kept[self._number] = Kept(wire, receipt, sent, sends)
+        self._latest = receipt
         earlier = self._by_receipt.setdefault(receipt, self._number)
         if isinstance(earlier, deque):
             earlier.append(self._number)
@@ -145,6 +150,12 @@ class Unconfirmed:
     def commit(self, receipt: bytes, *, ours: bool) -> None:
         """A COMMIT passes that this receipt will confirm; until then its outcome is unknown."""
         self._committing[receipt] = ours
+        self._latest = receipt
+
+    def take_latest(self) -> bytes | None:
+        """Return the receipt that confirms what was kept, or committed, last since the last call; None for nothing."""
+        latest, self._latest = self._latest, None
+        return latest
 
     # What is received
 
@@ -166,6 +177,10 @@ class Unconfirmed:
         if number is not None:
             self._forget(number)
         self._committing.pop(receipt, None)
+        self._settle(receipt)
+
+    def renounce(self, receipt: bytes) -> None:
+        """No broker will be sent what asks for this receipt, and the client is sent an ERROR in its place."""
         self._settle(receipt)
 
     def _settle(self, receipt: bytes) -> bool:
@@ -214,6 +229,10 @@ class Unconfirmed:
         UNSUBSCRIBE or the ACK of a message of a lost broker. Returns those.
         """
         self.unproved = 0
+        for kept in self._aside:
+            self.size -= len(kept.wire)
+            self.keep(kept.wire, kept.receipt, sent=kept.sent)
+        self._aside.clear()
         asked = Counter(again)
         asked.update(kept.receipt for kept in self._kept.values())
         asked.update(self._committing.keys())
@@ -238,3 +257,22 @@ class Unconfirmed:
         self._by_receipt.clear()
         self.size = self.sends = 0
         return taken
+
+    def set_aside(self, kept: Iterable[Kept]) -> None:
+        """Keep what `take` returned until it is sent, a part at a time: see `aside`."""
+        for each in kept:
+            self._aside.append(each)
+            self.size += len(each.wire)
+            self.sends += each.sends
+
+    @property
+    def aside(self) -> Kept | None:
+        """The first part that was set aside; None where there is none."""
+        return self._aside[0] if self._aside else None
+
+    def take_aside(self) -> Kept:
+        """Return the first part that was set aside. It is forgotten: keep it as it is sent."""
+        kept = self._aside.popleft()
+        self.size -= len(kept.wire)
+        self.sends -= kept.sends
+        return kept

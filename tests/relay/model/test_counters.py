@@ -10,6 +10,7 @@ from stomprelay.session.heartbeat import Terms
 from tests.playbook import SAY_HELLO, SAY_WELCOME, Playbook, joined, listener
 from tests.relay.failing import STOPPING, asked, found, movable, started
 from tests.relay.several import fanned, send
+from tests.relay.test_poison import POISON, Picky
 
 
 def test_all_counters_start_at_nothing() -> None:
@@ -176,6 +177,14 @@ def _a_bug() -> Playbook:
     return play
 
 
+def _a_frame_that_costs_the_connection() -> Playbook:
+    play = started(product="activemq")
+    picky = Picky(play, "activemq")
+    play.client_says(POISON)
+    picky.goes_on()
+    return play
+
+
 SCENES: dict[Callable[[], Playbook], set[str]] = {
     _a_session: {
         "sessions_opened",
@@ -211,6 +220,13 @@ SCENES: dict[Callable[[], Playbook], set[str]] = {
         "possibly_lost",
     },
     _a_bug: {"errors_sent", "faults"},
+    _a_frame_that_costs_the_connection: {
+        "brokers_lost",
+        "errors_sent",
+        "failovers",
+        "frames_resent",
+        "poison_refused",
+    },
 }
 
 ORDINARY = {

@@ -1,0 +1,176 @@
+"""How carefully a line of frames is sent again, and which of them are to blame for lost connections.
+
+A frame that a broker answers by closing the connection would cost one connection after the other, and everything
+behind it would wait for ever. But brokers also die by themselves, and then no frame is to blame. So what is sent again
+goes out in one piece, as fast as it can, until a connection is lost soon after and without any answer; then at most
+`WINDOW` at a time, and after one more such loss one by one, each when the one before it was answered.
+
+A frame is struck when it was alone on its way to a broker that had just answered something else on the same
+connection, and the broker then closed that connection `SOON` after. The strike counts once it is known that the broker
+itself went on: it still serves a session that it served before; or it answered a CONNECT since, and meanwhile neither
+refused a connection nor closed another one, as a broker does that is killed or cut off. `ENOUGH` strikes in a row, and
+the frame is refused.
+"""
+
+from typing import Final, NamedTuple
+
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.health import Presence
+
+WINDOW: Final = 64
+FEW: Final = 8
+"""So many parts may go one by one at once."""
+SOON: Final = 5.0
+"""Seconds in which a broker closes the connection for what it was sent."""
+ENOUGH: Final = 2
+
+
+class Before(NamedTuple):
+    """What was known of a broker when it was sent something: see `Presence`."""
+
+    joins: int
+    refusals: int
+    drops: int
+
+
+class Strike:
+    """A connection that ended when something was alone on its way. `counts`: the broker itself was well."""
+
+    __slots__ = ("_answers", "_before", "_presence", "counts")
+
+    def __init__(self, presence: Presence, before: Before) -> None:
+        self._presence = presence
+        self._answers = presence.answers
+        self._before = before
+        self.counts = False
+
+    def review(self) -> bool:
+        """Look at what is known of the broker by now, until it `counts`. Returns False where it never will."""
+        now, before = self._presence, self._before
+        if self.counts:
+            return True
+        if now.steady(before.joins):
+            self.counts = True
+            return True
+        if now.refusals != before.refusals or now.drops != before.drops:
+            return False
+        self.counts = now.answers > self._answers
+        return True
+
+
+class Caution:
+    """The pace of one line, from broker to broker; `careful` while it has one.
+
+    Call `began` when there is a broker, `sent` for each part of the line and `answered` for each receipt, `through` at
+    the line's end, and `lost` when the broker is lost. Parts are known by any `key` that stays the same: bytes, for one
+    that no other broker is sent once it was answered.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_before",
+        "_broker",
+        "_flight",
+        "_progress",
+        "_resent",
+        "_sent_at",
+        "_strikes",
+        "_suspect",
+        "_window",
+    )
+
+    def __init__(self) -> None:
+        self._window = 0
+        self._broker: Broker | None = None
+        self._flight: dict[bytes, object] = {}
+        self._answered = False
+        self._progress = False
+        self._resent = 0
+        self._sent_at = 0.0
+        self._before = Before(0, 0, 0)
+        self._suspect: object = None
+        self._strikes: list[Strike] = []
+
+    @property
+    def careful(self) -> bool:
+        """Whether the line waits for answers."""
+        return self._window > 0
+
+    @property
+    def alone(self) -> bool:
+        """Whether its parts go one by one."""
+        return self._window == 1
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is awaited."""
+        return not self._flight
+
+    @property
+    def room(self) -> bool:
+        """Whether one more part may be sent now."""
+        return len(self._flight) < self._window
+
+    def began(self, broker: Broker | None, now: float, *, resent: int) -> None:
+        """There is a broker. `resent`: how many parts it was sent again, all at once."""
+        self._broker = broker
+        self._flight.clear()
+        self._answered = self._progress = False
+        self._resent = resent
+        self._sent_at = now
+
+    def sent(self, receipt: bytes, key: object, now: float) -> None:
+        """A part of the line was sent that this receipt answers; without a key it is never to blame."""
+        self._flight[receipt] = key
+        self._sent_at = now
+        self._resent += 1
+        if self._broker is not None:
+            presence = self._broker.presence
+            self._before = Before(presence.joins, presence.refusals, presence.drops)
+
+    def answered(self, receipt: bytes) -> None:
+        """The broker answered with this receipt."""
+        self._answered = True
+        if receipt in self._flight:
+            key = self._flight.pop(receipt)
+            # Subscriptions are no progress: the next broker is sent them again.
+            self._progress = self._progress or isinstance(key, bytes)
+            if key == self._suspect:
+                self._acquit()
+
+    def through(self) -> None:
+        """All of the line was sent and answered: the next one goes as fast as it can."""
+        self._window = 0
+        self._acquit()
+
+    def _acquit(self) -> None:
+        self._suspect = None
+        self._strikes = []
+
+    def lost(self, broker: Broker | None, now: float) -> None:
+        """The connection was lost; `broker` closed it, None where it was left for another reason."""
+        flight, self._flight = self._flight, {}
+        if broker is None or now > self._sent_at + SOON or not self._resent:
+            return
+        if self.alone:
+            (key,) = flight.values() or (None,)
+            if key is not None and self._answered:
+                self._strike(key, broker)
+        elif not self._window:
+            if not self._answered:
+                self._window = 1 if self._resent <= FEW else WINDOW
+        elif not self._progress:
+            self._window = 1
+
+    def _strike(self, key: object, broker: Broker) -> None:
+        if key != self._suspect:
+            self._suspect = key
+            self._strikes = []
+        self._strikes.append(Strike(broker.presence, self._before))
+
+    def condemns(self, key: object) -> bool:
+        """Whether this part of the line is to blame for lost connections, so that it must not be sent again."""
+        if key != self._suspect or not self._strikes:
+            return False
+        self._strikes = [strike for strike in self._strikes if strike.review()]
+        return sum(strike.counts for strike in self._strikes) >= ENOUGH

@@ -1,0 +1,57 @@
+"""Frames for which a broker closes the connection: ActiveMQ does so for a priority that is no number."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.brokers import Broker
+from tests.e2e.fleet import Fleet, failover, fleet, nodes
+from tests.e2e.load import drain
+from tests.e2e.talker import Talker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.broker]
+
+
+@pytest.fixture
+def one(tmp_path: Path, activemq: Broker) -> Iterator[Fleet]:
+    """Run a relay whose sessions survive their only broker, ActiveMQ."""
+    with nodes(activemq) as members, fleet(tmp_path, members, failover(members)) as running:
+        yield running
+
+
+def wait_until_left(running: Fleet, sessions: int) -> None:
+    """Wait until the frame was refused and the relay has only so many sessions."""
+    (node,) = running.nodes
+    running.relay.wait_until(lambda: running.counted("poison_refused") == 1)
+    running.relay.wait_until(lambda: running.brokers()[node.uri]["sessions"] == sessions)
+
+
+def test_a_client_that_stays_is_sent_an_error(one: Fleet, queue: str) -> None:
+    """It names the frame; what was sent before and after it is delivered, and a good client is not disturbed."""
+    with Talker.at(one.port) as good, Talker.at(one.port) as client:
+        client.send(queue, b"before")
+        receipt = client.ask_later("SEND", b"bad", destination=queue, priority="abc")
+        client.tell("SEND", b"after", destination=queue, persistent="true")
+        error = client.error()
+        assert f"receipt-id:{receipt}\n".encode() in error
+        assert f"SEND {queue} (receipt {receipt})".encode() in error
+        wait_until_left(one, 1)
+        good.send(f"{queue}-good", b"1")
+        good.leave()
+    wait_until_left(one, 0)
+    assert one.nodes[0].proxy.accepted < 15
+    assert drain(one.nodes[0].broker.port, queue, 2) == [b"before", b"after"]
+    assert drain(one.nodes[0].broker.port, f"{queue}-good", 1) == [b"1"]
+    assert one.counted("possibly_lost") == 0
+
+
+def test_a_client_that_is_gone_holds_nothing(one: Fleet, queue: str) -> None:
+    """Its session ends in time and with a few connections; what it sent behind the frame is delivered."""
+    with Talker.at(one.port) as client:
+        client.tell("SEND", b"bad", destination=queue, priority="abc")
+        client.tell("SEND", b"after", destination=queue, persistent="true")
+    wait_until_left(one, 0)
+    assert one.nodes[0].proxy.accepted < 15
+    assert drain(one.nodes[0].broker.port, queue, 1) == [b"after"]
+    assert one.counted("errors_sent") == 0

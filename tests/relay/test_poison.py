@@ -1,0 +1,349 @@
+"""Frames for which brokers close the connection: they are found, refused to the client, and cost nobody else anything.
+
+`Picky` plays brokers that close without a word at any frame with `poison` in it, and answer all others.
+"""
+
+import re
+
+import pytest
+
+from stomprelay.relay.resend.caution import WINDOW
+from stomprelay.session.effects import Event, How
+from tests.playbook import Playbook, in_all_pairs
+from tests.relay.failing import asked, client_waits, found, link, over, started
+from tests.relay.several import comes, fanned, send, tell
+
+RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
+POISON = send(b"bad", priority="poison", receipt="p")
+SAYS_WHY = b"the broker closed the connection twice when it was sent"
+CALM = ("rabbitmq", "activemq", "generic")
+
+
+class Picky:
+    """Brokers of one product, all of them alike. `taken` are the bodies of the SENDs that they took, in order."""
+
+    def __init__(self, play: Playbook, product: str = "rabbitmq", version: bytes = b"1.2") -> None:
+        self.play = play
+        self.product = product
+        self.version = version
+        self.taken: list[bytes] = []
+        self.rest = b""
+
+    def answers(self) -> bool:
+        """The broker reads what it was sent. Returns whether it closed."""
+        play = self.play
+        while data := play.broker_reads() if play.broker.closed is None else b"":
+            *frames, rest = re.split(rb"\0\n?", data)
+            assert rest == b""
+            for at, frame in enumerate(frames):
+                if b"poison" in frame:
+                    play.broker_goes()
+                    return True
+                if frame.startswith(b"SEND\n"):
+                    self.taken.append(frame.rpartition(b"\n")[2])
+                receipt = re.search(rb"\nreceipt:([^\n]*)\n", frame)
+                if receipt is not None and self.confirms(frames[at:]):
+                    play.broker_says(RECEIPT % receipt[1])
+        return False
+
+    def confirms(self, frames: list[bytes]) -> bool:
+        """Whether it says so at once, or closes before."""
+        return self.product != "rabbitmq" or not any(b"poison" in frame for frame in frames)
+
+    def goes_on(self, most: int = 50) -> None:
+        """Brokers come and go until one has all that it is sent, or the session is over."""
+        self.answers()
+        for _ in range(most):
+            if over(self.play) or self.play.brokers[-1].closed is None:
+                return
+            found(self.play, self.version, self.product)
+            self.answers()
+        raise AssertionError("it goes on and on")
+
+
+def _is_lost(play: Playbook, times: int, product: str) -> None:
+    """Brokers are lost before they answer anything of what they are sent again, so often."""
+    for _ in range(times):
+        play.broker_reads()
+        play.broker_goes()
+        found(play, b"1.2", product)
+
+
+def _number(play: Playbook) -> int:
+    """The number of the last receipt that the relay asked for."""
+    resender = link(play).resender
+    assert resender is not None
+    return resender.unconfirmed._asked
+
+
+@pytest.mark.parametrize("product", CALM)
+@pytest.mark.parametrize("confirm", [False, True], ids=["plain", "confirm"])
+@pytest.mark.parametrize("before", [0, 1, 5, 3 * WINDOW])
+def test_a_send_that_costs_the_connection(product: str, confirm: bool, before: int) -> None:
+    """The client has an ERROR that names it; all else is delivered, in its order, then the session ends."""
+    with started(product=product, confirm=confirm) as play:
+        picky = Picky(play, product)
+        others = [send(b"%d" % at, receipt=f"r{at}") for at in range(before)]
+        play.client_says(b"".join(others) + POISON + send(b"after", receipt="a") + send(b"last", receipt="l"))
+        picky.goes_on()
+        said = play.client_reads()
+        assert said.count(b"ERROR\n") == 1
+        error = said[said.index(b"ERROR\n") :]
+        assert error.startswith(b"ERROR\nmessage:a frame cannot be delivered\nreceipt-id:p\n")
+        assert b"SEND /queue/a (receipt p): " + SAYS_WHY in error
+        play.client_is_closed(How.LINGER)
+        assert over(play)
+        order = list(dict.fromkeys(picky.taken))
+        assert order == [*(b"%d" % at for at in range(before)), b"after", b"last"]
+        assert all(said.count(b"receipt-id:r%d\n" % at) == 1 for at in range(before))
+        assert len(play.opened) <= 8
+        assert play.counters["poison_refused"] == 1
+        assert play.counters["possibly_lost"] == 0
+        assert "cannot be delivered" in play.noted(Event.ERROR)
+
+
+@pytest.mark.parametrize("product", CALM)
+def test_what_costs_the_connection_from_a_client_that_is_gone(product: str) -> None:
+    """It is dropped, noted and counted, and the rest delivered, within `disconnect_timeout` in all."""
+    with started(product=product, confirm=True, disconnect_timeout=5.0) as play:
+        picky = Picky(play, product)
+        play.client_says(send(b"1") + POISON + send(b"2"))
+        play.client_goes()
+        went = play.now
+        picky.goes_on()
+        assert over(play)
+        assert play.now - went < 5.0
+        assert list(dict.fromkeys(picky.taken)) == [b"1", b"2"]
+        assert play.counters["poison_refused"] == 1
+        assert play.counters["possibly_lost"] == 0
+        assert play.counters["errors_sent"] == 0
+        assert "SEND /queue/a (receipt p)" in play.noted(Event.ERROR)
+        assert play.client_reads().count(b"ERROR") == 0
+
+
+@in_all_pairs
+def test_a_subscription_that_costs_the_connection(client: bytes, broker: bytes) -> None:
+    """Those before it are not to blame; after the ERROR no messages are taken any more."""
+    with started(client, broker, product="activemq") as play:
+        picky = Picky(play, "activemq", broker)
+        good = tell(b"SUBSCRIBE", id="1", destination="/queue/a")
+        bad = tell(b"SUBSCRIBE", id="2", destination="/queue/poison", receipt="s")
+        play.client_says(good + bad + tell(b"SUBSCRIBE", id="3", destination="/queue/c"))
+        picky.goes_on()
+        error = play.client_reads()
+        assert b"SUBSCRIBE /queue/poison (receipt s): " + SAYS_WHY in error
+        assert over(play)
+        assert play.counters["poison_refused"] == 1
+
+
+def test_a_frame_of_an_open_transaction_that_costs_the_connection() -> None:
+    """It is named, and the transaction is not committed."""
+    with started(product="activemq") as play:
+        picky = Picky(play, "activemq")
+        bad = send(b"bad", transaction="t", priority="poison")
+        play.client_says(tell(b"BEGIN", transaction="t") + send(b"1", transaction="t") + bad)
+        play.client_says(send(b"2", transaction="t") + tell(b"COMMIT", transaction="t", receipt="c"))
+        picky.goes_on()
+        assert b"ERROR" in play.client_reads()
+        assert over(play)
+        for peer in play.brokers:
+            assert b"COMMIT" not in peer.written
+
+
+def test_what_the_client_sends_meanwhile_waits() -> None:
+    """It is held while the line is sent with care, with the pace of a client without a broker; then it is delivered."""
+    with started(product="activemq", confirm=True, resend_buffer=1000) as play:
+        play.client_says(send(b"1"))
+        _is_lost(play, 2, "activemq")
+        play.client_says(send(b"2"))
+        assert not client_waits(play)
+        play.client_says(send(b"x" * 1000))
+        assert client_waits(play)
+        _check_answered(play)
+        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
+        assert play.broker_reads().count(b"SEND\n") == 2
+
+
+def test_a_broker_is_read_from_while_its_answers_are_awaited() -> None:
+    """However many ACKs the client owes: they wait for that answer themselves."""
+    with started(product="activemq", confirm=True, front={"unacknowledged": 2}) as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"))
+        _is_lost(play, 2, "activemq")
+        check = _number(play)
+        play.broker_reads()
+        for at in range(4):
+            ack = b"MESSAGE\nsubscription:1\nmessage-id:m%d\nack:k%d\ndestination:/queue/a\n\nx\0" % (at, at)
+            play.broker_says(ack)
+        assert not play.broker.paused
+        play.client_reads()
+        play.client_says(tell(b"ACK", id="k0"))
+        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % check)
+        assert play.broker_reads().startswith(b"SUBSCRIBE\n")
+        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
+        assert play.broker_reads() == tell(b"ACK", id="k0")
+
+
+def test_a_disconnect_waits_for_a_line_that_is_sent_with_care() -> None:
+    """Its receipt is given when all of it was."""
+    with started(product="activemq", confirm=True) as play:
+        play.client_says(send(b"1", receipt="r") + send(b"2") + tell(b"DISCONNECT", receipt="bye"))
+        _is_lost(play, 2, "activemq")
+        picky = Picky(play, "activemq")
+        picky.answers()
+        assert picky.taken == [b"1", b"2"]
+        assert play.client_reads() == RECEIPT % b"r" + RECEIPT % b"bye"
+
+
+# Brokers that die by themselves
+
+
+def test_a_witness_makes_a_strike_count() -> None:
+    """Another session that is there all the while shows that the broker is well, however many others it drops."""
+    with started(product="rabbitmq", confirm=True, brokers=1) as play:
+        presence = play.opened[0].presence
+        presence.joined()
+        _is_careful(play)
+        for _ in range(2):
+            _check_answered(play)
+            play.broker_goes()
+            presence.dropped()
+            presence.refused()
+            found(play, b"1.2", "rabbitmq")
+            play.broker_reads()
+        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
+        assert play.counters["poison_refused"] == 1
+        play.client_reads()
+
+
+def _is_careful(play: Playbook) -> None:
+    """A SEND, lost again and again, is sent alone now."""
+    play.client_says(send(b"1"))
+    _is_lost(play, 3, "rabbitmq")
+    play.broker_reads()
+
+
+def _check_answered(play: Playbook) -> None:
+    """The broker is well: it answers the order that has no effect, and is sent the SEND."""
+    play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
+    assert play.broker_reads().count(b"SEND\n") == 1
+
+
+def test_a_broker_that_answers_nothing_strikes_nobody() -> None:
+    """It was not well before it was sent the frame: however often that happens, the frame is kept."""
+    with started(product="rabbitmq", confirm=True) as play:
+        _is_careful(play)
+        for _ in range(20):
+            play.broker_goes()
+            found(play, b"1.2", "rabbitmq")
+            assert b"SEND\n" not in play.broker_reads()
+        assert not over(play)
+        _check_answered(play)
+        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % 25)
+        assert play.counters["poison_refused"] == 0
+
+
+@pytest.mark.parametrize("how", ["killed", "cut off"])
+def test_brokers_that_die_while_one_send_is_on_its_way(how: str) -> None:
+    """Killed ones refuse connections for a while, and lose their other sessions as well: that is no strike."""
+    with started(product="rabbitmq", confirm=True, options={"longest_delay": 0.1}) as play:
+        _is_careful(play)
+        for _ in range(10):
+            _check_answered(play)
+            broker = play.opened[-1]
+            play.broker_goes()
+            if how == "killed":
+                asked(play)
+                while play.opened[-1] is not broker:
+                    play.broker_refuses()
+                    asked(play)
+                play.broker_refuses()
+            else:
+                broker.presence.dropped()  # another session's
+            found(play, b"1.2", "rabbitmq")
+            play.broker_reads()
+        assert not over(play)
+        assert play.counters["poison_refused"] == 0
+        _check_answered(play)
+
+
+def test_a_broker_that_takes_long_to_close() -> None:
+    """What it closes for was not sent just now."""
+    with started(product="rabbitmq", confirm=True) as play:
+        _is_careful(play)
+        for _ in range(5):
+            _check_answered(play)
+            play.time_passes(6)
+            play.broker_goes()
+            found(play, b"1.2", "rabbitmq")
+            play.broker_reads()
+        assert play.counters["poison_refused"] == 0
+        assert not over(play)
+
+
+def test_a_strike_that_nobody_knows_of_yet_waits() -> None:
+    """Only when the broker was seen to be well does it count: here the session asks each of them in turn."""
+    with started(product="rabbitmq", confirm=True) as play:
+        _is_careful(play)
+        _check_answered(play)
+        play.broker_goes()
+        found(play, b"1.2", "rabbitmq")
+        play.broker_reads()
+        _check_answered(play)  # the other one was not asked since
+        play.broker_goes()
+        found(play, b"1.2", "rabbitmq")
+        play.broker_reads()
+        assert play.counters["poison_refused"] == 0
+        _check_answered(play)  # one strike counts
+        play.broker_goes()
+        found(play, b"1.2", "rabbitmq")
+        play.broker_reads()
+        play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
+        assert play.counters["poison_refused"] == 1
+        assert b"ERROR\nmessage:a frame cannot be delivered\n" in play.client_reads()
+
+
+def test_a_plain_failover_is_as_fast_as_ever() -> None:
+    """All that is unconfirmed goes in one piece, whenever brokers were lost, as long as they answered anything."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(send(b"x") * 1000)
+        play.broker_reads()
+        for at in range(5):
+            play.broker_goes()
+            found(play, b"1.2", "rabbitmq")
+            assert play.broker_reads().count(b"SEND\n") == 1000 - at
+            play.broker_says(RECEIPT % b"relay-session-receipt-%d" % (1000 * (at + 1) + 1 - sum(range(at))))
+
+
+# Fan-out
+
+
+def test_one_group_of_a_fan_out_that_cannot_stand_a_frame() -> None:
+    """To the quorum that is an ERROR about its receipt: the other group decides, and this one has all that follows."""
+    with fanned(quorum=1) as play:
+        play.client_says(POISON + send(b"after", receipt="r"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(RECEIPT % b"p" + RECEIPT % b"r", at="a")
+        play.client_gets(RECEIPT % b"p" + RECEIPT % b"r")
+        taken = []
+        play.broker_goes(at="b")
+        for _ in range(20):
+            while play.at("b").closed is not None:
+                play.time_passes(play.wake - play.now)
+            comes(play, "b")
+            while data := play.broker_reads(at="b"):
+                frames = data.split(b"\0")[:-1]
+                if any(b"poison" in frame for frame in frames):
+                    play.broker_goes(at="b")
+                    break
+                taken += [frame for frame in frames if b"SEND\n" in frame]
+                for receipt in re.findall(rb"\nreceipt:([^\n]*)\n", data):
+                    play.broker_says(RECEIPT % receipt, at="b")
+            else:
+                break
+        assert [frame.rpartition(b"\n")[2] for frame in taken] == [b"after"]
+        assert play.counters["poison_refused"] == 1
+        assert play.client.closed is None
+        play.client_says(send(b"more"))
+        assert play.broker_reads(at="b").endswith(b"\n\nmore\0")
+        play.broker_reads(at="a")
