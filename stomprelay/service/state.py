@@ -23,7 +23,7 @@ class ListenerSessions:
     A driver calls `ended` when it is over; then `on_end` is called.
     """
 
-    def __init__(self, listener: Listener, on_end: Callable[[], None]) -> None:
+    def __init__(self, listener: Listener, on_end: Callable[[], None] = lambda: None) -> None:
         self.listener: Final = listener
         self.counters: Final = Counters()
         self._drivers: set[RelayDriver] = set()
