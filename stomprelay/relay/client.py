@@ -252,7 +252,7 @@ class ClientConnection:
             self.shutdown.fail(client, failure)
             return
         self.shutdown.found(now)
-        if broker.health.paused:
+        if broker.health.paused and flow.disconnect is DisconnectState.NONE:
             link.leave(now, link.upstream.drain_timeout, None)
         outbox.put(Wake(self.deadline))
         if not client.gone:
