@@ -45,7 +45,7 @@ class ListenerSessions:
     have at a time: one for its client, and one for each group of brokers that it may be connected to.
     """
 
-    def __init__(self, listener: Listener, on_end: Callable[[], None]) -> None:
+    def __init__(self, listener: Listener, on_end: Callable[[], None] = lambda: None) -> None:
         self.listener: Final = listener
         self.counters: Final = Counters()
         self.cost: Final = 1 + sum(

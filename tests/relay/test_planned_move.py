@@ -513,3 +513,20 @@ def test_lost_deliveries_do_not_matter() -> None:
         parts(play)
         found(play)
         gets(play, SUBSCRIBE)
+
+
+def test_a_client_that_leaves_by_a_broker_that_was_paused_meanwhile() -> None:
+    """It accepted the session all the same, and DISCONNECT was sent to it: there is nothing left to move."""
+    with started() as play:
+        play.client_says(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.broker_goes()
+        asked(play)
+        play.broker_accepts()
+        assert play.broker_reads().startswith(b"CONNECT\n")
+        for each in play.relay.listener.upstream.brokers:
+            each.health.pause()
+        play.broker_says(said_welcome(b"1.2"))
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(b"RECEIPT\nreceipt-id:bye\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:bye\n\n\0")
