@@ -18,7 +18,14 @@ from stomprelay.wire.head import Limits
 KINDS: Final = ("plain", "failover", "fanout", "routes")
 
 SMALL: Final = Limits(headers=12, header_line=200, body=2000)
-TIGHT: Final = {"before_connect": 300, "unacknowledged": 4, "limits": SMALL}
+TIGHT: Final = {
+    "before_connect": 300,
+    "unacknowledged": 4,
+    "transactions": 3,
+    "subscriptions": 3,
+    "kept": 4000,
+    "limits": SMALL,
+}
 
 
 @dataclass
