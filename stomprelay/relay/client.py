@@ -165,7 +165,7 @@ class ClientConnection:
         """The time of the last `Wake` has come."""
         if now >= self.shutdown.until:
             for link in self.shutdown.unanswered():
-                link.unconfirmed(now)
+                link.unconfirmed()
                 self._broker_lost(link, "did not confirm in time what was said to it", now)
                 return
             try:

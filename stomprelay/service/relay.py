@@ -203,6 +203,7 @@ class RelayService(MultiService):
         """Start to listen on all endpoints. Raises `CannotStart`, which names the endpoint that cannot be listened
         on.
         """
+        self.state.runtime.open()
         super().startService()
         self._admission.started(self._descriptors, self._needed())
         for each in self.state.sessions.listeners.values():
@@ -239,4 +240,5 @@ class RelayService(MultiService):
         longest = max((each.listener.linger for each in sessions.listeners.values()), default=0.0)
         if not await runtime.wait_closed(longest):
             _log.warn("{count} connections did not end in time", count=runtime.sockets)
+        runtime.close()
         await super().stopService()

@@ -11,6 +11,7 @@ WARNINGS: Final = frozenset({Event.ERROR, Event.FOREIGN, Event.LOST, Event.REFUS
 
 CLOSED: Final = "connection closed"
 """The peer closed the connection in good order."""
+UNREAD: Final = "connection closed while it was not read from"
 RESET: Final = "connection reset"
 REFUSED: Final = "connection refused"
 TIMED_OUT: Final = "connection timed out"

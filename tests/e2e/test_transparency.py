@@ -88,6 +88,19 @@ CONVERSATIONS = (
         "acknowledged in automatic mode", ((SUBSCRIBE % b"auto", 0), (SEND % b"", 1), (b"ACK\nID\n\n\0", 0))
     ),
     Conversation(
+        "LFs for a body",
+        (
+            (b"SUBSCRIBE\nid:1\ndestination:QUEUE\nack:client\n\n\n\0", 0),
+            (b"BEGIN\ntransaction:t\n\n\n\n\0" + SEND % b"transaction:t\n", 0),
+            (b"COMMIT\ntransaction:t\n\n\n\0", 1),
+            (b"ACK\nID\n\n\n\n\n\0", 0),
+            (b"BEGIN\ntransaction:u\n\n\n\0ABORT\ntransaction:u\n\n\n\0", 0),
+            (b"UNSUBSCRIBE\nid:1\ndestination:QUEUE\n\n\n\0", 0),
+        ),
+    ),
+    told("LFs for a body that are counted", b"BEGIN\ntransaction:t\ncontent-length:2\n\n\n\n\0"),
+    told("CRLFs for a body", b"BEGIN\r\ntransaction:t\r\n\r\n\r\n\0", versions=("1.2",)),
+    Conversation(
         "eols between frames",
         ((b"\n\n\n" + SUBSCRIBE % b"auto" + b"\n\n", 0), (b"\n" + SEND % b"" + b"\n", 1)),
     ),
@@ -107,10 +120,21 @@ CONNECTS = {
     "unknown user": b"CONNECT\naccept-version:1.2\nhost:/\nlogin:nobody\npasscode:guest\n\n\0",
     "crlf": b"CONNECT\r\naccept-version:1.2\r\nhost:/\r\nlogin:guest\r\npasscode:guest\r\n\r\n\0",
     "eols before": b"\n\nCONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\0",
+    "an LF for a body": b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\n\n\n\0",
+    "LFs that are counted": (
+        b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\ncontent-length:2\n\n\n\n\0"
+    ),
     "unknown header": b"CONNECT\naccept-version:1.2\nhost:/\nlogin:guest\npasscode:guest\nk:v\n\n\0",
 }
 
-DECIDED: dict[tuple[str, str], str] = {}
+_NO_EOL = (
+    "before 1.2 a CR ends no line: where a frame ends at its blank line, it would begin the next command"
+)
+
+DECIDED: dict[tuple[str, str], str] = {
+    ("rabbitmq", "CRLFs for a body"): _NO_EOL,
+    ("activemq", "CRLFs for a body"): _NO_EOL,
+}
 """By broker and conversation: why the relay answers otherwise than the broker."""
 
 

@@ -102,6 +102,36 @@ def test_headers_that_are_to_be_left_out() -> None:
     assert head(said, "x-token", opening=True) == b"CONNECT\npasscode:***\nx-token:***\n\n"
 
 
+DEFAULTS = JournalSettings().redact
+
+
+@pytest.mark.parametrize("name", [*DEFAULTS, *map(str.upper, DEFAULTS), "Api-Key", "X-Auth-Token"])
+@pytest.mark.parametrize("command", [b"CONNECT", b"SEND", b"MESSAGE", b"ERROR", b"BEGIN"], ids=bytes.decode)
+def test_headers_that_are_left_out_by_default(command: bytes, name: str) -> None:
+    """What a password or a token is usually called, on any frame; nothing else of it."""
+    said = b"%b\nid:1\n%b:geheim\nx:2\n\n\0" % (command, name.encode())
+    assert head(said, *DEFAULTS) == b"%b\nid:1\n%b:***\nx:2\n\n" % (command, name.encode())
+
+
+def test_headers_that_look_like_secrets() -> None:
+    """A longer name, or a value, is none."""
+    said = b"SEND\ntokens:1\nmy-secret:2\nx:token\npassword-hint:3\n\n"
+    assert head(said + b"\0", *DEFAULTS) == said
+
+
+def test_secrets_in_heads_that_repeat() -> None:
+    """Each SEND of a row is recorded without them, in one chunk and in the next."""
+    leg = Leg(Side.DOWNSTREAM, Limits())
+    recorder = LegRecorder(leg, Capture(redact=DEFAULTS))
+    leg.enter(State.CONNECTED, V1_2)
+    for _ in range(2):
+        leg.decoder.feed(b"SEND\na:1\n\nx\0" * 2 + b"SEND\ntoken:geheim\n\nx\0" * 3 + b"SEND\na:1\n\nx\0")
+        assert len(list(leg.decoder.frames())) == 6
+        _, sizes, payload = recorder.take()
+        assert payload == b"SEND\na:1\n\n" * 2 + b"SEND\ntoken:***\n\n" * 3 + b"SEND\na:1\n\n"
+        assert len(sizes) == 18
+
+
 @pytest.mark.parametrize(("name", "spelled"), [("a:b", b"a\\cb"), ("a\\b", b"a\\\\b"), ("a\rb", b"a\\rb")])
 def test_a_name_that_is_escaped(name: str, spelled: bytes) -> None:
     """As 1.1 and 1.2 spell it."""

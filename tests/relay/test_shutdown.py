@@ -7,7 +7,8 @@ import pytest
 
 from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.flow import DisconnectState, InputBuffer
-from stomprelay.relay.link.link import Ended, Link
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.link.states import Ended
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.notes import End

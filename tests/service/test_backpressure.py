@@ -19,6 +19,13 @@ class Source:
         self.transport: Any = FakeTransport()
         self.told: list[bool] = []
 
+    def stop_reading(self) -> None:
+        self.transport.pauseProducing()
+
+    def read_on(self) -> None:
+        if self.transport is not None:
+            self.transport.resumeProducing()
+
     def reading_changed(self, on: bool) -> None:
         self.told.append(on)
 

@@ -6,7 +6,7 @@ from twisted.internet import error
 from twisted.internet.defer import CancelledError
 from twisted.python.failure import Failure
 
-from stomprelay.service.connection.protocol import spell
+from stomprelay.service.connection.failures import spell
 
 REASONS: list[tuple[Exception, str]] = [
     (error.ConnectionDone(), "connection closed"),

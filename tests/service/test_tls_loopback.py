@@ -17,7 +17,7 @@ from stomprelay.config import Config
 from stomprelay.relay.model.group import Broker, Group, Reconnect, alone
 from stomprelay.relay.model.listener import Listener, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
-from stomprelay.service.connection.protocol import spell
+from stomprelay.service.connection.failures import spell
 from stomprelay.service.network.endpoints import client_endpoint, listening_service
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.service.relay import RelayService

@@ -1,18 +1,15 @@
 """A session's link to one group of brokers: the broker that it has, or the search for one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf
 
-from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.handshake import Accepted, Handshake
 from stomprelay.relay.link.schedule import Schedule
+from stomprelay.relay.link.states import Asking, Connected, Ended, Leaving, Waiting
 from stomprelay.relay.link.suspicion import CLOSED, STRANGE, Suspicion
 from stomprelay.relay.model.group import Broker, Group
-from stomprelay.relay.model.health import Sight
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.model.profile import Profile
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import moved, refused, vain
 from stomprelay.relay.resend.resender import Resender
@@ -21,62 +18,6 @@ from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
 from stomprelay.wire.names import CONNECTED, DISCONNECT, RECEIPT_HEADER
-
-
-@dataclass(slots=True)
-class Waiting:
-    """It waits for the time of its next attempt, at `broker`; without one, until an operator resumes a broker."""
-
-    broker: Broker | None = None
-
-
-@dataclass(slots=True)
-class Asking:
-    """A broker was asked for its connection, or for CONNECTED, which has to come by `deadline`. `sight` is how it was
-    then; `told`: it was sent CONNECT.
-    """
-
-    handshake: Handshake
-    deadline: float
-    sight: Sight
-    told: bool = False
-
-
-@dataclass(slots=True)
-class Connected:
-    """Frames flow between the client and this broker.
-
-    `product`: what it is, as far as that is known. `moving`: the session is to go to another broker at a quiet moment,
-    to `target` if it can. `done`: the broker is to be left at once, for it confirmed that the session leaves, or went
-    wrong.
-    """
-
-    leg: Leg
-    broker: Broker
-    bridges: Bridges
-    product: Profile
-    moving: bool = False
-    target: Broker | None = None
-    done: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class Leaving(Connected):
-    """The broker was sent DISCONNECT with `receipt` because the session moves: what it still sends is the client's."""
-
-    receipt: bytes
-
-
-@dataclass(slots=True)
-class Ended:
-    """No broker could be had, for a `reason` in words that a client may read; or the session is over. `leg` is that of
-    the last attempt, where nothing follows that would need it closed. `unwelcome`: what the client said in CONNECT is
-    the reason.
-    """
-
-    reason: str = ""
-    leg: Leg | None = None
-    unwelcome: bool = False
 
 
 class Link:
@@ -318,6 +259,7 @@ class Link:
             if self.upstream.movable and self.upstream.profile.unavailable(frame):
                 self.refused("it answered CONNECT with an ERROR: unavailable", now, STRANGE)
                 return None
+            self._undecided(self.state)
             return frame.wire
         return None
 
@@ -344,7 +286,7 @@ class Link:
         if not state.told:
             self._fail(broker, now)
         elif self.upstream.movable:
-            broker.health.doubt(state.sight, now)
+            broker.health.doubt(state.sight)
             if self._fresh:
                 self._suspicion.turned_away(broker, state.sight, fault)
         elif not broker.health.sessions and not broker.health.answered_since(state.sight):
@@ -359,6 +301,12 @@ class Link:
         if not broker.health.answered_since(state.sight):
             self._fail(broker, now)
         self._refused(broker, "no CONNECTED in time", now)
+
+    def _undecided(self, state: Asking) -> None:
+        """The attempt is over, and shows nothing: where the others wait for what it finds, a probe has to find it."""
+        health = state.handshake.broker.health
+        if health.up is False:
+            health.doubt(state.sight)
 
     def _fail(self, broker: Broker, now: float) -> None:
         broker.speaks(None)  # when it comes back it may be another one
@@ -405,7 +353,8 @@ class Link:
         match self.state:
             case Asking(deadline=deadline) as state if now >= deadline:
                 self._silent(state, now)
-            case Asking():
+            case Asking() as state:
+                self._undecided(state)
                 self.hang_up(How.ABORT)
                 self._give_up(now)
             case Waiting() if now >= self._schedule.deadline:
@@ -422,12 +371,12 @@ class Link:
         if self.broker is not None:
             self.broker.health.failed(self.upstream.checks, now, self._chance)
 
-    def unconfirmed(self, now: float) -> None:
+    def unconfirmed(self) -> None:
         """Record a doubt about the broker, which did not confirm in time what it was sent: that may be due to what the
         client sent.
         """
         if self.broker is not None:
-            self.broker.health.doubt(self.broker.health.sight(), now)
+            self.broker.health.doubt(self.broker.health.sight())
 
     def lost(self) -> None:
         """Record that the broker was lost: the next one is a failover. Call `hang_up`, then `seek`."""
@@ -449,6 +398,8 @@ class Link:
     def end(self) -> None:
         """Close the leg and end the search: the session is over, or goes on without this group."""
         reason = self.reason
+        if isinstance(self.state, Asking):
+            self._undecided(self.state)
         self.hang_up(How.FLUSH)
         self._schedule.ended()
         self.state = Ended(reason)

@@ -232,7 +232,8 @@ class Watch:
         if health.paused or (self._probe is not None and not self._probe.leg.closed):
             return False
         back = self._wanted and health.up is False and not health.out(now)
-        return (now >= self._again and (back or health.doubted)) or now >= self._at
+        doubted = health.doubted and now >= health.out_until
+        return (now >= self._again and (back or doubted)) or now >= self._at
 
     def probe(self, now: float) -> Probe:
         """Return the next probe; call its `begin`."""

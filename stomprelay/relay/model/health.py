@@ -54,7 +54,7 @@ class Health:
     `up` is what was seen last: None when nothing was yet. `paused`: an operator took it out of service. `sessions`
     counts those that it serves, `coming` those that are on their way to it (schedules keep this one). `failures`
     counts those in a row, `out_until` is the end of the pause for them, 0 when there is none. `doubted`: a probe has to
-    find out how it is.
+    find out how it is, when its pause is over if it has one.
     """
 
     __slots__ = (
@@ -141,12 +141,12 @@ class Health:
         self._troubles += 1
         self._troubled = True
 
-    def doubt(self, since: Sight, now: float) -> None:
+    def doubt(self, since: Sight) -> None:
         """It did not answer a client as it should, which may be due to what the client sent: closed the connection on
         its CONNECT, or did not confirm what came later. `since` is from when it was asked. Nothing follows for other
-        sessions but that a probe is due, unless it answered somebody meanwhile, or is left out anyway.
+        sessions but that a probe is due, unless it answered somebody meanwhile.
         """
-        if self._answers == since.answers and not (self.up is False and now < self.out_until):
+        if self._answers == since.answers:
             self.doubted = True
 
     def probed(self) -> None:

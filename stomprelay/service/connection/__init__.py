@@ -2,5 +2,6 @@
 
 `protocol` the connection of one leg, and what the connections of a service share; `driver` performing effects;
 `relay_driver` driving a client's relay; `recording` the same with a journal; `backpressure` when a connection is not
-read from; `timers` many timers on one; `direct` writing without waiting for the reactor's next turn.
+read from; `departures` clients that leave then; `failures` why connections end or cannot be had;
+`timers` many timers on one; `direct` writing without waiting for the reactor's next turn.
 """

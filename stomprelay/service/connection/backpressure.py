@@ -5,7 +5,7 @@ connection, whose transport holds too much already. So its `ReadControl` is regi
 transport, which stops and resumes it. Another is that the core asked for it, a third that the journal has no room.
 """
 
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from twisted.internet.interfaces import IPushProducer
 from zope.interface import implementer
@@ -23,8 +23,11 @@ TURN: Final = 8
 class Source(Protocol):
     """The connection whose reading is controlled."""
 
-    transport: Any
-    """Its `pauseProducing` and `resumeProducing` stop and start the reading."""
+    def stop_reading(self) -> None:
+        """Read nothing more from the transport."""
+
+    def read_on(self) -> None:
+        """Read from the transport again."""
 
     def reading_changed(self, on: bool) -> None:
         """Report to the core that reading goes on (`on`) or stopped, because the silence of a peer that is not
@@ -66,7 +69,7 @@ class ReadControl:
         self._reasons = before | reason
         if reason != ASKED and not self._stopped:
             self._stopped = True
-            source.transport.pauseProducing()
+            source.stop_reading()
         if not before:
             source.reading_changed(False)
 
@@ -85,7 +88,7 @@ class ReadControl:
         """Record that a chunk was received. Where there is a reason not to read, reading stops now."""
         if self._reasons and not self._stopped and self._source is not None:
             self._stopped = True
-            self._source.transport.pauseProducing()
+            self._source.stop_reading()
 
     def retire(self) -> None:
         """Read on whatever the reasons, and report nothing more: the leg is closed, and the protocol discards what
@@ -98,8 +101,7 @@ class ReadControl:
     def _resume(self, source: Source) -> None:
         if self._stopped:
             self._stopped = False
-            if source.transport is not None:
-                source.transport.resumeProducing()
+            source.read_on()
 
     def pauseProducing(self) -> None:
         """Add the reason `PRESSURE`: the transport that this connection's bytes are written to is full."""

@@ -3,14 +3,12 @@
 The owner is a `Driver` (see `driver`), which knows the core. `Runtime` is what all owners of one service share.
 """
 
-import errno
-import os
 from collections.abc import Callable
+from math import inf
 from typing import Any, Final
 
-from OpenSSL import SSL
-from twisted.internet import error, tcp
-from twisted.internet.defer import CancelledError, Deferred, TimeoutError, succeed
+from twisted.internet import tcp
+from twisted.internet.defer import Deferred, TimeoutError, succeed
 from twisted.internet.interfaces import (
     IAddress,
     IHalfCloseableProtocol,
@@ -29,18 +27,23 @@ from zope.interface import implementer
 
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ReadControl
+from stomprelay.service.connection.departures import Departures
+from stomprelay.service.connection.failures import shortage, spell
 from stomprelay.service.connection.timers import Timed, Timers
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.session.effects import How
-from stomprelay.session.leg import Leg, Side
-from stomprelay.session.reasons import CLOSED, REFUSED, RESET, TIMED_OUT, UNKNOWN_HOST, spell_tls
+from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.reasons import CLOSED, UNREAD
 
+_PROBED: Final = 1.0
+"""Seconds between two looks at a client that is not read from, where it may linger for less."""
 GRACE: Final = 1.0
 """Seconds beyond their linger that a stopping service waits for connections to end."""
 
 
 class Runtime:
-    """What the connections of one service share: the reactor, the clock, the timers, and the protocols by leg.
+    """What the connections of one service share: the reactor, the clock, the timers, the watch for clients that leave,
+    and the protocols by leg.
 
     `seconds` is a clock that never goes back. `sockets` counts the connections that are still open, closed ones that
     wait for their peer included; `closing` counts these.
@@ -51,9 +54,18 @@ class Runtime:
         self.seconds = seconds
         self.timers = Timers(reactor, seconds)
         self.protocols: dict[Leg, LegProtocol] = {}
+        self.departures = Departures(reactor)
         self.sockets = 0
         self.closing = 0
         self._idle: Deferred[None] | None = None
+
+    def open(self) -> None:
+        """Begin what serves all connections."""
+        self.departures.open()
+
+    def close(self) -> None:
+        """End what serves all connections: there will be none any more."""
+        self.departures.close()
 
     def socket_opened(self) -> None:
         """Count a connection that was established."""
@@ -137,59 +149,6 @@ class LegOwner(Timed):
         raise NotImplementedError
 
 
-_REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (error.ConnectionDone, CLOSED),
-    (error.ConnectionAborted, "connection aborted"),
-    (error.ConnectionLost, RESET),
-    (error.ConnectionRefusedError, REFUSED),
-    (error.DNSLookupError, UNKNOWN_HOST),
-    (error.NoRouteError, "no route to host"),
-    (error.TCPTimedOutError, TIMED_OUT),
-    (error.TimeoutError, TIMED_OUT),
-    (CancelledError, "cancelled"),
-    (error.ConnectingCancelledError, "cancelled"),
-    (error.UserError, "cancelled"),
-)
-
-
-_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""Errors of a connect that say nothing about its target: no descriptors, no memory."""
-
-
-def spell(failure: Failure) -> str:
-    """Return why a connection ended or could not be established, in one line for the log. It may name hosts and
-    certificates, never a secret.
-    """
-    problem = failure.value
-    if isinstance(problem, SSL.Error):
-        queue = problem.args[0] if problem.args and isinstance(problem.args[0], list) else []
-        return spell_tls([each[-1] for each in queue if isinstance(each, tuple) and each and each[-1]])
-    for kind, words in _REASONS:
-        if isinstance(problem, kind):
-            return words
-    text = " ".join(str(problem).split())
-    return text or type(problem).__name__
-
-
-def _prevented(failure: Failure) -> str:
-    """Return what this process had too little of to connect to a broker; "" where it is not that.
-
-    Twisted reports a socket that cannot be made as one that cannot be bound. A name that cannot be looked up may be
-    one for which there was no descriptor.
-    """
-    problem = failure.value
-    if isinstance(problem, error.DNSLookupError):
-        try:
-            os.close(os.open(os.devnull, os.O_RDONLY))
-        except OSError as trouble:
-            return os.strerror(trouble.errno or 0) if trouble.errno in _OURS else ""
-        return ""
-    number = getattr(problem, "osError", None) or getattr(problem, "errno", None)
-    return (
-        os.strerror(number) if isinstance(problem, OSError | error.ConnectError) and number in _OURS else ""
-    )
-
-
 def _layers(transport: Any) -> tuple[Any, TLSMemoryBIOProtocol | None]:
     """Return the innermost transport, and the TLS layer above it or None."""
     tls = None
@@ -216,11 +175,14 @@ class LegProtocol(Timed):
         "_address",
         "_attempt",
         "_flushed",
+        "_given_up",
         "_owner",
         "_plain",
         "_producer",
         "_ready",
+        "_stopped_at",
         "_tls",
+        "_watched",
         "bytes_received",
         "leg",
         "reading",
@@ -241,6 +203,8 @@ class LegProtocol(Timed):
         self._plain: tcp.Connection | None = None
         self._producer: IPushProducer | None = None
         self._tls: TLSMemoryBIOProtocol | None = None
+        self._watched = -1
+        self._stopped_at = self._given_up = inf
         self._flushed = False
         self._ready = False
         owner.added(self)
@@ -259,9 +223,9 @@ class LegProtocol(Timed):
         """Report `refused` to the owner: the attempt to connect failed."""
         self._attempt = None
         if self._owner is not None:
-            prevented = _prevented(reason)
-            if prevented:
-                self._owner.prevented(self, prevented)
+            lacking = shortage(reason)
+            if lacking:
+                self._owner.prevented(self, lacking)
             else:
                 self._owner.refused(self, spell(reason))
             self.close(How.ABORT)
@@ -360,6 +324,55 @@ class LegProtocol(Timed):
         elif self.transport is not None:
             self.transport.write(data)
 
+    def stop_reading(self) -> None:
+        """Read nothing more; `reading` calls this. A client that leaves meanwhile is waited for no longer than it may
+        linger.
+        """
+        self.transport.pauseProducing()
+        if self.leg.side is Side.DOWNSTREAM and self._owner is not None:
+            inner, _ = _layers(self.transport)
+            if isinstance(inner, tcp.Connection):
+                self._watched = inner.fileno()
+                self._stopped_at = self.runtime.seconds()
+                self.runtime.departures.watch(self._watched, self._departed)
+                self.runtime.timers.set(self, self._stopped_at + max(self._owner.linger, _PROBED))
+
+    def read_on(self) -> None:
+        """Read again; `reading` calls this."""
+        if self._watched >= 0:
+            self.runtime.departures.forget(self._watched)
+            self._watched = -1
+            self._given_up = inf
+            if self._owner is not None:  # else the timer is that of a closed connection
+                self.runtime.timers.set(self, inf)
+        if self.transport is not None:
+            self.transport.resumeProducing()
+
+    def _departed(self, reset: bool) -> None:
+        """Set the time after which a client is taken for gone that left while it is not read from: what it sent before
+        may still be wanted soon.
+        """
+        owner = self._owner
+        if owner is not None:
+            since = self._stopped_at if reset else self.runtime.seconds()
+            self._given_up = since + owner.linger
+            self.runtime.timers.set(self, self._given_up)
+
+    def _look(self, owner: LegOwner, now: float) -> None:
+        """Report a client to the owner that left while it is not read from, and end its connection. One that has closed
+        its socket with more to send than anybody takes cannot be told from one that is there, until it is sent
+        something: its system resets the connection then. So it is sent an EOL, which may stand between frames.
+        """
+        if now >= self._given_up:
+            owner.lost(self, UNREAD)
+            self.close(How.ABORT)
+            if self.transport is not None:
+                self.transport.abortConnection()
+            return
+        if self.leg.state is State.CONNECTED and not (self._plain is not None and self._plain.dataBuffer):
+            self.write(b"\n")
+        self.runtime.timers.set(self, min(self._given_up, now + max(owner.linger, _PROBED)))
+
     def reading_changed(self, on: bool) -> None:
         """Report to the owner that reading goes on (`on`) or stopped; `reading` calls this."""
         if self._owner is not None:
@@ -427,8 +440,14 @@ class LegProtocol(Timed):
             self.transport.abortConnection()
 
     def woke(self, now: float) -> None:
-        """Abort the connection: the peer took too long to close, or to read what was left for it."""
+        """Abort the connection: the peer took too long to close, or to read what was left for it. One that is open, but
+        not read from, is looked after.
+        """
         if self.transport is None:
+            return
+        if self._owner is not None:
+            if self._watched >= 0:
+                self._look(self._owner, now)
             return
         if self._flushed:
             self.transport.loseConnection()

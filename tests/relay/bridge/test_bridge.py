@@ -10,6 +10,7 @@ from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import DIALECTS
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.head import Limits
+from tests.counting import lines as lines_of_python
 from tests.playbook import PAIRS, VERSIONS, Cut, in_all_cuts, in_all_pairs, joined
 
 OTHERS = tuple((client, broker) for client, broker in PAIRS if client != broker)
@@ -310,6 +311,30 @@ def test_forged_headers_never_leave_a_publisher(client: bytes, broker: bytes, cu
         )
         play.broker_gets(b"SEND\ndestination:/queue/a\nfoo:bar\n\nhello\0")
         assert play.counters["loss_reserved"] >= 6
+
+
+def test_headers_that_are_taken_out_are_all_taken_out_at_once() -> None:
+    """However often they are repeated, and whatever stands between them."""
+    costs = []
+    for n in (1, 10, 1000):  # the first makes the pattern
+        wire = b"SEND\na:1\n" + b"ack:x\nmessage-id:y\nb:2\nack:\n" * n + b"\nbody\0"
+        decoder = Decoder(
+            DIALECTS[b"1.2"], EXPECTED[Side.DOWNSTREAM, State.CONNECTED], Limits(headers=10_000)
+        )
+        decoder.feed(wire)
+        (frame,) = decoder.frames()
+        session = Session(b"s", DIALECTS[b"1.2"], 10, dict.fromkeys(("loss_reserved",), 0))
+        bridge = Bridge(DIALECTS[b"1.2"], DIALECTS[b"1.1"])
+        heads: list[bytes | None] = []
+        costs.append(
+            lines_of_python(
+                lambda heads=heads, bridge=bridge, frame=frame, session=session: heads.append(  # type: ignore[misc]
+                    bridge.head(frame, session)
+                )
+            )
+        )
+        assert heads == [b"SEND\na:1\n" + b"b:2\n" * n + b"\n"]
+    assert costs[1] == costs[2]
 
 
 @in_all_pairs

@@ -7,7 +7,8 @@ import pytest
 
 from stomprelay.relay.effects import Effect, Open, Outbox
 from stomprelay.relay.link.handshake import Accepted
-from stomprelay.relay.link.link import Ended, Link
+from stomprelay.relay.link.link import Link
+from stomprelay.relay.link.states import Ended
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.upstream import Upstream

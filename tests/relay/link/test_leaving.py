@@ -9,7 +9,7 @@ import pytest
 
 from stomprelay.relay.effects import Open
 from stomprelay.relay.flow import DisconnectState
-from stomprelay.relay.link.link import Asking, Connected, Waiting
+from stomprelay.relay.link.states import Asking, Connected, Waiting
 from stomprelay.session.effects import Close, Event, How, Note, Resume, Send
 from stomprelay.session.leg import State
 from stomprelay.wire.names import BEGIN, COMMIT, TRANSACTION
@@ -39,10 +39,10 @@ def test_a_broker_that_fell_silent() -> None:
 def test_a_broker_that_did_not_confirm() -> None:
     """Others go on with it until a probe has found out how it is."""
     play = Scene()
-    play.link.unconfirmed(play.now)
+    play.link.unconfirmed()
     play.seeks()
     play.finds()
-    play.link.unconfirmed(play.now)
+    play.link.unconfirmed()
     health = play.over.brokers[0].health
     assert (health.up, health.failures, health.doubted) == (True, 0, True)
 

@@ -9,7 +9,7 @@ import pytest
 
 from stomprelay.relay.effects import Open
 from stomprelay.relay.link.handshake import Accepted
-from stomprelay.relay.link.link import Asking, Connected, Ended, Leaving, Waiting
+from stomprelay.relay.link.states import Asking, Connected, Ended, Leaving, Waiting
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.effects import Close, Event, How, Note, Send

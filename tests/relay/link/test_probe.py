@@ -562,19 +562,28 @@ def test_a_broker_that_is_doubted(well: bool) -> None:
     watching, broker = watch()
     assert not watching.due(NOW)
     for now in NOW, NOW + 1:
-        broker.health.doubt(broker.health.sight(), now)
+        broker.health.doubt(broker.health.sight())
         assert watching.due(now)
         finish(watching.probe(now), now, well=well)
         assert not watching.due(now)
-        broker.health.doubt(broker.health.sight(), now + 0.5)
+        broker.health.doubt(broker.health.sight())
         assert not watching.due(now + 0.5)
         assert broker.health.up is well
+
+
+def test_a_doubt_about_a_broker_that_is_out() -> None:
+    """It is due when the pause for its failure is over."""
+    watching, broker = watch()
+    broker.health.failed(Checks(pause=5.0), NOW, middle)
+    broker.health.doubt(broker.health.sight())
+    assert not watching.due(NOW + 4.9)
+    assert watching.due(NOW + 5)
 
 
 def test_a_doubt_about_a_paused_broker() -> None:
     """It waits until the broker is resumed."""
     watching, broker = watch()
-    broker.health.doubt(broker.health.sight(), NOW)
+    broker.health.doubt(broker.health.sight())
     broker.health.pause()
     assert not watching.due(NOW)
     broker.health.resume()

@@ -20,6 +20,7 @@ from tests.relay.link.scene import started as begun
 from tests.relay.several import fan_out
 
 CLOSED = "the broker closed the connection when it was sent CONNECT"
+DENIED = b"ERROR\nmessage:Bad CONNECT\n\nno such user\0"
 STRANGE = "the broker did not answer CONNECT with CONNECTED"
 
 
@@ -95,20 +96,44 @@ def test_a_broker_that_does_not_answer() -> None:
 
 
 def test_a_broker_that_is_down_already() -> None:
-    """During its pause there is nothing to find out; after it a probe does, and no client makes the pause longer."""
+    """A probe finds out when its pause is over, and no client makes that longer."""
     play = Scene(checks=Checks(pause=10.0))
     first, _ = play.over.brokers
     first.health.failed(play.over.checks, play.now, lambda: 0.5)
     play.seeks()
-    turned_away(play)
-    turned_away(play)
-    assert (first.health.doubted, first.health.failures) == (False, 1)
-    play.now = 120.0
-    play.search.reconsidered(play.now)
-    turned_away(play)
-    play.wakes()
-    turned_away(play)
-    assert (first.health.doubted, first.health.failures) == (True, 1)
+    for _ in range(8):
+        while play.link.waiting:
+            play.wakes()
+        turned_away(play)
+    assert play.now > 110.0
+    assert (first.health.doubted, first.health.failures, first.health.out_until) == (True, 1, 110.0)
+
+
+def test_a_client_that_goes_while_all_wait_for_what_it_finds() -> None:
+    """The first one that tries a broker after its pause shows nothing if it leaves: a probe does it."""
+    play = Scene(brokers=1, checks=Checks(pause=10.0))
+    (only,) = play.over.brokers
+    only.health.failed(play.over.checks, play.now, lambda: 0.5)
+    play.now = 110.0
+    play.seeks()
+    play.accepts()
+    only.health.probed()
+    play.link.end()
+    assert only.health.out(play.now)
+    assert only.health.doubted
+
+
+def test_a_login_that_is_refused_by_a_broker_that_is_back() -> None:
+    """Whoever tries it first may have the wrong passcode: a probe finds out for all others, who wait for that."""
+    play = Scene(checks=Checks(pause=10.0))
+    first, _ = play.over.brokers
+    first.health.failed(play.over.checks, play.now, lambda: 0.5)
+    play.now = 111.0
+    play.seeks()
+    play.accepts()
+    assert play.answers(DENIED) == DENIED
+    assert first.health.out(play.now)
+    assert first.health.doubted
 
 
 @pytest.mark.parametrize("serves", [0, 1])

@@ -171,24 +171,19 @@ def test_a_doubt_is_for_a_probe() -> None:
     for ends in (Health.probed, Health.answered, lambda health: health.failed(Checks(), 1000.0, middle)):
         health = Health()
         assert not health.doubted
-        health.doubt(health.sight(), 1000.0)
+        health.doubt(health.sight())
         assert (health.doubted, health.up, health.out(1000.0), health.failures) == (True, None, False, 0)
         ends(health)
         assert not health.doubted
 
 
 def test_no_doubt_where_somebody_was_answered_meanwhile() -> None:
-    """Nor of a broker that is left out anyway, before its pause is over."""
+    """It is well."""
     health = Health()
     sight = health.sight()
     health.answered()
-    health.doubt(sight, 1000.0)
+    health.doubt(sight)
     assert (health.doubted, health.answered_since(sight)) == (False, True)
-    health = failed(1, Checks())
-    health.doubt(health.sight(), 1000.9)
-    first = health.doubted
-    health.doubt(health.sight(), 1001.0)
-    assert (first, health.doubted) == (False, True)
 
 
 def test_a_broker_that_was_well_all_the_time() -> None:

@@ -1,0 +1,66 @@
+"""What a link is about: it waits, asks a broker, has one, leaves one, or is over; each with its data."""
+
+from dataclasses import dataclass
+
+from stomprelay.relay.bridge.negotiation import Bridges
+from stomprelay.relay.link.handshake import Handshake
+from stomprelay.relay.model.group import Broker
+from stomprelay.relay.model.health import Sight
+from stomprelay.relay.model.profile import Profile
+from stomprelay.session.leg import Leg
+
+
+@dataclass(slots=True)
+class Waiting:
+    """It waits for the time of its next attempt, at `broker`; without one, until an operator resumes a broker."""
+
+    broker: Broker | None = None
+
+
+@dataclass(slots=True)
+class Asking:
+    """A broker was asked for its connection, or for CONNECTED, which has to come by `deadline`. `sight` is how it was
+    then; `told`: it was sent CONNECT.
+    """
+
+    handshake: Handshake
+    deadline: float
+    sight: Sight
+    told: bool = False
+
+
+@dataclass(slots=True)
+class Connected:
+    """Frames flow between the client and this broker.
+
+    `product`: what it is, as far as that is known. `moving`: the session is to go to another broker at a quiet moment,
+    to `target` if it can. `done`: the broker is to be left at once, for it confirmed that the session leaves, or went
+    wrong.
+    """
+
+    leg: Leg
+    broker: Broker
+    bridges: Bridges
+    product: Profile
+    moving: bool = False
+    target: Broker | None = None
+    done: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Leaving(Connected):
+    """The broker was sent DISCONNECT with `receipt` because the session moves: what it still sends is the client's."""
+
+    receipt: bytes
+
+
+@dataclass(slots=True)
+class Ended:
+    """No broker could be had, for a `reason` in words that a client may read; or the session is over. `leg` is that of
+    the last attempt, where nothing follows that would need it closed. `unwelcome`: what the client said in CONNECT is
+    the reason.
+    """
+
+    reason: str = ""
+    leg: Leg | None = None
+    unwelcome: bool = False

@@ -1,0 +1,64 @@
+"""Why a connection ended or could not be established, from Twisted's exceptions: in words, and whose lack it was."""
+
+import errno
+import os
+from typing import Final
+
+from OpenSSL import SSL
+from twisted.internet import error
+from twisted.internet.defer import CancelledError
+from twisted.python.failure import Failure
+
+from stomprelay.session.reasons import CLOSED, REFUSED, RESET, TIMED_OUT, UNKNOWN_HOST, spell_tls
+
+_REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (error.ConnectionDone, CLOSED),
+    (error.ConnectionAborted, "connection aborted"),
+    (error.ConnectionLost, RESET),
+    (error.ConnectionRefusedError, REFUSED),
+    (error.DNSLookupError, UNKNOWN_HOST),
+    (error.NoRouteError, "no route to host"),
+    (error.TCPTimedOutError, TIMED_OUT),
+    (error.TimeoutError, TIMED_OUT),
+    (CancelledError, "cancelled"),
+    (error.ConnectingCancelledError, "cancelled"),
+    (error.UserError, "cancelled"),
+)
+
+
+_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Errors of a connect that say nothing about its target: no descriptors, no memory."""
+
+
+def spell(failure: Failure) -> str:
+    """Return why a connection ended or could not be established, in one line for the log. It may name hosts and
+    certificates, never a secret.
+    """
+    problem = failure.value
+    if isinstance(problem, SSL.Error):
+        queue = problem.args[0] if problem.args and isinstance(problem.args[0], list) else []
+        return spell_tls([each[-1] for each in queue if isinstance(each, tuple) and each and each[-1]])
+    for kind, words in _REASONS:
+        if isinstance(problem, kind):
+            return words
+    text = " ".join(str(problem).split())
+    return text or type(problem).__name__
+
+
+def shortage(failure: Failure) -> str:
+    """Return what this process had too little of to connect to a broker; "" where it is not that.
+
+    Twisted reports a socket that cannot be made as one that cannot be bound. A name that cannot be looked up may be
+    one for which there was no descriptor.
+    """
+    problem = failure.value
+    if isinstance(problem, error.DNSLookupError):
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as trouble:
+            return os.strerror(trouble.errno or 0) if trouble.errno in _OURS else ""
+        return ""
+    number = getattr(problem, "osError", None) or getattr(problem, "errno", None)
+    return (
+        os.strerror(number) if isinstance(problem, OSError | error.ConnectError) and number in _OURS else ""
+    )

@@ -1,0 +1,308 @@
+"""Clients that leave while they are not read from, because what they send is not wanted yet."""
+
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet.endpoints import TCP4ServerEndpoint
+from twisted.internet.error import ConnectionDone
+from twisted.internet.testing import MemoryReactorClock
+from twisted.python.failure import Failure
+
+from stomprelay.config import Config
+from stomprelay.config.address import broker
+from stomprelay.relay.model.group import Group, Reconnect, alone
+from stomprelay.relay.model.upstream import Upstream
+from stomprelay.service.connection.departures import AVAILABLE, Departures
+from stomprelay.service.relay import RelayService
+from tests.e2e.certificates import Authority
+from tests.service.certificates import serving
+from tests.service.harness import CONNECT, CONNECTED, listener
+from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, reactor, running, turns, until
+
+pytestmark = pytest.mark.skipif(not AVAILABLE, reason="only Linux tells of it")
+
+FRAME = b"SEND\ndestination:/queue/a\ncontent-length:100000\n\n" + b"x" * 100_000 + b"\0"
+COUNT = 150
+"""Frames that are more than all sockets on the way can hold."""
+
+
+class Scene:
+    """A relay on real sockets, and a broker that the test plays."""
+
+    def __init__(self, service: RelayService, accepting: Accepting) -> None:
+        self.service = service
+        self.runtime = service.state.runtime
+        self._accepting = accepting
+
+    async def session(self, kind: str = "tcp:host=127.0.0.1") -> tuple[Peer, Peer]:
+        """A connected client, and its broker, which reads nothing from now on."""
+        client = await connect(f"{kind}:port={port_of(self.service._listening.getServiceNamed('public'))}")
+        client.transport.write(CONNECT)
+        answering = await self._accepting.accepted.get()
+        await answering.frame()
+        answering.transport.write(CONNECTED)
+        await client.frame()
+        answering.read_slowly()
+        return client, answering
+
+    @property
+    def held(self) -> bool:
+        """Whether a client is not read from."""
+        return any(each._watched >= 0 for each in self.runtime.protocols.values())
+
+    async def over(self) -> None:
+        """Wait until no session and no descriptor is left."""
+        await until(lambda: not len(self.service.state.sessions) and not self.runtime.sockets)
+
+
+@asynccontextmanager
+async def scene(*, survives: bool = False, **settings: Any) -> AsyncIterator[Scene]:
+    """A relay, and a broker that the test plays; `settings` are the listener's."""
+    accepting = Accepting()
+    port = await TCP4ServerEndpoint(reactor, 0, interface="127.0.0.1").listen(accepting)
+    place = broker(f"tcp://127.0.0.1:{port.getHost().port}")
+    groups = (Group("main", (place,), Reconnect()),) if survives else alone(place)
+    behind = Upstream("main", groups, disconnect_timeout=0.2, resend_buffer=1000)
+    service = RelayService(Config((listener(endpoint=ANY_PORT, upstream=behind, **settings),)), reactor)
+    async with running(service):
+        yield Scene(service, accepting)
+    await port.stopListening()
+
+
+def reset(client: Peer) -> None:
+    """The client's connection is cut, as that of a process that was killed."""
+    handle = client.transport.getHandle()
+    handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.transport.abortConnection()
+
+
+@pytest.mark.parametrize("survives", [False, True], ids=["plain", "failover"])
+@pytest.mark.parametrize("cut", [False, True], ids=["closes", "is cut"])
+@pytest_twisted.ensureDeferred
+async def test_a_client_that_leaves_while_its_broker_reads_nothing(survives: bool, cut: bool) -> None:
+    """Its descriptor, its session and its broker connection are gone, though nobody has taken what it sent."""
+    async with scene(survives=survives, linger=0.1) as play:
+        client, answering = await play.session()
+        for _ in range(COUNT if cut else COUNT // 10):
+            client.transport.write(FRAME)
+        if cut:
+            await until(lambda: play.held)
+            reset(client)
+        else:
+            while not play.held:
+                client.transport.write(FRAME)
+                await turns(1)
+            await until(lambda: not client.transport.dataBuffer or play.held)
+            client.transport.getHandle().shutdown(socket.SHUT_WR)
+        await play.over()
+        answering.transport.abortConnection()
+        client.transport.abortConnection()
+        await client.gone()
+
+
+@pytest.mark.parametrize("survives", [False, True], ids=["plain", "failover"])
+@pytest_twisted.ensureDeferred
+async def test_a_client_that_leaves_with_more_to_send_than_anybody_takes(survives: bool) -> None:
+    """The end stands behind what is still in its own system, and does not arrive. It is sent an EOL."""
+    async with scene(survives=survives, linger=0.1) as play:
+        client, answering = await play.session()
+        while not (play.held and client.transport.dataBuffer):
+            client.transport.write(FRAME)
+            await turns(1)
+        handle = client.transport.getHandle()
+        client.transport.stopWriting()
+        client.transport.stopReading()
+        handle.shutdown(socket.SHUT_RD)
+        handle.shutdown(socket.SHUT_WR)
+        client.transport.connectionLost(Failure(ConnectionDone()))
+        await play.over()
+        answering.transport.abortConnection()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_client_that_waits_is_left_alone() -> None:
+    """It gets an EOL now and then, which is no frame, and its frames arrive when the broker reads on."""
+    async with scene(linger=0.0) as play:
+        client, answering = await play.session()
+        client.transport.write(FRAME * COUNT)
+        await until(lambda: client.received.strip(b"\n") == b"" and len(client.received) >= 2)
+        assert len(play.service.state.sessions) == 1
+        answering.transport.resumeProducing()
+        await answering.receive_bytes(COUNT * len(FRAME))
+        client.transport.loseConnection()
+        await client.gone()
+        answering.transport.loseConnection()
+        await play.over()
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_client_that_leaves_by_tls(tmp_path: Path) -> None:
+    """Its socket is watched, not the layer above."""
+    authority = Authority(tmp_path, "Authority")
+    secured = serving(authority.issue("Broker", ("localhost",)))
+    async with scene(linger=0.1, tls=secured) as play:
+        client, answering = await play.session(f"tls:localhost:trustRoots={tmp_path}")
+        client.transport.write(FRAME * COUNT)
+        await until(lambda: play.held)
+        client.transport.abortConnection()
+        await play.over()
+        answering.transport.abortConnection()
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_was_sent_before_arrives_when_the_broker_reads_on() -> None:
+    """A client that has sent all it has and leaves is no reason to lose it: the broker has the time to linger."""
+    async with scene(linger=30.0) as play:
+        client, answering = await play.session()
+        sent = 0
+        while not play.held:
+            client.transport.write(FRAME)
+            sent += 1
+            await turns(1)
+        client.transport.loseConnection()
+        await turns()
+        assert len(play.service.state.sessions) == 1
+        answering.transport.resumeProducing()
+        await answering.receive_bytes(sent * len(FRAME))
+        await answering.ended()
+        answering.transport.loseConnection()
+        await client.gone()
+        await play.over()
+
+
+@pytest_twisted.ensureDeferred
+async def test_nothing_is_watched_that_is_read_from() -> None:
+    """A session that was held and goes on leaves nothing behind."""
+    async with scene() as play:
+        client, answering = await play.session()
+        while not play.held:
+            client.transport.write(FRAME)
+            await turns(1)
+        assert len(play.runtime.departures._watched) == 1
+        answering.transport.resumeProducing()
+        await until(lambda: not play.held)
+        assert play.runtime.departures._watched == {}
+        client.transport.loseConnection()
+        await client.gone()
+        answering.transport.loseConnection()
+        await play.over()
+
+
+# The watch itself
+
+
+class Pair:
+    """Two sockets, of which one is watched."""
+
+    def __init__(self) -> None:
+        self.reactor = MemoryReactorClock()
+        self.departures = Departures(self.reactor)
+        self.departures.open()
+        server = socket.create_server(("127.0.0.1", 0))
+        self.peer = socket.create_connection(server.getsockname())
+        self.watched, _ = server.accept()
+        server.close()
+        self.count = 0
+        self.was_reset = False
+
+    def watch(self) -> None:
+        """From now on the peer's leaving is counted."""
+        self.departures.watch(self.watched.fileno(), self._departed)
+
+    def _departed(self, reset: bool) -> None:
+        self.count += 1
+        self.was_reset = reset
+
+    def close(self) -> None:
+        """Everything."""
+        self.departures.close()
+        self.peer.close()
+        self.watched.close()
+
+
+@pytest.fixture
+def pair() -> Any:
+    """Closed behind the test."""
+    pair = Pair()
+    yield pair
+    pair.close()
+
+
+def test_only_leaving_counts(pair: Pair) -> None:
+    """Not that something came; that there was an end behind it, once."""
+    pair.watch()
+    pair.peer.sendall(b"x" * 1000)
+    pair.departures.doRead()
+    assert pair.count == 0
+    pair.peer.shutdown(socket.SHUT_WR)
+    pair.departures.doRead()
+    pair.departures.doRead()
+    assert pair.count == 1
+    assert not pair.was_reset
+    assert pair.watched.recv(2000) == b"x" * 1000
+
+
+def test_a_reset_counts(pair: Pair) -> None:
+    """As for any process that was killed."""
+    pair.watch()
+    pair.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    pair.peer.close()
+    pair.departures.doRead()
+    assert pair.count == 1
+    assert pair.was_reset
+
+
+def test_closed_and_then_reset(pair: Pair) -> None:
+    """Both are told, each once."""
+    pair.watch()
+    pair.peer.close()
+    pair.departures.doRead()
+    assert (pair.count, pair.was_reset) == (1, False)
+    pair.watched.sendall(b"\n")
+    pair.departures.doRead()
+    assert (pair.count, pair.was_reset) == (2, True)
+
+
+def test_watched_again(pair: Pair) -> None:
+    """Who left is found again, at once; who is forgotten is not."""
+    pair.peer.shutdown(socket.SHUT_WR)
+    for count in (1, 2):
+        pair.watch()
+        pair.departures.doRead()
+        assert pair.count == count
+        pair.departures.forget(pair.watched.fileno())
+    pair.watch()
+    pair.watch()
+    pair.departures.forget(pair.watched.fileno())
+    pair.departures.forget(pair.watched.fileno())
+    pair.departures.doRead()
+    assert pair.count == 2
+
+
+def test_a_socket_that_is_closed(pair: Pair) -> None:
+    """Its descriptor may be that of another one by then."""
+    pair.watch()
+    number = pair.watched.fileno()
+    pair.watched.close()
+    pair.departures.forget(number)
+    pair.peer.close()
+    pair.departures.doRead()
+    assert pair.count == 0
+
+
+def test_a_watch_that_is_over(pair: Pair) -> None:
+    """The reactor asks nothing of it any more."""
+    assert pair.departures.fileno() >= 0
+    assert pair.departures in pair.reactor.getReaders()
+    pair.departures.close()
+    pair.departures.close()
+    assert pair.departures not in pair.reactor.getReaders()
+    assert pair.departures.fileno() == -1
+    pair.watch()
+    assert pair.departures._watched == {}
