@@ -168,7 +168,7 @@ class Client:
             headers.append((b"message-id", delivery.message_id or b""))
             if delivery.subscription is not None and (self.version == b"1.1" or random() < 0.5):
                 headers.append((b"subscription", delivery.subscription))
-        if delivery.copy is not None and not words.wild and not words.odd:
+        if delivery.copy is not None and not words.wild:
             headers.append((COPY, delivery.copy))
         return words.frame(command, self._inside(self._asking(headers, 0.3)))
 
