@@ -7,7 +7,7 @@ from twisted.python import usage
 
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.network.endpoints import BadEndpoint
-from stomprelay.service.process import keep_freed_memory
+from stomprelay.service.process import keep_freed_memory, raise_descriptor_limit
 
 DEFAULT = "tcp:61613:interface=127.0.0.1"
 
@@ -37,6 +37,7 @@ def makeService(options: Options, reactor: Any = None) -> IService:
     if reactor is None:
         from twisted.internet import reactor
     keep_freed_memory()
+    raise_descriptor_limit()
     try:
         return BrokerService(reactor, listen=options["listen"] or [DEFAULT])
     except BadEndpoint as error:

@@ -169,8 +169,12 @@ class Playbook(AbstractContextManager["Playbook"]):
         """The socket of that broker has room again."""
         self._perform(self.relay.unblocked(self.at(at).leg, self.now))
 
+    def relay_begins_to_stop(self) -> None:
+        """The service is told to stop, and gives its sessions time."""
+        self._perform(self.relay.stop_began(self.now))
+
     def relay_stops(self) -> None:
-        """The service is told to stop."""
+        """The service stops, whatever is left to be done."""
         self._perform(self.relay.stopped(self.now))
 
     def client_is_slow(self) -> None:

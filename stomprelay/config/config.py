@@ -20,7 +20,7 @@ from stomprelay.config.table import ConfigError, Table, deepest
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
-from stomprelay.config.values import count, headers, seconds, shown
+from stomprelay.config.values import choice, count, headers, seconds, seconds_or_none, shown
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import Listener
@@ -29,8 +29,22 @@ from stomprelay.relay.model.upstream import Upstream
 T = TypeVar("T")
 V = TypeVar("V")
 
-KEYS: Final = ("admin", "admin_hosts", "limits", "listener", "upstream", "route", "broker", "journal")
+KEYS: Final = (
+    "admin",
+    "admin_hosts",
+    "stop_timeout",
+    "log_level",
+    "limits",
+    "listener",
+    "upstream",
+    "route",
+    "broker",
+    "journal",
+)
 LIMIT_KEYS: Final = ("clients",)
+STOP_TIMEOUT: Final = 20.0
+LOG_LEVEL: Final = "info"
+_LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
 
@@ -51,8 +65,9 @@ class Config:
     """What runs: the listeners (each with its upstream and its routes), the admin endpoint if there is one, the
     bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are names by
     which the admin endpoint may be asked beside its own; `clients` is how many there may be at a time, None: as many as
-    the process has file descriptors for. All is checked but whether the endpoints, the TLS files and
-    that directory can be used.
+    the process has file descriptors for. When the relay stops, sessions have `stop_timeout` seconds to deliver what
+    their clients sent. `log_level` is the least that is logged. All is checked but whether the endpoints, the TLS files
+    and that directory can be used.
     """
 
     listeners: tuple[Listener, ...]
@@ -61,6 +76,8 @@ class Config:
     journal: JournalSettings = field(default=JournalSettings())
     admin_hosts: tuple[Authority, ...] = ()
     clients: int | None = None
+    stop_timeout: float = STOP_TIMEOUT
+    log_level: str = LOG_LEVEL
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -219,6 +236,8 @@ def _read(table: Table) -> Config:
         read_journal(table.table("journal")),
         table.get("admin_hosts", _hosts, ()),
         _clients(table.table("limits")),
+        table.get("stop_timeout", seconds_or_none, STOP_TIMEOUT),
+        table.get("log_level", choice(_LEVELS), LOG_LEVEL),
     )
 
 

@@ -50,7 +50,12 @@ def summary(config: Config) -> str:
         blocks.append(_block("admin", [*_admin(config, config.admin)]))
     if config.journal.directory is not None:
         blocks.append(_block("journal", [("directory", config.journal.directory), *_journal(config.journal)]))
-    return "\n".join(blocks)
+    stop = f"sessions have {config.stop_timeout:g} s to deliver what their clients sent"
+    relay = [
+        ("at a stop", stop if config.stop_timeout else "sessions end at once"),
+        ("log", f"from {config.log_level} on"),
+    ]
+    return "\n".join([*blocks, _block("relay", relay)])
 
 
 def _admin(config: Config, endpoint: str) -> Iterator[Fact]:

@@ -8,7 +8,7 @@ from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.notes import SILENT, End, ended, ended_with, fell_silent, found, refused, unheard
+from stomprelay.relay.notes import SILENT, End, denied, ended, ended_with, fell_silent, found, unheard
 from stomprelay.relay.search import Search
 from stomprelay.relay.shutdown import Shutdown
 from stomprelay.session.effects import GiveWay, How, Pause, Resume, Wake
@@ -18,6 +18,7 @@ from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import demanding_utf8
 from stomprelay.wire.errors import StompError
+from stomprelay.wire.names import LOGIN
 
 
 def beating(leg: Leg) -> bool:
@@ -71,6 +72,11 @@ class ClientConnection:
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch([self._buffer.__len__])
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
+
+    @property
+    def login(self) -> bytes | None:
+        """The login in the client's CONNECT; None where it has none."""
+        return next((value for name, value in self._offer.headers if name == LOGIN), None)
 
     @property
     def links(self) -> list[Link]:
@@ -196,6 +202,14 @@ class ClientConnection:
         """A broker is up again, or was resumed: links that wait try at once."""
         self._seek(lambda: self._search.reconsidered(now))
 
+    def stop_began(self, now: float) -> None:
+        """The service begins to stop; see `Relay.stop_began`."""
+        self.shutdown.stop_began()
+        if self.shutdown.drained:
+            self.shutdown.stopped()
+        else:
+            self._wake()
+
     def blocked(self, leg: Leg) -> None:
         """A broker's connection cannot be written to for now."""
         self._flow.blocked(leg)
@@ -224,7 +238,7 @@ class ClientConnection:
                 self._accepted(link, accepted, now)
                 return
             case bytes() as error:
-                self._outbox.put(refused(asked, link.upstream, "answered CONNECT with ERROR"))
+                self._outbox.put(denied(asked, link.upstream))
                 told = self._flow.denied(link, error, now)
                 if told is not None:
                     self.session.counters["errors_passed"] += 1
@@ -351,6 +365,8 @@ class ClientConnection:
             shutdown.close(How.LINGER, ended(End.BROKER, "the broker sent ERROR"))
         elif shutdown.delivered:
             shutdown.close(How.FLUSH, ended(End.CLIENT, "what the client said is delivered"))
+        elif shutdown.drained:
+            shutdown.stopped()
         elif flow.survives:
             self._search.move(now)
             self._pace()
@@ -391,14 +407,14 @@ class ClientConnection:
 
     def _broker_failed(self, error: StompError, links: list[Link]) -> None:
         """The session cannot go on, because of what became of the brokers of these links."""
-        self.session.counters["possibly_lost"] += sum(link.uncertain for link in links)
+        self.shutdown.lose(links)
         self.shutdown.fail(self._client, error, End.BROKER)
 
     def _broker_lost(self, link: Link, reason: str, now: float) -> None:
         """A broker was lost while a client was connected, or was left."""
         flow = self._flow
         if flow.over(link):
-            self.session.counters["possibly_lost"] += link.uncertain
+            self.shutdown.lose([link])
             note = ended_with(link.broker, link.upstream, reason, settled=flow.settled)
             self.shutdown.close(How.LINGER, note)
             return

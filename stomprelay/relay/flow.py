@@ -111,6 +111,9 @@ class Flow(Protocol):
     def unanswered(self) -> list[Link]:
         """Return the links whose brokers owe an answer, where another broker may be asked in their place."""
 
+    def uncertain(self, link: Link) -> int:
+        """Return how many SENDs may be lost if the session lost this link's broker now, and found no other."""
+
     def send_disconnect(self, now: float) -> None:
         """Send on the DISCONNECT that is WAITING, whatever it waits for."""
 
@@ -124,10 +127,10 @@ class Flow(Protocol):
 class InputBuffer:
     """Bytes of a client that are not read yet, for want of a broker. With `most` of them, the client is not read from.
 
-    Call `paced` after each change, with the other reasons not to read.
+    Call `paced` after each change, with the other reasons not to read; `stop` for the client to be read from no more.
     """
 
-    __slots__ = ("_chunks", "_client", "_most", "_outbox", "_paused", "_size")
+    __slots__ = ("_chunks", "_client", "_most", "_outbox", "_paused", "_size", "_stopped")
 
     def __init__(self, client: Leg, outbox: Outbox, most: int) -> None:
         self._client = client
@@ -136,6 +139,7 @@ class InputBuffer:
         self._chunks: deque[bytes] = deque()
         self._size = 0
         self._paused = False
+        self._stopped = False
 
     def __len__(self) -> int:
         return self._size
@@ -166,12 +170,19 @@ class InputBuffer:
         self._chunks.clear()
         self._size = 0
 
+    def stop(self) -> None:
+        """Stop reading from the client for good: what was received of it is all that counts."""
+        self._stopped = True
+        if not self._paused:
+            self._paused = True
+            self._outbox.put(Pause(self._client))
+
     def paced(self, *, full: bool, crowded: bool) -> None:
         """Stop reading from the client when too much is kept here or elsewhere too much waits (`full`); go on when
         nothing is kept and not too much waits any more (`crowded`).
         """
         if self._paused:
-            if not self._size and not crowded:
+            if not self._size and not crowded and not self._stopped:
                 self._paused = False
                 self._outbox.put(Resume(self._client))
         elif full or self._size >= self._most:

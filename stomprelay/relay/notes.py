@@ -59,11 +59,17 @@ def found(
     facts = {**_facts(broker, upstream), "version": version, "product": product}
     if before is None:
         return Note(Event.CONNECTED, text, facts)
-    return Note(Event.RECOVERED, text, {**facts, "lost": str(before), "resent": resent})
+    return Note(Event.RECOVERED, text, {**facts, "lost": str(before), "resent": resent}, detail=True)
 
 
 def refused(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
     """A broker could not be had."""
+    return Note(Event.REFUSED, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=True)
+
+
+def denied(broker: Broker | None, upstream: Upstream) -> Note:
+    """A broker does not want this client."""
+    reason = "answered CONNECT with ERROR"
     return Note(Event.REFUSED, f"broker {broker} {reason}", _facts(broker, upstream, reason))
 
 
@@ -75,17 +81,18 @@ def vain(group: Group, upstream: Upstream, passes: int) -> Note:
 
 def lost(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
     """The session lost its broker."""
-    return Note(Event.LOST, f"broker {broker} {reason}", _facts(broker, upstream, reason))
+    return Note(Event.LOST, f"broker {broker} {reason}", _facts(broker, upstream, reason), detail=True)
 
 
 def left(broker: Broker | None, upstream: Upstream, reason: str) -> Note:
     """A broker that went wrong is left for another one."""
-    return Note(Event.LOST, f"broker {broker} is left: {reason}", _facts(broker, upstream, reason))
+    text = f"broker {broker} is left: {reason}"
+    return Note(Event.LOST, text, _facts(broker, upstream, reason), detail=True)
 
 
 def moved(broker: Broker | None, upstream: Upstream) -> Note:
     """A broker is left because the session was asked to."""
-    return Note(Event.MOVED, f"leaving broker {broker}", _facts(broker, upstream))
+    return Note(Event.MOVED, f"leaving broker {broker}", _facts(broker, upstream), detail=True)
 
 
 def given_up(group: Group, broker: Broker | None, upstream: Upstream, reason: str) -> Note:
@@ -123,7 +130,7 @@ def unconfirmed(
         text = f"{text}: {missing} SENDs may be lost"
         first["possibly_lost"] = missing
     quiet = [Note(Event.LOST, f"broker {each['broker']} {reason}", each, quiet=True) for each in others]
-    return [Note(Event.LOST, text, first), *quiet]
+    return [Note(Event.LOST, text, first, detail=True), *quiet]
 
 
 # The client
@@ -138,10 +145,12 @@ def answered(receipts: Iterable[bytes]) -> list[Note]:
     ]
 
 
-def failed(side: str, error: StompError) -> Note:
-    """The session ends in an ERROR; `side` is whose bytes are to blame."""
+def failed(side: str, error: StompError, *, detail: bool = False) -> Note:
+    """The session ends in an ERROR; `side` is whose bytes are to blame. `detail`: they are not, and the session's end
+    tells enough.
+    """
     text = f"{error.message} ({error.detail})" if error.detail else error.message
-    return Note(Event.ERROR, f"{side}: {text}", {"side": side, "message": error.message})
+    return Note(Event.ERROR, f"{side}: {text}", {"side": side, "message": error.message}, detail=detail)
 
 
 def unheard(error: StompError) -> Note:
@@ -152,7 +161,7 @@ def unheard(error: StompError) -> Note:
 
 def fell_silent() -> Note:
     """The client sent nothing for longer than the heart-beats allow."""
-    return Note(Event.LOST, "client fell silent", {"side": End.CLIENT.value, "beats": 1})
+    return Note(Event.LOST, "client fell silent", {"side": End.CLIENT.value, "beats": 1}, detail=True)
 
 
 # Ends
@@ -162,7 +171,8 @@ def vanished(text: str, *, delivering: bool = False) -> Note:
     """The client closed its connection without DISCONNECT. `delivering`: what it sent is still delivered; the session
     ends after that.
     """
-    return Note(Event.VANISHED, text, {"end": End.CLIENT.value} | ({"delivering": 1} if delivering else {}))
+    facts = {"end": End.CLIENT.value} | ({"delivering": 1} if delivering else {})
+    return Note(Event.VANISHED, text, facts, detail=delivering)
 
 
 def ended(end: End, text: str, *, quiet: bool = True) -> Note:
@@ -170,9 +180,14 @@ def ended(end: End, text: str, *, quiet: bool = True) -> Note:
     return Note(Event.DISCONNECTED, text, {"end": end.value}, quiet=quiet)
 
 
+def stopped(lost: int) -> Note:
+    """The session is over because the relay stops; so many SENDs may be lost with it."""
+    loss = f"; {lost} SEND{'s'[: lost != 1]} may be lost" if lost else ""
+    return ended(End.RELAY, f"the relay stops{loss}")
+
+
 def ended_with(broker: Broker | None, upstream: Upstream, reason: str, *, settled: bool) -> Note:
     """The session is over because its broker went, which the client wanted where it had sent DISCONNECT (`settled`)."""
     end = End.CLIENT if settled else End.BROKER
-    return Note(
-        Event.DISCONNECTED, f"broker {reason}", {**_facts(broker, upstream, reason), "end": end.value}
-    )
+    text = "client said goodbye" if settled else f"broker {reason}"
+    return Note(Event.DISCONNECTED, text, {**_facts(broker, upstream, reason), "end": end.value})

@@ -27,6 +27,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.notes import End, ended, failed, vanished
+from stomprelay.relay.shutdown import STOPPING
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
@@ -112,6 +113,11 @@ class Relay:
     def session(self) -> Session | None:
         """What the client believes it has, once its CONNECT was understood."""
         return None if self._connection is None else self._connection.session
+
+    @property
+    def login(self) -> bytes | None:
+        """The login in the client's CONNECT, as it is written there; None where it has none."""
+        return None if self._connection is None else self._connection.login
 
     @property
     def links(self) -> list[Link]:
@@ -216,15 +222,23 @@ class Relay:
             self._fail(StompError("no CONNECT in time", limit))
         return self._outbox.drain()
 
+    def stop_began(self, now: float) -> list[Effect]:
+        """The service begins to stop: the client is read from no more. When all that it sent is where it shall be,
+        which may be now, it is sent an ERROR and the session ends; call `stopped` if that takes too long.
+        """
+        connection = self._connection
+        if connection is None:
+            return self.stopped(now)
+        return [] if self.over else self._act(lambda: connection.stop_began(now))
+
     def stopped(self, now: float) -> list[Effect]:
-        """The service stops: the client is sent an ERROR, and all legs are closed."""
-        error = StompError("the relay is stopping", "connect again")
+        """The service stops: the client is sent an ERROR, and all legs are closed. What is lost by it is counted."""
         connection = self._connection
         if self.over:
             return []
         if connection is not None:
-            return self._act(lambda: connection.shutdown.fail(self.client, error))
-        self._fail(error)
+            return self._act(connection.shutdown.stopped)
+        self._fail(StompError(*STOPPING))
         return self._outbox.drain()
 
     def leave(self, broker: Broker, now: float, within: float, to: Broker | None = None) -> list[Effect]:

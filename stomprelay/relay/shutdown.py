@@ -1,27 +1,33 @@
 """How a session ends: what its client is sent, and how long what is still to be done may take."""
 
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
+from typing import Final
 
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.listener import Listener
-from stomprelay.relay.notes import End, ended, failed, unconfirmed, vanished
-from stomprelay.session.effects import Close, How, Note, Send, Wake
+from stomprelay.relay.notes import End, ended, failed, stopped, unconfirmed, vanished
+from stomprelay.session.effects import Close, How, Note, Resume, Send, Wake
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.refusal import complain, not_stomp
 from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.names import SEND
 
+STOPPING: Final = "the relay is stopping", "connect again"
+"""The ERROR by which a client hears of it."""
+
 
 class Shutdown:
     """The end of a session, from the first sign of it on.
 
     It alone decides that the client is gone (`Leg.gone`): its connection has ended, and only what it sent is still to
-    be delivered, within one `disconnect_timeout`, whatever brokers do meanwhile. `until` is when the step that is
-    under way must be done; then call `unanswered` and `overdue`.
+    be delivered, within one `disconnect_timeout`, whatever brokers do meanwhile. `lost` is how many SENDs may be lost
+    by the session's end. `until` is when the step that is under way must be done; then call `unanswered` and `overdue`.
     """
 
     __slots__ = (
@@ -32,7 +38,9 @@ class Shutdown:
         "_listener",
         "_outbox",
         "_session",
+        "_stopping",
         "_tries",
+        "lost",
         "until",
     )
 
@@ -52,7 +60,9 @@ class Shutdown:
         self._buffer = buffer
         self._outbox = outbox
         self.until = inf
+        self.lost = 0
         self._last = inf
+        self._stopping = False
         self._tries = len(listener.upstream.brokers)
 
     # The steps of an orderly end
@@ -122,6 +132,63 @@ class Shutdown:
         text = f"client left: {reason}"
         self.close(How.FLUSH, ended(End.CLIENT, text, quiet=False) if leaving else vanished(text))
 
+    # The relay stops
+
+    def stop_began(self) -> None:
+        """Read from the client no more, unless the session is about to end anyway; it ends when it is `drained`."""
+        client, flow = self._client, self._flow
+        if client.gone or flow.disconnect is not DisconnectState.NONE:
+            return
+        self._stopping = True
+        self._buffer.stop()
+        for link in flow.links:
+            link.stay()
+            if link.up and link.leg is not None:
+                # The receipts that are awaited may stand behind messages that the client owes too many ACKs for.
+                self._outbox.put(Resume(link.leg))
+
+    @property
+    def drained(self) -> bool:
+        """Whether the relay stops and all that the client sent is where it shall be: then call `stopped`. A client
+        that was not answered CONNECTED has sent nothing that counts.
+        """
+        if not self._stopping or self._flow.disconnect is not DisconnectState.NONE:
+            return False
+        return self._client.state is State.CONNECTING or self._finished
+
+    def stopped(self) -> None:
+        """End the session because the relay stops. What may be lost by that is counted."""
+        client, flow = self._client, self._flow
+        if flow.settled:
+            self.close(How.FLUSH if client.gone else How.LINGER, ended(End.CLIENT, "client said goodbye"))
+            return
+        if not self._finished or client.gone:
+            self.lose(flow.links)
+        note = stopped(self.lost)
+        if client.gone:
+            self.close(How.FLUSH, note)
+            return
+        message, detail = STOPPING
+        if self.lost:
+            detail += "; what has no receipt may be lost"
+        error = StompError(message, detail, receipt=flow.disconnect_receipt)
+        self._outbox.put(replace(failed(client.side.value, error), quiet=True))
+        self._session.counters["errors_sent"] += 1
+        self.refuse(complain(error, self._session.dialect), note)
+
+    @property
+    def _finished(self) -> bool:
+        return not self._unread and self._flow.safe
+
+    def lose(self, links: Iterable[Link]) -> int:
+        """Count what may be lost with the session, which ends because of these links: what their brokers had not
+        confirmed, and what waited for a broker. Return how many SENDs that is.
+        """
+        lost = sum(map(self._flow.uncertain, links)) + self._unsent()
+        self._session.counters["possibly_lost"] += lost
+        self.lost += lost
+        return lost
+
     # What does not happen in time
 
     def unanswered(self) -> list[Link]:
@@ -148,8 +215,7 @@ class Shutdown:
             self.close(How.LINGER, ended(End.CLIENT, "client said goodbye"))
             return
         counters["brokers_lost"] += flow.ready
-        missing = sum(link.uncertain for link in flow.links) + self._unsent()
-        counters["possibly_lost"] += missing
+        missing = self.lose(flow.links)
         what = "did not confirm DISCONNECT in time"
         if gone:
             counters["clients_undelivered"] += 1
@@ -163,9 +229,11 @@ class Shutdown:
     def _unsent(self) -> int:
         """Return how many SENDs the client sent that were not read, for want of a broker; they are not kept."""
         client, count = self._client, 0
-        if client.state is State.CONNECTING:
+        if client.state is State.CONNECTING and client.gone:
             client.enter(State.CONNECTED)
-        with suppress(StompError):
+        if client.state is not State.CONNECTED:
+            return 0
+        with suppress(StompError):  # what is behind it would have been refused
             while True:
                 for frame in client.decoder.frames():
                     count += frame.command is SEND
@@ -181,7 +249,7 @@ class Shutdown:
         side that ended the session, where that does not follow from `leg`: the broker for its own leg, the relay
         for the client's.
         """
-        self._outbox.put(failed(leg.side.value, error))
+        self._outbox.put(failed(leg.side.value, error, detail=end is not None))
         end = end or (End.RELAY if leg is self._client else End.BROKER)
         note = ended(end, f"the session ended in an ERROR: {error.message}")
         if self._client.gone:
@@ -205,6 +273,8 @@ class Shutdown:
         self.until = self._last = inf
         self._buffer.clear()
         if not self._client.closed:
+            if self.lost:
+                note = replace(note, facts={**note.facts, "possibly_lost": self.lost})
             self._client.enter(State.CLOSED)
             self._outbox.put(note, Close(self._client, how))
         for link in self._flow.links:

@@ -141,7 +141,7 @@ class Single:
         try:
             joiner.carry(frames, bridge.untouched, lambda frame: upward(frame, bridge))
         finally:
-            self._session.counters["client_frames"] += joiner.frames
+            self._session.passed("client_frames", joiner.frames)
             data = joiner.take()
             if data:
                 self._outbox.send(broker, data, now)
@@ -173,7 +173,7 @@ class Single:
                     with suppress(StompError):  # the rest is worth as much
                         resender.send(frame)
         finally:
-            self._session.counters["client_frames"] += count
+            self._session.passed("client_frames", count)
             resender.flush(now)
             self._give_receipts(resender, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
@@ -207,7 +207,7 @@ class Single:
         try:
             joiner.carry(frames, untouched, lambda frame: self._downward(frame, broker, bridge, erred))
         finally:
-            session.counters["broker_frames"] += joiner.frames
+            session.passed("broker_frames", joiner.frames)
             if broker.decoder.trails:
                 joiner.trail()
             data = joiner.take()
@@ -309,6 +309,10 @@ class Single:
     def unanswered(self) -> list[Link]:
         """Return the link, if it has a broker that another one can replace."""
         return [self._link] if self._resender is not None and self._link.up else []
+
+    def uncertain(self, link: Link) -> int:
+        """Return how many SENDs the link's brokers have not confirmed."""
+        return link.uncertain
 
     def blocked(self, leg: Leg) -> None:
         """Do nothing: the service reads from neither leg faster than the other can be written to."""

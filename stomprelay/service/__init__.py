@@ -2,7 +2,8 @@
 
 `relay` and `embedded` are what `twistd` runs: a relay, and the embedded broker; `admission` says
 which clients are taken; `state` is what both listeners and the admin endpoint know of a running relay; `process`
-signals, systemd, descriptors and memory.
+signals, systemd, descriptors and memory; `drain` how sessions end when the relay stops; `log` the relay's own lines,
+and how many of them there are.
 
 The rooms, from the outside in: `admin` health, metrics and requests over HTTP; `brokers` probing, pausing and
 balancing brokers; `connection` one connection, and the drivers that connect a core to its connections; `journal`

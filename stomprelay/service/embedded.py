@@ -16,7 +16,6 @@ from twisted.internet.interfaces import (
     IStreamClientEndpoint,
 )
 from twisted.internet.protocol import Factory
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -24,11 +23,12 @@ from stomprelay.broker.bounds import DEFAULTS, Bounds
 from stomprelay.broker.broker import EmbeddedBroker
 from stomprelay.service.connection.driver import Driver, log_note
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
+from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import listening_service
 from stomprelay.session.effects import Note
 from stomprelay.session.leg import Leg
 
-_log: Final = Logger("stomprelay")
+_log: Final = logger()
 
 LINGER: Final = 2.0
 """Seconds that a closed connection of the broker may take to end."""
@@ -95,7 +95,7 @@ class BrokerDriver(Driver):
         """Do nothing: the transport is closed, and `lost` is called next."""
 
     def _note(self, effect: Note) -> None:
-        log_note(effect, _FORM)
+        log_note(effect, _FORM, self.runtime.repeats, "embedded broker")
 
 
 class BrokerFactory(Factory):
@@ -160,6 +160,7 @@ class BrokerService(MultiService):
         anyone = next(iter(self.clients), None)
         if anyone is not None:
             anyone.perform(self.broker.stopped(self.runtime.seconds()))
+        self.runtime.repeats.stop()
         if closed is not None:
             await closed
         if not await self.runtime.wait_closed(LINGER):

@@ -10,9 +10,10 @@ from typing import Any, Final
 from twisted.application.service import Service
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.task import LoopingCall
-from twisted.logger import Logger
 
-_log: Final = Logger("stomprelay")
+from stomprelay.service.log import logger
+
+_log: Final = logger()
 
 # Signals
 
@@ -20,6 +21,8 @@ PAUSE: Final = "SIGUSR1"
 """Pauses every broker: `kill -USR1` before brokers are upgraded. Works without an admin endpoint."""
 RESUME: Final = "SIGUSR2"
 """Resumes them all."""
+HURRY: Final = ("SIGTERM", "SIGINT")
+"""Each of them ends all sessions at once, where the relay is stopping already."""
 
 
 class Signals(Service):
@@ -108,9 +111,10 @@ class Notify(Service):
             self._send("READY=1", f"STATUS={self._sent}")
             _ = self._loop.start(self._every, now=False)
 
-    def stopping(self) -> None:
-        """Send that the relay begins to stop."""
-        self._send("STOPPING=1", "STATUS=stopping")
+    def stopping(self, within: float | None = None) -> None:
+        """Send that the relay begins to stop, and that this may take so many seconds."""
+        longest = [] if within is None else [f"EXTEND_TIMEOUT_USEC={round(within * 1_000_000)}"]
+        self._send("STOPPING=1", "STATUS=stopping", *longest)
 
     def stopService(self) -> None:
         """Send nothing more."""

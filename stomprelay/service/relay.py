@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from twisted.application.service import MultiService
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IAddress, IStreamClientEndpoint
 from twisted.internet.protocol import Factory
-from twisted.logger import Logger
 
 from stomprelay.config import Config
 from stomprelay.config.address import MEMORY
@@ -23,22 +22,27 @@ from stomprelay.relay.relay import Relay
 from stomprelay.service.admission import Admission
 from stomprelay.service.brokers.brokers import ALL, Brokers
 from stomprelay.service.brokers.checks import PeriodicChecks
+from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.drain import Drain
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
+from stomprelay.service.log import logger, set_level
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
-from stomprelay.service.process import PAUSE, RESUME, Notify, Signals, open_descriptors
+from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals, open_descriptors
 from stomprelay.service.state import ListenerSessions, RelayState, Sessions
+
+_log: Final = logger()
 
 OPEN: Final = 32
 """File descriptors that are taken for open at the start where the system does not tell."""
 JOURNAL: Final = 8
 """File descriptors that the journal may have open: segments, their folder, files that are removed."""
-
-_log: Final = Logger("stomprelay")
+MARGIN: Final = 10.0
+"""Seconds beyond `stop_timeout` and `linger` that systemd is asked for: the journal is written to its end."""
 
 
 class ListenerFactory(Factory):
@@ -79,17 +83,21 @@ class RelayService(MultiService):
     ) -> None:
         super().__init__()
         self._descriptors = descriptors
+        set_level(config.log_level)
         self._reactor = reactor
         run = os.urandom(4).hex()
         self._prefix = f"relay-{run}"
         self._named = 0
         runtime = Runtime(reactor, seconds)
+        self._stop_timeout = config.stop_timeout
         brokers = Brokers(config.listeners)
         sessions = Sessions(config.listeners)
         self._admission = Admission(runtime, sessions.listeners.values(), config.clients)
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
         self.state = RelayState(runtime, sessions, brokers, Pauses(sessions, journal), journal)
+        self._outages = Outages(brokers, runtime.timers, seconds)
+        runtime.observe(self._outages.noted, self._outages.probed)
         self._upstreams = {each.broker: each.upstream.name for each in brokers}
         self.embedded: BrokerService | None = None
         if any(each.broker.endpoint == MEMORY for each in brokers):
@@ -224,21 +232,30 @@ class RelayService(MultiService):
         return (open_descriptors() or OPEN) + probes + journal + self._admin_connections
 
     def stopService(self) -> Deferred[None]:
-        """Stop accepting, end every session, and wait until their connections have ended, or long enough."""
-        self.state.sessions.refuse()
-        self._notify.stopping()
-        return Deferred.fromCoroutine(self._stop())
+        """Stop accepting, give every session `stop_timeout` seconds to deliver what it has, end those that are left,
+        and wait until their connections have ended, or long enough. SIGTERM and SIGINT shorten that time.
+        """
+        sessions = self.state.sessions
+        sessions.refuse()
+        linger = max((each.listener.linger for each in sessions.listeners.values()), default=0.0)
+        self._notify.stopping(self._stop_timeout + linger + MARGIN)
+        return Deferred.fromCoroutine(self._stop(linger))
 
-    async def _stop(self) -> None:
-        runtime, sessions = self.state.runtime, self.state.sessions
+    async def _stop(self, linger: float) -> None:
+        runtime = self.state.runtime
+        drain = Drain(self.state.sessions, runtime, self._stop_timeout)
+        signals = Signals(self._reactor, dict.fromkeys(HURRY, drain.hurry))
+        signals.startService()
         closed = self._listening.disownServiceParent()
+        await drain.run()
         self._checks.stop()
         self._admission.stop()
-        sessions.stop()
         if closed is not None:
             await closed
-        longest = max((each.listener.linger for each in sessions.listeners.values()), default=0.0)
-        if not await runtime.wait_closed(longest):
+        self._outages.stop()
+        runtime.repeats.stop()
+        if not await runtime.wait_closed(linger):
             _log.warn("{count} connections did not end in time", count=runtime.sockets)
         runtime.close()
         await super().stopService()
+        await maybeDeferred(signals.stopService)

@@ -1,11 +1,12 @@
 """What a relay that runs consists of, as its admin endpoint shows it: sessions by listener, brokers, journal."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv6Address as IPv6
 from ipaddress import ip_address, ip_network
 from typing import Final, NamedTuple
 
 from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.defer import Deferred, succeed
 
 from stomprelay.config.address import MEMORY
 from stomprelay.relay.model.counters import Counters
@@ -15,6 +16,9 @@ from stomprelay.service.brokers.pause import Pauses
 from stomprelay.service.connection.protocol import Runtime
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
+from stomprelay.service.log import logger
+
+_log: Final = logger()
 
 
 def network(address: object) -> str | None:
@@ -37,11 +41,11 @@ def network(address: object) -> str | None:
 class ListenerSessions:
     """The sessions of one listener that are not over, each by its driver, and what was counted for the listener.
 
-    A driver calls `ended` when it is over. `cost` is how many file descriptors a session may have at a time: one for
-    its client, and one for each group of brokers that it may be connected to.
+    A driver calls `ended` when it is over; then `on_end` is called. `cost` is how many file descriptors a session may
+    have at a time: one for its client, and one for each group of brokers that it may be connected to.
     """
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, on_end: Callable[[], None]) -> None:
         self.listener: Final = listener
         self.counters: Final = Counters()
         self.cost: Final = 1 + sum(
@@ -51,6 +55,7 @@ class ListenerSessions:
         )
         self._drivers: dict[RelayDriver, str | None] = {}
         self._counts: dict[str, int] = {}
+        self._on_end = on_end
 
     def add(self, driver: RelayDriver, address: object = None) -> None:
         """Add the session of a client that connected to this listener from an address, as Twisted has it."""
@@ -60,13 +65,13 @@ class ListenerSessions:
             self._counts[place] = self._counts.get(place, 0) + 1
 
     def ended(self, driver: RelayDriver) -> None:
-        """Forget a session that is over."""
+        """Remove the session of a driver that is over."""
         place = self._drivers.pop(driver, None)
-        if place is None:
-            return
-        self._counts[place] -= 1
-        if not self._counts[place]:
-            del self._counts[place]
+        if place is not None:
+            self._counts[place] -= 1
+            if not self._counts[place]:
+                del self._counts[place]
+        self._on_end()
 
     def of(self, address: object) -> int:
         """Return how many sessions are counted together with a client of this address."""
@@ -86,8 +91,9 @@ class Sessions:
     """
 
     def __init__(self, listeners: Iterable[Listener]) -> None:
-        self.listeners: Final = {each.name: ListenerSessions(each) for each in listeners}
+        self.listeners: Final = {each.name: ListenerSessions(each, self._ended) for each in listeners}
         self.stopping = False
+        self._over: Deferred[None] | None = None
 
     def __iter__(self) -> Iterator[RelayDriver]:
         for each in self.listeners.values():
@@ -100,10 +106,38 @@ class Sessions:
         """Accept no more sessions: the factories of the listeners build no protocol from now on."""
         self.stopping = True
 
+    def begin_stop(self) -> None:
+        """End all sessions that have nothing left to deliver; the others end when they have not."""
+        self._each(RelayDriver.begin_stop)
+
+    def over(self) -> Deferred[None]:
+        """Return a Deferred that fires when no session is left; at once where there is none. It may be cancelled."""
+        if not len(self):
+            return succeed(None)
+        self._over = Deferred()
+        return self._over
+
+    def _ended(self) -> None:
+        if self._over is not None and not len(self):
+            over, self._over = self._over, None
+            if not over.called:
+                over.callback(None)
+
+    def possibly_lost(self) -> int:
+        """Return how many SENDs may have been lost since the relay started."""
+        return sum(each.counters["possibly_lost"] for each in self.listeners.values())
+
     def stop(self) -> None:
         """End all sessions: each client gets an ERROR, and its connections are closed."""
+        self._each(RelayDriver.stop)
+
+    def _each(self, do: Callable[[RelayDriver], None]) -> None:
+        """Do this to all sessions. One that fails is logged, and the others are not kept from their end by it."""
         for session in tuple(self):
-            session.stop()
+            try:
+                do(session)
+            except Exception:
+                _log.failure("a session could not be ended")
 
 
 class RelayState(NamedTuple):

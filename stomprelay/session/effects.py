@@ -88,14 +88,16 @@ Fact = str | int
 
 @dataclass(slots=True)
 class Note:
-    """A line for the log and an event for the journal; a `quiet` one is for the journal only. It holds no secret
-    and no body. `facts` has by name what the text says in words.
+    """A line for the log and an event for the journal; a `quiet` one is for the journal only, a `detail` is in the log
+    only where somebody wants to know all. It holds no secret and no body. `facts` has by name what the text says in
+    words.
     """
 
     event: Event
     text: str
     facts: Mapping[str, Fact] = field(default_factory=dict)
     quiet: bool = False
+    detail: bool = False
 
 
 Effect = Send | Close | Pause | Resume | GiveWay | Wake | Note

@@ -84,8 +84,8 @@ class Session:
     `counters` is where things are counted, `kept` what is kept of the client in bytes. `unsettled`, `transactions` and
     `subscriptions` are how many it may have. `memo` is the head of the client's last SEND that left no trace here,
     as the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
-    Sessions that one client has on several brokers share `orders`, by which their deliveries are numbered: see
-    `beside`.
+    `frames` counts those of the client and of its brokers, as `counters` does for all sessions. Sessions that one
+    client has on several brokers share it, and `orders`, by which their deliveries are numbered: see `beside`.
     """
 
     __slots__ = (
@@ -97,6 +97,7 @@ class Session:
         "_transactions_size",
         "counters",
         "dialect",
+        "frames",
         "kept",
         "memo",
         "memo_head",
@@ -133,6 +134,7 @@ class Session:
         self.transactions: dict[bytes, Transaction] = {}
         self._transactions_size = 0
         self.receipts: dict[bytes, None] = {}
+        self.frames = {"client_frames": 0, "broker_frames": 0}
         self._most = unsettled
         self._most_subscriptions = subscriptions
         self.most_transactions = transactions
@@ -148,7 +150,7 @@ class Session:
         self._orders = self._orders or count(1)
         if self._neighbours is None:
             self._neighbours = [self]
-        return Session(
+        other = Session(
             self.name,
             self.dialect,
             self._most,
@@ -159,6 +161,13 @@ class Session:
             subscriptions=self._most_subscriptions,
             kept=self.kept,
         )
+        other.frames = self.frames
+        return other
+
+    def passed(self, counter: str, frames: int) -> None:
+        """Count frames that were received: `client_frames` or `broker_frames`."""
+        self.counters[counter] += frames
+        self.frames[counter] += frames
 
     WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands whose frames must be given to `observed`, whether or not they need translating."""

@@ -59,6 +59,9 @@ def test_everything_that_matters_is_said(tmp_path: Path) -> None:
     """Listeners, upstreams, versions, TLS and limits, each in a line of its own."""
     lines = [" ".join(line.split()) for line in told(tmp_path, FULL).splitlines()]
     for line in (
+        "relay",
+        "at a stop sessions have 20 s to deliver what their clients sent",
+        "log from info on",
         "listener public",
         "endpoint tcp:1",
         "tls certificate /c.pem, key /k.pem; clients must show one by /ca.pem",
@@ -230,7 +233,7 @@ def test_the_journal(tmp_path: Path) -> None:
     """Where it is kept, and how; nothing of it where none is."""
     assert "journal" not in told(tmp_path, "[journal]\nbodies = 5\n")
     lines = [" ".join(line.split()) for line in told(tmp_path, JOURNAL).splitlines()]
-    assert lines[lines.index("journal") :] == [
+    assert lines[lines.index("journal") : lines.index("relay")] == [
         "journal",
         "directory /var/lib/j",
         "relay eu-1",

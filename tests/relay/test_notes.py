@@ -574,6 +574,7 @@ def test_brokers_that_there_are_none_of() -> None:
         Event.LOST,
         "broker tcp://broker:61613 did not confirm",
         {"upstream": "main", "reason": "did not confirm"},
+        detail=True,
     )
     (note,) = unconfirmed([(None, group, over)], over, "did not confirm", 3)
     assert note == Note(

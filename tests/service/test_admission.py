@@ -159,7 +159,7 @@ def test_what_a_session_may_need() -> None:
         (listener(routes=routes), 4),
         (listener(upstream=built_in()), 1),
     ):
-        assert ListenerSessions(each).cost == cost
+        assert ListenerSessions(each, lambda: None).cost == cost
 
 
 def with_descriptors(left: int, *listeners: Any) -> RelayHarness:

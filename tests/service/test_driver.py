@@ -106,7 +106,13 @@ def test_a_stage_is_idle_without_connections(harness: DriverHarness) -> None:
 def test_a_note_in_the_log(event: Event, level: object) -> None:
     """Its fields are those of the form; what somebody may have to see to is a warning."""
     with capturedLogs() as events:
-        log_note(Note(event, "hello {there}"), "{who}: {event}: {text}", who="me")
+        log_note(
+            Note(event, "hello {there}"),
+            "{who}: {event}: {text}",
+            DriverHarness().runtime.repeats,
+            "x",
+            who="me",
+        )
     (said,) = events
     assert (said["who"], said["event"], said["text"]) == ("me", event.value, "hello {there}")
     assert said["log_level"] is level
@@ -115,7 +121,9 @@ def test_a_note_in_the_log(event: Event, level: object) -> None:
 def test_a_quiet_note_is_not_logged() -> None:
     """It is for the journal alone."""
     with capturedLogs() as events:
-        log_note(Note(Event.ANSWERED, "hello", quiet=True), "{event}: {text}")
+        log_note(
+            Note(Event.ANSWERED, "hello", quiet=True), "{event}: {text}", DriverHarness().runtime.repeats, "x"
+        )
     assert events == []
 
 

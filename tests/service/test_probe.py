@@ -16,6 +16,7 @@ from stomprelay.service.brokers.probe import LINGER, ProbeDriver
 from stomprelay.service.connection.protocol import Runtime
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.network.endpoints import client_endpoint
+from stomprelay.session.effects import Note
 from tests.service.harness import CONNECTED, FakeTransport, JournalHarness, movable
 
 
@@ -25,6 +26,8 @@ class ProbeHarness:
     def __init__(self, journal: Journal | None = None, **settings: Any) -> None:
         self.reactor = MemoryReactorClock()
         self.runtime = Runtime(self.reactor, self.reactor.seconds)
+        self.notes: list[Note] = []
+        self.runtime.observe(lambda _: None, self.notes.append)
         self.upstream = movable(connect_timeout=5.0, **settings)
         self.broker = self.upstream.brokers[0]
         self.over: list[ProbeDriver] = []
@@ -97,12 +100,13 @@ def test_a_canary(log: list[str]) -> None:
     ],
 )
 def test_a_broker_that_is_not(fails: Callable[[ProbeHarness], None], words: str, log: list[str]) -> None:
-    """It is down, the log has the reason as a warning, and nothing is left of the attempt."""
+    """It is down, whoever watches is told why, the log leaves it to them, and nothing is left of the attempt."""
     harness = ProbeHarness()
     fails(harness)
     assert harness.ended()
     assert harness.broker.health.up is False
-    assert log == [f"warn: upstream main: lost: broker tcp://192.0.2.1:61613 is down: {words}"]
+    assert [note.text for note in harness.notes] == [f"broker tcp://192.0.2.1:61613 is down: {words}"]
+    assert log == []
 
 
 def test_a_broker_that_accepts_and_never_answers() -> None:

@@ -186,8 +186,8 @@ def test_readiness_and_end_are_told(clock: Clock, manager: Manager) -> None:
     assert manager.received() == []
     service.notify.startService()
     assert manager.received() == ["READY=1\nSTATUS=0 sessions"]
-    service.notify.stopping()
-    assert manager.received() == ["STOPPING=1\nSTATUS=stopping"]
+    service.notify.stopping(32.5)
+    assert manager.received() == ["STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC=32500000"]
     service.notify.stopService()
     assert clock.getDelayedCalls() == []
     clock.advance(100)

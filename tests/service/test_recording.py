@@ -344,6 +344,7 @@ def test_sessions_leave_nothing(tmp_path: Path) -> None:
         second.disconnects()
         harness.read()
     assert len(harness.service.state.sessions) == 0
+    harness.reactor.pump([1.0] * 12)  # what the log says of the broker
     assert harness.reactor.getDelayedCalls() == []
     assert harness.service.state.runtime.protocols == {}
 

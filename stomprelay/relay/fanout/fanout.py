@@ -143,7 +143,7 @@ class Fanout:
                     break
                 self._dispatch.send(frame)
         finally:
-            self._session.counters["client_frames"] += count
+            self._session.passed("client_frames", count)
             if len(self.links) != len(self._places):
                 self.links = list(self._places)
             self._leave_flooded(now)
@@ -249,6 +249,10 @@ class Fanout:
             member for target, member in self._places.values() if target.upstream.movable and member.up
         ]
         return [member.link for member in members if not member.safe or self._disconnect.awaits(member)]
+
+    def uncertain(self, link: Link) -> int:
+        """Return how many SENDs a group has not confirmed, or was not sent yet."""
+        return self._router.member(link).uncertain
 
     def send_disconnect(self, now: float) -> None:
         """Send the DISCONNECT that waited to all connected brokers."""

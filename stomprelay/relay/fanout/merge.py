@@ -71,7 +71,7 @@ class Merge:
             frames = islice(leg.decoder.frames(), TURN)
             joiner.carry(frames, _NONE if watchful else bridge.untouched, new_head)
         finally:
-            session.counters["broker_frames"] += joiner.frames
+            session.passed("broker_frames", joiner.frames)
             if leg.decoder.trails:
                 joiner.trail()
             data = joiner.take()

@@ -262,7 +262,9 @@ class Quorum:
         link = member.link
         self._outbox.put(given_up(link.group, link.broker or link.before, target.upstream, reason))
         member.lost()
-        self._session.counters["possibly_lost"] += len(member.resender.unconfirmed.take())
+        self._session.counters["possibly_lost"] += sum(
+            each.sends for each in member.resender.unconfirmed.take()
+        )
         link.end()
         self.announce([*self.released(member), *self.confirmations.leave(member)], now)
         if not target.reachable:

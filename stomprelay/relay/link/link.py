@@ -172,7 +172,7 @@ class Link:
         """How many SENDs may be lost if the session ended now."""
         if self.resender is None:
             return len(self.session.receipts)
-        return len(self.resender.unconfirmed) + self.resender.unconfirmed.unproved
+        return self.resender.unconfirmed.sends + self.resender.unconfirmed.unproved
 
     # The search
 

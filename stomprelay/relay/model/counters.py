@@ -27,7 +27,7 @@ COUNTERS: Final = {
     "sessions_given_up": "connected clients that were told that no broker could be had any more",
     "frames_resent": "frames sent again because nothing showed that the lost broker had them",
     "acks_stale": "ACKs and NACKs left out because the broker of their message was lost",
-    "possibly_lost": "SENDs that a lost broker may not have had and that were not sent again",
+    "possibly_lost": "SENDs that no broker may have had, and that were not sent again",
     "fanout_overflowed": "SENDs that a group of a fan-out missed because its queue was full",
     "fanout_errors": "ERRORs of a fan-out's groups that clients were not told of, for other groups thought otherwise",
     "loss_value": "header values changed because the other version cannot express them",

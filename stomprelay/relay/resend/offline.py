@@ -86,14 +86,17 @@ class Offline:
             if transaction.doomed is not None:
                 raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
             wire = b"".join([*transaction.frames, frame.wire])
-            unconfirmed.keep(wire, unconfirmed.ask() if receipt is None else receipt, sent=False)
+            sends = len(transaction.frames) - 1
+            confirmed_by = unconfirmed.ask() if receipt is None else receipt
+            unconfirmed.keep(wire, confirmed_by, sent=False, sends=sends)
         elif command is SEND and transaction is not None:
             if receipt is not None:
                 unconfirmed.owe(receipt)
             self._join(transaction, frame)
             return
         elif command is SEND or command is COMMIT:
-            unconfirmed.keep(frame.wire, unconfirmed.ask() if receipt is None else receipt, sent=False)
+            confirmed_by = unconfirmed.ask() if receipt is None else receipt
+            unconfirmed.keep(frame.wire, confirmed_by, sent=False, sends=int(command is SEND))
         if command in Session.WATCHED:
             self._observe(frame, name)
         if receipt is not None:

@@ -220,7 +220,7 @@ class Resender:
         elif receipt is not None:
             self._close(batch=False)
             self._batch.append(frame)
-            self.unconfirmed.keep(self._batched(), receipt)
+            self.unconfirmed.keep(self._batched(), receipt, sends=len(self._batch))
             self._batch = []
         elif self._confirm:
             self._close()
@@ -285,7 +285,7 @@ class Resender:
         self._last = None
         if batch:
             receipt = self.unconfirmed.ask()
-            self.unconfirmed.keep(self._batched(), receipt)
+            self.unconfirmed.keep(self._batched(), receipt, sends=len(self._batch))
             self._batch = []
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._joiner.add(frame, head, extra)

@@ -18,20 +18,22 @@ RECEIPTS: Final = b"-receipt-"
 class Kept(NamedTuple):
     """Frames of a client, back to back: SENDs that one RECEIPT confirms, or a transaction from BEGIN to COMMIT
     that no broker was sent. `receipt` is the id of that RECEIPT. `sent`: a broker was sent them already, so that
-    sending them again may make a duplicate.
+    sending them again may make a duplicate. `sends` is how many SENDs there are among them.
     """
 
     wire: bytes
     receipt: bytes
     sent: bool
+    sends: int = 1
 
 
 class Unconfirmed:
     """The unconfirmed of one session in one group. `name` is the session's, `most` how many bytes may be kept
     before it is `full`: then stop reading from the client until it is not `crowded` any more.
 
-    `size` is how many bytes are kept. `unproved` counts the SENDs that were sent, are not kept, and that no later
-    RECEIPT showed to have been received (STOMP 1.2, "RECEIPT": it is cumulative as far as receiving goes).
+    `size` is how many bytes are kept, `sends` how many SENDs. `unproved` counts the SENDs that were sent, are not kept,
+    and that no later RECEIPT showed to have been received (STOMP 1.2, "RECEIPT": it is cumulative as far as receiving
+    goes).
     """
 
     __slots__ = (
@@ -46,6 +48,7 @@ class Unconfirmed:
         "_owed",
         "_owed_size",
         "cumulative",
+        "sends",
         "size",
         "unproved",
     )
@@ -53,6 +56,7 @@ class Unconfirmed:
     def __init__(self, name: bytes, most: int) -> None:
         self.cumulative = False
         self.size = 0
+        self.sends = 0
         self.unproved = 0
         self._name = name + RECEIPTS
         self._most = most
@@ -126,16 +130,17 @@ class Unconfirmed:
         """Count a SEND that is sent without a receipt, so that it is not kept."""
         self.unproved += 1
 
-    def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True) -> None:
-        """Frames pass, or wait for a broker (not `sent`), that `receipt` will confirm."""
+    def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True, sends: int = 1) -> None:
+        """Frames pass, or wait for a broker (not `sent`), that `receipt` will confirm; so many are SENDs."""
         self._number += 1
-        self._kept[self._number] = Kept(wire, receipt, sent)
+        self._kept[self._number] = Kept(wire, receipt, sent, sends)
         earlier = self._by_receipt.setdefault(receipt, self._number)
         if isinstance(earlier, deque):
             earlier.append(self._number)
         elif earlier != self._number:
             self._by_receipt[receipt] = deque((earlier, self._number))
         self.size += len(wire)
+        self.sends += sends
 
     def commit(self, receipt: bytes, *, ours: bool) -> None:
         """A COMMIT passes that this receipt will confirm; until then its outcome is unknown."""
@@ -183,6 +188,7 @@ class Unconfirmed:
         """Keep no longer what is the first of its receipt."""
         kept = self._kept.pop(number)
         self.size -= len(kept.wire)
+        self.sends -= kept.sends
         numbers = self._by_receipt[kept.receipt]
         if isinstance(numbers, deque) and len(numbers) > 1:
             numbers.popleft()
@@ -230,5 +236,5 @@ class Unconfirmed:
         taken = list(self._kept.values())
         self._kept.clear()
         self._by_receipt.clear()
-        self.size = 0
+        self.size = self.sends = 0
         return taken

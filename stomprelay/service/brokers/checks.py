@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from twisted.application.service import Service
 from twisted.internet.task import LoopingCall
-from twisted.logger import Logger
 
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.link.probe import Watch
@@ -20,8 +19,9 @@ from stomprelay.service.brokers.probe import ProbeDriver
 from stomprelay.service.connection.protocol import Runtime
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
 from stomprelay.service.journal.journal import Journal
+from stomprelay.service.log import logger
 
-_log: Final = Logger("stomprelay")
+_log: Final = logger()
 
 EVERY: Final = 1.0
 """Seconds between two runs of the checks."""

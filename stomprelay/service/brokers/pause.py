@@ -7,14 +7,13 @@ a plain address cannot leave it, and stay.
 
 from collections.abc import Iterable
 
-from twisted.logger import Logger
-
 from stomprelay.journal.schema import JournalEvent
 from stomprelay.service.brokers.brokers import ConfiguredBroker
 from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.journal.journal import Journal
+from stomprelay.service.log import logger
 
-_log = Logger("stomprelay")
+_log = logger()
 
 
 class Pauses:

@@ -1,6 +1,7 @@
 """Driving one probe: a connection to a broker that belongs to no client."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from stomprelay.relay.effects import Open
@@ -9,7 +10,7 @@ from stomprelay.service.connection.driver import Driver, log_note
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.relay_driver import Endpoints
 from stomprelay.service.journal.journal import Journal
-from stomprelay.session.effects import Note
+from stomprelay.session.effects import Event, Note
 
 LINGER: Final = 2.0
 """Seconds that a probed broker may take to close."""
@@ -78,7 +79,11 @@ class ProbeDriver(Driver):
         self._on_end(self)
 
     def _note(self, effect: Note) -> None:
-        log_note(effect, _FORM, upstream=self._upstream)
+        self.runtime.probed(effect)
+        if effect.event is not Event.REFUSED:
+            effect = replace(effect, detail=True)  # the log has it of all sessions together
+        kind = f"upstream {self._upstream}: a probe"
+        log_note(effect, _FORM, self.runtime.repeats, kind, upstream=self._upstream)
         if self._journal is not None:
             self._journal.noted(effect, self._upstream)
 

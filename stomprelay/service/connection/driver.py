@@ -8,16 +8,21 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final
 
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.logger import Logger, LogLevel
+from twisted.logger import LogLevel
 
 from stomprelay.relay.effects import Effect
 from stomprelay.service.connection.backpressure import ASKED, TURN
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
-from stomprelay.session.effects import Close, GiveWay, Note, Pause, Resume, Send, Wake
+from stomprelay.service.connection.repeats import Repeats
+from stomprelay.service.log import logger
+from stomprelay.session.effects import Close, Event, GiveWay, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.reasons import WARNINGS, spell_fault
 
-_log: Final = Logger("stomprelay")
+_log: Final = logger()
+
+_ONCE: Final = frozenset({Event.CONNECTED, Event.DISCONNECTED})
+"""The events that a peer brings about once in a session that was accepted: their lines are never too many."""
 
 
 class Driver(LegOwner):
@@ -128,13 +133,22 @@ class Driver(LegOwner):
     """The method that performs each kind of effect but `Send`."""
 
 
-def log_note(effect: Note, form: str, **fields: str) -> None:
+def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str) -> None:
     """Write a note to the log in this form, which may use `event` and `text` beside its own fields. A quiet note is
-    not logged.
+    not logged, and of too many of one `kind` and event only the number.
     """
     if effect.quiet:
         return
     level = LogLevel.warn if effect.event in WARNINGS else LogLevel.info
+    name = f"{kind}: {effect.event.value}"
+    if effect.detail:
+        level = LogLevel.debug
+    elif "attempts" in effect.facts:
+        # All sessions of a broker find it away at the same time, and one of them is enough to know.
+        if not repeats.passes(f"{name} again and again", 1):
+            return
+    elif effect.event not in _ONCE and not repeats.passes(name):
+        return
     _log.emit(level, form, event=effect.event.value, text=effect.text, **fields)
 
 
@@ -145,3 +159,18 @@ def spell_address(address: object) -> str:
     if isinstance(address, IPv4Address):
         return f"{address.host}:{address.port}"
     return "a local socket"
+
+
+_LONGEST: Final = 64
+
+
+def spell_text(value: bytes) -> str:
+    """Return a peer's words as the log may show them: in quotes, in one line without control characters, and cut where
+    they are long.
+    """
+    text = value[: 4 * _LONGEST].decode("utf-8", "backslashreplace")
+    shown = "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode()
+        for each in text[:_LONGEST].replace("\\", "\\\\").replace('"', '\\"')
+    )
+    return f'"{shown}{"..." if len(text) > _LONGEST else ""}"'

@@ -29,9 +29,10 @@ from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ReadControl
 from stomprelay.service.connection.departures import Departures
 from stomprelay.service.connection.failures import shortage, spell
+from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.connection.timers import Timed, Timers
 from stomprelay.service.network.tls import certificate_problem
-from stomprelay.session.effects import How
+from stomprelay.session.effects import How, Note
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.reasons import CLOSED, UNREAD
 
@@ -41,18 +42,26 @@ GRACE: Final = 1.0
 """Seconds beyond their linger that a stopping service waits for connections to end."""
 
 
+def _unheard(note: Note) -> None:
+    """Nobody wants to know."""
+
+
 class Runtime:
     """What the connections of one service share: the reactor, the clock, the timers, the watch for clients that leave,
     and the protocols by leg.
 
-    `seconds` is a clock that never goes back. `sockets` counts the connections that are still open, closed ones that
-    wait for their peer included; `closing` counts these.
+    `seconds` is a clock that never goes back, `repeats` decides which lines are too many for the log. `noted` gets what
+    sessions note, `probed` what probes do; see `observe`. `sockets` counts the connections that are still open, closed
+    ones that wait for their peer included; `closing` counts these.
     """
 
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
         self.reactor = reactor
         self.seconds = seconds
         self.timers = Timers(reactor, seconds)
+        self.repeats = Repeats(self.timers, seconds)
+        self.noted: Callable[[Note], None] = _unheard
+        self.probed: Callable[[Note], None] = _unheard
         self.protocols: dict[Leg, LegProtocol] = {}
         self.departures = Departures(reactor)
         self.sockets = 0
@@ -66,6 +75,11 @@ class Runtime:
     def close(self) -> None:
         """End what serves all connections: there will be none any more."""
         self.departures.close()
+
+    def observe(self, noted: Callable[[Note], None], probed: Callable[[Note], None]) -> None:
+        """From now on call these with the notes of sessions, and of probes."""
+        self.noted = noted
+        self.probed = probed
 
     def socket_opened(self) -> None:
         """Count a connection that was established."""

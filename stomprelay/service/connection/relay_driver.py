@@ -1,27 +1,32 @@
 """Driving one relay: a client's connection, its brokers' connections, and back-pressure between them."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple
 
 from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
-from twisted.logger import Logger
+from twisted.logger import LogLevel
 from zope.interface import implementer
 
 from stomprelay.relay.effects import Effect, Open, Report
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import PRESSURE
-from stomprelay.service.connection.driver import Driver, log_note, spell_address
+from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
-from stomprelay.session.effects import Note
+from stomprelay.service.log import counted, logger
+from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.reasons import spell_fault
 
 Endpoints = Mapping[Broker, IStreamClientEndpoint]
 """How to connect to each broker."""
 
-_log: Final = Logger("stomprelay")
+_log: Final = logger()
+
 _FORM: Final = "{session} from {peer} on {listener}: {event}: {text}"
+_END: Final = f"{_FORM}; {{time:.1f}} s, from the client {{from_client}}, from brokers {{from_brokers}}"
+_ENDS: Final = frozenset({Event.DISCONNECTED, Event.VANISHED})
 
 
 class SessionInfo(NamedTuple):
@@ -95,11 +100,14 @@ class RelayDriver(Driver):
     """
 
     __slots__ = (
+        "_began",
+        "_client_bytes",
         "_client_full",
         "_endpoints",
         "_left_bytes",
         "_on_end",
         "_outputs",
+        "_peer",
         "_report_scheduled",
         "relay",
     )
@@ -115,6 +123,9 @@ class RelayDriver(Driver):
         self._client_full = False
         self._report_scheduled = False
         self._left_bytes = 0
+        self._client_bytes = 0
+        self._began: float | None = None
+        self._peer = "a client"
 
     @property
     def over(self) -> bool:
@@ -131,8 +142,7 @@ class RelayDriver(Driver):
     @property
     def peer(self) -> str:
         """Return the client's address for the log, `host:port`."""
-        protocol = self.runtime.protocols.get(self.relay.client)
-        return "a client that is gone" if protocol is None else spell_address(protocol.peer)
+        return self._peer
 
     def info(self) -> SessionInfo:
         """Return what the status page shows of the session now."""
@@ -150,7 +160,7 @@ class RelayDriver(Driver):
             "" if relay.session is None else relay.session.dialect.version.decode("ascii"),
             ", ".join(dict.fromkeys(versions)),
             tuple("searching" if link.broker is None else str(link.broker) for link in links),
-            0 if client is None else client.bytes_received,
+            self._client_bytes if client is None else client.bytes_received,
             self._left_bytes + sum(output.protocol.bytes_received for output in self._outputs),
         )
 
@@ -158,6 +168,7 @@ class RelayDriver(Driver):
         """Report to the relay that the client or a broker is connected."""
         relay, now = self.relay, self.runtime.seconds()
         if protocol.leg is relay.client:
+            self._peer = spell_address(protocol.peer)
             self.perform(relay.opened(now))
             return
         output = BrokerOutput(self, protocol)
@@ -204,13 +215,19 @@ class RelayDriver(Driver):
 
     def closed(self, protocol: LegProtocol) -> None:
         """Remove a leg that was closed; the bytes that were received from a broker still count in `info`."""
-        if protocol.leg is not self.relay.client:
+        if protocol.leg is self.relay.client:
+            self._client_bytes = protocol.bytes_received
+        else:
             self._left_bytes += protocol.bytes_received
         super().closed(protocol)
 
     def woke(self, now: float) -> None:
         """Call the relay: the time of its last `Wake` has come."""
         self._perform_legless(self.relay.woke(now))
+
+    def begin_stop(self) -> None:
+        """Have the session end when all that its client sent is where it shall be: the service stops."""
+        self._perform_legless(self.relay.stop_began(self.runtime.seconds()))
 
     def stop(self) -> None:
         """End the session because the service stops: the client is sent an ERROR."""
@@ -304,12 +321,43 @@ class RelayDriver(Driver):
 
     def _note(self, effect: Note) -> None:
         """Write a note to the log, with the names of the session and the client."""
-        log_note(
-            effect,
-            _FORM,
-            session=self.relay.name.decode("ascii"),
-            peer=self.peer,
-            listener=self.relay.listener.name,
+        self.runtime.noted(effect)
+        if effect.event in _ENDS and "delivering" not in effect.facts and self._began is not None:
+            self._log_end(effect, self.runtime.seconds() - self._began)
+            return
+        if effect.event is Event.CONNECTED:
+            if self._began is None:
+                self._began = self.runtime.seconds()
+                effect = replace(effect, text=f"{self._login()}, {effect.text}")
+            else:
+                effect = replace(effect, detail=True)  # one more broker of a fan-out
+        kind = f"listener {self.relay.listener.name}"
+        log_note(effect, _FORM, self.runtime.repeats, kind, **self._names())
+
+    def _names(self) -> dict[str, str]:
+        return {
+            "session": self.relay.name.decode("ascii"),
+            "peer": self.peer,
+            "listener": self.relay.listener.name,
+        }
+
+    def _login(self) -> str:
+        login = self.relay.login
+        return "no login" if login is None else f"login {spell_text(login)}"
+
+    def _log_end(self, effect: Note, time: float) -> None:
+        """Write the line of the end of a session that a broker had accepted."""
+        session, info = self.relay.session, self.info()
+        frames = {} if session is None else session.frames
+        _log.emit(
+            LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
+            _END,
+            event=effect.event.value,
+            text=effect.text,
+            time=time,
+            from_client=f"{counted(frames.get('client_frames', 0), 'frame')}, {counted(info.from_client, 'byte')}",
+            from_brokers=f"{counted(frames.get('broker_frames', 0), 'frame')}, {counted(info.from_brokers, 'byte')}",
+            **self._names(),
         )
 
     def _open(self, effect: Open) -> None:

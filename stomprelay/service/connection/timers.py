@@ -11,9 +11,10 @@ from math import inf
 from typing import Final
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.logger import Logger
 
-_log: Final = Logger("stomprelay")
+from stomprelay.service.log import logger
+
+_log: Final = logger()
 
 
 class Timed:

@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, TimeoutError
-from twisted.logger import Logger
 
 from stomprelay import __version__
 from stomprelay.journal.block import BlockKind
@@ -21,10 +20,11 @@ from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.journal.writer import Writer
 from stomprelay.service.journal.queue import Dropped, JournalQueue
 from stomprelay.service.journal.writer_thread import WriterThread
+from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.session.effects import Note
 
-_log: Final = Logger("stomprelay")
+_log: Final = logger()
 
 SOFTWARE: Final = f"stomprelay {__version__}"
 _EVENT: Final = int(BlockKind.EVENT)

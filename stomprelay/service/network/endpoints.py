@@ -16,13 +16,13 @@ from twisted.internet.endpoints import (
 )
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IProtocolFactory, IStreamClientEndpoint, IStreamServerEndpoint
-from twisted.logger import Logger
 from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from stomprelay.config.endpoint import client, server
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.service.log import logger
 from stomprelay.service.network import tls
 
 BACKLOG: Final = 1024
@@ -34,7 +34,7 @@ WITH_BACKLOG: Final = frozenset({"tcp", "tcp6", "ssl", "tls", "unix"})
 ATTEMPT_DELAY: Final = 0.1
 """Seconds after which the next address of a host is tried beside the one before (RFC 8305, section 5)."""
 
-_log: Final = Logger("stomprelay")
+_log: Final = logger()
 
 
 class BadEndpoint(Exception):

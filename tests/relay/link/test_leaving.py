@@ -117,7 +117,7 @@ def test_a_session_moves_at_once_where_it_is_quiet() -> None:
     play.now += 1.0
     play.leaves()
     assert play.effects() == [
-        Note(Event.MOVED, "leaving broker tcp://a", {"broker": "tcp://a", "upstream": "main"}),
+        Note(Event.MOVED, "leaving broker tcp://a", {"broker": "tcp://a", "upstream": "main"}, detail=True),
         Send(play.leg, b"DISCONNECT\nreceipt:s-receipt-1\n\n\0\n"),
         Resume(play.leg),
     ]
@@ -225,6 +225,7 @@ def test_the_next_broker_after_a_loss_is_a_failover() -> None:
             Event.LOST,
             "broker tcp://a went away",
             {"broker": "tcp://a", "upstream": "main", "reason": "went away"},
+            detail=True,
         )
     ]
     play.loses()

@@ -170,6 +170,7 @@ def test_a_broker_that_cannot_be_reached() -> None:
             Event.REFUSED,
             "broker tcp://a did not connect: Connection refused",
             {"broker": "tcp://a", "upstream": "main", "reason": "did not connect: Connection refused"},
+            detail=True,
         ),
         Close(leg, How.ABORT),
         Open(play.leg, second),

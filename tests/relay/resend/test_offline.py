@@ -49,7 +49,12 @@ class Scene:
     def kept(self) -> list[Kept]:
         """What the next broker will be sent, which is not kept any more: nothing else is."""
         taken = self.offline.unconfirmed.take()
-        assert self.offline.unconfirmed.size == len(self.offline.unconfirmed) == 0
+        assert (
+            self.offline.unconfirmed.size
+            == self.offline.unconfirmed.sends
+            == len(self.offline.unconfirmed)
+            == 0
+        )
         return taken
 
     def given(self) -> list[bytes]:
@@ -150,7 +155,7 @@ def test_the_order_in_which_it_is_kept(cut: Cut) -> None:
         Kept(SEND % (b"", b"1"), OURS % 1, sent=False),
         Kept(SEND % (b"receipt:r\n", b"2"), b"r", sent=False),
         Kept(SEND % (b"", b"4"), OURS % 2, sent=False),
-        Kept(whole, b"c", sent=False),
+        Kept(whole, b"c", sent=False, sends=2),
         Kept(SEND % (b"", b"6"), OURS % 3, sent=False),
     ]
     assert scene.owes(b"r", b"i", b"c")
@@ -192,7 +197,7 @@ def test_a_transaction_that_a_lost_broker_had_begun() -> None:
     scene.session.lost_broker()
     scene.sends(INSIDE % (b"", b"2") + COMMIT % b"")
     whole = BEGIN % b"" + INSIDE % (b"", b"1") + INSIDE % (b"", b"2") + COMMIT % b""
-    assert scene.kept() == [Kept(whole, OURS % 1, sent=False)]
+    assert scene.kept() == [Kept(whole, OURS % 1, sent=False, sends=2)]
 
 
 @with_and_without_receipt
@@ -200,7 +205,7 @@ def test_commit(receipt: bytes) -> None:
     """The transaction is kept whole, confirmed by the receipt of its COMMIT or one of our own."""
     scene = Scene()
     scene.sends(BEGIN % b"" + COMMIT % receipt)
-    kept = Kept(BEGIN % b"" + COMMIT % receipt, b"r" if receipt else OURS % 1, sent=False)
+    kept = Kept(BEGIN % b"" + COMMIT % receipt, b"r" if receipt else OURS % 1, sent=False, sends=0)
     assert scene.kept() == [kept]
     assert scene.owes(b"r") == bool(receipt)
     assert scene.given() == []
@@ -264,8 +269,8 @@ def test_a_transaction_that_was_not_begun() -> None:
     )
     assert scene.kept() == [
         Kept(INSIDE % (b"receipt:1\n", b"x"), b"1", sent=False),
-        Kept(COMMIT % b"receipt:2\n", b"2", sent=False),
-        Kept(COMMIT % b"", OURS % 1, sent=False),
+        Kept(COMMIT % b"receipt:2\n", b"2", sent=False, sends=0),
+        Kept(COMMIT % b"", OURS % 1, sent=False, sends=0),
     ]
     assert scene.owes(b"1", b"2")
     assert scene.given() == [b"3"]

@@ -1,0 +1,24 @@
+"""The relay's own lines in Twisted's log, and how much detail they have: `log_level`."""
+
+from typing import Final
+
+from twisted.logger import FilteringLogObserver, Logger, LogLevel, LogLevelFilterPredicate, globalLogPublisher
+
+_NAMESPACE: Final = "stomprelay"
+_level: Final = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
+_filtered: Final = FilteringLogObserver(globalLogPublisher, [_level])
+
+
+def logger() -> Logger:
+    """Return a logger whose lines reach the log where they are of the level that is set, or above it."""
+    return Logger(_NAMESPACE, observer=_filtered)
+
+
+def counted(count: int, thing: str) -> str:
+    """Return so many things in words."""
+    return f"{count} {thing}{'s'[: count != 1]}"
+
+
+def set_level(name: str) -> None:
+    """Set the level of all lines of this process: debug, info, warn or error. It is info until then."""
+    _level.setLogLevelForNamespace(_NAMESPACE, LogLevel.levelWithName(name))

@@ -1,0 +1,237 @@
+"""A relay that stops: sessions deliver what their clients sent, clients hear of it, and what is lost is counted."""
+
+from math import inf
+
+import pytest
+
+from stomprelay.session.effects import Event, How
+from tests.playbook import SAY_HELLO, Playbook, joined, listener
+from tests.relay.failing import asked, client_waits, found, movable, over, sent_away, started
+from tests.relay.several import fanned, send
+
+SEND = b"SEND\ndestination:/queue/a\n\n%b\0"
+ASKING = b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%d\0"
+
+
+def receipt(name: bytes) -> bytes:
+    """A broker's RECEIPT."""
+    return b"RECEIPT\nreceipt-id:" + name + b"\n\n\0"
+
+
+def lost(play: Playbook) -> list[object]:
+    """What the journal has of losses at the session's end."""
+    return [facts.get("possibly_lost", 0) for facts in play.facts(Event.DISCONNECTED)]
+
+
+@pytest.mark.parametrize("survives", [False, True])
+def test_a_session_that_owes_nothing_ends_at_once(survives: bool) -> None:
+    """The client hears why, and nothing is lost."""
+    with started() if survives else joined(b"1.2", b"1.2") as play:
+        play.client_says(SEND % b"1")
+        play.broker_reads()
+        play.relay_begins_to_stop()
+        play.client_gets_error(b"the relay is stopping")
+        play.broker_is_closed()
+        assert over(play)
+        assert lost(play) == [0]
+        assert play.noted(Event.DISCONNECTED) == "the relay stops"
+
+
+@pytest.mark.parametrize("survives", [False, True])
+def test_receipts_that_are_owed_come_before_the_end(survives: bool) -> None:
+    """The client is read from no more, gets its receipts, and then the ERROR."""
+    with started() if survives else joined(b"1.2", b"1.2") as play:
+        play.client_says(ASKING % (1, 1) + ASKING % (2, 2))
+        play.broker_reads()
+        play.relay_begins_to_stop()
+        assert client_waits(play)
+        play.client_says(ASKING % (3, 3))
+        play.broker_gets(b"")
+        play.broker_says(receipt(b"1"))
+        play.client_gets(receipt(b"1"))
+        play.both_stay()
+        play.broker_says(receipt(b"2"))
+        data = play.client_reads()
+        assert data.startswith(receipt(b"2") + b"ERROR\nmessage:the relay is stopping\n")
+        play.client_is_closed()
+        assert over(play)
+        assert play.counters["possibly_lost"] == 0
+
+
+def test_no_time_of_the_relays_ends_it() -> None:
+    """How long it may take is the service's to say: nobody is woken to give up before."""
+    with started(confirm=True) as play:
+        play.client_says(SEND % b"1")
+        play.broker_reads()
+        play.relay_begins_to_stop()
+        assert client_waits(play)
+        play.alarm_rings_early()
+        assert not over(play)
+        assert play.relay._connection is not None
+        assert play.relay._connection.shutdown.until == inf
+        play.broker_says(receipt(b"relay-session-receipt-1"))
+        play.client_gets_error(b"the relay is stopping")
+
+
+def test_what_paused_brokers_keep_waiting_is_delivered() -> None:
+    """Fifty SENDs that nobody was there to take: all of them arrive, and their receipts come."""
+    with started(confirm=True, brokers=1, product="activemq") as play:
+        sent_away(play, 0.0)
+        assert play.broker_reads().startswith(b"DISCONNECT\n")
+        play.broker_goes()
+        for number in range(50):
+            play.client_says(ASKING % (number, number))
+        play.relay_begins_to_stop()
+        play.time_passes(10)
+        assert not over(play)
+        play.relay.listener.upstream.brokers[0].health.resume()
+        play._perform(play.relay.reconsidered(play.now))
+        found(play, product="activemq")
+        assert play.broker_reads().count(b"SEND\n") == 50
+        for number in range(50):
+            play.broker_says(receipt(b"%d" % number))
+        data = play.client_reads()
+        assert data.count(b"RECEIPT\n") == 50
+        assert data.split(b"\0")[50].startswith(b"ERROR\nmessage:the relay is stopping\n")
+        assert over(play)
+        assert play.counters["possibly_lost"] == 0
+
+
+@pytest.mark.parametrize("asks", [b"", b"receipt:r\n"], ids=["confirm", "receipts"])
+def test_what_no_broker_took_is_counted(asks: bytes) -> None:
+    """Fifty SENDs wait for a broker that does not come back: the session's end says so, and no receipt is given."""
+    with started(confirm=not asks) as play:
+        play.broker_goes()
+        play.client_says(
+            b"".join(SEND.replace(b"\n\n", b"\n" + asks + b"\n") % b"%d" % at for at in range(50))
+        )
+        play.relay_begins_to_stop()
+        assert not over(play)
+        play.relay_stops()
+        data = play.client_reads()
+        assert data.startswith(b"ERROR\nmessage:the relay is stopping\n")
+        assert b"what has no receipt may be lost" in data
+        play.client_is_closed()
+        assert over(play)
+        assert play.counters["possibly_lost"] == 50
+        assert lost(play) == [50]
+        assert play.noted(Event.DISCONNECTED) == "the relay stops; 50 SENDs may be lost"
+
+
+@pytest.mark.parametrize("product", ["activemq", "rabbitmq"])
+def test_what_a_broker_did_not_confirm_is_counted(product: str) -> None:
+    """Each SEND, whether it has a receipt of its own or shares one with those before it."""
+    with started(confirm=True, product=product) as play:
+        play.client_says(b"".join(SEND % b"%d" % number for number in range(50)))
+        play.broker_reads()
+        play.relay_begins_to_stop()
+        play.relay_stops()
+        play.client_gets_error(b"the relay is stopping")
+        assert play.counters["possibly_lost"] == 50
+
+
+def test_a_client_that_waits_for_connected() -> None:
+    """It sent nothing that counts, and is told at once."""
+    with Playbook(listener(movable())) as play:
+        play.client_says(SAY_HELLO[b"1.2"])
+        play.relay_begins_to_stop()
+        play.client_gets_error(b"the relay is stopping")
+        assert over(play)
+
+
+def test_a_client_that_has_not_sent_connect() -> None:
+    """Nor did this one."""
+    with Playbook() as play:
+        play.relay_begins_to_stop()
+        play.client_gets_error(b"the relay is stopping")
+
+
+def test_a_client_that_is_gone() -> None:
+    """Its session goes on as if the relay did not stop; what is left at the end is counted."""
+    with started(confirm=True) as play:
+        play.client_says(SEND % b"1" + SEND % b"2")
+        play.broker_reads()
+        play.client_goes()
+        play.broker_reads()
+        play.relay_begins_to_stop()
+        assert not over(play)
+        play.relay_stops()
+        assert over(play)
+        assert play.client.closed is How.FLUSH
+        assert play.counters["possibly_lost"] == 2
+
+
+def test_a_client_that_is_leaving() -> None:
+    """Its DISCONNECT is confirmed as ever, and no ERROR follows."""
+    with started(confirm=True) as play:
+        play.client_says(SEND % b"1" + b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_reads()
+        play.relay_begins_to_stop()
+        play.broker_says(receipt(b"relay-session-receipt-1"))
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(receipt(b"bye"))
+        play.client_gets(receipt(b"bye"))
+        play.relay_stops()
+        play.client_is_closed()
+        assert over(play)
+        assert play.counters["possibly_lost"] == play.counters["errors_sent"] == 0
+
+
+def test_a_disconnect_that_waited_for_a_broker() -> None:
+    """It was received before the relay began to stop, so it is confirmed."""
+    with started() as play:
+        play.broker_goes()
+        play.client_says(ASKING % (1, 1) + b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.relay_begins_to_stop()
+        found(play)
+        play.broker_gets(ASKING % (1, 1))
+        play.broker_says(receipt(b"1"))
+        play.broker_gets(b"DISCONNECT\nreceipt:bye\n\n\0")
+        play.broker_says(receipt(b"bye"))
+        play.client_gets(receipt(b"1") + receipt(b"bye"))
+        play.broker_goes()
+        assert over(play)
+
+
+def test_a_broker_that_is_not_read_from_is_read_again() -> None:
+    """The client owes too many ACKs to be given more; but the receipts that it awaits stand behind those messages."""
+    with joined(b"1.2", b"1.1", unacknowledged=1) as play:
+        play.client_says(
+            b"SUBSCRIBE\nid:0\ndestination:/queue/a\nack:client-individual\n\n\0" + ASKING % (1, 1)
+        )
+        message = b"MESSAGE\nsubscription:0\nmessage-id:%d\ndestination:/queue/a\n\n\0"
+        play.broker_says(message % 1)
+        play.broker_says(message % 2)
+        assert play.broker.paused
+        play.broker_says(receipt(b"1"))
+        play.broker_reads()
+        play.client_reads()
+        play.relay_begins_to_stop()
+        assert play.client_reads().partition(receipt(b"1"))[2].startswith(b"ERROR\n")
+
+
+def test_all_groups_of_a_fan_out_have_their_time() -> None:
+    """One confirmed, which is the quorum; what the other has not confirmed may be waited for, and counts."""
+    with fanned(quorum=2, confirm=True) as play:
+        play.client_says(send(b"1", receipt="r"))
+        for at in "ab":
+            play.broker_reads(at=at)
+        play.relay_begins_to_stop()
+        play.broker_says(receipt(b"r"), at="a")
+        play.nobody_gets_more()
+        play.relay_stops()
+        assert play.client_reads().startswith(b"ERROR\nmessage:the relay is stopping\n")
+        assert play.counters["possibly_lost"] == 1
+
+
+def test_a_client_that_is_given_up_with_what_it_sent() -> None:
+    """Whatever ends a session: what waited for a broker is counted."""
+    with started(options={"attempts": 1}) as play:
+        play.broker_goes()
+        play.client_says(SEND % b"1" + SEND % b"2")
+        for _ in range(2):
+            asked(play)
+            play.broker_refuses()
+        play.client_gets_error(b"no broker available")
+        assert play.counters["possibly_lost"] == 2
+        assert lost(play) == [2]

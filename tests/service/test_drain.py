@@ -1,0 +1,153 @@
+"""A stop that loses nothing: sessions have time to deliver what they took, and what is left then is counted."""
+
+import os
+import signal
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet.address import UNIXAddress
+
+from stomprelay.relay.effects import Effect
+from stomprelay.relay.relay import Relay
+from stomprelay.service.brokers.brokers import ALL
+from tests.service.harness import CONNECTED, FakeTransport, RelayHarness, failover, listener, movable
+from tests.service.test_failover import RelayWithBrokers, leave
+
+SENDS = b"".join(b"SEND\ndestination:/queue/a\nreceipt:%d\n\n%d\0" % (number, number) for number in range(50))
+RECEIPTS = b"".join(b"RECEIPT\nreceipt-id:%d\n\n\0" % number for number in range(50))
+
+
+class Stopping:
+    """A relay with one session, whose client sent fifty SENDs while its only broker was paused; it begins to stop."""
+
+    def __init__(self, **settings: Any) -> None:
+        main = movable(failover(1), confirm=True)
+        self.relay = RelayHarness(listener(upstream=main, linger=1.0), **settings)
+        self.client, broker = self.relay.session()
+        self.pauses = self.relay.service.state.pauses
+        self.brokers = self.relay.service.state.brokers.find(ALL)
+        self.pauses.pause(self.brokers, 0.0)
+        broker.disconnects()
+        self.client.sends(SENDS)
+        self.stopped: list[object] = []
+        _ = self.relay.service.stopService().addCallback(self.stopped.append)
+
+    def resume(self) -> FakeTransport:
+        """The broker is resumed, and takes the session again."""
+        self.pauses.resume(self.brokers)
+        self.relay.reactor.advance(1)
+        broker = self.relay.broker()
+        broker.sends(CONNECTED)
+        return broker
+
+    def lost(self) -> int:
+        """What was counted."""
+        return self.relay.service.state.sessions.possibly_lost()
+
+
+def test_what_was_taken_is_delivered(log: list[str]) -> None:
+    """All fifty arrive when the broker is resumed in time; the client has its receipts, and then hears why it ends."""
+    stopping = Stopping()
+    stopping.relay.reactor.advance(10)
+    assert stopping.stopped == []
+    assert stopping.client.written() == b""
+    broker = stopping.resume()
+    assert broker.written().count(b"SEND\n") == 50
+    broker.sends(RECEIPTS)
+    heard = stopping.client.written()
+    assert heard.startswith(RECEIPTS + b"ERROR\nmessage:the relay is stopping\n")
+    for each in (stopping.client, broker):
+        each.disconnects()
+    assert stopping.stopped == [None]
+    assert stopping.lost() == 0
+    assert stopping.relay.reactor.getDelayedCalls() == []
+    told = [line for line in log if "stopping:" in line]
+    assert told == [
+        "info: stopping: 1 session with something left to deliver, within 20 s",
+        "info: stopping: all is delivered after 11.0 s",
+    ]
+
+
+def test_what_is_left_then_is_counted(log: list[str]) -> None:
+    """No receipt, one line for all sessions, and a count."""
+    stopping = Stopping(stop_timeout=3.0)
+    stopping.relay.reactor.advance(2.9)
+    assert stopping.client.written() == b""
+    stopping.relay.reactor.advance(0.2)
+    heard = stopping.client.written()
+    assert heard.startswith(b"ERROR\nmessage:the relay is stopping\n")
+    assert b"RECEIPT" not in heard
+    stopping.client.disconnects()
+    assert stopping.stopped == [None]
+    assert stopping.lost() == 50
+    assert "warn: 1 session ended with the relay after 3.1 s, SENDs that may be lost: 50" in log
+
+
+def test_a_stop_without_time(log: list[str]) -> None:
+    """What is lost is counted all the same."""
+    stopping = Stopping(stop_timeout=0.0)
+    assert stopping.client.written().startswith(b"ERROR\n")
+    assert stopping.lost() == 50
+    assert "warn: 1 session ended with the relay after 0.0 s, SENDs that may be lost: 50" in log
+
+
+def test_no_new_client_while_sessions_are_drained() -> None:
+    """The listeners are closed first."""
+    stopping = Stopping()
+    factory = stopping.relay.reactor.tcpServers[0][1]
+    assert factory.buildProtocol(UNIXAddress(None)) is None
+    assert not next(iter(stopping.relay.service._listening)).running
+
+
+def test_a_broker_is_probed_while_sessions_are_drained() -> None:
+    """The checks go on until the last session is over, for they find the brokers that sessions wait for."""
+    stopping = Stopping()
+    assert stopping.relay.service._checks._loop.running
+    stopping.relay.reactor.advance(20)
+    assert not stopping.relay.service._checks._loop.running
+
+
+def test_a_session_that_fails_keeps_nobody(monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:
+    """What one session raises is logged, and the others end all the same."""
+    relay = RelayHarness()
+    (bad, bad_broker), (good, good_broker) = relay.session(), relay.session()
+    first = bad.protocol._owner
+    stop_began = Relay.stop_began
+
+    def failing(core: Relay, now: float) -> list[Effect]:
+        if core is first.relay:
+            raise RuntimeError("no")
+        return stop_began(core, now)
+
+    monkeypatch.setattr(Relay, "stop_began", failing)
+    stopped: list[object] = []
+    _ = relay.service.stopService().addCallback(stopped.append)
+    assert good.written().startswith(b"ERROR\nmessage:the relay is stopping\n")
+    assert any(line.startswith("critical: a session could not be ended") for line in log)
+    relay.reactor.advance(20)
+    assert bad.written().startswith(b"ERROR\nmessage:the relay is stopping\n")
+    for each in (bad, bad_broker, good, good_broker):
+        each.disconnects()
+    assert stopped == [None]
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+@pytest_twisted.ensureDeferred
+async def test_a_second_signal_ends_it(name: str) -> None:
+    """Who cannot wait need not; the handlers from before are there again afterwards."""
+    number = getattr(signal, name)
+    before = signal.getsignal(number)
+    async with RelayWithBrokers(1, confirm=True) as relay:
+        client, served = await relay.session()
+        client.transport.write(SENDS)
+        await served.receive_until(b"\n\n49\0")
+        stopping = relay.stop()
+        assert len(relay.service.state.sessions) == 1
+        os.kill(os.getpid(), number)
+        assert (await client.frame()).startswith(b"ERROR\nmessage:the relay is stopping\n")
+        await leave(client)
+        await served.gone()
+        await stopping
+        assert relay.service.state.sessions.possibly_lost() == 50
+    assert signal.getsignal(number) is before

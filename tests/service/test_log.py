@@ -1,0 +1,298 @@
+"""What the log has of an outage, of sessions, and of peers that cause lines without end."""
+
+import re
+from collections import Counter
+
+import pytest
+from twisted.internet.error import ConnectionLost, ConnectionRefusedError
+
+from stomprelay.relay.model.health import Checks
+from stomprelay.service.connection.driver import spell_text
+from stomprelay.service.connection.repeats import EVERY, MOST
+from stomprelay.session.effects import Event, Note
+from tests.service.harness import (
+    CONNECTED,
+    SEND,
+    FakeTransport,
+    RelayHarness,
+    failover,
+    listener,
+    movable,
+    upstream,
+)
+
+LOGIN = b"CONNECT\naccept-version:1.2\nhost:/\nlogin:%b\npasscode:hush\n\n\0"
+SESSIONS = 200
+
+
+class Crowd:
+    """Two hundred sessions on the first of some brokers. `away` are the numbers of those that cannot be reached."""
+
+    def __init__(self, *brokers: int, survives: bool = True, **options: object) -> None:
+        main = movable(failover(*brokers, **options)) if survives else upstream()
+        self.relay = RelayHarness(listener(upstream=main))
+        self.away: set[int] = set()
+        self.served: dict[FakeTransport, int] = {}
+        self.clients = [self.relay.client() for _ in range(SESSIONS)]
+        for client in self.clients:
+            client.sends(LOGIN % b"guest")
+        self.answer()
+        assert len(self.served) == SESSIONS
+
+    def answer(self) -> None:
+        """Brokers that are there accept whoever comes, the others refuse."""
+        while self.relay.reactor.tcpClients:
+            host = self.relay.reactor.tcpClients[-1][0]
+            number = int(host.rpartition(".")[2])
+            if number in self.away:
+                self.relay.refuse(ConnectionRefusedError())
+            else:
+                broker = self.relay.broker()
+                self.served[broker] = number
+                broker.sends(CONNECTED)
+
+    def fail(self, number: int) -> None:
+        """A broker goes with all its connections."""
+        self.away.add(number)
+        for broker in [each for each, where in self.served.items() if where == number]:
+            del self.served[broker]
+            broker.disconnects(ConnectionLost())
+        self.answer()
+
+    def pass_time(self, seconds: float) -> None:
+        """Time passes in small steps."""
+        for _ in range(int(seconds * 10)):
+            self.relay.reactor.advance(0.1)
+            self.answer()
+
+
+def of_sessions(log: list[str]) -> Counter[str]:
+    """How many lines there are of sessions, by their event; these are taken out of the log."""
+    found = [re.search(r"relay-\w+-\d+ from \S+ on public: (\w+): ", line) for line in log]
+    log[:] = [line for line, match in zip(log, found, strict=True) if match is None]
+    return Counter(match.group(1) for match in found if match is not None)
+
+
+@pytest.mark.parametrize("warn_after", [10, 10**9], ids=["as it is", "never"])
+def test_an_outage_of_the_only_broker(log: list[str], warn_after: int) -> None:
+    """Ten seconds, two hundred sessions, thousands of attempts: one line when it begins and one when it ends."""
+    crowd = Crowd(1, initial_delay=0.01, warn_after=warn_after)
+    assert of_sessions(log) == {"connected": SESSIONS}
+    log.clear()
+    crowd.fail(1)
+    crowd.pass_time(10)
+    attempts = sum(
+        each.counters["brokers_refused"] for each in crowd.relay.service.state.sessions.listeners.values()
+    )
+    crowd.away.clear()
+    crowd.pass_time(35)
+    assert len(crowd.served) == SESSIONS
+    assert of_sessions(log) == {}
+    told = [line for line in log if "in 10 attempts" not in line and "again and again" not in line]
+    assert re.fullmatch(
+        r"warn: upstream main: broker tcp://192.0.2.1:61613 is down: did not connect: connection refused "
+        r"\(200 sessions lost it so far\)",
+        told[0],
+    )
+    assert re.fullmatch(
+        r"info: upstream main: broker tcp://192.0.2.1:61613 is back after 1[0-9.]+ s: 200 sessions lost it, "
+        rf"0 went on elsewhere, \d+ waited for it, {attempts} attempts failed",
+        told[1],
+    )
+    assert len(told) == 2
+    assert len(log) - len(told) <= (0 if warn_after > 10 else 6)  # one in ten seconds, and how many more
+
+
+def test_an_outage_of_one_of_two(log: list[str]) -> None:
+    """Sessions go on elsewhere; the broker that nobody asked again lost sessions, and that is one line."""
+    crowd = Crowd(1, 2)
+    log.clear()
+    crowd.fail(1)
+    crowd.pass_time(30)
+    assert len(crowd.served) == SESSIONS
+    assert of_sessions(log) == {}
+    assert log == [
+        "warn: upstream main: broker tcp://192.0.2.1:61613 lost sessions: closed the connection: connection reset "
+        "(200 sessions lost it so far)"
+    ]
+
+
+def test_an_outage_without_failover(log: list[str]) -> None:
+    """Each session has one line, that of its end; the broker has its own."""
+    crowd = Crowd(1, survives=False)
+    log.clear()
+    crowd.fail(1)
+    crowd.pass_time(3)
+    assert of_sessions(log) == {"disconnected": SESSIONS}
+    assert len(log) == 1
+    assert "is down" in log[0] or "lost sessions" in log[0]
+
+
+def test_the_end_of_a_relay_tells_what_it_had_not_told(log: list[str]) -> None:
+    """A broker that was lost in the last second has its line."""
+    crowd = Crowd(1, 2)
+    log.clear()
+    crowd.fail(1)
+    _ = crowd.relay.service.stopService()
+    assert of_sessions(log) == {"disconnected": SESSIONS}
+    assert len([line for line in log if "lost sessions" in line]) == 1
+
+
+def test_what_became_of_sessions_is_told_apart(log: list[str]) -> None:
+    """Those that went on elsewhere, those that waited, and attempts; a second outage begins its own account."""
+    crowd = Crowd(1, 2)
+    one, _two = (entry.broker for entry in crowd.relay.service.state.brokers)
+    outages, upstream_name = crowd.relay.service._outages, "main"
+    log.clear()
+    for back in (one, one):
+        facts = {"upstream": upstream_name, "broker": str(one)}
+        for _ in range(3):
+            outages.noted(Note(Event.LOST, "", facts | {"reason": "it went"}, detail=True))
+        for _ in range(4):
+            outages.noted(Note(Event.REFUSED, "", facts | {"reason": "nobody there"}, detail=True))
+        one.health.failed(Checks(), crowd.relay.reactor.seconds(), lambda: 0.5)
+        crowd.relay.reactor.advance(1)
+        elsewhere = {"upstream": upstream_name, "broker": "tcp://192.0.2.2:61613", "lost": str(one)}
+        for _ in range(2):
+            outages.noted(Note(Event.RECOVERED, "", elsewhere, detail=True))
+        crowd.relay.reactor.advance(1)
+        back.health.answered()
+        outages.noted(Note(Event.RECOVERED, "", facts | {"lost": str(one)}, detail=True))
+        crowd.relay.reactor.advance(1)
+        down, up = log
+        assert down.endswith("is down: nobody there (3 sessions lost it so far)")
+        assert up.endswith(
+            "is back after 2.0 s: 3 sessions lost it, 2 went on elsewhere, 1 waited for it, 4 attempts failed"
+        )
+        log.clear()
+
+
+def test_a_broker_that_loses_sessions_again_and_again(log: list[str]) -> None:
+    """A client may bring that about: it is told once in ten seconds."""
+    crowd = Crowd(1, 2)
+    log.clear()
+    outages = crowd.relay.service._outages
+    for _ in range(30):
+        facts = {"upstream": "main", "broker": "tcp://192.0.2.1:61613", "reason": "it went"}
+        outages.noted(Note(Event.LOST, "", facts, detail=True))
+        crowd.relay.reactor.advance(1)
+    assert [line.rpartition("(")[2] for line in log] == [
+        "1 session lost it so far)",
+        "11 sessions lost it so far)",
+        "21 sessions lost it so far)",
+    ]
+
+
+# A session's own lines
+
+
+def test_a_session_from_its_start_to_its_end(log: list[str]) -> None:
+    """Who it is, and in which versions; how it ended, after which time, and how much passed. No passcode."""
+    relay = RelayHarness()
+    client = relay.client()
+    client.sends(LOGIN % b"guest")
+    broker = relay.broker()
+    broker.sends(CONNECTED)
+    relay.reactor.advance(2)
+    client.sends(SEND + b"DISCONNECT\nreceipt:r\n\n\0")
+    broker.sends(b"RECEIPT\nreceipt-id:r\n\n\0")
+    broker.disconnects()
+    start, end = log[-2:]
+    assert start.endswith(
+        'on public: connected: login "guest", STOMP 1.2 to 1.2, generic at tcp://192.0.2.1:61613'
+    )
+    assert re.search(
+        r"^info: .* on public: disconnected: client said goodbye; 2\.0 s, from the client 2 frames, \d+ bytes, "
+        r"from brokers 1 frame, \d+ bytes$",
+        end,
+    )
+    assert not any("hush" in line for line in log)
+
+
+def test_a_login_forges_no_line() -> None:
+    """Control characters, quotes and what is no UTF-8 are escaped; a long one is cut."""
+    assert spell_text(b"guest") == '"guest"'
+    assert spell_text("Jörg".encode()) == '"Jörg"'
+    assert spell_text(b'a"\n2026 [-] b\x1b[2J\\') == '"a\\"\\n2026 [-] b\\x1b[2J\\\\"'
+    assert spell_text("\u2028\x85".encode()) == '"\\u2028\\x85"'
+    assert "\n" not in spell_text(b"\xff\n")
+    assert len(spell_text(b"x" * 100_000)) == 64 + 2 + 3
+
+
+# Lines without end
+
+
+def test_what_clients_can_cause_is_counted(log: list[str]) -> None:
+    """A few lines of each kind in ten seconds, then their number; one kind does not hide another."""
+    relay = RelayHarness()
+    log.clear()
+    for _ in range(311 + MOST):
+        client = relay.client()
+        client.sends(b"GET / HTTP/1.1\r\n\r\n")
+        client.disconnects()
+    for _ in range(MOST):
+        client = relay.client()
+        client.sends(b"NONSENSE\n\n\0")
+        client.disconnects()
+    assert len(log) == 2 * MOST
+    assert all(line.startswith("warn: ") for line in log)
+    relay.reactor.advance(EVERY)
+    assert log[2 * MOST :] == ["warn: listener public: foreign: and 311 more in 10 s"]
+    relay.reactor.advance(EVERY)
+    assert relay.reactor.getDelayedCalls() == []
+    log.clear()
+    client = relay.client()
+    client.sends(b"GET / HTTP/1.1\r\n\r\n")
+    assert len(log) == 1
+
+
+def test_what_is_left_out_at_the_end_is_told(log: list[str]) -> None:
+    """No timer outlives the service."""
+    relay = RelayHarness()
+    for _ in range(MOST + 1):
+        client = relay.client()
+        client.sends(b"GET / HTTP/1.1\r\n\r\n")
+        client.disconnects()
+    _ = relay.service.stopService()
+    assert log[-1] == "warn: listener public: foreign: and 1 more in 10 s"
+    assert relay.reactor.getDelayedCalls() == []
+
+
+def test_logins_that_are_refused(log: list[str]) -> None:
+    """Each is a warning, as long as there are not too many."""
+    relay = RelayHarness()
+    log.clear()
+    for _ in range(50):
+        client = relay.client()
+        client.sends(LOGIN % b"guest")
+        broker = relay.broker()
+        broker.sends(b"ERROR\nmessage:Bad CONNECT\n\n\0")
+        client.disconnects()
+        broker.disconnects()
+    assert len(log) == MOST
+    assert log[0].endswith("refused: broker tcp://192.0.2.1:61613 answered CONNECT with ERROR")
+
+
+# How much is logged
+
+
+@pytest.mark.parametrize(
+    ("level", "events"),
+    [
+        ("debug", ["connected", "lost", "recovered", "vanished"]),
+        ("info", ["connected", "vanished"]),
+        ("warn", []),
+    ],
+)
+def test_the_level_of_the_log(log: list[str], level: str, events: list[str]) -> None:
+    """Debug has all that sessions go through; warn has no session that is well."""
+    try:
+        relay = RelayHarness(listener(upstream=movable()), log_level=level)
+        client, broker = relay.session()
+        broker.disconnects()
+        relay.reactor.advance(1)
+        relay.broker().sends(CONNECTED)
+        client.disconnects()
+        assert list(of_sessions(log)) == events
+    finally:
+        RelayHarness()
