@@ -55,7 +55,7 @@ bench: $(VENV)/.test ## speed beside HAProxy and plain port forwarding, as ratio
 fuzz: $(VENV)/.test ## random conversations with a relay in process (ARGS="--seed 1 --bytes 1e9", ARGS="--seed 1 --world 7")
 	$(BIN)/python -m fuzz $(ARGS)
 
-chaos: $(VENV)/.test ## sessions while their brokers are killed, frozen, cut off (ARGS="--seed 1 --seconds 60")
+chaos: $(VENV)/.test ## sessions while their brokers are killed, frozen, cut off (ARGS="--seed 1 --seconds 60", ARGS="--faults 2000")
 	$(BIN)/python -m chaos $(ARGS)
 
 crash: $(VENV)/.test ## SIGKILL to relay, pipeline, source, replay; what is left of it all (ARGS="--rounds 3 --only journal")

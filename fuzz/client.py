@@ -131,8 +131,9 @@ class Client:
             headers.append((b"ack", words.right(b"auto", b"client", b"client", b"client-individual")))
         if random() < 0.1:
             headers.append((b"selector", words.one_of(b"a = 1", b"shutdown ==== 1")))
+        if name in self.subscriptions and not words.wild:
+            return self._send()  # it is in use
         self.subscriptions.append(name)
-        del self.subscriptions[:-8]
         return words.frame(b"SUBSCRIBE", self._asking(headers, 0.3))
 
     def _unsubscribe(self) -> bytes:
@@ -143,6 +144,8 @@ class Client:
             headers.append((b"id", known.pop(int(random() * len(known)))))
         if not headers or random() < 0.1:
             headers.append((b"destination", words.one_of(*QUEUES)))
+        # What came for a subscription that is over is nobody's any more.
+        self.deliveries = [each._replace(copy=None) for each in self.deliveries]
         return words.frame(b"UNSUBSCRIBE", self._asking(headers, 0.3))
 
     def _settle(self) -> bytes:
@@ -165,7 +168,7 @@ class Client:
             headers.append((b"message-id", delivery.message_id or b""))
             if delivery.subscription is not None and (self.version == b"1.1" or random() < 0.5):
                 headers.append((b"subscription", delivery.subscription))
-        if delivery.copy is not None and not words.wild and not words.odd:
+        if delivery.copy is not None and not words.wild:
             headers.append((COPY, delivery.copy))
         return words.frame(command, self._inside(self._asking(headers, 0.3)))
 

@@ -18,7 +18,14 @@ from stomprelay.wire.head import Limits
 KINDS: Final = ("plain", "failover", "fanout", "routes")
 
 SMALL: Final = Limits(headers=12, header_line=200, body=2000)
-TIGHT: Final = {"before_connect": 300, "unacknowledged": 4, "limits": SMALL}
+TIGHT: Final = {
+    "before_connect": 300,
+    "unacknowledged": 4,
+    "transactions": 3,
+    "subscriptions": 3,
+    "kept": 4000,
+    "limits": SMALL,
+}
 
 
 @dataclass
@@ -46,13 +53,18 @@ class Scene:
 def draw(chance: Random, *, large: bool) -> Scene:
     """Draw a scene; `large`: its bodies fill buffers."""
     random = chance.random
-    kind, client, broker = chance.choice(KINDS), chance.choice(VERSIONS), chance.choice(VERSIONS)
-    wild = 0.0 if large else chance.choice((0.0, 0.0, 0.02, 0.2))
-    odd = chance.choice((0.0, 0.05, 0.25)) if not large else 0.0
+    kind, client = chance.choice(KINDS), chance.choice(VERSIONS)
+    broker = chance.choice(VERSIONS)
+    # Who counts alike is told apart by the relay alone: ids of one group are those of another one, too.
+    alike = kind != "plain" and not large and random() < 0.15
+    if alike:
+        client = broker = b"1.2"
+    wild = 0.0 if large or alike else chance.choice((0.0, 0.0, 0.02, 0.2))
+    odd = 0.0 if large or alike else chance.choice((0.0, 0.05, 0.25))
     words = Words(chance, wild=wild, odd=odd, large=large, returns=client != b"1.2")
-    honest = random() < 0.4
+    honest = not alike and random() < 0.4
     addresses: dict[Broker, Address] = {}
-    mood = 0.0 if large else chance.choice((0.0, 0.1, 0.5))
+    mood = 0.0 if large or alike else chance.choice((0.0, 0.1, 0.5))
 
     def brokers(*names: str) -> tuple[Broker, ...]:
         made = []
@@ -67,7 +79,7 @@ def draw(chance: Random, *, large: bool) -> Scene:
                     mood,
                     broker,
                     chance.choice(PRODUCTS),
-                    redelivers=random() < 0.5,
+                    redelivers=alike or random() < 0.5,
                 )
             )
         return tuple(made)

@@ -90,7 +90,12 @@ class World:
                 self._pass(self._time())
         if random() < 0.1:
             for caller in self._callers:
-                caller.input(caller.relay.stopped, self.now)
+                caller.input(caller.relay.stop_began, self.now)
+            self._pass(self._time())
+            for caller in self._callers:
+                self._flow(caller, 8)
+                if random() < 0.7:
+                    caller.input(caller.relay.stopped, self.now)
 
     def _time(self) -> float:
         return (0.0, 0.011, 0.1, 0.5, 1.1, 6.0, 40.0)[int(self.chance.random() * 7)]
