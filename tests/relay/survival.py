@@ -311,6 +311,7 @@ class Caller:
         self.receipts: dict[bytes, Any] = {}
         self.given: list[bytes] = []
         self.seen: set[bytes] = set()
+        self.came: dict[bytes | None, list[Pipe]] = {}
         self.settled: set[bytes] = set()
         self.consumed: set[bytes] = set()
         self._numbers = 0
@@ -431,6 +432,7 @@ class Caller:
             self.wrongs.append(f"not subscribed: {frame}")
             return
         order = orders[-1]
+        self.came.setdefault(frame.first(b"message-id"), []).append(self.source)
         self.tidy = self.tidy and order.open
         if order.mode == b"auto":
             self.consumed.add(frame.body)
@@ -457,11 +459,18 @@ class Caller:
 
     def _committed(self, transaction: Transaction) -> None:
         self.committing.remove(transaction)
-        if any(copy.pipe.dead and named for copy, _, named in transaction.copies):
+        if any(
+            copy.pipe.dead and named and not self._came_again(copy) for copy, _, named in transaction.copies
+        ):
             self.wrongs.append(f"{transaction.name!r} was doomed")
         bodies = {letter.body for letter in transaction.letters}
         if not any(bodies <= {body for _, body, _ in node.taken} for node in self.world.nodes):
             self.wrongs.append(f"no broker took all of {transaction.name!r}")
+
+    def _came_again(self, copy: Copy) -> bool:
+        """Whether an ACK of a copy may mean a later one, of another connection: before 1.2 both have one name."""
+        pipes = self.came.get(copy.frame.first(b"message-id"), ())
+        return self.version != b"1.2" and any(pipe is not copy.pipe for pipe in pipes)
 
     def _error(self, frame: Heard) -> None:
         self.failed = True
