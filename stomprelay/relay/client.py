@@ -317,7 +317,8 @@ class ClientConnection:
             if data:
                 client.decoder.feed(data)
             flow.to_broker(now)
-            self.session.kept.check()
+            if flow.survives:
+                self.session.kept.check()
         except StompError as error:
             failure = error
         opened = flow.opened()
