@@ -178,4 +178,6 @@ def test_units_leave_a_process_no_rights() -> None:
     for unit in units:
         lines = unit.read_text(encoding="utf-8").splitlines()
         assert wanted - set(lines) == set(), unit.name
-        assert not any("passcode" in line for line in lines if line.startswith(("Exec", "Environment"))), unit.name
+        assert not any("passcode" in line for line in lines if line.startswith(("Exec", "Environment"))), (
+            unit.name
+        )
