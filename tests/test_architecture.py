@@ -140,3 +140,44 @@ def test_every_news_fragment_has_a_name_that_towncrier_takes() -> None:
     name = re.compile(rf"(\d+|\+\w+)\.({types})(\.\d+)?")
     assert [path.name for path in fragments if not name.fullmatch(path.name)] == []
     assert all(path.read_text(encoding="utf-8").strip() for path in fragments)
+
+
+def test_nothing_that_is_read_is_run() -> None:
+    """No module makes code, objects or a shell's command of what it reads: no eval, no pickle, no shell."""
+    makers = {"eval", "exec", "compile", "__import__"}
+    kinds = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "yaml", "xml"}
+    found = []
+    for path in sorted((*PACKAGE.rglob("*.py"), *(ROOT / "pyspark_stomp").rglob("*.py"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names: set[str] = set()
+            if isinstance(node, ast.Import):
+                names = {alias.name.partition(".")[0] for alias in node.names} & kinds
+            elif isinstance(node, ast.ImportFrom):
+                names = {(node.module or "").partition(".")[0]} & kinds
+            elif isinstance(node, ast.Call):
+                called = node.func.id if isinstance(node.func, ast.Name) else ""
+                shells = {keyword.arg for keyword in node.keywords} & {"shell"}
+                names = ({called} & makers) | {str(each) for each in shells}
+            found += [f"{path.relative_to(ROOT)}: {name}" for name in sorted(names)]
+    assert found == []
+
+
+def test_units_leave_a_process_no_rights() -> None:
+    """Each service of systemd/ runs as nobody, without capabilities, on a file system that it cannot write to."""
+    wanted = {
+        "DynamicUser=yes",
+        "CapabilityBoundingSet=",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+        "ProtectHome=yes",
+        "PrivateTmp=yes",
+        "UMask=0077",
+    }
+    units = sorted((ROOT / "systemd").glob("*.service"))
+    assert units
+    for unit in units:
+        lines = unit.read_text(encoding="utf-8").splitlines()
+        assert wanted - set(lines) == set(), unit.name
+        assert not any("passcode" in line for line in lines if line.startswith(("Exec", "Environment"))), (
+            unit.name
+        )

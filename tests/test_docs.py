@@ -17,9 +17,9 @@ from tests.service.harness import JournalHarness, failover, listener, movable
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(ROOT.glob("docs/*.md"))
 LINKS = sorted((*ROOT.glob("*.md"), *PAGES))
-TRANSLATION, FAILOVER, DEVELOPMENT = (
+TRANSLATION, FAILOVER, DEVELOPMENT, SECURITY = (
     (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-    for name in ("translation", "failover", "development")
+    for name in ("translation", "failover", "development", "security")
 )
 SAMPLES = [
     pytest.param(sample, id=f"{page.stem}-{number}")
@@ -41,13 +41,28 @@ def section(text: str, heading: str) -> str:
 def functions_in(path: Path) -> frozenset[str]:
     """The names of a module's functions."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    return frozenset(
+        node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
 
 
 def rows(text: str) -> list[list[str]]:
     """The cells of all table rows, without headings and rules."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def not_shown(shown: str) -> list[str]:
+    """What is wrong with a cell of tests: each has to exist, and nothing else stands there."""
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", shown)
+    wrong = []
+    if not named or re.sub(r"`[\w/]+\.py::\w+`", "", shown).strip():
+        wrong.append("it names no test, or more than tests")
+    for path, name in named:
+        module = ROOT / "tests" / path
+        if not module.is_file() or name not in functions_in(module):
+            wrong.append(f"{path} has no {name}")
+    return wrong
 
 
 RULES = [row for row in rows(TRANSLATION) if re.fullmatch(r"R\d+", row[0])]
@@ -64,14 +79,46 @@ def test_every_rule_is_shown_by_tests_that_exist() -> None:
     wrong = []
     for number, rule, shown in RULES:
         assert rule, number
-        named = re.findall(r"`([\w/]+\.py)::(\w+)`", shown)
-        if not named or re.sub(r"`[\w/]+\.py::\w+`", "", shown).strip():
-            wrong.append(f"{number} names no test, or more than tests")
-        for path, name in named:
-            module = ROOT / "tests" / path
-            if not module.is_file() or name not in functions_in(module):
-                wrong.append(f"{number}: {path} has no {name}")
+        wrong += [f"{number}: {problem}" for problem in not_shown(shown)]
     assert wrong == []
+
+
+def test_every_line_on_security_is_shown_by_tests_that_exist() -> None:
+    """Each says what somebody may try, whether it can be done, why, and names at least one test."""
+    told = [row for row in rows(SECURITY.partition("\n## Clients\n")[2]) if row[0] != "what"]
+    assert len(told) > 90
+    wrong = []
+    for what, answer, why, shown in told:
+        assert what, shown
+        assert why, what
+        if not re.match(r"\*\*can\*\*|(can|cannot|up to|for a turn|by)\b", answer):
+            wrong.append(f"{what}: neither can nor cannot")
+        wrong += [f"{what}: {problem}" for problem in not_shown(shown)]
+    assert wrong == []
+
+
+def test_every_limit_that_security_names_is_a_setting() -> None:
+    """By its key, or the end of it."""
+    keys = [setting.key for setting in settings()]
+    named = {
+        name for name in re.findall(r"`([\w.]+)`", SECURITY) if re.match(r"(limits|broker|upstream)\.", name)
+    }
+    assert named
+    ends = {name.removeprefix("upstream.") for name in named}
+    assert sorted(end for end in ends if not any(f".{key}".endswith(f".{end}") for key in keys)) == []
+
+
+def test_every_page_is_on_the_lists() -> None:
+    """README.md links to each page, and docs/development.md says what each is for."""
+    lists = {"README": (ROOT / "README.md").read_text(encoding="utf-8"), "development": DEVELOPMENT}
+    pages = [*PAGES, ROOT / "SECURITY.md"]
+    missing = [
+        f"{where}: {page.name}"
+        for where, text in lists.items()
+        for page in pages
+        if not re.search(rf"\]\((?:docs/|\.\./)?{re.escape(page.name)}[)#]", text) and page.stem != where
+    ]
+    assert missing == []
 
 
 def test_every_counter_that_is_named_exists() -> None:

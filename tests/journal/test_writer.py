@@ -96,6 +96,19 @@ def test_a_segment(tmp_path: Path) -> None:
     assert items(tmp_path / CLOSED)[0] == HEADER
 
 
+def test_a_segment_is_not_everybodys(tmp_path: Path) -> None:
+    """Its owner and its group may read what clients said; open or closed, others may not."""
+    before = os.umask(0)
+    try:
+        journal = writer(tmp_path)
+        journal.write(BLOCK, NOW)
+        assert stat.S_IMODE((tmp_path / OPEN).stat().st_mode) == 0o640
+        journal.close(NOW)
+        assert stat.S_IMODE((tmp_path / CLOSED).stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
+
+
 def test_nothing_was_written(tmp_path: Path) -> None:
     """No segment, no file; closing twice is no harm."""
     journal = writer(tmp_path)

@@ -7,6 +7,7 @@ import pytest
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
 
 from stomprelay.relay.model.health import Checks
+from stomprelay.relay.model.listener import Match, Route
 from stomprelay.service.connection.driver import spell_text
 from stomprelay.service.connection.repeats import EVERY, MOST
 from stomprelay.session.effects import Event, Note
@@ -217,6 +218,26 @@ def test_a_login_forges_no_line() -> None:
     assert spell_text("\u2028\x85".encode()) == '"\\u2028\\x85"'
     assert "\n" not in spell_text(b"\xff\n")
     assert len(spell_text(b"x" * 100_000)) == 64 + 2 + 3
+
+
+def test_what_clients_and_brokers_say_forges_no_line(log: list[str]) -> None:
+    """Where an error quotes a client's transaction, or a group's failure its broker, control characters are escaped."""
+    aside = movable(failover(2), name="aside")
+    routes = (Route(Match.PREFIX, "/topic/", aside),)
+    relay = RelayHarness(listener(upstream=movable(failover(1), failover(3), quorum=1), routes=routes))
+    client = relay.client()
+    client.sends(LOGIN % b"guest")
+    brokers = [relay.broker(), relay.broker()]
+    for broker in brokers:
+        broker.sends(CONNECTED)
+    client.sends(b"SEND\ndestination:/queue/a\nreceipt:1\n\n\0")
+    brokers[0].sends(b"ERROR\nmessage:no\\n2026 [-] forged\x1b[2J\nreceipt-id:1\n\n\0")
+    name = b"t\\n2026 [-] forged\x1b[2J"
+    client.sends(b"BEGIN\ntransaction:%b\n\n\0" % name)
+    for destination in (b"/queue/a", b"/topic/a"):
+        client.sends(b"SEND\ndestination:%b\ntransaction:%b\n\n\0" % (destination, name))
+    assert [line.count("\\n2026 [-] forged\\x1b[2J") for line in log if "forged" in line] == [1, 1]
+    assert all(line.isprintable() for line in log)
 
 
 # Lines without end

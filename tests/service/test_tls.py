@@ -96,6 +96,22 @@ def test_a_broker_that_is_who_it_should_be(authority: Authority) -> None:
     assert handshake.server.get_servername() == b"localhost"
 
 
+@pytest.mark.parametrize("old", ["listener", "broker"])
+def test_an_old_version_of_tls(authority: Authority, old: str) -> None:
+    """Whoever has nothing newer than TLS 1.1 is not spoken to, neither as a client nor as a broker."""
+    good = authority.issue("good")
+    sides = {"listener": serving(good), "broker": asking(authority)}
+    peers = SSL.Context(SSL.TLS_METHOD)
+    peers.set_max_proto_version(SSL.TLS1_1_VERSION)
+    peers.set_cipher_list(b"DEFAULT:@SECLEVEL=0")
+    peers.use_certificate_file(str(good.certificate))
+    peers.use_privatekey_file(str(good.key))
+    other = tls.TLSConnections(peers, SSL.VERIFY_NONE)
+    server, client = (sides["listener"], other) if old == "listener" else (other, sides["broker"])
+    handshake = Handshake(server, client)
+    assert handshake.failed["server" if old == "listener" else "client"]
+
+
 def test_a_broker_by_its_address(authority: Authority) -> None:
     """An IP address is verified as one, and not sent as a name."""
     handshake = Handshake(serving(authority.issue("address")), asking(authority, "127.0.0.1"))

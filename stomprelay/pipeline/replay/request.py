@@ -24,6 +24,7 @@ _SINKS: Final = {
     "keyheader": "--key-header",
     "login": "--login",
     "passcode": "--passcode-file",
+    "password": "--passcode-file",
     "passcodefile": "--passcode-file",
     "host": "--host",
     "progress": "--state",

@@ -37,6 +37,8 @@ from stomprelay.wire.names import (
 
 _OFFER: Final = Offer([], frozenset(), None)
 _ASKED: Final = b"probe"
+_SHOWN: Final = 200
+"""Bytes of a broker's ERROR that the log gets."""
 
 
 class Probe:
@@ -145,7 +147,7 @@ class Probe:
             self._deny(frame, now)
         elif frame.command is ERROR:
             # The log gets the broker's header as it stands on its one line, and never a body.
-            text = (frame.raw(MESSAGE_HEADER) or b"").decode("utf-8", "backslashreplace")
+            text = (frame.raw(MESSAGE_HEADER) or b"")[:_SHOWN].decode("utf-8", "backslashreplace")
             self._fail(f"it refused a message: {text}", now)
         elif frame.command is RECEIPT and frame.header(RECEIPT_ID, self.leg.dialect) == _ASKED:
             self._succeed()

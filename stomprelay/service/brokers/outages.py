@@ -9,7 +9,7 @@ from typing import Final
 from stomprelay.relay.model.group import Broker
 from stomprelay.service.brokers.brokers import Brokers
 from stomprelay.service.connection.timers import Timed, Timers
-from stomprelay.service.log import counted, logger
+from stomprelay.service.log import counted, logger, one_line
 from stomprelay.session.effects import Event, Note
 
 _log: Final = logger()
@@ -163,6 +163,6 @@ class Outages(Timed):
             upstream=place[0],
             broker=place[1],
             what=what,
-            reason=trouble.reason,
+            reason=one_line(trouble.reason),
             so_far=counted(trouble.lost, "session"),
         )

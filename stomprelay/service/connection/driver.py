@@ -14,7 +14,7 @@ from stomprelay.relay.effects import Effect
 from stomprelay.service.connection.backpressure import ASKED, TURN
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
 from stomprelay.service.connection.repeats import Repeats
-from stomprelay.service.log import logger
+from stomprelay.service.log import logger, one_line
 from stomprelay.session.effects import Close, Event, GiveWay, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.reasons import WARNINGS, spell_fault
@@ -149,7 +149,7 @@ def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str
             return
     elif effect.event not in _ONCE and not repeats.passes(name):
         return
-    _log.emit(level, form, event=effect.event.value, text=effect.text, **fields)
+    _log.emit(level, form, event=effect.event.value, text=one_line(effect.text), **fields)
 
 
 def spell_address(address: object) -> str:
@@ -169,8 +169,5 @@ def spell_text(value: bytes) -> str:
     they are long.
     """
     text = value[: 4 * _LONGEST].decode("utf-8", "backslashreplace")
-    shown = "".join(
-        each if each.isprintable() else each.encode("unicode_escape").decode()
-        for each in text[:_LONGEST].replace("\\", "\\\\").replace('"', '\\"')
-    )
+    shown = one_line(text[:_LONGEST].replace("\\", "\\\\").replace('"', '\\"'))
     return f'"{shown}{"..." if len(text) > _LONGEST else ""}"'

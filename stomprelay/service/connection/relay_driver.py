@@ -14,7 +14,7 @@ from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import PRESSURE
 from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
-from stomprelay.service.log import counted, logger
+from stomprelay.service.log import counted, logger, one_line
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.reasons import spell_fault
@@ -353,7 +353,7 @@ class RelayDriver(Driver):
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
             event=effect.event.value,
-            text=effect.text,
+            text=one_line(effect.text),
             time=time,
             from_client=f"{counted(frames.get('client_frames', 0), 'frame')}, {counted(info.from_client, 'byte')}",
             from_brokers=f"{counted(frames.get('broker_frames', 0), 'frame')}, {counted(info.from_brokers, 'byte')}",

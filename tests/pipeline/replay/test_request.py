@@ -124,6 +124,7 @@ def test_persistent_can_be_asked_for(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["--stomp", "passcode=x"], "^--stomp passcode: say --passcode-file$"),
+        (["--stomp", "Password=x"], "^--stomp Password: say --passcode-file$"),
         (["--stomp", "URI=tcp://a"], "^--stomp URI: say --to$"),
         (["--stomp", "timeout=1"], r"^--stomp timeout: unknown option; "),
         (["--stomp", "timeoutMs=x"], r"^--stomp timeoutMs: must be a whole number"),

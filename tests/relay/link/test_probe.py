@@ -432,6 +432,17 @@ def test_a_message_that_is_refused() -> None:
     assert script.said().endswith("it refused a message: access_refused\\n\\xff")
 
 
+def test_a_long_refusal_is_cut() -> None:
+    """The log gets the beginning of what a broker says, however much that is."""
+    script = Script(up=True, checks=WITH_CANARY)
+    script.accepts()
+    script.says(WELCOME)
+    script.sent = b""
+    script.says(b"ERROR\nmessage:%b\nreceipt-id:probe\n\n\0\n" % (b"x" * 100_000))
+    script.ends(False, events="lost")
+    assert script.said().endswith("it refused a message: " + "x" * 200)
+
+
 def test_the_connection_is_lost_before_the_receipt() -> None:
     """It died of the message, or just then."""
     script = Script(checks=WITH_CANARY)
