@@ -21,15 +21,15 @@ LASTING: Final[Mapping[Fault, tuple[float, float]]] = {
 BRIEF: Final[Mapping[Fault, tuple[float, float]]] = {
     KILL: (0.0, 0.5),
     STOP: (0.0, 0.5),
-    FREEZE: (0.2, 3.0),
-    SWALLOW: (0.2, 3.0),
-    MUTE: (0.2, 3.0),
+    FREEZE: (0.2, 2.0),
+    SWALLOW: (0.2, 2.0),
+    MUTE: (0.2, 2.0),
     FLAP: (0.3, 1.5),
     RESET: (0.0, 0.0),
 }
 """The same where many faults are wanted in a short time: now and then longer than a broker may be silent."""
 
-OFTEN: Final[Mapping[Fault, int]] = {KILL: 2, STOP: 1, FREEZE: 5, SWALLOW: 5, MUTE: 5, FLAP: 4, RESET: 8}
+OFTEN: Final[Mapping[Fault, int]] = {KILL: 2, STOP: 1, FREEZE: 5, SWALLOW: 5, MUTE: 5, FLAP: 4, RESET: 10}
 """How often each strikes then: those that a broker recovers from soon, more."""
 
 DEADLY: Final = frozenset({KILL, STOP})
@@ -38,7 +38,7 @@ DEADLY: Final = frozenset({KILL, STOP})
 WELL: Final = 4.0
 """Seconds, on average, that a broker is well between two faults."""
 
-SOON: Final = 0.8
+SOON: Final = 0.5
 """The same where many faults are wanted."""
 
 

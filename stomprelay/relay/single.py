@@ -223,6 +223,8 @@ class Single:
             data = joiner.take()
             if data:
                 self._outbox.send(self._client, data, now)
+            if self._resender is not None:
+                give_receipts(self._resender.unconfirmed.take_late(), self._client, self._outbox, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
             if session.full and not self._paused and not self.crowded and not self._careful:
@@ -252,8 +254,11 @@ class Single:
             return False
         self.erred = True
         counters["errors_passed"] += 1
-        if resender is not None and receipt is not None:
-            resender.refused(receipt)
+        if resender is not None:
+            if receipt is None:
+                resender.unconfirmed.committing.erred()
+            else:
+                resender.refused(receipt)
         return True
 
     def _receipt_passes(self, receipt: bytes | None) -> bool:

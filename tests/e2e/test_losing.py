@@ -136,6 +136,20 @@ def test_a_commit_of_unknown_outcome(pair: Fleet, queue: str) -> None:
     assert emptied(pair, queue)[1] == []
 
 
+def test_what_was_committed_survives_its_broker(reversed_pair: Fleet, queue: str) -> None:
+    """RabbitMQ is killed as soon as the client has the RECEIPT of its last COMMIT: none of the messages is missing."""
+    sent = []
+    with Talker.at(reversed_pair.port) as client:
+        for number in range(30):
+            client.tell("BEGIN", transaction=f"t{number}")
+            sent += (bodies := [f"{number}-{each}".encode() for each in range(3)])
+            for each in bodies:
+                client.tell("SEND", each, destination=queue, transaction=f"t{number}", persistent="true")
+            client.ask("COMMIT", transaction=f"t{number}")
+        reversed_pair.nodes[0].broker.kill()
+    assert emptied(reversed_pair, queue) == [sent, []]
+
+
 @pytest.mark.parametrize("version", ["1.0", "1.2"])
 @pytest.mark.parametrize("fault", [CUT, FREEZE, SWALLOW], ids=lambda fault: fault.name)
 def test_receipts_that_are_owed(pair: Fleet, queue: str, fault: Fault, version: str) -> None:

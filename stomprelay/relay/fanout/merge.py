@@ -77,6 +77,7 @@ class Merge:
             data = joiner.take()
             if data:
                 self._outbox.send(self._client, data, now)
+            self._quorum.confirmed_late(member, now)
 
     def _receipt_passes(self, target: Target, member: Member, frame: Frame, leg: Leg) -> bool:
         receipt = frame.header(RECEIPT_ID, leg.dialect)
@@ -103,6 +104,8 @@ class Merge:
         elif target.upstream.movable and member.link.connection.product.leaves(frame):
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
             return False
+        else:
+            member.resender.unconfirmed.committing.erred()
         if not target.fans:
             self.erred = True
             member.sent_error()

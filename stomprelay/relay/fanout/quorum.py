@@ -208,6 +208,12 @@ class Quorum:
         decided = [self.confirmations.release(member, receipt) for receipt in receipts]
         return [confirmation for confirmation in decided if confirmation is not None]
 
+    def confirmed_late(self, member: Member, now: float) -> None:
+        """Count the receipts that a broker gave and that are true only now. Raises as `announce`."""
+        receipts = member.resender.unconfirmed.take_late()
+        decided = [self.confirmations.confirm(member, receipt) for receipt in receipts]
+        self.announce([each for each in decided if each is not None], now)
+
     def announce(self, decided: Iterable[Confirmation[Member]], now: float) -> None:
         """Give the client the receipts of what was decided without a RECEIPT that could be passed on. Raises `Refused`
         for the first that failed.

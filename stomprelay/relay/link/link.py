@@ -282,7 +282,14 @@ class Link:
         self.state.place = broker.presence.joined()
         self._schedule.found(now)
         if self.resender is not None:
-            self.resender.connected(leg, bridges.to_broker, broker, cumulative=accepted.product.cumulative)
+            product = accepted.product
+            self.resender.connected(
+                leg,
+                bridges.to_broker,
+                broker,
+                cumulative=product.cumulative,
+                commits_early=product.commits_early,
+            )
 
     def refused(self, reason: str, now: float, fault: str = CLOSED) -> None:
         """The broker that is asked cannot be reached, or did not take CONNECT: the next one. `fault` is what a client

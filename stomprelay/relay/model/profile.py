@@ -89,8 +89,9 @@ class Profile:
     `dialects`: its way with each version. `connect_escape`: it unescapes the values of CONNECT. `selectors`: it
     honours `selector` on SUBSCRIBE. `cumulative`: a RECEIPT for a SEND shows that all SENDs before it on the same
     connection are safe as well; without it the specification promises no more than that they were received (STOMP
-    1.2, "RECEIPT"). `goodbyes`: what it says when it ends a connection, whatever the client sent; `outages`: what else
-    it answers to CONNECT when it cannot serve anybody.
+    1.2, "RECEIPT"). `commits_early`: a RECEIPT for COMMIT does not wait until the SENDs of the transaction are safe;
+    their own receipts come after it and do. `goodbyes`: what it says when it ends a connection, whatever the client
+    sent; `outages`: what else it answers to CONNECT when it cannot serve anybody.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Profile:
     connect_escape: bool = False
     selectors: bool = True
     cumulative: bool = False
+    commits_early: bool = False
     goodbyes: tuple[Saying, ...] = ()
     outages: tuple[Saying, ...] = ()
 
@@ -130,6 +132,8 @@ RABBITMQ: Final = Profile(
     ),
     connect_escape=True,
     selectors=False,
+    # It publishes the messages of a transaction one by one at COMMIT and answers that at once.
+    commits_early=True,
     goodbyes=_RELAY_LEAVES + _RABBITMQ_LEAVES,
     outages=_RELAY_UNABLE,
 )

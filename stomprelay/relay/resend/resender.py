@@ -135,11 +135,19 @@ class Resender:
 
     # Brokers come and go
 
-    def connected(self, leg: Leg, bridge: Bridge, broker: Broker | None = None, *, cumulative: bool) -> None:
-        """There is a broker. `cumulative`: what its receipts mean, see `Profile`."""
+    def connected(
+        self,
+        leg: Leg,
+        bridge: Bridge,
+        broker: Broker | None = None,
+        *,
+        cumulative: bool,
+        commits_early: bool = False,
+    ) -> None:
+        """There is a broker. `cumulative`, `commits_early`: what its receipts mean, see `Profile`."""
         self._broker = leg, bridge
         self._at = broker
-        self.unconfirmed.connected(cumulative=cumulative)
+        self.unconfirmed.connected(cumulative=cumulative, commits_early=commits_early)
         self.session.forget_head()
         self._plain = None
 
@@ -214,7 +222,13 @@ class Resender:
     def _repeat_inside(self, wire: bytes, bridge: Bridge) -> None:
         """Send again a frame of an open transaction."""
         for frame in self.read(wire):
-            self._joiner.add(frame, bridge.head(frame, self.session))
+            extra = b"" if frame.command is BEGIN else self._asking_inside(*self._offline.marks(frame))
+            self._joiner.add(frame, bridge.head(frame, self.session), extra)
+
+    def _asking_inside(self, receipt: bytes | None, name: bytes | None) -> bytes:
+        """A SEND in a transaction passes. Returns the header line to put in front of it."""
+        ours = self.unconfirmed.pass_inside(name or b"", receipt, confirm=self._confirm)
+        return b"" if ours is None else b"receipt:%b\n" % ours
 
     # A line that is sent with care
 
@@ -402,6 +416,7 @@ class Resender:
         if transaction is not None:
             self._close()
             self._offline.keep(transaction, frame)
+            extra += self._asking_inside(receipt, name)
         elif receipt is not None:
             self._close(batch=False)
             self._batch.append(frame)
@@ -437,7 +452,9 @@ class Resender:
             if asked is None:
                 asked = unconfirmed.ask()
                 extra = b"receipt:%b\n" % asked
-            unconfirmed.commit(asked, ours=receipt is None)
+            unconfirmed.commit(asked, ours=receipt is None, name=name)
+        elif command is ABORT and name is not None:
+            unconfirmed.committing.aborted(name)
         elif command is BEGIN and name is not None:
             self._offline.keep(session.transactions[name], frame)
         self._joiner.add(frame, head, extra)

@@ -9,6 +9,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from stomprelay.relay.resend.committing import Committing
 from stomprelay.session.kept import THING
 
 RECEIPTS: Final = b"-receipt-"
@@ -40,7 +41,7 @@ class Unconfirmed:
         "_aside",
         "_asked",
         "_by_receipt",
-        "_committing",
+        "_commits_early",
         "_given",
         "_kept",
         "_latest",
@@ -49,6 +50,7 @@ class Unconfirmed:
         "_number",
         "_owed",
         "_owed_size",
+        "committing",
         "cumulative",
         "sends",
         "size",
@@ -71,7 +73,8 @@ class Unconfirmed:
         self._by_receipt: dict[bytes, int | deque[int]] = {}
         self._owed: dict[bytes, int] = {}
         self._owed_size = 0
-        self._committing: dict[bytes, bool] = {}
+        self._commits_early = False
+        self.committing = Committing()
         self._given: list[bytes] = []
 
     def __len__(self) -> int:
@@ -80,7 +83,7 @@ class Unconfirmed:
     @property
     def cost(self) -> int:
         """The number of bytes that all of it costs, receipt ids included."""
-        things = len(self) + len(self._owed) + len(self._committing)
+        things = len(self) + len(self._owed) + len(self.committing)
         return self.size + self._owed_size + THING * things
 
     @property
@@ -101,15 +104,16 @@ class Unconfirmed:
     @property
     def safe(self) -> bool:
         """Whether nothing that must reach a broker is uncertain to have done so."""
-        return not self._kept and not self._aside and not self._committing
+        return not self._kept and not self._aside and self.committing.safe
 
     # What is sent
 
-    def connected(self, *, cumulative: bool) -> None:
-        """Record that there is a broker. `cumulative`: its RECEIPT for a SEND confirms all SENDs before it, see
-        `Profile`.
+    def connected(self, *, cumulative: bool, commits_early: bool = False) -> None:
+        """Record that there is a broker. `cumulative`: its RECEIPT for a SEND confirms all SENDs before it;
+        `commits_early`: that for a COMMIT does not say that its SENDs are safe. See `Profile`.
         """
         self.cumulative = cumulative
+        self._commits_early = commits_early
 
     def ask(self) -> bytes:
         """Return a receipt id of the relay's own that was never given before."""
@@ -147,9 +151,19 @@ class Unconfirmed:
         self.size += len(wire)
         self.sends += sends
 
-    def commit(self, receipt: bytes, *, ours: bool) -> None:
-        """A COMMIT passes that this receipt will confirm; until then its outcome is unknown."""
-        self._committing[receipt] = ours
+    def pass_inside(self, name: bytes, receipt: bytes | None, *, confirm: bool) -> bytes | None:
+        """A SEND passes in the transaction `name`, and its client asked for this receipt, if any. Returns one of the
+        relay's own that it must ask for, where everything has to be confirmed and the broker's COMMIT does not do it.
+        """
+        if self._commits_early and receipt is not None:
+            self.committing.asked(name, receipt)
+        elif self._commits_early and confirm:
+            return self.committing.ask(name, self.ask)
+        return None
+
+    def commit(self, receipt: bytes, *, ours: bool, name: bytes | None = None) -> None:
+        """A COMMIT of the transaction `name` passes. Until this receipt confirms it, its outcome is unknown."""
+        self.committing.committed(name, receipt, ours=ours)
         self._latest = receipt
 
     def take_latest(self) -> bytes | None:
@@ -160,7 +174,9 @@ class Unconfirmed:
     # What is received
 
     def received(self, receipt: bytes) -> bool:
-        """A RECEIPT came. Returns whether it is the client's: asked for by it, and not given before."""
+        """A RECEIPT came. Returns whether it is the client's: asked for by it, not given before, and not that of a
+        COMMIT that is not safe yet. Give the client those of `take_late` then.
+        """
         self.unproved = 0
         number = self._first(receipt)
         if number is not None:
@@ -168,7 +184,8 @@ class Unconfirmed:
                 while (first := next(iter(self._kept))) != number:
                     self._forget(first)
             self._forget(number)
-        self._committing.pop(receipt, None)
+        if self.committing.received(receipt):
+            return False
         return self._settle(receipt)
 
     def refused(self, receipt: bytes) -> None:
@@ -176,8 +193,12 @@ class Unconfirmed:
         number = self._first(receipt)
         if number is not None:
             self._forget(number)
-        self._committing.pop(receipt, None)
+        self.committing.refused(receipt)
         self._settle(receipt)
+
+    def take_late(self) -> list[bytes]:
+        """Return the receipts that came and were held back until now, since the last call; give them to the client."""
+        return [receipt for receipt in self.committing.take_late() if self._settle(receipt)]
 
     def renounce(self, receipt: bytes) -> None:
         """No broker will be sent what asks for this receipt, and the client is sent an ERROR in its place."""
@@ -235,7 +256,7 @@ class Unconfirmed:
         self._aside.clear()
         asked = Counter(again)
         asked.update(kept.receipt for kept in self._kept.values())
-        asked.update(self._committing.keys())
+        asked.update(self.committing.lost())
         given = list((Counter(self._owed) - asked).elements())
         for receipt in given:
             self._settle(receipt)
@@ -244,11 +265,9 @@ class Unconfirmed:
 
     def take_doubts(self) -> list[bytes | None]:
         """Return the COMMITs that were sent and not answered, each as the receipt that its client asked for with it, if
-        any. They are never sent again, and returned once.
+        any, and behind it the receipts that were asked for in it. They are never sent again, and returned once.
         """
-        doubts = [None if ours else receipt for receipt, ours in self._committing.items()]
-        self._committing.clear()
-        return doubts
+        return self.committing.take_doubts()
 
     def take(self) -> list[Kept]:
         """Return what has to be sent to the new broker, in the old order. It is forgotten: keep it as it is sent."""

@@ -1,0 +1,157 @@
+"""Brokers that answer COMMIT before they have its messages: when the client is told that they are safe."""
+
+import re
+
+import pytest
+
+from tests.playbook import SAY_HELLO, Playbook, in_all_pairs, listener
+from tests.relay.failing import found, link, over, said_welcome, started
+from tests.relay.several import fan_out
+
+BEGIN = b"BEGIN\ntransaction:t\n\n\0"
+INSIDE = b"SEND\ndestination:/queue/a\ntransaction:t\n\n%b\0"
+ASKING = b"SEND\ndestination:/queue/a\ntransaction:t\nreceipt:%b\n\n%b\0"
+OURS = b"SEND\nreceipt:relay-session-receipt-%d\ndestination:/queue/a\ntransaction:t\n\n%b\0"
+COMMIT = b"COMMIT\ntransaction:t\nreceipt:c\n\n\0"
+RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
+MINE = b"relay-session-receipt-%d"
+
+
+@in_all_pairs
+def test_commit_waits_for_its_sends(client: bytes, broker: bytes) -> None:
+    """RabbitMQ's RECEIPT of COMMIT is held back until it confirmed each SEND of the transaction."""
+    with started(client, broker, product="rabbitmq", confirm=True) as play:
+        play.client_says(BEGIN + INSIDE % b"1" + INSIDE % b"2" + COMMIT)
+        play.broker_gets(BEGIN + OURS % (1, b"1") + OURS % (1, b"2") + COMMIT)
+        play.broker_says(RECEIPT % b"c" + RECEIPT % (MINE % 1))
+        play.client_gets(b"")
+        assert not link(play).quiet
+        play.broker_says(RECEIPT % (MINE % 1))
+        play.client_gets(RECEIPT % b"c")
+        assert link(play).quiet
+
+
+def test_a_broker_that_dies_behind_its_receipt_of_commit() -> None:
+    """Its messages may be gone with it: the client is told that the outcome is unknown, and gets no receipt."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(BEGIN + INSIDE % b"1" + ASKING % (b"s", b"2") + COMMIT)
+        play.broker_reads()
+        play.broker_says(RECEIPT % b"c")
+        play.broker_goes()
+        play.client_gets_error(b"the outcome of a transaction is unknown", receipt=b"c")
+        assert over(play)
+
+
+def test_a_commit_without_a_receipt() -> None:
+    """The relay asks for one of its own, and DISCONNECT waits for all of them."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(BEGIN + INSIDE % b"1" + b"COMMIT\ntransaction:t\n\n\0DISCONNECT\nreceipt:d\n\n\0")
+        play.broker_gets(
+            BEGIN + OURS % (1, b"1") + b"COMMIT\nreceipt:relay-session-receipt-2\ntransaction:t\n\n\0"
+        )
+        play.broker_says(RECEIPT % (MINE % 2))
+        play.broker_gets(b"")
+        play.broker_says(RECEIPT % (MINE % 1))
+        play.broker_gets(b"DISCONNECT\nreceipt:d\n\n\0")
+        play.client_gets(b"")
+
+
+@pytest.mark.parametrize("confirm", [False, True])
+def test_receipts_of_the_client_in_a_transaction(confirm: bool) -> None:
+    """They stay its own, and COMMIT waits for them too, whether or not everything is to be confirmed."""
+    with started(product="rabbitmq", confirm=confirm) as play:
+        play.client_says(BEGIN + ASKING % (b"s", b"1") + COMMIT)
+        play.broker_gets(BEGIN + ASKING % (b"s", b"1") + COMMIT)
+        play.broker_says(RECEIPT % b"c")
+        play.client_gets(b"")
+        play.broker_says(RECEIPT % b"s")
+        play.client_gets(RECEIPT % b"s" + RECEIPT % b"c")
+
+
+@pytest.mark.parametrize(("product", "confirm"), [("rabbitmq", False), ("activemq", True), ("generic", True)])
+def test_where_nothing_is_asked_inside(product: str, confirm: bool) -> None:
+    """Without `confirm`, and where COMMIT is answered when all of it is safe."""
+    with started(product=product, confirm=confirm) as play:
+        play.client_says(BEGIN + INSIDE % b"1" + COMMIT)
+        play.broker_gets(BEGIN + INSIDE % b"1" + COMMIT)
+        play.broker_says(RECEIPT % b"c")
+        play.client_gets(RECEIPT % b"c")
+
+
+def test_an_error_about_one_of_its_sends() -> None:
+    """RabbitMQ names no receipt and goes on: COMMIT is not awaited for ever."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(BEGIN + INSIDE % b"1" + INSIDE % b"2" + COMMIT)
+        play.broker_reads()
+        play.broker_says(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c" + RECEIPT % (MINE % 1))
+        play.client_gets(b"ERROR\nmessage:Unknown destination\n\n\0" + RECEIPT % b"c")
+
+
+def test_an_aborted_transaction() -> None:
+    """Its SENDs are never confirmed, and nobody waits for that."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.client_says(BEGIN + INSIDE % b"1" + b"ABORT\ntransaction:t\nreceipt:a\n\n\0")
+        play.broker_reads()
+        play.broker_says(RECEIPT % b"a")
+        play.client_gets(RECEIPT % b"a")
+        assert link(play).quiet
+
+
+@pytest.mark.parametrize(("before", "after"), [("activemq", "rabbitmq"), ("rabbitmq", "activemq")])
+def test_a_transaction_that_goes_on_at_another_product(before: str, after: str) -> None:
+    """Each is asked for what it needs to be asked for."""
+    with started(product=before, confirm=True) as play:
+        play.client_says(BEGIN + INSIDE % b"1")
+        play.broker_reads()
+        play.broker_goes()
+        found(play, b"1.2", after)
+        told = play.broker_reads()
+        play.client_says(COMMIT)
+        play.broker_gets(COMMIT)
+        play.broker_says(RECEIPT % b"c")
+        asked_for = re.findall(rb"\nreceipt:([^\n]*)", told)
+        if after == "activemq":
+            assert asked_for == []
+        else:
+            play.client_gets(b"")
+            play.broker_says(RECEIPT % asked_for[0])
+        play.client_gets(RECEIPT % b"c")
+
+
+def test_a_transaction_that_was_kept_whole() -> None:
+    """BEGIN to COMMIT came while there was no broker: the next one is asked in the same way."""
+    with started(product="rabbitmq", confirm=True) as play:
+        play.broker_goes()
+        play.client_says(BEGIN + INSIDE % b"1" + COMMIT)
+        found(play, b"1.2", "rabbitmq")
+        (ours, c) = re.findall(rb"\nreceipt:([^\n]*)", play.broker_reads())
+        play.broker_says(RECEIPT % c)
+        play.client_gets(b"")
+        play.broker_says(RECEIPT % ours)
+        play.client_gets(RECEIPT % b"c")
+
+
+def test_groups_that_answer_commit_early() -> None:
+    """In a fan-out a group counts when its SENDs are confirmed, and as failed when its broker dies before."""
+    front = listener(fan_out(quorum=2, confirm=True))
+    play = Playbook(front)
+    play.client_says(SAY_HELLO[b"1.2"])
+    for at in "ab":
+        play.broker_accepts(at=at)
+        play.broker_says(said_welcome(b"1.2", "rabbitmq"), at=at)
+        play.broker_reads(at=at)
+    play.client_reads()
+    with play:
+        play.client_says(BEGIN + INSIDE % b"1" + COMMIT)
+        for at in "ab":
+            (ours, _) = re.findall(rb"\nreceipt:([^\n]*)", play.broker_reads(at=at))
+            play.broker_says(RECEIPT % b"c", at=at)
+            play.client_gets(b"")
+            play.broker_says(RECEIPT % ours, at=at)
+        play.client_gets(RECEIPT % b"c")
+        play.client_says(BEGIN + INSIDE % b"2" + COMMIT.replace(b":c", b":d"))
+        for at in "ab":
+            play.broker_reads(at=at)
+        play.broker_says(RECEIPT % b"d", at="a")
+        play.broker_goes(at="a")
+        assert b"receipt-id:d\n" in play.client_reads()
