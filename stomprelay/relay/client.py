@@ -378,8 +378,11 @@ class ClientConnection:
 
     def _dismiss(self, now: float) -> None:
         """Refuse to the client what brokers close connections for."""
-        for error in self._flow.take_refused():
+        refused = self._flow.take_refused()
+        for error in refused:
             self.shutdown.dismiss(error, now)
+        if refused:
+            self._wake()
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while it had no broker to the brokers that it has now."""

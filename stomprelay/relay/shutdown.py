@@ -73,7 +73,7 @@ class Shutdown:
         """The client's DISCONNECT came a step further; each step has its time."""
         confirmed = self._flow.disconnect is DisconnectState.CONFIRMED
         self._client.heartbeat.paused()  # it has sent all that it will send
-        self.until = now + self._listener.linger if confirmed else self._answered_by(now)
+        self.until = min(now + self._listener.linger, self._last) if confirmed else self._answered_by(now)
         for link in self._flow.links:
             link.stay()
 

@@ -49,7 +49,9 @@ class Subscription:
 
 
 class Subscriptions:
-    """The open subscriptions of one client, oldest first. `acknowledging` counts those whose mode asks for ACKs."""
+    """The open subscriptions of one client, oldest first. `acknowledging` counts those whose mode asks for ACKs, the
+    lately ended ones included: a MESSAGE may still be on its way to them.
+    """
 
     __slots__ = ("_by_destination", "_by_id", "_closed", "_ended", "_made", "_most", "acknowledging")
 
@@ -87,13 +89,14 @@ class Subscriptions:
         replaced = self._by_id.get(subscription.id)
         if replaced is not None:
             self._close(replaced)
+            self.acknowledging -= replaced.ack != AUTO
         self.acknowledging += subscription.ack != AUTO
         self._by_id[subscription.id] = subscription
         same = self._by_destination.get(subscription.destination)
         if same is None:
             same = self._by_destination[subscription.destination] = OrderedDict()
         same[subscription.id] = subscription
-        self._ended.pop(subscription.id, None)
+        self._forget(self._ended.pop(subscription.id, None))
         return subscription
 
     def named(self, id: bytes) -> Subscription | None:
@@ -131,8 +134,12 @@ class Subscriptions:
             self._close(subscription)
             self._ended[subscription.id] = subscription
             if len(self._ended) > LATELY:
-                self._ended.popitem(last=False)
+                self._forget(self._ended.popitem(last=False)[1])
         return subscription
+
+    def _forget(self, ended: Subscription | None) -> None:
+        """A subscription that ended long ago is not remembered any more."""
+        self.acknowledging -= ended is not None and ended.ack != AUTO
 
     def take_closed(self) -> list[Subscription]:
         """Return those that were closed since the last call, by `closed` or by another one with their id."""
@@ -142,7 +149,6 @@ class Subscriptions:
     def _close(self, subscription: Subscription) -> None:
         subscription.close()
         self._closed.append(subscription)
-        self.acknowledging -= subscription.ack != AUTO
         del self._by_id[subscription.id]
         same = self._by_destination[subscription.destination]
         del same[subscription.id]

@@ -57,7 +57,7 @@ class Subscription:
 
 class Subscribed:
     """The subscriptions of one session: `opened` and, the last `LATELY` of them, `ended`, both by id.
-    `acknowledging` counts the open ones whose mode asks for ACKs.
+    `acknowledging` counts those of both whose mode asks for ACKs.
     """
 
     __slots__ = ("_made", "acknowledging", "ended", "opened")
@@ -84,7 +84,7 @@ class Subscribed:
             self.acknowledging -= replaced.mode != AUTO
         self.acknowledging += mode != AUTO
         self.opened[id] = Subscription(id, destination, mode, since, named=named)
-        self.ended.pop(id, None)
+        self._forget(self.ended.pop(id, None))
 
     def unsubscribe(self, id: str | None, destination: str | None) -> None:
         """Record an UNSUBSCRIBE: of this id, or, if that is None, of the oldest to this destination. No
@@ -94,11 +94,13 @@ class Subscribed:
         if subscription is None:
             return
         subscription.close()
-        self.acknowledging -= subscription.mode != AUTO
         del self.opened[subscription.id]
         self.ended[subscription.id] = subscription
         if len(self.ended) > LATELY:
-            del self.ended[next(iter(self.ended))]
+            self._forget(self.ended.pop(next(iter(self.ended))))
+
+    def _forget(self, ended: Subscription | None) -> None:
+        self.acknowledging -= ended is not None and ended.mode != AUTO
 
     @staticmethod
     def _oldest(among: dict[str, Subscription], destination: str | None) -> Subscription | None:
@@ -141,5 +143,6 @@ class Subscribed:
         opened, ended, subscribed._made = values
         subscribed.opened = {numbered[each].id: numbered[each] for each in opened}
         subscribed.ended = {numbered[each].id: numbered[each] for each in ended}
-        subscribed.acknowledging = sum(each.mode != AUTO for each in subscribed.opened.values())
+        known = (*subscribed.opened.values(), *subscribed.ended.values())
+        subscribed.acknowledging = sum(each.mode != AUTO for each in known)
         return subscribed
