@@ -278,8 +278,7 @@ class Link:
         self._fresh = False
         self._suspicion.cleared()
         broker.health.answered()
-        broker.health.joined()
-        self.state.place = broker.presence.joined()
+        self.state.place = broker.health.joined()
         self._schedule.found(now)
         if self.resender is not None:
             self.resender.connected(leg, bridges.to_broker, broker, cumulative=accepted.product.cumulative)
@@ -320,7 +319,6 @@ class Link:
     def _fail(self, broker: Broker, now: float) -> None:
         broker.speaks(None)  # when it comes back it may be another one
         broker.health.failed(self.upstream.checks, now, self._chance)
-        broker.presence.refused()
 
     def _refused(self, broker: Broker, reason: str, now: float) -> None:
         self.session.counters["brokers_refused"] += 1
@@ -396,10 +394,8 @@ class Link:
         self.recovering = True
         broker = self.broker
         if broker is not None:
-            broker.health.lost()
-        # One that sends with care may itself be why.
-        if self.dropped_by is not None and not (self.resender is not None and self.resender.careful):
-            self.dropped_by.presence.dropped()
+            careful = self.resender is not None and self.resender.careful
+            broker.health.lost(suspect=careful or self.dropped_by is None)
 
     def hang_up(self, how: How) -> None:
         """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
@@ -408,8 +404,7 @@ class Link:
             leg.enter(State.CLOSED)
             self._outbox.put(Close(leg, how))
         if isinstance(self.state, Connected):
-            self.state.broker.health.left()
-            self.state.broker.presence.left(self.state.place)
+            self.state.broker.health.left(self.state.place)
             self.before = self.state.broker
         self.state = Waiting()
 
