@@ -11,7 +11,7 @@ from stomprelay.relay.link.suspicion import CLOSED, STRANGE, Suspicion
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import moved, refused, vain
+from stomprelay.relay.notes import left, moved, refused, vain
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Close, How, Resume
 from stomprelay.session.handshake import Offer
@@ -436,6 +436,16 @@ class Link:
     def abandon(self) -> None:
         """The broker went wrong: it is to be left at once."""
         self.connection.done = True
+
+    def bids_farewell(self) -> None:
+        """The broker said that it goes away, in answer to something: it is lost, though it may stay and answer all else
+        like that.
+        """
+        if not self.leaving:
+            self._outbox.put(left(self.broker, self.upstream, "it said that it goes away"))
+            self.session.counters["brokers_lost"] += 1
+            self.lost()
+        self.abandon()
 
     def received_receipt(self, receipt: bytes) -> None:
         """The broker sent this RECEIPT. After that of our DISCONNECT the broker can be left."""
