@@ -135,7 +135,7 @@ class Resender:
 
     # Brokers come and go
 
-    def connected(self, leg: Leg, bridge: Bridge, broker: Broker | None = None, *, cumulative: bool) -> None:
+    def connected(self, leg: Leg, bridge: Bridge, broker: Broker, *, cumulative: bool) -> None:
         """There is a broker. `cumulative`: what its receipts mean, see `Profile`."""
         self._broker = leg, bridge
         self._at = broker
@@ -143,9 +143,7 @@ class Resender:
         self.session.forget_head()
         self._plain = None
 
-    def lost(
-        self, *, subscriptions: bool = True, by: Broker | None = None, now: float = 0.0
-    ) -> list[bytes | None]:
+    def lost(self, *, subscriptions: bool = True, by: Broker | None, now: float) -> list[bytes | None]:
         """The broker is lost; `subscriptions` as for `replay`, `by` is the broker if it closed the connection itself.
         Returns what cannot be made good: each COMMIT whose outcome is unknown, as the receipt that its client asked
         for with it, if any.
@@ -174,7 +172,7 @@ class Resender:
                 if receipt is not None:
                     yield receipt
 
-    def replay(self, *, subscriptions: bool = True, now: float = 0.0) -> None:
+    def replay(self, *, subscriptions: bool, now: float) -> None:
         """Put in for a new broker all that it has to know; write it with `flush`. Where lines before this one cost
         brokers their connection it is only begun: see `careful`. Raises as `send` does.
         """
@@ -285,7 +283,8 @@ class Resender:
             self._subscribe(part, bridge)
         elif isinstance(part, Kept):
             self.unconfirmed.take_aside()
-            if TRANSACTION in part.wire:
+            first = next(self.read(part.wire))
+            if first.header(TRANSACTION, self.session.dialect) is not None:
                 with self.session.without_transactions():
                     self._repeat(part, bridge)
             else:
@@ -317,7 +316,8 @@ class Resender:
             else:
                 transaction, wire = part
                 transaction.doom("a frame in it cost brokers their connection")
-                self._inside = deque(each for each in self._inside if each[0] is not transaction)
+                while self._inside and self._inside[0][0] is transaction:
+                    self._inside.popleft()
             first = next(self.read(wire))
             command, headers = first.command, first.headers(dialect)
         names = dict(reversed(headers))
@@ -325,9 +325,8 @@ class Resender:
         if receipt is not None:
             self.unconfirmed.renounce(receipt)
         self.session.counters["poison_refused"] += 1
-        self._refused.append(
-            _poison(command, names.get(DESTINATION) or names.get(TRANSACTION) or b"", receipt)
-        )
+        name = names.get(DESTINATION, names.get(TRANSACTION, b""))
+        self._refused.append(_poison(command, name, receipt))
 
     def _subscribe(self, subscription: Subscription, bridge: Bridge) -> None:
         headers = [
