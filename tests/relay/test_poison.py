@@ -70,6 +70,22 @@ def _is_lost(play: Playbook, times: int, product: str) -> None:
         found(play, b"1.2", product)
 
 
+@pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
+def test_how_many_sends_are_unconfirmed(product: str) -> None:
+    """However often they are sent again, with care or without, and whether the line was sent or not."""
+    with started(product=product, confirm=True) as play:
+        resender = link(play).resender
+        assert resender is not None
+        play.client_says(send(b"1") + send(b"2") + send(b"3"))
+        for _ in range(6):
+            play.broker_reads()
+            assert resender.unconfirmed.sends == 3
+            play.broker_goes()
+            assert resender.unconfirmed.sends == 3
+            found(play, b"1.2", product)
+        play.broker_reads()
+
+
 def _number(play: Playbook) -> int:
     """The number of the last receipt that the relay asked for."""
     resender = link(play).resender

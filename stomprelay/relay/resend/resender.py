@@ -251,7 +251,7 @@ class Resender:
             return [kept]
         *others, last = frames
         parts = [Kept(frame.wire, self.unconfirmed.ask(), kept.sent) for frame in others]
-        return [*parts, kept._replace(wire=last.wire)]
+        return [*parts, kept._replace(wire=last.wire, sends=1)]
 
     def go_on(self, now: float) -> None:
         """Send as much more of the line as may be on its way; write it with `flush`. Raises as `send` does."""
