@@ -31,7 +31,7 @@ from stomprelay.relay.shutdown import STOPPING
 from stomprelay.relay.single import Single
 from stomprelay.session.effects import Close, Event, How, Note, Send, Wake
 from stomprelay.session.handshake import Offer, read_opening, spell_versions
-from stomprelay.session.kept import Kept
+from stomprelay.session.kept import Budget
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.refusal import Foreign, complain
 from stomprelay.session.session import Session
@@ -327,7 +327,7 @@ class Relay:
             self.counters,
             transactions=listener.transactions,
             subscriptions=listener.subscriptions,
-            kept=Kept(listener.budget),
+            kept=Budget(listener.budget),
         )
         flow = join(client, listener, offer, session, self._outbox, self._chance)
         self._connection = ClientConnection(client, listener, offer, session, flow, self._outbox)

@@ -7,7 +7,7 @@ from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.tracing import Tracer
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState
-from stomprelay.relay.forward import NOTHING, TURN, Joiner, give_receipts
+from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.resend.resender import Resender, unknown_outcome
 from stomprelay.session.effects import Pause, Resume
@@ -242,15 +242,17 @@ class Single:
         if frame.command is not ERROR:
             return bridge.head(frame, self._session) if self._receipt_passes(receipt) else NOTHING
         if not self._error_passes(frame, receipt):
-            return NOTHING
+            return NO_MORE if self._link.done else NOTHING
         if self._resender is not None and self._resender.unconfirmed.is_ours(receipt):
             return bridge.without(frame, RECEIPT_ID, self._session)
         return bridge.head(frame, self._session)
 
     def _error_passes(self, frame: Frame, receipt: bytes | None) -> bool:
         counters, resender = self._session.counters, self._resender
-        if resender is not None and receipt is None and self._link.connection.product.leaves(frame):
+        if resender is not None and self._link.connection.product.leaves(frame):
             counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
+            if receipt is not None:
+                self._link.bids_farewell()
             return False
         self.erred = True
         counters["errors_passed"] += 1

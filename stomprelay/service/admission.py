@@ -10,10 +10,8 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final
 
-from twisted.logger import Logger
-
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
-from stomprelay.service.connection.timers import Timed
+from stomprelay.service.log import logger
 from stomprelay.service.state import ListenerSessions
 from stomprelay.session.effects import How
 from stomprelay.session.handshake import spell_versions
@@ -28,10 +26,8 @@ LINGERING: Final = 24
 """Refused clients that may take their time to read the ERROR; of more, the first gives way."""
 RESERVE: Final = LINGERING + 32
 """Descriptors for what comes and goes: refused clients, name look-ups, files, notices to systemd."""
-QUIET: Final = 10.0
-"""Seconds between two lines in the log about refused clients."""
 
-_log: Final = Logger("stomprelay")
+_log: Final = logger()
 
 
 class Refused(LegOwner):
@@ -62,20 +58,17 @@ class Refused(LegOwner):
         """Do nothing: there was nothing but its connection."""
 
 
-class Admission(Timed):
+class Admission:
     """Decides which clients are taken. `most` is how many there may be, None: as many as there are descriptors for.
 
     `descriptors` is how many the sessions may have, infinite until `started`.
     """
 
     def __init__(self, runtime: Runtime, listeners: Iterable[ListenerSessions], most: int | None) -> None:
-        super().__init__()
         self._runtime = runtime
         self._listeners = tuple(listeners)
         self._most = most
         self._refused: deque[LegProtocol] = deque()
-        self._unlogged = 0
-        self._reason = ""
         self.descriptors = inf
 
     def started(self, limit: int | None, used: int) -> None:
@@ -121,7 +114,9 @@ class Admission(Timed):
         """Return the protocol of a client that is sent an ERROR with this reason, and is closed."""
         listener = sessions.listener
         sessions.counters["clients_refused"] += 1
-        self._log_refused(listener.name, reason)
+        refused = f"{listener.name}: too many connections"
+        if self._runtime.repeats.passes(refused, 1):
+            _log.warn("a client was refused by {refused}: {reason}", refused=refused, reason=reason)
         error = complain(StompError("too many connections", reason), V1_0, spell_versions(listener.versions))
         owner = Refused(self._runtime, listener.linger, error)
         protocol = LegProtocol(owner, Leg(Side.DOWNSTREAM, listener.limits))
@@ -129,24 +124,3 @@ class Admission(Timed):
             self._refused.popleft().hasten()
         self._refused.append(protocol)
         return protocol
-
-    def _log_refused(self, name: str, reason: str) -> None:
-        self._reason = f"{name}: too many connections: {reason}"
-        if self.due < inf:
-            self._unlogged += 1
-            return
-        _log.warn("a client was refused by {reason}", reason=self._reason)
-        self._runtime.timers.set(self, self._runtime.seconds() + QUIET)
-
-    def woke(self, now: float) -> None:
-        """Log how many clients were refused since the last line; the timer calls this."""
-        count, self._unlogged = self._unlogged, 0
-        if count:
-            _log.warn(
-                "{count} more clients were refused, the last by {reason}", count=count, reason=self._reason
-            )
-            self._runtime.timers.set(self, now + QUIET)
-
-    def stop(self) -> None:
-        """Log nothing more: the service stops."""
-        self._runtime.timers.forget(self)

@@ -249,7 +249,6 @@ class RelayService(MultiService):
         closed = self._listening.disownServiceParent()
         await drain.run()
         self._checks.stop()
-        self._admission.stop()
         if closed is not None:
             await closed
         self._outages.stop()

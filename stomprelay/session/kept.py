@@ -21,7 +21,7 @@ def cost(headers: Headers) -> int:
     return THING + sum(len(name) + len(value) + _HEADER for name, value in headers)
 
 
-class Kept:
+class Budget:
     """The bytes that are kept of one client; `most` may be. Its sessions with several brokers share one."""
 
     __slots__ = ("_size", "_watched", "most")

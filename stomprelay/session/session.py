@@ -9,7 +9,7 @@ from itertools import count
 from typing import Final
 
 from stomprelay.session.delivery import ours
-from stomprelay.session.kept import THING, Kept, cost
+from stomprelay.session.kept import THING, Budget, cost
 from stomprelay.session.ledger import Ledger
 from stomprelay.session.subscriptions import Subscription, Subscriptions
 from stomprelay.wire.dialect import Dialect, Headers
@@ -126,12 +126,12 @@ class Session:
         *,
         transactions: int = 1024,
         subscriptions: int = 65536,
-        kept: Kept | None = None,
+        kept: Budget | None = None,
     ) -> None:
         self.name = name
         self.dialect = dialect
         self.counters = counters
-        self.kept = Kept() if kept is None else kept
+        self.kept = Budget() if kept is None else kept
         self.subscriptions = Subscriptions(subscriptions)
         self._ledger: Ledger | None = None
         self.traces = 0

@@ -382,7 +382,7 @@ def test_what_the_next_broker_is_sent() -> None:
 
 
 def test_a_broker_that_tells_that_it_stops() -> None:
-    """The client need not know. An ERROR that answers something, or explains something else, is the client's."""
+    """The client need not know, whether it says so by itself or in answer to something."""
     with started() as play:
         play.broker_says(STOPPING)
         play.broker_goes()
@@ -390,9 +390,10 @@ def test_a_broker_that_tells_that_it_stops() -> None:
         play.both_stay()
         assert play.counters["errors_withheld"] == 1
         play.broker_says(STOPPING.replace(b"\n\n", b"\nreceipt-id:1\n\n"))
-        assert play.client_reads().startswith(b"ERROR\n")
-        play.broker_goes()
-        play.client_is_closed(How.LINGER)
+        play.broker_is_closed(How.ABORT, at="tcp://b")
+        found(play)
+        play.both_stay()
+        assert play.counters["brokers_lost"] == play.counters["errors_withheld"] == 2
 
 
 def test_a_broker_that_was_paused_meanwhile_is_left_again() -> None:

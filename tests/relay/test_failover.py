@@ -42,6 +42,13 @@ ASKING_AGAIN = b"SEND\nrelay-resent:true\ndestination:/queue/a\nreceipt:%b\n\n%b
 RECEIPT = b"RECEIPT\nreceipt-id:%b\n\n\0"
 SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
 OURS = b"relay-session-receipt-%d"
+STOPPED = b"Broker has been stopped: org.apache.activemq.broker.BrokerService$3@271053e1"
+BROKER_STOPPED = (
+    b"ERROR\ncontent-type:text/plain\nreceipt-id:%%b\nmessage:%b\n\n"
+    b"org.apache.activemq.broker.BrokerStoppedException: %b\n"
+    b"\tat org.apache.activemq.broker.ErrorBroker.send(ErrorBroker.java:191)\n\0" % (STOPPED, STOPPED)
+)
+"""What ActiveMQ answers while it stops; the connection stays open."""
 
 
 def gets(play: Playbook, expected: bytes) -> None:
@@ -1570,7 +1577,7 @@ def test_an_error_that_quotes_the_client(product: str, cut: Cut) -> None:
 
 
 def test_an_error_about_a_frame_is_the_clients() -> None:
-    """Whatever its words: one that names a receipt answers the client."""
+    """One that names a receipt answers the client, unless it is what a broker says that goes away."""
     error = b"ERROR\nmessage:queue not available\nreceipt-id:r\n\n\0"
     with started() as play:
         play.client_says(ASKING % (b"r", b"x"))
@@ -1579,6 +1586,37 @@ def test_an_error_about_a_frame_is_the_clients() -> None:
         play.client_gets(error)
         play.broker_goes()
         play.client_is_closed()
+
+
+@in_all_cuts
+@pytest.mark.parametrize("confirm", [True, False])
+def test_a_stopped_broker_that_answers_a_send(confirm: bool, cut: Cut) -> None:
+    """ActiveMQ refuses each by its receipt while it stops, and closes nothing: the next broker is sent them all."""
+    with started(product="activemq", confirm=confirm, cut=cut) as play:
+        play.client_says(ASKING % (b"r", b"x") + ASKING % (b"s", b"y"))
+        play.broker_reads()
+        play.broker_says(BROKER_STOPPED % b"r" + BROKER_STOPPED % b"s", unasked=cut is not Cut.WHOLE)
+        play.broker_is_closed(How.ABORT, at="tcp://a")
+        assert not play.opened[0].health.sight().well
+        found(play, product="activemq")
+        assert play.broker_reads() == ASKING_AGAIN % (b"r", b"x") + ASKING_AGAIN % (b"s", b"y")
+        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0RECEIPT\nreceipt-id:s\n\n\0")
+        assert play.client_reads() == b"RECEIPT\nreceipt-id:r\n\n\0RECEIPT\nreceipt-id:s\n\n\0"
+        play.both_stay()
+        assert play.counters["errors_passed"] == 0
+        assert play.counters["brokers_lost"] == play.counters["failovers"] == 1
+
+
+def test_an_answer_of_a_stopped_broker_to_the_relays_own_receipt() -> None:
+    """The SEND is not confirmed, and the next broker gets it."""
+    with started(product="activemq", confirm=True) as play:
+        play.client_says(SEND % b"x")
+        ours = play.broker_reads()
+        receipt = ours.partition(b"receipt:")[2].partition(b"\n")[0]
+        play.broker_says(BROKER_STOPPED % receipt)
+        found(play, product="activemq")
+        assert b"relay-resent:true\n" in play.broker_reads()
+        play.both_stay()
 
 
 # Receipts that no broker will give any more

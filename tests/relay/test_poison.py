@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from stomprelay.relay.model.health import Checks
 from stomprelay.relay.resend.caution import WINDOW
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs
@@ -67,6 +68,22 @@ def _is_lost(play: Playbook, times: int, product: str) -> None:
         play.broker_reads()
         play.broker_goes()
         found(play, b"1.2", product)
+
+
+@pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
+def test_how_many_sends_are_unconfirmed(product: str) -> None:
+    """However often they are sent again, with care or without, and whether the line was sent or not."""
+    with started(product=product, confirm=True) as play:
+        resender = link(play).resender
+        assert resender is not None
+        play.client_says(send(b"1") + send(b"2") + send(b"3"))
+        for _ in range(6):
+            play.broker_reads()
+            assert resender.unconfirmed.sends == 3
+            play.broker_goes()
+            assert resender.unconfirmed.sends == 3
+            found(play, b"1.2", product)
+        play.broker_reads()
 
 
 def _number(play: Playbook) -> int:
@@ -200,14 +217,14 @@ def test_a_disconnect_waits_for_a_line_that_is_sent_with_care() -> None:
 def test_a_witness_makes_a_strike_count() -> None:
     """Another session that is there all the while shows that the broker is well, however many others it drops."""
     with started(product="rabbitmq", confirm=True, brokers=1) as play:
-        presence = play.opened[0].presence
-        presence.joined()
+        health = play.opened[0].health
+        health.joined()
         _is_careful(play)
         for _ in range(2):
             _check_answered(play)
             play.broker_goes()
-            presence.dropped()
-            presence.refused()
+            health.lost(suspect=False)
+            health.failed(Checks(failures=9), play.now, lambda: 0.5)
             found(play, b"1.2", "rabbitmq")
             play.broker_reads()
         play.broker_says(RECEIPT % b"relay-session-receipt-%d" % _number(play))
@@ -258,7 +275,7 @@ def test_brokers_that_die_while_one_send_is_on_its_way(how: str) -> None:
                     asked(play)
                 play.broker_refuses()
             else:
-                broker.presence.dropped()  # another session's
+                broker.health.lost(suspect=False)  # another session's
             found(play, b"1.2", "rabbitmq")
             play.broker_reads()
         assert not over(play)

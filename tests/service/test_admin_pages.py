@@ -69,7 +69,8 @@ def test_an_address_that_stands_in_two_groups() -> None:
     """One line: with the sessions of both, up only where both say so, paused where either is."""
     harness = RelayHarness(listener(upstream=movable(failover(1), failover(1))))
     one, two = (entry.broker.health for entry in harness.service.state.brokers)
-    one.sessions, two.sessions = 2, 3
+    for health in one, one, two, two, two:
+        health.joined()
     one.failures, two.failures = 0, 4
     one.up = True
     two.paused = True

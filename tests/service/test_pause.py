@@ -36,7 +36,7 @@ def harness() -> PausedBrokers:
 
 def test_pausing_a_broker(harness: PausedBrokers, log: list[str]) -> None:
     """It is out of service, and its sessions are told to leave within the time that its upstream gives."""
-    harness.one.health.sessions = 1
+    harness.one.health.joined()
     harness.switchover.pause(harness.brokers.find("192.0.2.1:61613"))
     assert harness.one.health.paused
     assert not harness.two.health.paused

@@ -99,11 +99,13 @@ class Merge:
         receipt = frame.header(RECEIPT_ID, leg.dialect)
         member.session.received(receipt)
         asked = receipt is not None and self._quorum.confirmations.awaited(member, receipt) is not None
+        if target.upstream.movable and member.link.connection.product.leaves(frame):
+            counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
+            if receipt is not None:
+                member.link.bids_farewell()
+            return False
         if receipt is not None:
             member.resender.refused(receipt)
-        elif target.upstream.movable and member.link.connection.product.leaves(frame):
-            counters["errors_withheld"] += 1  # the broker goes away, and the client need not know
-            return False
         else:
             member.resender.unconfirmed.committing.erred()
         if not target.fans:

@@ -11,7 +11,7 @@ from stomprelay.relay.link.suspicion import CLOSED, STRANGE, Suspicion
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
-from stomprelay.relay.notes import moved, refused, vain
+from stomprelay.relay.notes import left, moved, refused, vain
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Close, How, Resume
 from stomprelay.session.handshake import Offer
@@ -278,8 +278,7 @@ class Link:
         self._fresh = False
         self._suspicion.cleared()
         broker.health.answered()
-        broker.health.joined()
-        self.state.place = broker.presence.joined()
+        self.state.place = broker.health.joined()
         self._schedule.found(now)
         if self.resender is not None:
             product = accepted.product
@@ -327,7 +326,6 @@ class Link:
     def _fail(self, broker: Broker, now: float) -> None:
         broker.speaks(None)  # when it comes back it may be another one
         broker.health.failed(self.upstream.checks, now, self._chance)
-        broker.presence.refused()
 
     def _refused(self, broker: Broker, reason: str, now: float) -> None:
         self.session.counters["brokers_refused"] += 1
@@ -403,10 +401,8 @@ class Link:
         self.recovering = True
         broker = self.broker
         if broker is not None:
-            broker.health.lost()
-        # One that sends with care may itself be why.
-        if self.dropped_by is not None and not (self.resender is not None and self.resender.careful):
-            self.dropped_by.presence.dropped()
+            careful = self.resender is not None and self.resender.careful
+            broker.health.lost(suspect=careful or self.dropped_by is None)
 
     def hang_up(self, how: How) -> None:
         """Close the leg in this way, where it is not closed yet, and have no broker; call `seek` for another one."""
@@ -415,8 +411,7 @@ class Link:
             leg.enter(State.CLOSED)
             self._outbox.put(Close(leg, how))
         if isinstance(self.state, Connected):
-            self.state.broker.health.left()
-            self.state.broker.presence.left(self.state.place)
+            self.state.broker.health.left(self.state.place)
             self.before = self.state.broker
         self.state = Waiting()
 
@@ -448,6 +443,16 @@ class Link:
     def abandon(self) -> None:
         """The broker went wrong: it is to be left at once."""
         self.connection.done = True
+
+    def bids_farewell(self) -> None:
+        """The broker said that it goes away, in answer to something: it is lost, though it may stay and answer all else
+        like that.
+        """
+        if not self.leaving:
+            self._outbox.put(left(self.broker, self.upstream, "it said that it goes away"))
+            self.session.counters["brokers_lost"] += 1
+            self.lost()
+        self.abandon()
 
     def received_receipt(self, receipt: bytes) -> None:
         """The broker sent this RECEIPT. After that of our DISCONNECT the broker can be left."""

@@ -3,8 +3,9 @@
 RabbitMQ closes the connection for `login:a\\q`, and says nothing. It would do so for ever, and so would every other
 broker of its kind, while to the relay it looks like a broker that dies as soon as it is asked. What tells the two apart
 is how others fare: a client is to blame when two of its attempts ended at brokers that were well at that time. They are
-known to have been when they answered somebody before and after it and nobody met with trouble meanwhile. Where nobody
-else comes, a probe shows it; so two attempts in vain are followed by a rest in which there is time for one.
+known to have been when they were before, have been since (`Health.well_since`), and answered somebody else meanwhile:
+that a broker still serves those that it has does not show that it takes new ones. Where nobody else comes, a probe
+shows it; so two attempts in vain are followed by a rest in which there is time for one.
 """
 
 from collections import deque
@@ -53,7 +54,11 @@ class Suspicion:
     @property
     def proved(self) -> bool:
         """Whether the client's CONNECT is to blame."""
-        return sum(broker.health.well_since(sight) for broker, sight in self._attempts) >= PROOF
+        certain = (
+            broker.health.answered_since(sight) and broker.health.well_since(sight)
+            for broker, sight in self._attempts
+        )
+        return sum(certain) >= PROOF
 
     @property
     def rest(self) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import inf
 
-from stomprelay.relay.model.health import Health, Presence
+from stomprelay.relay.model.health import Health
 from stomprelay.relay.model.profile import Profile
 
 
@@ -63,11 +63,10 @@ class Broker:
 
     `endpoint` is a Twisted client endpoint string, or `memory:` for the embedded broker; `tls` is set where the
     address asks for TLS. `weight` is its share of the sessions, beside its neighbours'. `versions` are those it named
-    when it refused ours; `profile` is the product that it was found to be. `health` is how it is, `presence` whom it
-    serves.
+    when it refused ours; `profile` is the product that it was found to be. `health` is how it is.
     """
 
-    __slots__ = ("endpoint", "health", "host", "presence", "profile", "tls", "uri", "versions", "weight")
+    __slots__ = ("endpoint", "health", "host", "profile", "tls", "uri", "versions", "weight")
 
     def __init__(
         self, uri: str, endpoint: str, host: str = "", *, tls: bool = False, weight: int = 1
@@ -78,7 +77,6 @@ class Broker:
         self.tls = tls
         self.weight = weight
         self.health = Health()
-        self.presence = Presence()
         self.versions: frozenset[bytes] | None = None
         self.profile: Profile | None = None
 

@@ -5,7 +5,11 @@ that time is over one session (or probe) tries it, and the others wait for what 
 tried when all of them failed.
 
 A broker that was sent a client's CONNECT and closed the connection has not failed: what the client said may be the
-cause. It is doubted, until a probe, or the CONNECT of another client, shows how it is.
+cause. It is doubted, until a probe, or the CONNECT of another client, shows how it is. Nor has one that closed the
+connection of a session that it served.
+
+Whoever suspects a client's CONNECT, or a frame, takes a `Sight` when it is sent and asks later whether the broker was
+well since: `Health.well_since`.
 """
 
 from collections import OrderedDict
@@ -40,10 +44,11 @@ def spread(time: float, chance: Callable[[], float], jitter: float = JITTER) -> 
 
 
 class Sight(NamedTuple):
-    """How a broker was when a session began to ask it: how many it had answered, how often it had been in trouble,
-    and whether it was known to be well.
+    """How a broker was at a time: the number of the session that had joined last, how many it had answered, how often
+    it had been in trouble, and whether it was known to be well: it answered after its last trouble.
     """
 
+    joined: int
     answers: int
     troubles: int
     well: bool
@@ -52,15 +57,17 @@ class Sight(NamedTuple):
 class Health:
     """One broker's health. `chance` is a source of numbers from 0 up to 1.
 
-    `up` is what was seen last: None when nothing was yet. `paused`: an operator took it out of service. `sessions`
-    counts those that it serves, `coming` those that are on their way to it (schedules keep this one). `failures`
+    `up` is what was seen last: None when nothing was yet. `paused`: an operator took it out of service. `coming`
+    counts the sessions that are on their way to it (schedules keep this one). `failures`
     counts those in a row, `out_until` is the end of the pause for them, 0 when there is none. `doubted`: a probe has to
     find out how it is, when its pause is over if it has one.
     """
 
     __slots__ = (
         "_answers",
+        "_joined",
         "_pause",
+        "_serving",
         "_slot",
         "_trial_until",
         "_troubled",
@@ -70,18 +77,19 @@ class Health:
         "failures",
         "out_until",
         "paused",
-        "sessions",
         "up",
     )
 
     def __init__(self) -> None:
         self.up: bool | None = None
         self.paused = False
-        self.sessions = 0
         self.coming = 0
         self.failures = 0
         self.out_until = 0.0
         self.doubted = False
+        self._joined = 0
+        # Ordered: a plain dict goes through all that was deleted in front of its first.
+        self._serving: OrderedDict[int, None] = OrderedDict()
         self._answers = 0
         self._troubles = 0
         self._troubled = False
@@ -89,13 +97,20 @@ class Health:
         self._trial_until = 0.0
         self._slot = 0.0
 
-    def joined(self) -> None:
-        """Count one more session that the broker serves."""
-        self.sessions += 1
+    @property
+    def sessions(self) -> int:
+        """How many sessions it serves."""
+        return len(self._serving)
 
-    def left(self) -> None:
-        """Count one session less that the broker serves."""
-        self.sessions -= 1
+    def joined(self) -> int:
+        """It serves one more session. Returns the number of that session, for `left`."""
+        self._joined += 1
+        self._serving[self._joined] = None
+        return self._joined
+
+    def left(self, number: int) -> None:
+        """It does not serve the session with this number any more."""
+        del self._serving[number]
 
     def expect(self, sessions: int) -> None:
         """So many more sessions are on their way to it; -1 is one less."""
@@ -124,7 +139,8 @@ class Health:
         has taken the broker out of service.
         """
         self.up = self.doubted = False
-        self._in_trouble()
+        self._troubled = True
+        self._troubles += 1
         if self.paused or now < self.out_until:
             return
         self.failures += 1
@@ -134,13 +150,13 @@ class Health:
             self._pause = spread(min(checks.pause * 2.0 ** min(over, 64), checks.longest_pause), chance)
             self.out_until = now + self._pause
 
-    def lost(self) -> None:
-        """A session that it served lost its connection, which may be the session's own fault."""
-        self._in_trouble()
-
-    def _in_trouble(self) -> None:
-        self._troubles += 1
+    def lost(self, *, suspect: bool) -> None:
+        """A session that it served lost its connection. `suspect`: what that session did may be why. Such a loss leaves
+        doubt about the broker until its next answer, but is no trouble that speaks for others: a crowd of clients that
+        all send what brokers close connections for would shield each other.
+        """
         self._troubled = True
+        self._troubles += not suspect
 
     def doubt(self, since: Sight) -> None:
         """It did not answer a client as it should, which may be due to what the client sent: closed the connection on
@@ -155,18 +171,32 @@ class Health:
         self.doubted = False
 
     def sight(self) -> Sight:
-        """Return how it is now; give it to `doubt`, `answered_since` and `well_since` later."""
-        return Sight(self._answers, self._troubles, self.up is True and not self._troubled)
+        """Return how it is now; give it to the questions below later."""
+        return Sight(self._joined, self._answers, self._troubles, self.up is True and not self._troubled)
+
+    def unanswered(self, sight: Sight) -> Sight:
+        """Return the sight as if what was answered until now had been answered before: only later answers show then
+        that it was well.
+        """
+        return sight._replace(answers=self._answers)
 
     def answered_since(self, sight: Sight) -> bool:
         """Return whether it answered anybody CONNECTED since then."""
         return self._answers != sight.answers
 
     def well_since(self, sight: Sight) -> bool:
-        """Return whether it is certain that it was well all the time since then: it was known to be, has answered
-        somebody again, and neither failed nor lost a session meanwhile.
+        """Return whether there is evidence that it was well all the time since then. It still serves a session that
+        joined before, which one that died does not; or it has answered somebody since, and meanwhile neither failed
+        nor closed the connection of a session that is not known to be why, as one does that is killed or cut off.
         """
-        return sight.well and self.answered_since(sight) and self._troubles == sight.troubles
+        return self._serves_since(sight) or (self.answered_since(sight) and self._troubles == sight.troubles)
+
+    def disproved(self, sight: Sight) -> bool:
+        """Return whether there will never be evidence that it was well all the time since then."""
+        return self._troubles != sight.troubles and not self._serves_since(sight)
+
+    def _serves_since(self, sight: Sight) -> bool:
+        return next(iter(self._serving), sight.joined + 1) <= sight.joined
 
     def out(self, now: float) -> bool:
         """Whether it is left out at this time: for having failed, or because another session is trying it again."""
@@ -189,47 +219,3 @@ class Health:
         at = max(now, self._slot)
         self._slot = at + 1 / rate
         return at
-
-
-class Presence:
-    """The sessions that a broker serves, in the order in which they joined, and counts of what it ever did: `answers`
-    to CONNECT, `refusals`, and `drops`, connections of sessions that it closed. By these one can tell later whether it
-    was there all the while.
-    """
-
-    __slots__ = ("_joined", "_serving", "answers", "drops", "refusals")
-
-    def __init__(self) -> None:
-        self.answers = 0
-        self.refusals = 0
-        self.drops = 0
-        self._joined = 0
-        self._serving: OrderedDict[int, None] = OrderedDict()
-
-    @property
-    def joins(self) -> int:
-        """The number of the session that joined last."""
-        return self._joined
-
-    def joined(self) -> int:
-        """It answered CONNECTED: it serves one more session. Returns its number, for `left`."""
-        self.answers += 1
-        self._joined += 1
-        self._serving[self._joined] = None
-        return self._joined
-
-    def left(self, number: int) -> None:
-        """The session with this number is there no more."""
-        del self._serving[number]
-
-    def refused(self) -> None:
-        """It could not be reached, or did not answer CONNECT."""
-        self.refusals += 1
-
-    def dropped(self) -> None:
-        """It closed the connection of a session that is not known to be why."""
-        self.drops += 1
-
-    def steady(self, number: int) -> bool:
-        """Whether it still serves a session that joined no later than the one with this number."""
-        return next(iter(self._serving), number + 1) <= number

@@ -7,15 +7,14 @@ goes out in one piece, as fast as it can, until a connection is lost soon after 
 
 A frame is struck when it was alone on its way to a broker that had just answered something else on the same
 connection, and the broker then closed that connection `SOON` after. The strike counts once it is known that the broker
-itself went on: it still serves a session that it served before; or it answered a CONNECT since, and meanwhile neither
-refused a connection nor closed another one, as a broker does that is killed or cut off. `ENOUGH` strikes in a row, and
-the frame is refused.
+itself went on (`Health.well_since`; only what it answers after the loss shows that). `ENOUGH` strikes in a row, and the
+frame is refused.
 """
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from stomprelay.relay.model.group import Broker
-from stomprelay.relay.model.health import Presence
+from stomprelay.relay.model.health import Health, Sight
 
 WINDOW: Final = 64
 FEW: Final = 8
@@ -25,37 +24,22 @@ SOON: Final = 5.0
 ENOUGH: Final = 2
 
 
-class Before(NamedTuple):
-    """What was known of a broker when it was sent something: see `Presence`."""
-
-    joins: int
-    refusals: int
-    drops: int
-
-
 class Strike:
-    """A connection that ended when something was alone on its way. `counts`: the broker itself was well."""
+    """A connection that ended when something was alone on its way; `sight` is how the broker was when it was sent.
+    `counts`: the broker itself was well.
+    """
 
-    __slots__ = ("_answers", "_before", "_presence", "counts")
+    __slots__ = ("_health", "_sight", "counts")
 
-    def __init__(self, presence: Presence, before: Before) -> None:
-        self._presence = presence
-        self._answers = presence.answers
-        self._before = before
+    def __init__(self, health: Health, sight: Sight) -> None:
+        self._health = health
+        self._sight = health.unanswered(sight)
         self.counts = False
 
     def review(self) -> bool:
         """Look at what is known of the broker by now, until it `counts`. Returns False where it never will."""
-        now, before = self._presence, self._before
-        if self.counts:
-            return True
-        if now.steady(before.joins):
-            self.counts = True
-            return True
-        if now.refusals != before.refusals or now.drops != before.drops:
-            return False
-        self.counts = now.answers > self._answers
-        return True
+        self.counts = self.counts or self._health.well_since(self._sight)
+        return self.counts or not self._health.disproved(self._sight)
 
 
 class Caution:
@@ -68,12 +52,12 @@ class Caution:
 
     __slots__ = (
         "_answered",
-        "_before",
         "_broker",
         "_flight",
         "_progress",
         "_resent",
         "_sent_at",
+        "_sight",
         "_strikes",
         "_suspect",
         "_window",
@@ -87,7 +71,7 @@ class Caution:
         self._progress = False
         self._resent = 0
         self._sent_at = 0.0
-        self._before = Before(0, 0, 0)
+        self._sight: Sight | None = None
         self._suspect: object = None
         self._strikes: list[Strike] = []
 
@@ -125,8 +109,7 @@ class Caution:
         self._sent_at = now
         self._resent += 1
         if self._broker is not None:
-            presence = self._broker.presence
-            self._before = Before(presence.joins, presence.refusals, presence.drops)
+            self._sight = self._broker.health.sight()
 
     def answered(self, receipt: bytes) -> None:
         """The broker answered with this receipt."""
@@ -154,19 +137,19 @@ class Caution:
             return
         if self.alone:
             (key,) = flight.values() or (None,)
-            if key is not None and self._answered:
-                self._strike(key, broker)
+            if key is not None and self._answered and self._sight is not None:
+                self._strike(key, Strike(broker.health, self._sight))
         elif not self._window:
             if not self._answered:
                 self._window = 1 if self._resent <= FEW else WINDOW
         elif not self._progress:
             self._window = 1
 
-    def _strike(self, key: object, broker: Broker) -> None:
+    def _strike(self, key: object, strike: Strike) -> None:
         if key != self._suspect:
             self._suspect = key
             self._strikes = []
-        self._strikes.append(Strike(broker.presence, self._before))
+        self._strikes.append(strike)
 
     def condemns(self, key: object) -> bool:
         """Whether this part of the line is to blame for lost connections, so that it must not be sent again."""

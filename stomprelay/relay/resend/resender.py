@@ -136,13 +136,7 @@ class Resender:
     # Brokers come and go
 
     def connected(
-        self,
-        leg: Leg,
-        bridge: Bridge,
-        broker: Broker | None = None,
-        *,
-        cumulative: bool,
-        commits_early: bool = False,
+        self, leg: Leg, bridge: Bridge, broker: Broker, *, cumulative: bool, commits_early: bool
     ) -> None:
         """There is a broker. `cumulative`, `commits_early`: what its receipts mean, see `Profile`."""
         self._broker = leg, bridge
@@ -151,9 +145,7 @@ class Resender:
         self.session.forget_head()
         self._plain = None
 
-    def lost(
-        self, *, subscriptions: bool = True, by: Broker | None = None, now: float = 0.0
-    ) -> list[bytes | None]:
+    def lost(self, *, subscriptions: bool = True, by: Broker | None, now: float) -> list[bytes | None]:
         """The broker is lost; `subscriptions` as for `replay`, `by` is the broker if it closed the connection itself.
         Returns what cannot be made good: each COMMIT whose outcome is unknown, as the receipt that its client asked
         for with it, if any.
@@ -182,7 +174,7 @@ class Resender:
                 if receipt is not None:
                     yield receipt
 
-    def replay(self, *, subscriptions: bool = True, now: float = 0.0) -> None:
+    def replay(self, *, subscriptions: bool, now: float) -> None:
         """Put in for a new broker all that it has to know; write it with `flush`. Where lines before this one cost
         brokers their connection it is only begun: see `careful`. Raises as `send` does.
         """
@@ -267,7 +259,7 @@ class Resender:
             return [kept]
         *others, last = frames
         parts = [Kept(frame.wire, self.unconfirmed.ask(), kept.sent) for frame in others]
-        return [*parts, kept._replace(wire=last.wire)]
+        return [*parts, kept._replace(wire=last.wire, sends=1)]
 
     def go_on(self, now: float) -> None:
         """Send as much more of the line as may be on its way; write it with `flush`. Raises as `send` does."""
@@ -299,7 +291,8 @@ class Resender:
             self._subscribe(part, bridge)
         elif isinstance(part, Kept):
             self.unconfirmed.take_aside()
-            if TRANSACTION in part.wire:
+            first = next(self.read(part.wire))
+            if first.header(TRANSACTION, self.session.dialect) is not None:
                 with self.session.without_transactions():
                     self._repeat(part, bridge)
             else:
@@ -331,7 +324,8 @@ class Resender:
             else:
                 transaction, wire = part
                 transaction.doom("a frame in it cost brokers their connection")
-                self._inside = deque(each for each in self._inside if each[0] is not transaction)
+                while self._inside and self._inside[0][0] is transaction:
+                    self._inside.popleft()
             first = next(self.read(wire))
             command, headers = first.command, first.headers(dialect)
         names = dict(reversed(headers))
@@ -339,9 +333,8 @@ class Resender:
         if receipt is not None:
             self.unconfirmed.renounce(receipt)
         self.session.counters["poison_refused"] += 1
-        self._refused.append(
-            _poison(command, names.get(DESTINATION) or names.get(TRANSACTION) or b"", receipt)
-        )
+        name = names.get(DESTINATION, names.get(TRANSACTION, b""))
+        self._refused.append(_poison(command, name, receipt))
 
     def _subscribe(self, subscription: Subscription, bridge: Bridge) -> None:
         headers = [

@@ -252,7 +252,8 @@ class Unconfirmed:
         self.unproved = 0
         for kept in self._aside:
             self.size -= len(kept.wire)
-            self.keep(kept.wire, kept.receipt, sent=kept.sent)
+            self.sends -= kept.sends
+            self.keep(kept.wire, kept.receipt, sent=kept.sent, sends=kept.sends)
         self._aside.clear()
         asked = Counter(again)
         asked.update(kept.receipt for kept in self._kept.values())

@@ -11,15 +11,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from twisted.internet.interfaces import IReactorFDSet, IReadDescriptor
-from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
+
+from stomprelay.service.log import logger
 
 AVAILABLE: Final = hasattr(select, "epoll")
 AT_ONCE: Final = 256
 """Connections that are looked at in one turn of the reactor, at most."""
 
-_log: Final = Logger("stomprelay")
+_log: Final = logger()
 
 
 @implementer(IReadDescriptor)

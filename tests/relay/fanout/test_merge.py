@@ -286,3 +286,21 @@ def test_an_error_by_which_a_broker_goes_away() -> None:
             comes_back(play, "a")
         assert play.counters["errors_withheld"] == 3
         assert play.counters["fanout_errors"] == 0
+
+
+def test_an_answer_by_which_a_broker_goes_away() -> None:
+    """It refuses nothing: the broker is left, its next one is sent the SEND again, and the group has its say."""
+    with fanned(quorum=2) as play:
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(receipt("r"), at="b")
+        play.broker_says(STOPPING.replace(b"\n\n", b"\nreceipt-id:r\n\n"), at="a")
+        play.broker_is_closed(How.ABORT, at="a")
+        comes_back(play, "a")
+        assert b"relay-resent:true\n" in play.broker_reads(at="a")
+        play.client_gets(b"")
+        play.broker_says(receipt("r"), at="a")
+        play.client_gets(receipt("r"))
+        assert (play.counters["errors_withheld"], play.counters["brokers_lost"]) == (1, 1)
+        assert play.counters["fanout_errors"] == 0

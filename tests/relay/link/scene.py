@@ -100,7 +100,7 @@ class Scene:
 
     def loses(self) -> None:
         """Its broker is gone, and another one is sought."""
-        self.resender.lost()
+        self.resender.lost(by=None, now=self.now)
         self.link.hang_up(How.ABORT)
         self.outbox.drain()
         self.seeks()

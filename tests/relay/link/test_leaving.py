@@ -274,7 +274,7 @@ def test_uncertain_where_the_session_survives(confirm: bool, after: int) -> None
     assert play.link.uncertain == after + 1
     play.finds()
     assert play.link.uncertain == after + 1
-    play.resender.replay()
+    play.resender.replay(subscriptions=True, now=play.now)
     assert play.link.uncertain == after + 1
     play.resender.unconfirmed.received(b"r")
     assert play.link.uncertain == (0 if not confirm else after)

@@ -683,7 +683,8 @@ def test_a_thousand_orphans_share_the_brokers_that_are_left() -> None:
     search = Search("abc", policy=Policy.LEAST_SESSIONS)
     lost = crowd(search, 1000, rate=0.0)
     search.fails("a")
-    search.brokers["b"].health.sessions = 100
+    for _ in range(100):
+        search.brokers["b"].health.joined()
     found: Counter[str] = Counter()
     for each in lost:
         each.begin(NOW, start=False)

@@ -239,7 +239,7 @@ def test_a_broker_that_was_in_trouble_meanwhile(trouble: str) -> None:
     if trouble == "failed":
         second.health.failed(play.over.checks, play.now, lambda: 0.5)
     else:
-        second.health.lost()
+        second.health.lost(suspect=False)
     second.health.answered()
     play.wakes()
     assert play.link.asking
@@ -256,7 +256,7 @@ def test_a_broker_that_was_not_known_to_be_well(trouble: str) -> None:
     if trouble == "failed":
         second.health.failed(Checks(failures=9), play.now, lambda: 0.5)
     elif trouble == "lost":
-        second.health.lost()
+        second.health.lost(suspect=True)
     play.seeks()
     turned_away(play, first)
     turned_away(play, second)

@@ -219,12 +219,20 @@ def test_random_takes_any_chance(weights: list[int], source: random.Random) -> N
 # Least sessions
 
 
+def serves(broker: Broker, sessions: int) -> None:
+    """It gets so many more."""
+    for _ in range(sessions):
+        broker.health.joined()
+
+
 def test_least_sessions() -> None:
     """The emptiest comes first, the fullest last; equals in random order."""
     several, (a, b, c) = group(1, 1, 1, policy=Policy.LEAST_SESSIONS)
-    a.health.sessions, b.health.sessions, c.health.sessions = 5, 3, 4
+    for broker, sessions in (a, 5), (b, 3), (c, 4):
+        serves(broker, sessions)
     assert names(several.order(NOW, middle)) == "bca"
-    a.health.sessions = b.health.sessions = 4
+    a.health.left(1)
+    serves(b, 1)
     chance = random.Random(1).random
     assert {names(several.order(NOW, chance))[0] for _ in range(50)} == set("abc")
 
@@ -233,14 +241,14 @@ def test_least_sessions_by_weight() -> None:
     """A broker of weight 3 is as full with 3 sessions as one of weight 1 with one."""
     several, (a, b) = group(3, 1, policy=Policy.LEAST_SESSIONS)
     for _ in range(400):
-        several.order(NOW, middle)[0].health.sessions += 1
+        serves(several.order(NOW, middle)[0], 1)
     assert (a.health.sessions, b.health.sessions) == (300, 100)
 
 
 def test_those_on_their_way_count() -> None:
     """A thousand sessions that search at once do not all choose the same broker."""
     several, (a, b) = group(1, 1, policy=Policy.LEAST_SESSIONS)
-    a.health.sessions = 10
+    serves(a, 10)
     for _ in range(1000):
         several.order(NOW, middle)[0].health.coming += 1
     assert (a.health.coming, b.health.coming) == (495, 505)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.model.health import JITTER, Checks, Health, spread
+from stomprelay.relay.model.health import JITTER, Checks, Health, Sight, spread
 
 
 def middle() -> float:
@@ -186,34 +186,93 @@ def test_no_doubt_where_somebody_was_answered_meanwhile() -> None:
     assert (health.doubted, health.answered_since(sight)) == (False, True)
 
 
-def test_a_broker_that_was_well_all_the_time() -> None:
-    """It is known to have been when it answered before and after, and nothing happened in between."""
+def trouble(health: Health) -> None:
+    """It fails."""
+    health.failed(Checks(), 1000.0, middle)
 
-    def trouble(health: Health) -> None:
-        health.failed(Checks(), 1000.0, middle)
 
-    answered, lost, doubted = Health.answered, Health.lost, Health.probed
-    told: list[tuple[list[Callable[[Health], None]], list[Callable[[Health], None]], bool]] = [
-        # before, after, whether it was
-        ([answered], [answered], True),
-        ([trouble, answered], [answered], True),
-        ([lost, answered], [doubted, answered, answered], True),
-        ([answered], [], False),
-        ([], [answered], False),
-        ([answered, lost], [answered], False),
-        ([answered, trouble], [answered], False),
-        ([answered], [answered, lost], False),
-        ([answered], [lost, answered], False),
-        ([answered], [trouble, answered], False),
+def dropped(health: Health) -> None:
+    """It closes the connection of a session that gives no cause."""
+    health.lost(suspect=False)
+
+
+def suspected(health: Health) -> None:
+    """It closes the connection of a session that is suspected to be why."""
+    health.lost(suspect=True)
+
+
+Told = list[Callable[[Health], object]]
+
+
+def seen(before: Told, after: Told) -> tuple[Health, Sight]:
+    """A broker with what happened before and after a sight of it."""
+    health = Health()
+    for happens in before:
+        happens(health)
+    sight = health.sight()
+    for happens in after:
+        happens(health)
+    return health, sight
+
+
+def test_a_broker_that_was_known_to_be_well() -> None:
+    """It answered, and nobody met with trouble since."""
+    answered = Health.answered
+    told: list[tuple[Told, bool]] = [
+        ([], False),
+        ([answered], True),
+        ([trouble], False),
+        ([answered, trouble], False),
+        ([answered, dropped], False),
+        ([answered, suspected], False),
+        ([trouble, answered], True),
+        ([dropped, answered], True),
     ]
-    for before, after, well in told:
-        health = Health()
-        for happens in before:
-            happens(health)
-        sight = health.sight()
-        for happens in after:
-            happens(health)
-        assert health.well_since(sight) is well
+    for before, well in told:
+        _, sight = seen(before, [])
+        assert sight.well is well
+
+
+def test_a_broker_that_answered_since() -> None:
+    """It was well where nothing happened in between but what sessions may have caused themselves."""
+    answered = Health.answered
+    told: list[tuple[Told, bool, bool]] = [
+        # after the sight, whether it was well, whether that can never be said
+        ([], False, False),
+        ([answered], True, False),
+        ([Health.probed, answered, answered], True, False),
+        ([suspected, answered], True, False),
+        ([answered, suspected], True, False),
+        ([answered, dropped], False, True),
+        ([dropped, answered], False, True),
+        ([trouble, answered], False, True),
+        ([trouble], False, True),
+    ]
+    known: list[Told] = [[answered], [trouble, answered], [answered, suspected]]
+    for before in known:
+        for after, well, never in told:
+            health, sight = seen(before, after)
+            assert (health.well_since(sight), health.disproved(sight)) == (well, never)
+
+
+def test_a_broker_that_still_serves_a_session() -> None:
+    """It was well as long as one is there that joined before, whatever happened to others."""
+    for after in [], [trouble], [dropped, Health.answered], [suspected]:
+        health, sight = seen([Health.joined, Health.joined], [lambda health: health.left(1), *after])
+        assert (health.well_since(sight), health.disproved(sight)) == (True, False)
+        health.joined()
+        health.left(2)
+        health.answered()
+        assert health.well_since(sight) is (after in ([], [suspected]))
+
+
+def test_only_later_answers_show_that_it_was_well() -> None:
+    """What was answered before it closed a connection does not tell how it is after."""
+    health, sight = seen([Health.answered], [Health.answered, suspected])
+    sight = health.unanswered(sight)
+    assert not health.well_since(sight)
+    health.answered()
+    assert health.well_since(sight)
 
 
 # Slots

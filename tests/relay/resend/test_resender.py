@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from stomprelay.relay.bridge.negotiation import bridges_between
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.model.counters import Counters
+from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Send
@@ -53,6 +54,7 @@ class Scene:
         )
         self.decoder = Decoder(DIALECTS[client], CLIENT_COMMANDS, Limits())
         self.leg: Leg | None = None
+        self.broker = Broker("tcp://a", "tcp:a:61613")
         self.writes_made = 0
         assert not settings
         self.connects(broker, cumulative=cumulative)
@@ -63,7 +65,7 @@ class Scene:
             self.session.dialect.version, broker, "generic", LossPolicy.REPLACE, tracked=True
         ).to_broker
         self.leg = Leg(Side.UPSTREAM, Limits())
-        self.resender.connected(self.leg, bridge, cumulative=cumulative)
+        self.resender.connected(self.leg, bridge, self.broker, cumulative=cumulative, commits_early=False)
 
     def sends(self, data: bytes) -> bytes:
         """The client sends this in one chunk. Returns what is written of it."""
@@ -74,12 +76,12 @@ class Scene:
 
     def loses(self) -> list[bytes | None]:
         """The broker is lost. Returns the COMMITs whose outcome is unknown."""
-        return self.resender.lost()
+        return self.resender.lost(by=None, now=7.0)
 
     def again(self, broker: bytes = b"1.2", *, cumulative: bool = False) -> bytes:
         """The next broker. Returns what it is sent."""
         self.connects(broker, cumulative=cumulative)
-        self.resender.replay()
+        self.resender.replay(subscriptions=True, now=7.0)
         return self.writes()
 
     def writes(self) -> bytes:
@@ -386,7 +388,7 @@ def test_without_subscriptions() -> None:
     scene.sends(SUBSCRIBE + ASKING % (b"r", b"1"))
     scene.loses()
     scene.connects()
-    scene.resender.replay(subscriptions=False)
+    scene.resender.replay(subscriptions=False, now=7.0)
     assert scene.writes() == b"SEND\nrelay-resent:true\ndestination:/queue/a\nreceipt:r\n\n1\0"
 
 
