@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from stomprelay.relay.forward import TURN
 from stomprelay.relay.resend.caution import WINDOW
 from stomprelay.session.effects import Event, How
 from tests.playbook import Playbook, in_all_pairs
@@ -347,3 +348,15 @@ def test_one_group_of_a_fan_out_that_cannot_stand_a_frame() -> None:
         play.client_says(send(b"more"))
         assert play.broker_reads(at="b").endswith(b"\n\nmore\0")
         play.broker_reads(at="a")
+
+
+def test_what_waits_for_a_turn_behind_a_line() -> None:
+    """A client whose turn comes while its broker has to answer first is served when it has, though it says no more."""
+    with started(confirm=True) as play:
+        play.busy = True
+        play.client_says(b"".join(send(b"%d" % at) for at in range(TURN + 2)))
+        _is_lost(play, 2, "rabbitmq")
+        play.turn_comes()
+        picky = Picky(play)
+        picky.goes_on()
+        assert picky.taken == [b"%d" % at for at in range(TURN + 2)]

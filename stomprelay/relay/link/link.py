@@ -382,6 +382,11 @@ class Link:
             self.state.silent = True
             self.state.broker.health.failed(self.upstream.checks, now, self._chance)
 
+    @property
+    def hasty(self) -> bool:
+        """Whether it has a broker that is to be sent more in the next turn: then call `Flow.to_client`."""
+        return self.up and self.resender is not None and self.resender.hasty
+
     def unconfirmed(self) -> None:
         """Record a doubt about the broker, which did not confirm in time what it was sent: that may be due to what the
         client sent.
@@ -398,7 +403,7 @@ class Link:
         if broker is not None:
             broker.health.lost()
         # One that sends with care may itself be why.
-        if self.dropped_by is not None and not (self.resender is not None and self.resender.careful):
+        if self.dropped_by is not None and not (self.resender is not None and self.resender.cautious):
             self.dropped_by.presence.dropped()
 
     def hang_up(self, how: How) -> None:
