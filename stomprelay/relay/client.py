@@ -391,6 +391,7 @@ class ClientConnection:
         for error in self._flow.take_refused():
             self.shutdown.dismiss(error, now)
             self._hurry()
+            self._wake()
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while it had no broker to the brokers that it has now."""

@@ -360,3 +360,22 @@ def test_what_waits_for_a_turn_behind_a_line() -> None:
         picky = Picky(play)
         picky.goes_on()
         assert picky.taken == [b"%d" % at for at in range(TURN + 2)]
+
+
+class Taciturn(Picky):
+    """Brokers that confirm no SEND."""
+
+    def confirms(self, frames: list[bytes]) -> bool:
+        return super().confirms(frames) and not frames[0].startswith(b"SEND\n")
+
+
+def test_a_broker_that_says_no_more_after_a_refusal() -> None:
+    """A client whose frame was refused holds its session no longer than `disconnect_timeout`."""
+    with started(confirm=True, disconnect_timeout=5.0) as play:
+        play.client_says(POISON + send(b"after", receipt="a"))
+        Taciturn(play).goes_on()
+        play.client_gets_error(b"a frame cannot be delivered", receipt=b"p")
+        limit = play.now + 5.0
+        while not over(play):
+            assert play.wake <= limit
+            play.time_passes(play.wake - play.now)
