@@ -241,6 +241,8 @@ class Caller:
             raise Stop(Finding("a leg is closed twice", peer.leg.side.value))
         peer.closed = True
         peer.waiting.clear()
+        if peer.broker is None:
+            self.gone_at = min(self.gone_at, self.world.now)
         if peer.mouth is not None:
             peer.mouth.lost(self.world.now)
             peer.mouth = None

@@ -157,6 +157,7 @@ class ClientConnection:
         link = self._search.link(leg)
         if leg is self._client and not leg.closed:
             self.shutdown.vanished(reason, now)
+            self._hurry()
             self._wake()
         elif leg.closed or link is None:
             return
@@ -283,6 +284,7 @@ class ClientConnection:
         outbox.put(Wake(self.deadline))
         if not client.gone or link.done:
             self._to_client(leg, now)
+        self._hurry()
         if client.state is State.CONNECTED:
             self._release(now)
         if first and not client.closed and not client.gone and not self._buffer.paused:
@@ -339,8 +341,9 @@ class ClientConnection:
         if link.done:
             self._broker_lost(link, "", now)
             return
-        self._give_way(leg)
-        if self._buffer:
+        self._give_way(leg, more=link.hasty)
+        client = self._client
+        if self._buffer or (client.state is State.CONNECTED and client.decoder.behind):
             self._release(now)
 
     def _carry_to_client(self, link: Link, leg: Leg, now: float) -> None:
@@ -351,9 +354,17 @@ class ClientConnection:
             failure = error
         self._carried(leg, before, failure, now)
 
-    def _give_way(self, leg: Leg) -> None:
-        """Where the leg has more frames than were carried in this turn, they wait for the next."""
-        if leg.decoder.behind and not leg.closed and leg not in self._deferred:
+    def _hurry(self) -> None:
+        """Go on with what brokers have to know in the next turn, where it was too much for this one."""
+        for link in self.links:
+            if link.hasty and link.leg is not None:
+                self._give_way(link.leg, more=True)
+
+    def _give_way(self, leg: Leg, *, more: bool = False) -> None:
+        """Where the leg has more frames than were carried in this turn, or there is `more` to do, that waits for the
+        next.
+        """
+        if (more or leg.decoder.behind) and not leg.closed and leg not in self._deferred:
             self._deferred.add(leg)
             self._outbox.put(GiveWay(leg))
 
@@ -382,6 +393,7 @@ class ClientConnection:
         for error in refused:
             self.shutdown.dismiss(error, now)
         if refused:
+            self._hurry()
             self._wake()
 
     def _release(self, now: float) -> None:

@@ -245,12 +245,12 @@ class Session:
         self.kept.give(size + before - transaction.size - transaction.cost)
 
     @contextmanager
-    def without_transactions(self) -> Iterator[list[Transaction]]:
-        """Take the open transactions out of the session until the `with` block ends, and yield them."""
+    def without_transactions(self) -> Iterator[None]:
+        """Take the open transactions out of the session until the `with` block ends."""
         opened, self.transactions = self.transactions, {}
         size, self._transactions_size = self._transactions_size, 0
         try:
-            yield list(opened.values())
+            yield
         finally:
             self.transactions = opened
             self._transactions_size = size

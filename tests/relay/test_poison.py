@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from stomprelay.relay.forward import TURN
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.resend.caution import WINDOW
 from stomprelay.session.effects import Event, How
@@ -364,3 +365,34 @@ def test_one_group_of_a_fan_out_that_cannot_stand_a_frame() -> None:
         play.client_says(send(b"more"))
         assert play.broker_reads(at="b").endswith(b"\n\nmore\0")
         play.broker_reads(at="a")
+
+
+def test_what_waits_for_a_turn_behind_a_line() -> None:
+    """A client whose turn comes while its broker has to answer first is served when it has, though it says no more."""
+    with started(confirm=True) as play:
+        play.busy = True
+        play.client_says(b"".join(send(b"%d" % at) for at in range(TURN + 2)))
+        _is_lost(play, 2, "rabbitmq")
+        play.turn_comes()
+        picky = Picky(play)
+        picky.goes_on()
+        assert picky.taken == [b"%d" % at for at in range(TURN + 2)]
+
+
+class Taciturn(Picky):
+    """Brokers that confirm no SEND."""
+
+    def confirms(self, frames: list[bytes]) -> bool:
+        return super().confirms(frames) and not frames[0].startswith(b"SEND\n")
+
+
+def test_a_broker_that_says_no_more_after_a_refusal() -> None:
+    """A client whose frame was refused holds its session no longer than `disconnect_timeout`."""
+    with started(confirm=True, disconnect_timeout=5.0) as play:
+        play.client_says(POISON + send(b"after", receipt="a"))
+        Taciturn(play).goes_on()
+        play.client_gets_error(b"a frame cannot be delivered", receipt=b"p")
+        limit = play.now + 5.0
+        while not over(play):
+            assert play.wake <= limit
+            play.time_passes(play.wake - play.now)

@@ -5,7 +5,7 @@ import pytest
 from stomprelay.relay.forward import TURN
 from stomprelay.session.effects import How
 from tests.playbook import Playbook, joined, listener
-from tests.relay.failing import found, started
+from tests.relay.failing import found, goes_by_itself, started
 from tests.relay.several import begun, fan_out
 
 
@@ -172,3 +172,74 @@ def test_a_relay_that_stops_meanwhile() -> None:
         play.client_gets_error(b"the relay is stopping")
         play.turn_comes()
         play.broker_gets(b"")
+
+
+def subscribes(count: int) -> bytes:
+    """SUBSCRIBEs with ids that are numbered."""
+    return b"".join(b"SUBSCRIBE\nid:%d\ndestination:/queue/a\n\n\0" % at for at in range(count))
+
+
+def asking(first: int, count: int) -> bytes:
+    """SENDs that ask for receipts, numbered from `first` on."""
+    one = b"SEND\ndestination:/queue/a\nreceipt:%d\n\nx\0"
+    return b"".join(one % (first + at) for at in range(count))
+
+
+def told(play: Playbook) -> bytes:
+    """What the broker was told at once, and in all turns that come, without EOLs between frames."""
+    heard = play.broker_reads()
+    while play._behind:
+        assert play.turn_comes() is play.broker.leg
+        more = play.broker_reads()
+        assert more.count(b"\0") <= TURN + 1
+        heard += more
+    return heard.replace(b"\0\n", b"\0")
+
+
+def test_what_a_new_broker_has_to_know_gives_way() -> None:
+    """It is told in turns; what the client says meanwhile waits until all is told, and nothing is said twice."""
+    with started(b"1.2") as play:
+        play.client_says(subscribes(3 * TURN + 3) + asking(0, TURN))
+        play.broker_reads()
+        goes_by_itself(play)
+        play.busy = True
+        found(play)
+        play.client_says(sends(0, 1))
+        part = play.broker_reads().replace(b"\0\n", b"\0")
+        assert part.count(b"\0") <= 2 * TURN
+        again = asking(0, TURN).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
+        assert part + told(play) == subscribes(3 * TURN + 3) + again + sends(0, 1)
+        assert play.relay.session is not None
+        assert play.relay.session.counters["frames_resent"] == TURN
+
+
+def test_a_new_broker_that_goes_before_it_knows_all() -> None:
+    """The next one is told all of it, in the same order."""
+    with started(b"1.2", confirm=True) as play:
+        play.client_says(asking(0, 4 * TURN))
+        play.broker_reads()
+        goes_by_itself(play)
+        play.busy = True
+        found(play)
+        again = asking(0, 4 * TURN).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
+        part = play.broker_reads()
+        assert again.startswith(part)
+        assert part != again
+        goes_by_itself(play)
+        play.turn_comes()
+        found(play)
+        assert told(play) == again
+
+
+def test_the_last_words_of_a_client_with_many_subscriptions_give_way() -> None:
+    """Its broker is told in turns that it wants no more; then the session ends."""
+    with started(b"1.2") as play:
+        play.client_says(subscribes(TURN + 1) + asking(0, 1))
+        play.broker_reads()
+        play.busy = True
+        play.client_goes()
+        assert play.broker_reads().count(b"UNSUBSCRIBE\n") == TURN
+        play.broker_says(b"RECEIPT\nreceipt-id:0\n\n\0")
+        assert not play.relay.over
+        assert told(play) == b"UNSUBSCRIBE\nid:%d\n\n\0" % TURN
+        assert play.relay.over

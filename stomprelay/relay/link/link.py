@@ -387,6 +387,11 @@ class Link:
             self.state.silent = True
             self.state.broker.health.failed(self.upstream.checks, now, self._chance)
 
+    @property
+    def hasty(self) -> bool:
+        """Whether it has a broker that is to be sent more in the next turn: then call `Flow.to_client`."""
+        return self.up and self.resender is not None and self.resender.hasty
+
     def unconfirmed(self) -> None:
         """Record a doubt about the broker, which did not confirm in time what it was sent: that may be due to what the
         client sent.
@@ -401,7 +406,7 @@ class Link:
         self.recovering = True
         broker = self.broker
         if broker is not None:
-            careful = self.resender is not None and self.resender.careful
+            careful = self.resender is not None and self.resender.cautious
             broker.health.lost(suspect=careful or self.dropped_by is None)
 
     def hang_up(self, how: How) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Health, Sight
+from stomprelay.wire.errors import Refused
 
 WINDOW: Final = 64
 FEW: Final = 8
@@ -22,6 +23,15 @@ FEW: Final = 8
 SOON: Final = 5.0
 """Seconds in which a broker closes the connection for what it was sent."""
 ENOUGH: Final = 2
+
+
+def poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
+    """Return the error that the client is sent about a frame that costs brokers their connection."""
+    shown = f"{command.decode()} {name[:200].decode('utf-8', 'backslashreplace')}".rstrip()
+    if receipt is not None:
+        shown = f"{shown} (receipt {receipt[:200].decode('utf-8', 'backslashreplace')})"
+    why = "the broker closed the connection twice when it was sent"
+    return Refused("a frame cannot be delivered", f"{shown}: {why}", receipt=receipt)
 
 
 class Strike:
@@ -95,12 +105,17 @@ class Caution:
         """Whether one more part may be sent now."""
         return len(self._flight) < self._window
 
-    def began(self, broker: Broker | None, now: float, *, resent: int) -> None:
-        """There is a broker. `resent`: how many parts it was sent again, all at once."""
+    def began(self, broker: Broker | None, now: float) -> None:
+        """There is a broker, and a line to send it."""
         self._broker = broker
         self._flight.clear()
         self._answered = self._progress = False
-        self._resent = resent
+        self._resent = 0
+        self._sent_at = now
+
+    def resent(self, parts: int, now: float) -> None:
+        """So many parts of the line were sent at once; no answers to them are awaited."""
+        self._resent += parts
         self._sent_at = now
 
     def sent(self, receipt: bytes, key: object, now: float) -> None:

@@ -13,9 +13,9 @@ from typing import Final
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.effects import Outbox
-from stomprelay.relay.forward import Joiner
+from stomprelay.relay.forward import TURN, Joiner
 from stomprelay.relay.model.group import Broker
-from stomprelay.relay.resend.caution import Caution
+from stomprelay.relay.resend.caution import Caution, poison
 from stomprelay.relay.resend.offline import Offline
 from stomprelay.relay.resend.unconfirmed import Kept
 from stomprelay.session.leg import Leg
@@ -55,15 +55,6 @@ def unknown_outcome(receipt: bytes | None) -> Refused:
     )
 
 
-def _poison(command: bytes, name: bytes, receipt: bytes | None) -> Refused:
-    """Return the error that the client is sent about a frame that costs brokers their connection."""
-    shown = f"{command.decode()} {name[:200].decode('utf-8', 'backslashreplace')}".rstrip()
-    if receipt is not None:
-        shown = f"{shown} (receipt {receipt[:200].decode('utf-8', 'backslashreplace')})"
-    why = "the broker closed the connection twice when it was sent"
-    return Refused("a frame cannot be delivered", f"{shown}: {why}", receipt=receipt)
-
-
 class Resender:
     """Sends what a session's client sends to the broker that it has. `unconfirmed` is what is not confirmed.
 
@@ -78,9 +69,11 @@ class Resender:
         "_broker",
         "_caution",
         "_confirm",
+        "_hasty",
         "_inside",
         "_joiner",
         "_last",
+        "_leaving",
         "_offline",
         "_outbox",
         "_owing",
@@ -105,6 +98,8 @@ class Resender:
         self._last: tuple[Frame, bytes | None, bytes] | None = None
         self._at: Broker | None = None
         self._caution = Caution()
+        self._hasty = False
+        self._leaving: deque[Subscription] = deque()
         self._subscriptions: deque[Subscription] = deque()
         self._inside: deque[tuple[Transaction, bytes]] = deque()
         self._refused: list[Refused] = []
@@ -155,6 +150,8 @@ class Resender:
         self._batch = []
         self._last = None
         self._caution.lost(by, now)
+        self._hasty = False
+        self._leaving.clear()
         self._subscriptions.clear()
         self._inside.clear()
         unconfirmed, session = self.unconfirmed, self.session
@@ -175,29 +172,21 @@ class Resender:
                     yield receipt
 
     def replay(self, *, subscriptions: bool, now: float) -> None:
-        """Put in for a new broker all that it has to know; write it with `flush`. Where lines before this one cost
-        brokers their connection it is only begun: see `careful`. Raises as `send` does.
+        """Put in for a new broker all that it has to know; write it with `flush`. A long line is only begun, and so is
+        one after lines that cost brokers their connection: see `careful`. Raises as `send` does.
         """
-        _, bridge = self._connection
-        wanted = list(self.session.subscriptions) if subscriptions else []
-        if self._caution.careful:
-            self._caution.began(self._at, now, resent=0)
-            self._begin_line(wanted, now)
-            return
-        for subscription in wanted:
-            self._subscribe(subscription, bridge)
-        taken, resent = self.unconfirmed.take(), 0
-        # What is kept may hold a whole transaction, and another one of its name may be open.
-        with self.session.without_transactions() as opened:
-            for kept in taken:
-                count = self._repeat(kept, bridge)
-                resent += count
-                self.session.counters["frames_resent"] += count * kept.sent
-            self._close()
-        for transaction in opened:
-            for wire in transaction.frames:
-                self._repeat_inside(wire, bridge)
-        self._caution.began(self._at, now, resent=len(wanted) + resent + len(opened))
+        if subscriptions:
+            self._subscriptions.extend(self.session.subscriptions)
+        opened = self.session.transactions.values()
+        self._inside.extend((transaction, wire) for transaction in opened for wire in transaction.frames)
+        taken = self.unconfirmed.take()
+        self.unconfirmed.set_aside(taken)
+        self.session.counters["frames_resent"] += sum(kept.sends for kept in taken if kept.sent)
+        self._caution.began(self._at, now)
+        self._hasty = not self._caution.careful
+        if self._caution.alone and self._first() is not None:
+            self._caution.sent(self._check(self._connection[1]), None, now)
+        self.go_on(now)
 
     def _repeat(self, kept: Kept, bridge: Bridge) -> int:
         """Send again what was kept. Returns how many frames that are."""
@@ -226,10 +215,20 @@ class Resender:
 
     @property
     def careful(self) -> bool:
-        """Whether part of what a new broker has to know waits until it answered another part: call `go_on` after each
-        receipt, and `send` nothing until then.
+        """Whether part of what a new broker has to know waits until it answered another part or, where `hasty`, for
+        the next turn: call `go_on` after each receipt and in each turn, and `send` nothing until then.
         """
+        return self._broker is not None and (self._caution.careful or self.hasty)
+
+    @property
+    def cautious(self) -> bool:
+        """Whether it waits for answers, because lines before this one cost brokers their connection."""
         return self._broker is not None and self._caution.careful
+
+    @property
+    def hasty(self) -> bool:
+        """Whether the line is only too long for one turn."""
+        return self._hasty or bool(self._leaving)
 
     def take_refused(self) -> list[Refused]:
         """Return the frames that were taken out of the line since the last call, because they cost brokers their
@@ -238,31 +237,21 @@ class Resender:
         refused, self._refused = self._refused, []
         return refused
 
-    def _begin_line(self, subscriptions: list[Subscription], now: float) -> None:
-        self._subscriptions.extend(subscriptions)
-        self._inside.extend(
-            (transaction, wire)
-            for transaction in self.session.transactions.values()
-            for wire in transaction.frames
-        )
-        parts = [part for kept in self.unconfirmed.take() for part in self._split(kept)]
-        self.unconfirmed.set_aside(parts)
-        self.session.counters["frames_resent"] += sum(part.sent for part in parts)
-        if self._caution.alone and self._first() is not None:
-            self._caution.sent(self._check(self._connection[1]), None, now)
-        self.go_on(now)
-
-    def _split(self, kept: Kept) -> list[Kept]:
-        """Return SENDs that one receipt confirms one by one; a transaction stays whole."""
-        frames = list(self.read(kept.wire))
-        if len(frames) == 1 or frames[0].command is BEGIN:
-            return [kept]
-        *others, last = frames
+    def _split(self) -> None:
+        """Where one receipt confirms several SENDs that come next, have each confirmed by one of its own."""
+        kept = self.unconfirmed.aside
+        if kept is None or kept.sends <= 1 or kept.wire.startswith(BEGIN):
+            return  # a transaction stays whole
+        *others, last = self.read(kept.wire)
         parts = [Kept(frame.wire, self.unconfirmed.ask(), kept.sent) for frame in others]
-        return [*parts, kept._replace(wire=last.wire, sends=1)]
+        self.unconfirmed.take_aside()
+        self.unconfirmed.set_aside([*parts, kept._replace(wire=last.wire, sends=1)], first=True)
 
     def go_on(self, now: float) -> None:
-        """Send as much more of the line as may be on its way; write it with `flush`. Raises as `send` does."""
+        """Send as much more of the line as may be sent now; write it with `flush`. Raises as `send` does."""
+        if self.hasty:
+            self._hurry(now)
+            return
         caution = self._caution
         while self.careful and caution.room:
             part = self._first()
@@ -276,10 +265,31 @@ class Resender:
             else:
                 caution.sent(self._say(part), key, now)
 
+    def _hurry(self, now: float) -> None:
+        """Send as much of the line as one turn has, which waits for no answers."""
+        _, bridge = self._connection
+        count = self._part(bridge)
+        if not self._hasty:
+            return
+        while self._subscriptions and count < TURN:
+            self._subscribe(self._subscriptions.popleft(), bridge)
+            count += 1
+        # What is kept may hold a whole transaction, and another one of its name may be open.
+        with self.session.without_transactions():
+            while self.unconfirmed.aside is not None and count < TURN:
+                count += self._repeat(self.unconfirmed.take_aside(), bridge)
+            self._close()
+        while self._inside and count < TURN:
+            self._repeat_inside(self._inside.popleft()[1], bridge)
+            count += 1
+        self._caution.resent(count, now)
+        self._hasty = bool(self._subscriptions or self._inside or self.unconfirmed.aside)
+
     def _first(self) -> Part | None:
         """Return the first part of the line that was not sent yet."""
         if self._subscriptions:
             return self._subscriptions[0]
+        self._split()
         return self.unconfirmed.aside or (self._inside[0] if self._inside else None)
 
     def _say(self, part: Part) -> bytes:
@@ -334,7 +344,7 @@ class Resender:
             self.unconfirmed.renounce(receipt)
         self.session.counters["poison_refused"] += 1
         name = names.get(DESTINATION, names.get(TRANSACTION, b""))
-        self._refused.append(_poison(command, name, receipt))
+        self._refused.append(poison(command, name, receipt))
 
     def _subscribe(self, subscription: Subscription, bridge: Bridge) -> None:
         headers = [
@@ -347,14 +357,21 @@ class Resender:
         self._joiner.write(bridge.compose(SUBSCRIBE, headers, self.session))
 
     def unsubscribe(self) -> None:
-        """Put in that no more messages are wanted; write it with `flush`."""
-        _, bridge = self._connection
-        named = bridge.target.named_subscriptions
+        """Put in that no more messages are wanted; write it with `flush`. Much of it is only begun: see `careful`."""
         sent = len(self.session.subscriptions) - len(self._subscriptions)
         self._subscriptions.clear()
-        for each in islice(self.session.subscriptions, sent):
+        self._leaving.extend(islice(self.session.subscriptions, sent))
+        self._part(self._connection[1])
+
+    def _part(self, bridge: Bridge) -> int:
+        """Unsubscribe as many as one turn has. Returns how many that are."""
+        named, count = bridge.target.named_subscriptions, 0
+        while self._leaving and count < TURN:
+            each = self._leaving.popleft()
+            count += 1
             header = (ID, each.id) if named or each.named else (DESTINATION, each.destination)
             self._joiner.write(bridge.compose(UNSUBSCRIBE, [header], self.session))
+        return count
 
     @property
     def _connection(self) -> tuple[Leg, Bridge]:

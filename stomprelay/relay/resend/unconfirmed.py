@@ -6,7 +6,7 @@ client is owed, so that each reaches it once however often its frame was sent.
 """
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from stomprelay.relay.resend.committing import Committing
@@ -278,12 +278,14 @@ class Unconfirmed:
         self.size = self.sends = 0
         return taken
 
-    def set_aside(self, kept: Iterable[Kept]) -> None:
-        """Keep what `take` returned until it is sent, a part at a time: see `aside`."""
-        for each in kept:
-            self._aside.append(each)
-            self.size += len(each.wire)
-            self.sends += each.sends
+    def set_aside(self, kept: Sequence[Kept], *, first: bool = False) -> None:
+        """Keep what `take` returned until it is sent, a part at a time: see `aside`. It comes last, or `first`."""
+        if first:
+            self._aside.extendleft(reversed(kept))
+        else:
+            self._aside.extend(kept)
+        self.size += sum(len(each.wire) for each in kept)
+        self.sends += sum(each.sends for each in kept)
 
     @property
     def aside(self) -> Kept | None:
