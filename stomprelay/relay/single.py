@@ -9,7 +9,8 @@ from stomprelay.relay.effects import Outbox
 from stomprelay.relay.flow import DisconnectState
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
 from stomprelay.relay.link.link import Link
-from stomprelay.relay.resend.resender import Resender, unknown_outcome
+from stomprelay.relay.resend.committing import unknown_outcome
+from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg, State
 from stomprelay.wire.errors import StompError

@@ -7,6 +7,17 @@ them: the RECEIPT of COMMIT is held back until then.
 
 from collections.abc import Callable, Iterator
 
+from stomprelay.wire.errors import Refused
+
+
+def unknown_outcome(receipt: bytes | None) -> Refused:
+    """Return the error that the client is sent about a COMMIT after which its broker was lost; see
+    `Resender.lost`.
+    """
+    return Refused(
+        "the outcome of a transaction is unknown", "its broker was lost after COMMIT", receipt=receipt
+    )
+
 
 class _Pending:
     """One transaction. `awaited` is how often each receipt that its SENDs asked for is outstanding; `own` is the one of

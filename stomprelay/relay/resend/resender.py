@@ -46,15 +46,6 @@ Part = Subscription | Kept | tuple[Transaction, bytes]
 _MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
 
 
-def unknown_outcome(receipt: bytes | None) -> Refused:
-    """Return the error that the client is sent about a COMMIT after which its broker was lost; see
-    `Resender.lost`.
-    """
-    return Refused(
-        "the outcome of a transaction is unknown", "its broker was lost after COMMIT", receipt=receipt
-    )
-
-
 class Resender:
     """Sends what a session's client sends to the broker that it has. `unconfirmed` is what is not confirmed.
 
