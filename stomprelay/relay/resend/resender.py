@@ -18,7 +18,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.resend.caution import Caution, poison
 from stomprelay.relay.resend.offline import Offline
 from stomprelay.relay.resend.unconfirmed import Kept
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session, Transaction
 from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.errors import Refused
@@ -240,10 +240,11 @@ class Resender:
 
     def go_on(self, now: float) -> None:
         """Send as much more of the line as may be sent now; write it with `flush`. Raises as `send` does."""
+        caution, (leg, _) = self._caution, self._connection
+        if leg.state is State.LEAVING:
+            return  # nothing may come behind DISCONNECT
         if self.hasty:
-            self._hurry(now)
-            return
-        caution = self._caution
+            return self._hurry(now)
         while self.careful and caution.room:
             part = self._first()
             if part is None:
