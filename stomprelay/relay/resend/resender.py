@@ -222,9 +222,7 @@ class Resender:
         return self._hasty or bool(self._leaving)
 
     def take_refused(self) -> list[Refused]:
-        """Return the frames that were taken out of the line since the last call, because they cost brokers their
-        connection, as errors for the client.
-        """
+        """Return the frames that were taken out of the line since the last call, as errors for the client."""
         refused, self._refused = self._refused, []
         return refused
 
