@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 WORKERS ?= 2
-FUZZ ?= $(if $(CI),--seconds 60,--bytes 1e9)
+FUZZ ?= $(if $(CI),--seconds 60 --seed 1,--bytes 1e9)
 
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)

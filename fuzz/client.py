@@ -158,7 +158,8 @@ class Client:
         delivery = known[at]
         again = delivery._replace(copy=None)  # what is settled twice may be taken for another one
         known[at : at + 1] = [again] if random() < 0.2 else []
-        for number, each in enumerate(known[:at]):
+        # One that was settled before may by now be the name of another one, and settle what came before that.
+        for number, each in enumerate(known[:at] if delivery.copy is not None else known):
             if each.subscription == delivery.subscription:
                 known[number] = each._replace(copy=None)  # it may have been settled with this one
         headers = []

@@ -384,7 +384,8 @@ class ClientConnection:
         elif shutdown.drained:
             shutdown.stopped()
         elif flow.survives:
-            self._search.move(now)
+            if self._search.move(now):
+                self._wake()
             self._pace()
 
     def _dismiss(self, now: float) -> None:

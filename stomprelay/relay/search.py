@@ -132,8 +132,11 @@ class Search:
                 link.leave(now, within, to)
         self.move(now)
 
-    def move(self, now: float) -> None:
-        """Links that are to leave their broker do so at a quiet moment, which may be now."""
-        for link in self._flow.links:
-            if link.moving and link.quiet:
-                link.disconnect(now)
+    def move(self, now: float) -> bool:
+        """Links that are to leave their broker do so at a quiet moment, which may be now. Returns whether one does,
+        which has its time to answer from now on.
+        """
+        leaving = [link for link in self._flow.links if link.moving and link.quiet]
+        for link in leaving:
+            link.disconnect(now)
+        return bool(leaving)

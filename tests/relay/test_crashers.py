@@ -5,7 +5,7 @@ import pytest
 from stomprelay.relay.model.listener import Listener
 from stomprelay.session.effects import Event
 from tests.playbook import SAY_WELCOME, Playbook, listener
-from tests.relay.failing import started
+from tests.relay.failing import asked_to_leave, started
 from tests.relay.several import begun, comes, fan_out, fanned, lasting, routed, send, subscribed, tell
 
 HELLO = b"CONNECT\naccept-version:1.2\nhost:/\n\n\0"
@@ -126,3 +126,28 @@ def test_a_broker_that_is_paused_while_the_session_disconnects() -> None:
 
 def _two_upstreams() -> Listener:
     return routed(lasting("main", "a"), lasting("there", "b"))
+
+
+def test_a_message_behind_unsubscribe_keeps_its_name() -> None:
+    """It was on its way when its subscription ended; another group's delivery of the same name gets one of ours."""
+    play = fanned()
+    play.client_says(
+        tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client-individual")
+        + tell(b"UNSUBSCRIBE", id="1")
+    )
+    late = b"MESSAGE\nsubscription:1\nmessage-id:m1\ndestination:/queue/a\nack:7\n\n\0"
+    play.broker_says(late, at="a")
+    play.client_gets(late)
+    play.client_says(tell(b"SUBSCRIBE", id="2", destination="/queue/a", ack="client-individual"))
+    play.broker_says(late.replace(b"subscription:1", b"subscription:2"), at="b")
+    assert b"\nack:relay-ack-" in play.client_reads()
+
+
+def test_a_broker_that_is_left_when_it_confirmed_the_last_send() -> None:
+    """It has its time to answer DISCONNECT from then on, and no more."""
+    play = started(disconnect_timeout=2.0)
+    play.client_says(send(b"x", receipt="1"))
+    asked_to_leave(play, within=60.0)
+    play.broker_says(b"RECEIPT\nreceipt-id:1\n\n\0")
+    assert b"DISCONNECT\n" in play.broker_reads()
+    assert play.wake == play.now + 2.0

@@ -252,6 +252,15 @@ def test_what_a_client_that_is_gone_left_unread() -> None:
     assert not play.buffer
 
 
+def test_its_time_is_not_prolonged_by_an_answer() -> None:
+    """A client that is gone need not read the receipt of its DISCONNECT."""
+    play = Scene()
+    play.reaches(DisconnectState.WAITING, 1.0)
+    play.vanishes(4.0)
+    play.reaches(DisconnectState.CONFIRMED, 5.5)
+    assert play.shutdown.until == 1.0 + 5.0
+
+
 def test_a_gone_client_whose_broker_does_not_confirm() -> None:
     """The rest may be lost, which is counted; there is no client to send an ERROR to."""
     play = Scene()
