@@ -52,7 +52,8 @@ def test_a_login_that_rabbitmq_closes_for(
 
         def over() -> bool:
             seen.update(states(running))
-            return running.counted("connects_rejected") == MANY
+            # A client that is gone has no more than its time, within which it may not be proved.
+            return running.counted("connects_rejected") + running.counted("clients_undelivered") == MANY
 
         waiting = provoked(running, b"a\\qb")
         running.relay.wait_until(over)
@@ -61,6 +62,7 @@ def test_a_login_that_rabbitmq_closes_for(
                 b"ERROR\nmessage:the broker closed the connection when it was sent CONNECT\n"
             )
             client.close()
+        assert running.counted("connects_rejected") >= len(waiting)
         assert seen <= {"up", "unknown"}
         assert running.counted("brokers_refused") <= 4 * MANY
         good.write(SEND % (queue.encode(), b"1"))
