@@ -28,11 +28,8 @@ OPENS = {
 }
 
 
-@pytest.mark.parametrize("kind", OPENS)
-def test_long_subscribes(kind: str) -> None:
-    """A client that subscribes with long heads is refused before it costs what it likes."""
-    play = OPENS[kind](kept=20_000_000)
-    frame = b"SUBSCRIBE\nid:%%d\nreceipt:%%d\ndestination:/queue/a\n%b\n\0" % LONG
+def _said_until_refused(play: Playbook, frame: bytes) -> int:
+    """The client says this with one number after the other, until it is too much. Returns the last number."""
     count = 0
     while play.client.closed is None and count < 300:
         count += 1
@@ -41,6 +38,15 @@ def test_long_subscribes(kind: str) -> None:
             peer.written = b""
         assert session(play).kept.size <= 20_000_000
     play.client_gets_error(TOO_MUCH, receipt=b"%d" % count)
+    return count
+
+
+@pytest.mark.parametrize("kind", OPENS)
+def test_long_subscribes(kind: str) -> None:
+    """A client that subscribes with long heads is refused before it costs what it likes."""
+    play = OPENS[kind](kept=20_000_000)
+    frame = b"SUBSCRIBE\nid:%%d\nreceipt:%%d\ndestination:/queue/a\n%b\n\0" % LONG
+    count = _said_until_refused(play, frame)
     assert count == (10 if kind == "fan-out" else 20)
 
 
@@ -52,14 +58,7 @@ def test_long_begins(kind: str, up: bool) -> None:
         for peer in [*play.brokers]:
             play.broker_goes(at=peer.uri)
     frame = b"BEGIN\nreceipt:%%d\ntransaction:%%d\n%b\n\0" % LONG
-    count = 0
-    while play.client.closed is None and count < 300:
-        count += 1
-        play.client_says(frame % (count, count))
-        for peer in play.brokers:
-            peer.written = b""
-        assert session(play).kept.size <= 20_000_000
-    play.client_gets_error(TOO_MUCH, receipt=b"%d" % count)
+    count = _said_until_refused(play, frame)
     assert count <= 21
 
 
