@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from stomprelay.relay.effects import Outbox
+from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
@@ -53,6 +53,7 @@ class ClientConnection:
         "_listener",
         "_offer",
         "_outbox",
+        "_passes",
         "_search",
         "session",
         "shutdown",
@@ -68,6 +69,7 @@ class ClientConnection:
         self._outbox = outbox
         self._flow = flow
         self._deferred: set[Leg] = set()
+        self._passes: dict[Leg, Pass] = {}
         self._search = Search(flow, outbox)
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch([self._buffer.__len__])
@@ -131,6 +133,14 @@ class ClientConnection:
                     leg.decoder.feed(data)
         except StompError as error:
             self.shutdown.fail(leg, error)
+
+    def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
+        """Frames of a leg were sent straight on to the leg `to`; see `Relay.passed`."""
+        side = "client" if leg is self._client else "broker"
+        self.session.counters[f"{side}_bytes"] += size
+        self.session.passed(f"{side}_frames", frames)
+        leg.heartbeat.received(at)
+        to.heartbeat.sent(at)
 
     def gave_way(self, leg: Leg, now: float) -> None:
         """Others had their turn: go on with what waits on the leg."""
@@ -227,6 +237,25 @@ class ClientConnection:
         except StompError as error:
             failure = error
         self._carried(self._client, before, failure, now)
+
+    def let_pass(self) -> None:
+        """Ask that what may pass straight on does so from now on, and no more than that: call it at the end of each
+        input.
+        """
+        wanted = {each.leg: each for each in self._flow.passes() if self._unburdened(each.leg)}
+        passes = self._passes
+        if wanted or passes:
+            for leg, each in passes.items():
+                if leg not in wanted and not leg.closed:
+                    self._outbox.put(Pass(leg, each.to, None))
+            self._outbox.put(*(each for leg, each in wanted.items() if each is not passes.get(leg)))
+            self._passes = wanted
+
+    def _unburdened(self, leg: Leg) -> bool:
+        """Whether nothing of a leg waits, which what comes next would overtake, and nothing but frames is to come."""
+        if leg.state is not State.CONNECTED or leg.gone or leg in self._deferred or leg.decoder.buffered:
+            return False
+        return not self.shutdown.begun and not (leg is self._client and (self._buffer or self._buffer.paused))
 
     # Brokers accept
 

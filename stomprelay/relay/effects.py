@@ -6,6 +6,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.session import effects
 from stomprelay.session.effects import Close, Send
 from stomprelay.session.leg import Leg
+from stomprelay.wire.run import Passing
 
 
 @dataclass(slots=True)
@@ -17,13 +18,25 @@ class Open:
 
 
 @dataclass(slots=True)
+class Pass:
+    """Until the relay's next input, a chunk of `leg` may be sent straight on to leg `to`, where all of it is whole frames
+    that `passing` lets pass; None: no chunk may. Report them with `Relay.passed` before that next input. What is not
+    sent on, from the first frame that is not let pass, is given to `received`. It may be left undone.
+    """
+
+    leg: Leg
+    to: Leg
+    passing: Passing | None
+
+
+@dataclass(slots=True)
 class Report:
     """Log this error with its traceback: the relay itself failed. Its text may quote what a peer sent."""
 
     error: Exception
 
 
-Effect = effects.Effect | Open | Report
+Effect = effects.Effect | Open | Pass | Report
 
 
 class Outbox(effects.Outbox[Effect]):

@@ -4,7 +4,7 @@ from collections import deque
 from enum import Enum
 from typing import Final, Protocol
 
-from stomprelay.relay.effects import Outbox
+from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.link.link import Link
 from stomprelay.session.effects import Pause, Resume
 from stomprelay.session.leg import Leg
@@ -80,6 +80,9 @@ class Flow(Protocol):
     @property
     def settled(self) -> bool:
         """Whether the client sent DISCONNECT and is owed nothing: a broker that closes now is not lost."""
+
+    def passes(self) -> list[Pass]:
+        """Return which frames of which leg may be sent straight on now, as far as the flow is concerned."""
 
     def opened(self) -> list[Link]:
         """Return the links that were added since the last call, and now have to seek their brokers."""

@@ -8,6 +8,7 @@ from stomprelay.relay.notes import answered
 from stomprelay.session.leg import Leg
 from stomprelay.wire.frame import Frame, compose
 from stomprelay.wire.names import DISCONNECT, RECEIPT, RECEIPT_ID
+from stomprelay.wire.run import Run
 
 NewHead = Callable[[Frame], bytes | None]
 """Returns what becomes of a frame's head: the new one, with its blank line; None where the frame passes as it came;
@@ -41,8 +42,8 @@ class Joiner:
         self.frames = 0
         """How many frames the last `carry` looked at."""
 
-    def carry(self, frames: Iterator[Frame], untouched: frozenset[bytes], new_head: NewHead) -> None:
-        """Put in frames up to a DISCONNECT, those of `untouched` commands without a look.
+    def carry(self, frames: Iterator[Frame | Run], untouched: frozenset[bytes], new_head: NewHead) -> None:
+        """Put in frames up to a DISCONNECT, runs and those of `untouched` commands without a look.
 
         Raises what `frames` and `new_head` raise; what came before is in then, and is still to be taken.
         """
@@ -50,8 +51,12 @@ class Joiner:
         data, stop = self._data, self._stop
         try:
             for frame in frames:
-                count += 1
-                head = None if frame.command in untouched else new_head(frame)
+                if type(frame) is Run:
+                    count += frame.count
+                    head = None
+                else:
+                    count += 1
+                    head = None if frame.command in untouched else new_head(frame)
                 if head is None and frame.start == stop and frame.data is data:
                     stop = frame.after
                 elif head is NO_MORE:
@@ -66,9 +71,9 @@ class Joiner:
             self._stop = stop
             self.frames = count
 
-    def add(self, frame: Frame, head: bytes | None, extra: bytes = b"") -> None:
+    def add(self, frame: Frame | Run, head: bytes | None, extra: bytes = b"") -> None:
         """Put in a frame: as it came where `head` is None, otherwise with that head. `extra` are header lines, each
-        with its LF, to put in front.
+        with its LF, to put in front. A run has no other head; its last frame gets the lines.
         """
         data = self._data
         if frame.data is not data or frame.start != self._stop:

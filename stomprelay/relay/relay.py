@@ -92,19 +92,26 @@ class Relay:
 
     `name` is unique, stands in logs and is the `session` of a client whose broker gives none. `client` is the
     client's leg; those of brokers come with `Open`. `chance` is a source of numbers from 0 up to 1, by which
-    sessions that do the same do it at different times.
+    sessions that do the same do it at different times. `passes`: the caller performs `Pass`.
     """
 
-    __slots__ = ("_chance", "_connection", "_outbox", "_until", "client", "counters", "listener", "name")
+    __slots__ = ("_chance", "_connection", "_outbox", "_passes", "_until", "client", "counters", "listener", "name")
 
     def __init__(
-        self, listener: Listener, name: bytes, counters: Counters, chance: Callable[[], float] = _never
+        self,
+        listener: Listener,
+        name: bytes,
+        counters: Counters,
+        chance: Callable[[], float] = _never,
+        *,
+        passes: bool = False,
     ) -> None:
         self.listener = listener
         self.name = name
         self.counters = counters
         self.client = Leg(Side.DOWNSTREAM, listener.limits)
         self._chance = chance
+        self._passes = passes
         self._outbox = Outbox()
         self._connection: ClientConnection | None = None
         self._until = inf
@@ -151,6 +158,7 @@ class Relay:
         try:
             if self._connection is not None:
                 self._connection.received(leg, data, now)
+                self._let_pass()
             elif not leg.closed:
                 self.counters["client_bytes"] += len(data)
                 try:
@@ -160,6 +168,13 @@ class Relay:
         except Exception as error:
             return self.failed(error)
         return self._outbox.drain()
+
+    def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
+        """So many frames of a leg, of `size` bytes together, were sent straight on to the leg `to`, as a `Pass` allowed;
+        the last of them at the time `at`. Nothing comes of it but that it is known.
+        """
+        if self._connection is not None:
+            self._connection.passed(leg, to, frames, size, at)
 
     def gave_way(self, leg: Leg, now: float) -> list[Effect]:
         """Others had their turn after a `GiveWay`: go on with what waits on the leg."""
@@ -185,9 +200,10 @@ class Relay:
 
     def prevented(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """The connection that an `Open` asked for could not be tried, for a reason that lies with this process."""
-        if self._connection is not None and not leg.closed:
-            self._connection.prevented(leg, reason, now)
-        return self._outbox.drain()
+        connection = self._connection
+        if connection is None or leg.closed:
+            return []
+        return self._act(lambda: connection.prevented(leg, reason, now))
 
     def lost(self, leg: Leg, reason: str, now: float) -> list[Effect]:
         """A leg's connection ended without our `Close`."""
@@ -271,9 +287,14 @@ class Relay:
         """Return the effects of `act`, or those of `failed` where it raises."""
         try:
             act()
+            self._let_pass()
         except Exception as error:
             return self.failed(error)
         return self._outbox.drain()
+
+    def _let_pass(self) -> None:
+        if self._passes and self._connection is not None:
+            self._connection.let_pass()
 
     def failed(self, error: Exception) -> list[Effect]:
         """Something raised what it must not: a bug. Whatever state that left behind, the session is over: the client is

@@ -67,6 +67,11 @@ class Shutdown:
         self._dismissed = False
         self._tries = len(listener.upstream.brokers)
 
+    @property
+    def begun(self) -> bool:
+        """Whether the session's end has begun in any way."""
+        return self._stopping or self._dismissed or self.until < inf
+
     # The steps of an orderly end
 
     def disconnecting(self, now: float) -> None:
