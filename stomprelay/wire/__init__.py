@@ -1,5 +1,6 @@
 """Bytes to frames and back. No state but a buffer; imports nothing of ours.
 
-`names` the words, `dialect` what a version of STOMP does, `frame` one frame as slices, `decoder` chunks to
-frames, `head` whether a frame's head is right, and how large it may be, `errors` what is sent to the peer.
+`names` the words, `dialect` what a version of STOMP does, `frame` one frame as slices, `run` neighbours that may pass
+as they came, `decoder` chunks to frames and runs, `head` whether a frame's head is right, and how large it may be,
+`errors` what is sent to the peer.
 """

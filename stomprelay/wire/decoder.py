@@ -14,7 +14,8 @@ However a stream is cut, each byte of it is looked at and copied a few times at 
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final
+from itertools import islice
+from typing import Final, cast
 
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
@@ -30,6 +31,7 @@ from stomprelay.wire.names import (
     SEND,
     UNESCAPED,
 )
+from stomprelay.wire.run import Rules, Run
 
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
 GAP: Final = b"\n\r\0"
@@ -195,11 +197,24 @@ class Decoder:
         self._at = 0
         self._pieces = None
 
-    def frames(self) -> Iterator[Frame]:  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
+    def frames(self) -> Iterator[Frame]:
         """The frames that are complete, in order. Stop whenever you like and come back for the rest.
 
         Raises `FrameError`, `LimitError` or `ProtocolError` at the first bad frame, after the good ones before
         it; the stream is lost then.
+        """
+        return cast("Iterator[Frame]", self.runs(()))
+
+    def split(self, run: Run) -> Iterator[Frame]:
+        """The frames of a run one by one, as `frames()` would have had them, while the dialect is still the run's."""
+        decoder = Decoder(self.dialect, frozenset({run.command}), self.limits)
+        decoder._data = run.data
+        decoder._at = run.start
+        return islice(decoder.frames(), run.count)
+
+    def runs(self, rules: Rules) -> Iterator[Frame | Run]:  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
+        """The same as `frames()`, but neighbours that a rule lets pass may come as a `Run`; while frames are recorded,
+        none do. Keep the rules, and pass the same object while they stay the same.
         """
         recording = self._recording
         data, at = b"", 0

@@ -1,0 +1,72 @@
+"""Neighbouring frames that may pass as they came, taken together, and the rules that say which may.
+
+A rule is told by whoever decides; a run is found by the compiled scanner. It is an economy, never a judgement: where
+there is no compiled scanner every frame comes by itself, and nothing else differs.
+"""
+
+from typing import NamedTuple
+
+
+class Rule(NamedTuple):
+    """Which frames of a command may pass without a look. Names are header names as they stand on the wire.
+
+    `unless`: a frame that has one of these needs a look. `wants`: the headers whose values are needed of each frame,
+    of each name the first; a frame without one needs a look, or, where `needs` is False and `wants` one name, passes
+    and adds nothing to the values. `plain`: a frame whose head is not plain, as `Frame` has it, needs a look.
+    """
+
+    command: bytes
+    unless: tuple[bytes, ...] = ()
+    wants: tuple[bytes, ...] = ()
+    needs: bool = True
+    plain: bool = False
+
+
+Rules = tuple[Rule, ...]
+"""At most one rule for each command."""
+
+
+class Run:
+    """One frame or more of one command that one rule lets pass, back to back in one chunk.
+
+    `data[start:after]` is all of it: frames with nothing between them but the LF right behind a NUL. `count` is how
+    many; `last` is where the last one starts, and `head` where that one's header lines start. `values` are those that
+    the rule wants, frame by frame, as they stand between the colon and the LF: bytes where one name is wanted, else
+    tuples. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
+    """
+
+    __slots__ = ("after", "count", "data", "head", "last", "rule", "start", "values")
+
+    def __init__(
+        self,
+        rule: Rule,
+        data: bytes,
+        start: int,
+        after: int,
+        count: int,
+        last: int,
+        head: int,
+        values: list[bytes] | list[tuple[bytes, ...]],
+    ) -> None:
+        self.rule = rule
+        self.data = data
+        self.start = start
+        self.after = after
+        self.count = count
+        self.last = last
+        self.head = head
+        self.values = values
+
+    @property
+    def command(self) -> bytes:
+        """The command of all its frames."""
+        return self.rule.command
+
+    @property
+    def wire(self) -> bytes:
+        """The frames as they came, each with its NUL and the LF right behind it."""
+        return self.data[self.start : self.after]
+
+    def __repr__(self) -> str:
+        """Command, number and size only: heads carry secrets."""
+        return f"<{self.count} {self.command.decode()} frames, {self.after - self.start} bytes>"
