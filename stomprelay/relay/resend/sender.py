@@ -1,0 +1,224 @@
+"""A client's frames on their way to the broker that is there: what is written, what is kept, what is asked for."""
+
+import re
+from typing import Final
+
+from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.forward import Joiner
+from stomprelay.relay.resend.offline import Offline
+from stomprelay.relay.resend.unconfirmed import Kept
+from stomprelay.session.leg import Leg
+from stomprelay.session.session import Session
+from stomprelay.wire.dialect import Headers
+from stomprelay.wire.errors import Refused
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import ABORT, BEGIN, COMMIT, RECEIPT_HEADER, SEND, TRANSACTION
+
+AGAIN: Final = b"relay-resent:true\n"
+"""The header line of a SEND that a lost broker may have had already."""
+
+_MARKED: Final = re.compile(rb"\n(?:%b|%b):" % (RECEIPT_HEADER, TRANSACTION))
+
+
+class Sender:
+    """Writes frames to a broker, keeps of them what is to be confirmed, and asks for the receipts that do it.
+
+    `broker` is the one that is there: its leg, and the bridge to it. Put frames in with `send` as they come, with
+    `repeat` and `repeat_inside` as they are sent again, and with `compose` those of the relay's own; write them with
+    `flush`.
+    """
+
+    __slots__ = (
+        "_batch",
+        "_confirm",
+        "_joiner",
+        "_last",
+        "_offline",
+        "_outbox",
+        "_owing",
+        "_plain",
+        "_session",
+        "_unconfirmed",
+        "broker",
+    )
+
+    def __init__(self, session: Session, offline: Offline, outbox: Outbox, *, confirm: bool) -> None:
+        self.broker: tuple[Leg, Bridge] | None = None
+        self._session = session
+        self._offline = offline
+        self._unconfirmed = offline.unconfirmed
+        self._outbox = outbox
+        self._confirm = confirm
+        self._owing = True
+        self._joiner = Joiner()
+        self._plain: bytes | None = None
+        self._batch: list[Frame] = []
+        self._last: tuple[Frame, bytes | None, bytes] | None = None
+
+    # Brokers come and go
+
+    def connected(self, leg: Leg, bridge: Bridge) -> None:
+        """There is a broker, on this leg."""
+        self.broker = leg, bridge
+        self._session.forget_head()
+        self._plain = None
+
+    def lost(self) -> None:
+        """The broker is lost; what was put in and not written is not to be written any more."""
+        self.broker = None
+        self._joiner.clear()
+        self._batch = []
+        self._last = None
+
+    @property
+    def connection(self) -> tuple[Leg, Bridge]:
+        """The leg of the broker and the bridge to it. Raises `LookupError` while there is none."""
+        if self.broker is None:
+            raise LookupError("there is no broker")
+        return self.broker
+
+    # Frames
+
+    def send(self, frame: Frame, bridge: Bridge, extra: bytes = b"") -> None:
+        """Put in a client's frame; `bridge` is the broker's, `extra` are header lines to put in front of a SEND's.
+        Raises `StompError` for one that cannot be sent.
+        """
+        if frame.command is not SEND:
+            self._send_other(frame, bridge)
+            return
+        head = bridge.head(frame, self._session)
+        memo = frame.memo
+        if memo is None or memo is not self._plain:
+            if _MARKED.search(frame.data, frame.head - 1, frame.body):
+                self._send_marked(frame, head, extra)
+                return
+            self._plain = memo
+        if not self._confirm:
+            self._unconfirmed.pass_unkept()
+        elif self._unconfirmed.cumulative:
+            self._add(frame, head, extra)
+            return
+        else:
+            receipt = self._unconfirmed.ask()
+            self._unconfirmed.keep(frame.wire, receipt)
+            extra = b"%breceipt:%b\n" % (extra, receipt)
+        self._joiner.add(frame, head, extra)
+
+    def _send_marked(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
+        """A SEND that asks for a receipt, or belongs to a transaction."""
+        receipt, name = self._offline.marks(frame)
+        if receipt is not None and self._owing:
+            self._unconfirmed.owe(receipt)
+        transaction = None if name is None else self._session.transactions.get(name)
+        if transaction is not None:
+            self.close()
+            self._offline.keep(transaction, frame)
+            extra += self._asking_inside(receipt, name)
+        elif receipt is not None:
+            self.close(batch=False)
+            self._batch.append(frame)
+            self._unconfirmed.keep(self._batched(), receipt, sends=len(self._batch))
+            self._batch = []
+        elif self._confirm:
+            self.close()
+            receipt = self._unconfirmed.ask()
+            self._unconfirmed.keep(frame.wire, receipt)
+            extra = b"%breceipt:%b\n" % (extra, receipt)
+        self._joiner.add(frame, head, extra)
+
+    def _send_other(self, frame: Frame, bridge: Bridge) -> None:
+        """Any frame but SEND."""
+        self.close()
+        session, unconfirmed, command = self._session, self._unconfirmed, frame.command
+        receipt = name = None
+        if _MARKED.search(frame.data, frame.head - 1, frame.body):
+            receipt, name = self._offline.marks(frame)
+        transaction = None if name is None else session.transactions.get(name)
+        if command is COMMIT and transaction is not None and transaction.doomed is not None:
+            raise Refused("the transaction cannot be committed", transaction.doomed, receipt=receipt)
+        head = bridge.head(frame, session)
+        extra = b""
+        if head == b"":
+            if receipt is not None:
+                unconfirmed.give(receipt)
+            return
+        if receipt is not None and self._owing:
+            unconfirmed.owe(receipt)
+        if command is COMMIT:
+            asked = receipt
+            if asked is None:
+                asked = unconfirmed.ask()
+                extra = b"receipt:%b\n" % asked
+            unconfirmed.commit(asked, ours=receipt is None, name=name)
+        elif command is ABORT and name is not None:
+            unconfirmed.committing.aborted(name)
+        elif command is BEGIN and name is not None:
+            self._offline.keep(session.transactions[name], frame)
+        self._joiner.add(frame, head, extra)
+
+    def _asking_inside(self, receipt: bytes | None, name: bytes | None) -> bytes:
+        """A SEND in a transaction passes. Returns the header line to put in front of it."""
+        ours = self._unconfirmed.pass_inside(name or b"", receipt, confirm=self._confirm)
+        return b"" if ours is None else b"receipt:%b\n" % ours
+
+    # Frames that are sent again
+
+    def repeat(self, kept: Kept) -> int:
+        """Put in again what was kept. Returns how many frames that are. Raises as `send` does."""
+        _, bridge = self.connection
+        count = 0
+        self._owing = False
+        try:
+            for frame in self._offline.read(kept.wire):
+                count += 1
+                self.send(frame, bridge, AGAIN if kept.sent else b"")
+        finally:
+            self._owing = True
+        return count
+
+    def repeat_inside(self, wire: bytes) -> None:
+        """Put in again a frame of an open transaction. Raises as `send` does."""
+        _, bridge = self.connection
+        for frame in self._offline.read(wire):
+            extra = b"" if frame.command is BEGIN else self._asking_inside(*self._offline.marks(frame))
+            self._joiner.add(frame, bridge.head(frame, self._session), extra)
+
+    def compose(self, command: bytes, headers: Headers) -> None:
+        """Put in a frame of the relay's own."""
+        _, bridge = self.connection
+        self._joiner.write(bridge.compose(command, headers, self._session))
+
+    # Writing
+
+    def flush(self, now: float) -> None:
+        """Write what was put in since the last time, in one piece."""
+        self.close()
+        data = self._joiner.take()
+        if self.broker is not None and data:
+            self._outbox.send(self.broker[0], data, now)
+
+    def _add(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
+        """One more SEND for the batch, whose last one will ask for the receipt: so each waits for the next."""
+        self.close(batch=False)
+        self._batch.append(frame)
+        self._last = (frame, head, extra)
+
+    def close(self, *, batch: bool = True) -> None:
+        """The SEND that waits goes out. With it the batch is complete, unless it goes on (not `batch`)."""
+        if self._last is None:
+            return
+        frame, head, extra = self._last
+        self._last = None
+        if batch:
+            receipt = self._unconfirmed.ask()
+            self._unconfirmed.keep(self._batched(), receipt, sends=len(self._batch))
+            self._batch = []
+            extra = b"%breceipt:%b\n" % (extra, receipt)
+        self._joiner.add(frame, head, extra)
+
+    def _batched(self) -> bytes:
+        """Return the frames of the batch: one slice where nothing stood between them."""
+        first, last = self._batch[0], self._batch[-1]
+        wires = [each.wire for each in self._batch]
+        return wires[0] if first is last else b"".join(wires)
