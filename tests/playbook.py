@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 
 import pytest
 
-from stomprelay.relay.effects import Effect, Open
+from stomprelay.relay.effects import Effect, Open, Pass
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
@@ -31,6 +31,7 @@ from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg, Side
+from tests.passing import passed_on
 
 VERSIONS: Final = (b"1.0", b"1.1", b"1.2")
 PAIRS: Final = tuple((client, broker) for client in VERSIONS for broker in VERSIONS)
@@ -96,7 +97,8 @@ class Playbook(AbstractContextManager["Playbook"]):
 
     `front` is the listener (its upstream included), `cut` how sockets cut what is said to the relay. Where several
     brokers play at once, `at` is the address of the one that is meant; without it, it is the one that the relay turned
-    to last. While it is `busy`, who gave way has no turn but by `turn_comes`.
+    to last. While it is `busy`, who gave way has no turn but by `turn_comes`. With `passes` it performs `Pass`;
+    `passed` counts the frames that passed so.
     """
 
     def __init__(
@@ -106,9 +108,12 @@ class Playbook(AbstractContextManager["Playbook"]):
         cut: Cut = Cut.WHOLE,
         counters: Counters | None = None,
         name: bytes = b"relay-session",
+        passes: bool = False,
     ) -> None:
         self.counters = Counters() if counters is None else counters
-        self.relay = Relay(front or listener(), name, self.counters)
+        self.relay = Relay(front or listener(), name, self.counters, passes=passes)
+        self.passing: dict[Leg, Pass] = {}
+        self.passed = 0
         self.cut = cut
         self.now = 1000.0
         self.wake = inf
@@ -306,9 +311,22 @@ class Playbook(AbstractContextManager["Playbook"]):
     def _hear(self, peer: Peer) -> None:
         chunk = peer.unheard.pop(0)
         before = peer.closed
+        if before is None and peer.leg in self.passing:
+            chunk = self._pass_on(chunk, self.passing[peer.leg])
+            if not chunk:
+                return
         effects = self.relay.received(peer.leg, chunk, self.now)
         assert before is None or not effects, "a closed leg was listened to"
         self._do(effects)
+
+    def _pass_on(self, chunk: bytes, order: Pass) -> bytes:
+        """Send on what may pass. Returns the rest, for the relay."""
+        frames, size = passed_on(chunk, order)
+        if size:
+            self._write(self._peer(order.to), chunk[:size])
+            self.relay.passed(order.leg, order.to, frames, size, self.now)
+            self.passed += frames
+        return chunk[size:]
 
     def _perform(self, effects: Iterable[Effect]) -> None:
         """All effects of one input, in order, before anything else is read."""
@@ -348,6 +366,11 @@ class Playbook(AbstractContextManager["Playbook"]):
                 case Wake(at):
                     assert at >= self.now, "woken in the past"
                     self.wake = at
+                case Pass(leg, to, passing):
+                    assert self._peer(leg).closed is None is self._peer(to).closed, "nobody is there"
+                    self.passing.pop(leg, None)
+                    if passing is not None:
+                        self.passing[leg] = effect
                 case Note():
                     self.notes.append(effect)
 

@@ -19,14 +19,16 @@ class Open:
 
 @dataclass(slots=True)
 class Pass:
-    """Until the relay's next input, a chunk of `leg` may be sent straight on to leg `to`, where all of it is whole frames
-    that `passing` lets pass; None: no chunk may. Report them with `Relay.passed` before that next input. What is not
-    sent on, from the first frame that is not let pass, is given to `received`. It may be left undone.
+    """Until the relay's next input, a chunk of `leg` may be sent straight on to the leg `to`, as far as it is whole frames
+    that `passing` lets pass and, where the peer `trails`, its last octet is the LF behind one; the rest is given to
+    `received`. None: no chunk may. Report what passed so with `Relay.passed` before that next input. All of it may be
+    left undone.
     """
 
     leg: Leg
     to: Leg
     passing: Passing | None
+    trails: bool = False
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ A rule is told by whoever decides; a run is found by the compiled scanner. It is
 there is no compiled scanner every frame comes by itself, and nothing else differs.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -70,3 +71,12 @@ class Run:
     def __repr__(self) -> str:
         """Command, number and size only: heads carry secrets."""
         return f"<{self.count} {self.command.decode()} frames, {self.after - self.start} bytes>"
+
+
+class Passing(NamedTuple):
+    """Rules, and who is asked whether a run that they find may pass: `takes` accounts for all of it and returns True, or
+    changes nothing and returns False; then its frames come one by one.
+    """
+
+    rules: Rules
+    takes: Callable[[Run], bool]

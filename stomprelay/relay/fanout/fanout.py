@@ -4,7 +4,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from stomprelay.relay.bridge.tracing import Tracer
-from stomprelay.relay.effects import Outbox
+from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.fanout.disconnect import Disconnect
 from stomprelay.relay.fanout.dispatch import Dispatch
 from stomprelay.relay.fanout.member import Member
@@ -123,6 +123,10 @@ class Fanout:
     def settled(self) -> bool:
         """Whether the client sent DISCONNECT and is owed nothing."""
         return self._disconnect.settled
+
+    def passes(self) -> list[Pass]:
+        """Return none: each frame is looked at."""
+        return []
 
     def opened(self) -> list[Link]:
         """Return those of upstreams that were not needed before, and those whose broker was left just now."""

@@ -18,6 +18,7 @@ from stomprelay.session.session import Session
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
+from stomprelay.wire.run import Run
 
 
 class Resender:
@@ -130,12 +131,14 @@ class Resender:
 
     # Frames
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: Frame | Run) -> None:
         """Put in a client's frame for the broker or, while there is none, for the next. Raises `StompError` for one
-        that cannot be sent.
+        that cannot be sent. A run may come only while there is a broker.
         """
         broker = self._sender.broker
-        if broker is None:
+        if type(frame) is Run:
+            self._sender.send_run(frame)
+        elif broker is None:
             self._offline.send(frame)
         else:
             self._sender.send(frame, broker[1])

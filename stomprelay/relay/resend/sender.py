@@ -14,6 +14,7 @@ from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import Refused
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import ABORT, BEGIN, COMMIT, RECEIPT_HEADER, SEND, TRANSACTION
+from stomprelay.wire.run import Run
 
 AGAIN: Final = b"relay-resent:true\n"
 """The header line of a SEND that a lost broker may have had already."""
@@ -38,6 +39,7 @@ class Sender:
         "_outbox",
         "_owing",
         "_plain",
+        "_sends",
         "_session",
         "_unconfirmed",
         "broker",
@@ -53,8 +55,9 @@ class Sender:
         self._owing = True
         self._joiner = Joiner()
         self._plain: bytes | None = None
-        self._batch: list[Frame] = []
-        self._last: tuple[Frame, bytes | None, bytes] | None = None
+        self._batch: list[Frame | Run] = []
+        self._sends = 0
+        self._last: tuple[Frame | Run, bytes | None, bytes] | None = None
 
     # Brokers come and go
 
@@ -69,6 +72,7 @@ class Sender:
         self.broker = None
         self._joiner.clear()
         self._batch = []
+        self._sends = 0
         self._last = None
 
     @property
@@ -105,6 +109,16 @@ class Sender:
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._joiner.add(frame, head, extra)
 
+    def send_run(self, run: Run) -> None:
+        """Put in frames of the client that pass as they came, and that whoever let them pass takes account of; but SENDs
+        that are to be confirmed are kept here, whose broker confirms all of them by one receipt.
+        """
+        if self._confirm and run.command is SEND:
+            self._add(run, None, b"", run.count)
+        else:
+            self.close()
+            self._joiner.add(run, None)
+
     def _send_marked(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
         """A SEND that asks for a receipt, or belongs to a transaction."""
         receipt, name = self._offline.marks(frame)
@@ -118,8 +132,8 @@ class Sender:
         elif receipt is not None:
             self.close(batch=False)
             self._batch.append(frame)
-            self._unconfirmed.keep(self._batched(), receipt, sends=len(self._batch))
-            self._batch = []
+            self._sends += 1
+            self._keep(receipt)
         elif self._confirm:
             self.close()
             receipt = self._unconfirmed.ask()
@@ -198,10 +212,11 @@ class Sender:
         if self.broker is not None and data:
             self._outbox.send(self.broker[0], data, now)
 
-    def _add(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
-        """One more SEND for the batch, whose last one will ask for the receipt: so each waits for the next."""
+    def _add(self, frame: Frame | Run, head: bytes | None, extra: bytes, sends: int = 1) -> None:
+        """More for the batch, whose last SEND will ask for the receipt: so each waits for the next."""
         self.close(batch=False)
         self._batch.append(frame)
+        self._sends += sends
         self._last = (frame, head, extra)
 
     def close(self, *, batch: bool = True) -> None:
@@ -212,13 +227,13 @@ class Sender:
         self._last = None
         if batch:
             receipt = self._unconfirmed.ask()
-            self._unconfirmed.keep(self._batched(), receipt, sends=len(self._batch))
-            self._batch = []
+            self._keep(receipt)
             extra = b"%breceipt:%b\n" % (extra, receipt)
         self._joiner.add(frame, head, extra)
 
-    def _batched(self) -> bytes:
-        """Return the frames of the batch: one slice where nothing stood between them."""
-        first, last = self._batch[0], self._batch[-1]
-        wires = [each.wire for each in self._batch]
-        return wires[0] if first is last else b"".join(wires)
+    def _keep(self, receipt: bytes) -> None:
+        """Keep the frames of the batch until this receipt confirms them; the next batch begins."""
+        wire = b"".join([each.wire for each in self._batch])
+        self._unconfirmed.keep(wire, receipt, sends=self._sends)
+        self._batch = []
+        self._sends = 0

@@ -1,0 +1,71 @@
+"""What rules let pass, found frame by frame: the reference for the compiled scanner, and the service's part in scripts."""
+
+from collections.abc import Iterator
+
+from stomprelay.relay.effects import Pass
+from stomprelay.session.leg import EXPECTED, Leg
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.run import Rule, Rules, Run
+
+
+def wanted(rule: Rule, frame: Frame) -> list[bytes | None] | None:
+    """Return what a rule wants of a frame, None for a header that is not there; None where it does not pass."""
+    if frame.command != rule.command or (rule.plain and not frame.plain):
+        return None
+    if any(frame.raw(name) is not None for name in rule.unless):
+        return None
+    values = [frame.raw(name) for name in rule.wants]
+    return None if rule.needs and None in values else values
+
+
+def run_of(rule: Rule, frames: list[Frame]) -> Run:
+    """Return frames that a rule lets pass, which stand back to back, as a run."""
+    lists = [[value for value in wanted(rule, frame) or () if value is not None] for frame in frames]
+    values = [each[0] if len(rule.wants) == 1 else tuple(each) for each in lists if each]
+    first, last = frames[0], frames[-1]
+    return Run(rule, first.data, first.start, last.after, len(frames), last.start, last.head, values)  # type: ignore[arg-type]
+
+
+def runs_of(frames: list[Frame], rules: Rules) -> Iterator[Run]:
+    """Return the runs that these frames begin with, up to the first that does not pass."""
+    ruled = {rule.command: rule for rule in rules}
+    run: list[Frame] = []
+    for frame in frames:
+        rule = ruled.get(frame.command)
+        if rule is None or wanted(rule, frame) is None:
+            break
+        if run and run[0].command != frame.command:
+            yield run_of(ruled[run[0].command], run)
+            run = []
+        run.append(frame)
+    if run:
+        yield run_of(ruled[run[0].command], run)
+
+
+def whole_frames(chunk: bytes, leg: Leg) -> list[Frame]:
+    """Return the frames that a chunk begins with, back to back, as the leg would read them."""
+    fresh = Decoder(leg.dialect, EXPECTED[leg.side, leg.state], leg.decoder.limits)
+    found: list[Frame] = []
+    try:
+        fresh.feed(chunk)
+        for frame in fresh.frames():
+            if frame.start != (found[-1].after if found else 0):
+                break
+            found.append(frame)
+    except StompError:
+        pass  # whoever is given the rest says so
+    return found
+
+
+def passed_on(chunk: bytes, order: Pass) -> tuple[int, int]:
+    """Return how much of a chunk passes as a `Pass` says: its frames, and its bytes. Who counts is told of them."""
+    frames = size = 0
+    if order.passing is not None and not (order.trails and chunk.endswith(b"\0")):
+        for run in runs_of(whole_frames(chunk, order.leg), order.passing.rules):
+            if not order.passing.takes(run):
+                break
+            frames += run.count
+            size = run.after
+    return frames, size
