@@ -98,12 +98,6 @@ class Shutdown:
         return (now + self._last) / 2 if self._tries else self._last
 
     @property
-    def _unread(self) -> bool:
-        """Whether the client sent more than was carried yet, since it is connected."""
-        client = self._client
-        return bool(self._buffer) or (client.state is State.CONNECTED and client.decoder.behind)
-
-    @property
     def listening(self) -> bool:
         """Whether the client is there, and waits for something."""
         return not self._client.gone and self._flow.disconnect is not DisconnectState.CONFIRMED
@@ -112,7 +106,11 @@ class Shutdown:
     def delivered(self) -> bool:
         """Whether the client is gone and nothing is left to be done for it."""
         flow = self._flow
-        return self._client.gone and not self._unread and (not flow.survives or (flow.ready and flow.safe))
+        return (
+            self._client.gone
+            and not self._buffer.unread
+            and (not flow.survives or (flow.ready and flow.safe))
+        )
 
     def vanished(self, reason: str, now: float) -> None:
         """The client's connection ended. What it sent is still delivered, as by a broker that had it in its buffers."""
@@ -121,7 +119,7 @@ class Shutdown:
         if not leaving:
             self._session.counters["clients_vanished"] += 1
         early = client.state is State.CONNECTING and client.decoder.buffered
-        if early or self._unread or (flow.survives and not flow.safe):
+        if early or self._buffer.unread or (flow.survives and not flow.safe):
             self._outbox.put(vanished("client left; what it said is still delivered", delivering=True))
             self._deliver(now)
             return
@@ -196,7 +194,7 @@ class Shutdown:
 
     @property
     def _finished(self) -> bool:
-        return not self._unread and self._flow.safe
+        return not self._buffer.unread and self._flow.safe
 
     def lose(self, links: Iterable[Link]) -> int:
         """Count what may be lost with the session, which ends because of these links: what their brokers had not
