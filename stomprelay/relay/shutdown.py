@@ -143,8 +143,8 @@ class Shutdown:
         client = self._client
         self._outbox.put(failed(client.side.value, error))
         if not client.gone and not client.closed:
-            self._session.counters["errors_sent"] += 1
-            self._outbox.put(Send(client, complain(error, self._session.dialect)), Close(client, How.LINGER))
+            self._tell(error)
+            self._outbox.put(Close(client, How.LINGER))
             self._dismissed = True
             self._deliver(now)
 
@@ -189,8 +189,8 @@ class Shutdown:
             detail += "; what has no receipt may be lost"
         error = StompError(message, detail, receipt=flow.disconnect_receipt)
         self._outbox.put(replace(failed(client.side.value, error), quiet=True))
-        self._session.counters["errors_sent"] += 1
-        self.refuse(complain(error, self._session.dialect), note)
+        self._tell(error)
+        self.close(How.LINGER, note)
 
     @property
     def _finished(self) -> bool:
@@ -278,8 +278,14 @@ class Shutdown:
             return
         if leg is not self._client and not isinstance(error, Refused):
             error = not_stomp(error)
-        self._session.counters["errors_sent"] += 1
-        self.refuse(complain(error, self._session.dialect), note)
+        self._tell(error)
+        self.close(How.LINGER, note)
+
+    def _tell(self, error: StompError) -> None:
+        """Send the client, if it is there, an ERROR of the relay's, and count it."""
+        if not self._client.gone and not self._client.closed:
+            self._session.counters["errors_sent"] += 1
+            self._outbox.put(Send(self._client, complain(error, self._session.dialect)))
 
     def refuse(self, error: bytes, note: Note) -> None:
         """End the session with this ERROR frame, which is sent to the client unless it is gone."""
