@@ -371,8 +371,7 @@ class ClientConnection:
             self._broker_lost(link, "", now)
             return
         self._give_way(leg, more=link.hasty)
-        client = self._client
-        if self._buffer or (client.state is State.CONNECTED and client.decoder.behind):
+        if self._buffer.unread:
             self._release(now)
 
     def _carry_to_client(self, link: Link, leg: Leg, now: float) -> None:

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.link.link import Link
 from stomprelay.session.effects import Pause, Resume
-from stomprelay.session.leg import Leg
+from stomprelay.session.leg import Leg, State
 from stomprelay.wire.errors import StompError
 
 _TAKEN: Final = 65536
@@ -158,6 +158,12 @@ class InputBuffer:
     def paused(self) -> bool:
         """Whether the client is not read from because of this buffer."""
         return self._paused
+
+    @property
+    def unread(self) -> bool:
+        """Whether the client sent more than was carried yet, since it is connected: here, or in its decoder."""
+        client = self._client
+        return self._size > 0 or (client.state is State.CONNECTED and client.decoder.behind)
 
     def append(self, data: bytes) -> None:
         """Keep a chunk."""

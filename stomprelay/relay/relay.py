@@ -39,13 +39,6 @@ from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
 
 
-def first_frame(client: Leg, data: bytes, listener: Listener) -> Offer | Foreign | None:
-    """Return the CONNECT in the client's first bytes, or what it is where it is not STOMP; None while more has to
-    come. Raises as `read_opening`.
-    """
-    return read_opening(client.decoder, data, listener.before_connect)
-
-
 def join(
     client: Leg,
     listener: Listener,
@@ -330,7 +323,7 @@ class Relay:
     def _greet(self, data: bytes, now: float) -> None:
         client, listener = self.client, self.listener
         client.heartbeat.received(now)
-        offer = first_frame(client, data, listener)
+        offer = read_opening(client.decoder, data, listener.before_connect)
         if offer is None:
             return
         if isinstance(offer, Foreign):

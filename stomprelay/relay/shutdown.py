@@ -103,12 +103,6 @@ class Shutdown:
         return (now + self._last) / 2 if self._tries else self._last
 
     @property
-    def _unread(self) -> bool:
-        """Whether the client sent more than was carried yet, since it is connected."""
-        client = self._client
-        return bool(self._buffer) or (client.state is State.CONNECTED and client.decoder.behind)
-
-    @property
     def listening(self) -> bool:
         """Whether the client is there, and waits for something."""
         return not self._client.gone and self._flow.disconnect is not DisconnectState.CONFIRMED
@@ -117,7 +111,11 @@ class Shutdown:
     def delivered(self) -> bool:
         """Whether the client is gone and nothing is left to be done for it."""
         flow = self._flow
-        return self._client.gone and not self._unread and (not flow.survives or (flow.ready and flow.safe))
+        return (
+            self._client.gone
+            and not self._buffer.unread
+            and (not flow.survives or (flow.ready and flow.safe))
+        )
 
     def vanished(self, reason: str, now: float) -> None:
         """The client's connection ended. What it sent is still delivered, as by a broker that had it in its buffers."""
@@ -126,7 +124,7 @@ class Shutdown:
         if not leaving:
             self._session.counters["clients_vanished"] += 1
         early = client.state is State.CONNECTING and client.decoder.buffered
-        if early or self._unread or (flow.survives and not flow.safe):
+        if early or self._buffer.unread or (flow.survives and not flow.safe):
             self._outbox.put(vanished("client left; what it said is still delivered", delivering=True))
             self._deliver(now)
             return
@@ -150,8 +148,8 @@ class Shutdown:
         client = self._client
         self._outbox.put(failed(client.side.value, error))
         if not client.gone and not client.closed:
-            self._session.counters["errors_sent"] += 1
-            self._outbox.put(Send(client, complain(error, self._session.dialect)), Close(client, How.LINGER))
+            self._tell(error)
+            self._outbox.put(Close(client, How.LINGER))
             self._dismissed = True
             self._deliver(now)
 
@@ -196,12 +194,12 @@ class Shutdown:
             detail += "; what has no receipt may be lost"
         error = StompError(message, detail, receipt=flow.disconnect_receipt)
         self._outbox.put(replace(failed(client.side.value, error), quiet=True))
-        self._session.counters["errors_sent"] += 1
-        self.refuse(complain(error, self._session.dialect), note)
+        self._tell(error)
+        self.close(How.LINGER, note)
 
     @property
     def _finished(self) -> bool:
-        return not self._unread and self._flow.safe
+        return not self._buffer.unread and self._flow.safe
 
     def lose(self, links: Iterable[Link]) -> int:
         """Count what may be lost with the session, which ends because of these links: what their brokers had not
@@ -285,8 +283,14 @@ class Shutdown:
             return
         if leg is not self._client and not isinstance(error, Refused):
             error = not_stomp(error)
-        self._session.counters["errors_sent"] += 1
-        self.refuse(complain(error, self._session.dialect), note)
+        self._tell(error)
+        self.close(How.LINGER, note)
+
+    def _tell(self, error: StompError) -> None:
+        """Send the client, if it is there, an ERROR of the relay's, and count it."""
+        if not self._client.gone and not self._client.closed:
+            self._session.counters["errors_sent"] += 1
+            self._outbox.put(Send(self._client, complain(error, self._session.dialect)))
 
     def refuse(self, error: bytes, note: Note) -> None:
         """End the session with this ERROR frame, which is sent to the client unless it is gone."""

@@ -216,7 +216,7 @@ def test_a_fault_before_connect_was_understood(monkeypatch: pytest.MonkeyPatch) 
     def fails(*_: Any) -> None:
         raise Bug
 
-    monkeypatch.setattr(module, "first_frame", fails)
+    monkeypatch.setattr(module, "read_opening", fails)
     play.client_says(SAY_HELLO[b"1.2"])
     play.client_gets_error(b"the relay failed")
     _nothing_is_left(play)

@@ -8,9 +8,9 @@ import pytest
 
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.listener import LossPolicy
-from stomprelay.relay.relay import Relay, first_frame
+from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, How
-from stomprelay.session.handshake import Offer
+from stomprelay.session.handshake import Offer, read_opening
 from stomprelay.session.heartbeat import Terms
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.session.refusal import HTTP, TLS, Foreign
@@ -47,7 +47,7 @@ class Greeting:
 
     def sends(self, data: bytes) -> Offer | Foreign | None:
         """The client sends this in one chunk."""
-        return first_frame(self.client, data, self.front)
+        return read_opening(self.client.decoder, data, self.front.before_connect)
 
     def offers(self, data: bytes, cut: Cut = Cut.WHOLE) -> Offer:
         """The client sends this, which is its CONNECT, and no chunk of it is enough but the last."""
