@@ -133,11 +133,8 @@ class RelayDriver(Driver):
     @property
     def relay(self) -> Relay:
         """The relay. What passed without it is reported to it first, so that it never sees anything out of order."""
-        for pipe in self._pipes:
-            if pipe.frames:
-                source, frames, size, at = pipe.source, *pipe.take()
-                source.passed(size)
-                self._relay.passed(source.leg, pipe.target.leg, frames, size, at)
+        if self._pipes:
+            self._report_passed()
         return self._relay
 
     @property
@@ -395,9 +392,17 @@ class RelayDriver(Driver):
         if source.reading is not None and not source.reading.held:
             pipe.open()
 
+    def _report_passed(self) -> None:
+        for pipe in self._pipes:
+            if pipe.frames:
+                source, frames, size, at = pipe.source, *pipe.take()
+                source.passed(size)
+                self._relay.passed(source.leg, pipe.target.leg, frames, size, at)
+
     def _shut(self, ended: Callable[[Pipe], bool]) -> None:
         """Remove the pipes that end now."""
         if self._pipes:
+            self._report_passed()
             for pipe in filter(ended, self._pipes):
                 pipe.shut()
             self._pipes = tuple(pipe for pipe in self._pipes if not ended(pipe))
