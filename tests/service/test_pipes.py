@@ -4,6 +4,7 @@ import gc
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +21,13 @@ from stomprelay.service.connection.backpressure import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.state import Sessions
 from stomprelay.session.effects import Close, GiveWay, How, Send
 from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.head import Limits
 from stomprelay.wire.run import Passing, Rule, Run
-from tests.service.harness import SEND, FakeTransport, broker
+from tests.service.harness import SEND, FakeTransport, JournalHarness, RelayHarness, broker, listener
 from tests.service.scripted import ScriptedRelay
 
 pytestmark = pytest.mark.skipif(not pipes.AVAILABLE, reason="pipes are not compiled here")
@@ -629,3 +631,29 @@ def test_what_our_reactor_knows_of_twisteds() -> None:
     for waker in list(reactor._internalReaders):
         waker.connectionLost(Failure(CONNECTION_DONE))
     reactor._poller.close()
+
+
+# The service
+
+
+def test_counters_are_complete_when_they_are_shown(scene: Scene) -> None:
+    """The relay is asked to count before, though nothing happens that it should know of."""
+    sessions = Sessions([listener()])
+    sessions.listeners["public"].add(scene.driver)
+    scene.lets_pass()
+    scene.sends(SEND)
+    sessions.report_passed()
+    assert scene.said() == [scene.passed(1, len(SEND))]
+
+
+def test_it_can_be_ruled_out(tmp_path: Path) -> None:
+    """By a setting, and by a journal, which has to see all that passes: then the core gives no leave."""
+
+    def asked(harness: RelayHarness) -> bool:
+        harness.client()
+        (session,) = harness.service.state.sessions
+        return session.relay._passes
+
+    assert asked(RelayHarness())
+    assert not asked(RelayHarness(fast_path=False))
+    assert not asked(JournalHarness(tmp_path))

@@ -134,7 +134,7 @@ class RelayDriver(Driver):
     def relay(self) -> Relay:
         """The relay. What passed without it is reported to it first, so that it never sees anything out of order."""
         if self._pipes:
-            self._report_passed()
+            self.report_passed()
         return self._relay
 
     @property
@@ -392,7 +392,8 @@ class RelayDriver(Driver):
         if source.reading is not None and not source.reading.held:
             pipe.open()
 
-    def _report_passed(self) -> None:
+    def report_passed(self) -> None:
+        """Report to the relay what passed without it, and count that."""
         for pipe in self._pipes:
             if pipe.frames:
                 source, frames, size, at = pipe.source, *pipe.take()
@@ -402,7 +403,7 @@ class RelayDriver(Driver):
     def _shut(self, ended: Callable[[Pipe], bool]) -> None:
         """Remove the pipes that end now."""
         if self._pipes:
-            self._report_passed()
+            self.report_passed()
             for pipe in filter(ended, self._pipes):
                 pipe.shut()
             self._pipes = tuple(pipe for pipe in self._pipes if not ended(pipe))
