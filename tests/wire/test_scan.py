@@ -34,11 +34,8 @@ DIALECTS: Final = (*SPECIFIED, *map(demanding_utf8, SPECIFIED), *ODD, demanding_
 TIGHT: Final = Limits(headers=2, header_line=12, body=5)
 
 
-@pytest.fixture(autouse=True)
-def _both(twin: str) -> None:
-    """Both decoders are compared here, so once is enough."""
-    if twin == "pure":
-        pytest.skip("compared with the compiled one")
+TWIN: Final = "compiled"
+"""Both decoders are compared here, so once is enough."""
 
 
 @contextmanager
