@@ -11,11 +11,12 @@ them, for before STOMP 1.2 it is no part of a line's end, and to such a reader i
 However a stream is cut, each byte of it is looked at and copied a few times at most.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
@@ -32,6 +33,9 @@ from stomprelay.wire.names import (
     UNESCAPED,
 )
 from stomprelay.wire.run import Rules, Run
+
+if TYPE_CHECKING:
+    from stomprelay.wire._scan import Scanner
 
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
 GAP: Final = b"\n\r\0"
@@ -58,6 +62,20 @@ _LF: Final = 10
 _join: Final = b"".join
 
 _head = lru_cache(Head)
+
+
+def _compiled() -> "type[Scanner] | None":
+    if os.environ.get("STOMPRELAY_PURE", "0") not in {"", "0"}:
+        return None
+    try:
+        from stomprelay.wire._scan import Scanner
+    except ImportError:
+        return None
+    return Scanner
+
+
+SCANNER = _compiled()
+"""The compiled scanner; None where it was not built, or `STOMPRELAY_PURE=1` says to do without."""
 
 
 @lru_cache
@@ -101,6 +119,7 @@ class Decoder:
     """
 
     __slots__ = (
+        "_allowed",
         "_asks",
         "_at",
         "_commands",
@@ -117,6 +136,8 @@ class Decoder:
         "_need",
         "_pieces",
         "_recording",
+        "_rules",
+        "_scanner",
         "dialect",
         "limits",
         "trails",
@@ -142,10 +163,12 @@ class Decoder:
     def expect(self, dialect: Dialect, commands: frozenset[bytes]) -> None:
         """From the next frame on: its dialect, and the commands that may come."""
         self.dialect = dialect
+        self._allowed = commands
         self._commands = _spellings(commands)
         self._asks = not commands or not commands <= _FROM_BROKERS
         self._memo: bytes | None = None
         self._memo_facts = _NO_FACTS
+        self._rules: Rules | None = None
 
     def record(self, frames: list[Frame]) -> None:
         """From the next frame on, put each into this list before it is yielded; the caller empties the list."""
@@ -216,16 +239,33 @@ class Decoder:
         """The same as `frames()`, but neighbours that a rule lets pass may come as a `Run`; while frames are recorded,
         none do. Keep the rules, and pass the same object while they stay the same.
         """
+        compiled = SCANNER is not None
         recording = self._recording
+        if recording is not None:
+            rules = ()
         data, at = b"", 0
         try:
             while self._pieces is None:
                 data = self._data
                 at = self._at
+                if compiled:
+                    scanner = self._scanner if self._rules is rules else self._scanning(rules)
+                    found = scanner.scan(data, at)
+                    if found is not None:
+                        self._at = found.after
+                        if scanner.trails:
+                            self.trails = True
+                        if recording is not None:
+                            recording.append(cast("Frame", found))
+                        yield found
+                        continue
                 size = len(data)
                 if at < size and data[at] <= _CR:
                     gap = _GAP.match(data, at)
                     assert gap is not None
+                    if compiled and gap.end() > at:
+                        self._at = gap.end()
+                        continue
                     at = self._at = gap.end()
                 if at >= size:
                     self._data = b""
@@ -293,6 +333,13 @@ class Decoder:
                 yield frame
         except StompError as error:
             raise self._asking(error, data, at) from None
+
+    def _scanning(self, rules: Rules) -> "Scanner":
+        """The scanner for what may come now, with these rules."""
+        assert SCANNER is not None
+        self._rules = rules
+        self._scanner = SCANNER(self.limits, self.dialect, self._allowed, rules)
+        return self._scanner
 
     def _await(
         self,
