@@ -242,7 +242,7 @@ class ClientConnection:
         """Ask that what may pass straight on does so from now on, and no more than that: call it at the end of each
         input.
         """
-        wanted = {each.leg: each for each in self._flow.passes() if self._unburdened(each.leg)}
+        wanted = {each.leg: each for each in self._flow.passes() if self._unburdened(each.leg, each.to)}
         passes = self._passes
         if wanted or passes:
             for leg, each in passes.items():
@@ -251,11 +251,12 @@ class ClientConnection:
             self._outbox.put(*(each for leg, each in wanted.items() if each is not passes.get(leg)))
             self._passes = wanted
 
-    def _unburdened(self, leg: Leg) -> bool:
-        """Whether nothing of a leg waits, which what comes next would overtake, and nothing but frames is to come."""
-        if leg.state is not State.CONNECTED or leg.gone or leg in self._deferred or leg.decoder.buffered:
+    def _unburdened(self, leg: Leg, to: Leg) -> bool:
+        """Whether both are there and nothing of `leg` waits, which what comes next would overtake."""
+        if leg.state is not State.CONNECTED or to.state is not State.CONNECTED or leg.gone or to.gone:
             return False
-        return not self.shutdown.begun and not (leg is self._client and (self._buffer or self._buffer.paused))
+        waiting = leg in self._deferred or leg.decoder.buffered or self.shutdown.begun
+        return not waiting and not (leg is self._client and (self._buffer or self._buffer.paused))
 
     # Brokers accept
 

@@ -1,14 +1,17 @@
 """Frames between a client and the one broker that it has at a time, both ways, until one disconnects."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 
 from stomprelay.relay.bridge.bridge import Bridge
+from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.bridge.tracing import Tracer
-from stomprelay.relay.effects import Outbox
+from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.flow import DisconnectState
 from stomprelay.relay.forward import NO_MORE, NOTHING, TURN, Joiner, give_receipts
 from stomprelay.relay.link.link import Link
+from stomprelay.relay.link.states import Connected
 from stomprelay.relay.resend.committing import unknown_outcome
 from stomprelay.relay.resend.resender import Resender
 from stomprelay.session.effects import Pause, Resume
@@ -24,6 +27,7 @@ from stomprelay.wire.names import (
     SUBSCRIBE,
     UNSUBSCRIBE,
 )
+from stomprelay.wire.run import Passing, Run
 
 _NONE = frozenset[bytes]()
 _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
@@ -41,8 +45,10 @@ class Single:
         "_client",
         "_frame",
         "_joiner",
+        "_known",
         "_link",
         "_outbox",
+        "_passing",
         "_paused",
         "_resender",
         "_session",
@@ -70,6 +76,8 @@ class Single:
         self._tracer = tracer
         self._paused = False
         self._frame = b""
+        self._known: dict[tuple[bool, ...], Pass] = {}
+        self._passing: tuple[Passing, Pass] | None = None
         if link.resender is not None:
             unconfirmed = link.resender.unconfirmed
             self._session.kept.watch([lambda: unconfirmed.cost])
@@ -123,6 +131,42 @@ class Single:
         """Return no link: there is never a second one."""
         return []
 
+    # What passes without a look at each frame
+
+    def passes(self) -> list[Pass]:
+        """Return what may pass straight on: all that needs no look, while nothing but frames has to be done."""
+        link = self._link
+        if self._passing is None or not link.up or link.moving or self._careful or self._paused or self.erred:
+            return []
+        if self.disconnect is not DisconnectState.NONE or self._tracer is not None:
+            return []
+        return [self._passing[1], self._from_broker()]
+
+    def _meet(self, connection: Connected) -> None:
+        """Find out what of the client's may pass to this broker."""
+        resender, session, bridges = self._resender, self._session, connection.bridges
+        self._known = {}
+        if resender is None:
+            passing = straight = to_broker(bridges, session, sends=True)
+        elif self._link.upstream.confirm:  # the resender adds something to SENDs
+            passing = to_broker(bridges, session, sends=resender.unconfirmed.cumulative)
+            straight = to_broker(bridges, session, sends=False)
+        else:
+            unkept = resender.unconfirmed.pass_unkept
+            passing = straight = to_broker(bridges, session, sends=True, unkept=unkept)
+        self._passing = passing, Pass(self._client, connection.leg, straight)
+
+    def _from_broker(self) -> Pass:
+        """Return what of the broker's may pass now."""
+        connection, session = self._link.connection, self._session
+        receipts = self._resender is None and self.disconnect is DisconnectState.NONE
+        state = session.subscriptions.acknowledging > 0, receipts, connection.leg.decoder.trails
+        found = self._known.get(state)
+        if found is None:
+            passing = to_client(connection.bridges, session, receipts=receipts)
+            found = self._known[state] = Pass(connection.leg, self._client, passing, state[2])
+        return found
+
     # Frames of the client
 
     def to_broker(self, now: float) -> None:
@@ -144,7 +188,7 @@ class Single:
 
     def _forward(self, broker: Leg, bridge: Bridge, now: float) -> None:
         """Carry the client's frames that are complete, `TURN` of them at most, without a resender."""
-        joiner, frames = self._joiner, islice(self._client.decoder.frames(), TURN)
+        joiner, frames = self._joiner, self._client_frames()
         upward = self._upward if self._tracer is None else self._tracer.headed(self._upward)
         try:
             joiner.carry(frames, bridge.untouched, lambda frame: upward(frame, bridge))
@@ -167,10 +211,13 @@ class Single:
 
     def _resend(self, resender: Resender, now: float) -> None:
         """Carry the client's frames that are complete, `TURN` of them at most, by the resender."""
-        tracer, decoder = self._tracer, self._client.decoder
         count = 0
         try:
-            for frame in islice(decoder.frames() if tracer is None else tracer.frames(decoder), TURN):
+            for frame in self._client_frames():
+                if type(frame) is Run:
+                    count += frame.count
+                    resender.send(frame)
+                    continue
                 count += 1
                 if frame.command is DISCONNECT:
                     self._disconnecting(frame)
@@ -186,6 +233,15 @@ class Single:
             self._give_receipts(resender, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
                 self.send_disconnect(now)
+
+    def _client_frames(self) -> Iterator[Frame | Run]:
+        """Return a turn's worth of the client's frames."""
+        decoder, tracer = self._client.decoder, self._tracer
+        if tracer is not None and self._resender is not None:
+            return islice(tracer.frames(decoder), TURN)
+        if tracer is not None or self._passing is None or self._client.gone:
+            return islice(decoder.frames(), TURN)
+        return decoder.runs(self._passing[0], TURN)
 
     def _disconnecting(self, frame: Frame) -> None:
         """Keep the client's DISCONNECT until all that was sent before is safe."""
@@ -211,7 +267,10 @@ class Single:
         broker, bridge = connection.leg, connection.bridges.to_client
         watchful = (erred := self.erred) or (bridge.tracked and session.subscriptions.acknowledging)
         untouched = _NONE if watchful else bridge.untouched
-        frames = islice(broker.decoder.frames(), TURN)
+        frames: Iterator[Frame | Run] = islice(broker.decoder.frames(), TURN)
+        passing = self._from_broker().passing
+        if not erred and passing is not None:
+            frames = broker.decoder.runs(passing, TURN)
         try:
             joiner.carry(frames, untouched, lambda frame: self._downward(frame, broker, bridge, erred))
             if self._resender is not None and self._resender.careful:
@@ -281,6 +340,7 @@ class Single:
     def connected(self, link: Link, now: float) -> None:
         """Send a new broker all that it has to know; the first one has nothing to know yet."""
         resender = self._resender
+        self._meet(link.connection)
         if resender is None:
             return
         self._paused = self.erred = False

@@ -134,9 +134,9 @@ class Unconfirmed:
         """Whether the client still awaits this receipt."""
         return receipt in self._owed
 
-    def pass_unkept(self) -> None:
-        """Count a SEND that is sent without a receipt, so that it is not kept."""
-        self.unproved += 1
+    def pass_unkept(self, sends: int = 1) -> None:
+        """Count SENDs that are sent without a receipt, so that they are not kept."""
+        self.unproved += sends
 
     def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True, sends: int = 1) -> None:
         """Frames pass, or wait for a broker (not `sent`), that `receipt` will confirm; so many are SENDs."""
