@@ -1,8 +1,12 @@
 from collections.abc import Callable
 
+from twisted.internet import tcp
+
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run
+
+def write(connection: tcp.Connection, data: bytes) -> None: ...
 
 class Pipe:
     source: LegProtocol

@@ -1,36 +1,46 @@
-"""Pipes: what lets frames pass from one socket to another without the core, which is asked once a chunk at most.
+"""What is compiled of a connection: pipes, by which frames pass from one socket to another without the core.
 
-They are compiled. Where they were not, there are none, and everything passes through the core.
+Where it was not compiled there are no pipes, and everything passes through the core.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from stomprelay.session.leg import EXPECTED, Leg
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.run import Rules, Run
+from stomprelay.session.leg import EXPECTED
+from stomprelay.wire import decoder
+from stomprelay.wire.run import Passing
 
-try:
+if TYPE_CHECKING:
     from stomprelay.service.connection._pipe import Pipe
-    from stomprelay.wire._scan import Scanner
-except ImportError:
-
-    class Pipe:  # type: ignore[no-redef]
-        """No object is one."""
-
-    Scanner = None  # type: ignore[assignment,misc]
-
-__all__ = ["AVAILABLE", "Pipe", "scanner"]
-
-AVAILABLE: Final = Scanner is not None
-"""Whether there are pipes."""
-
-Scan = Callable[[bytes, int], Frame | Run | None]
+    from stomprelay.service.connection.protocol import LegProtocol
 
 
-def scanner(leg: Leg, rules: Rules) -> Scan | None:
-    """Return what finds the runs in a chunk that begins with a frame of this leg; None where there is no such thing."""
-    if Scanner is None:
+def _compiled() -> Any:
+    if decoder.SCANNER is None:
         return None
-    decoder = leg.decoder
-    return Scanner(decoder.limits, decoder.dialect, EXPECTED[leg.side, leg.state], rules).scan
+    try:
+        from stomprelay.service.connection import _pipe
+    except ImportError:
+        return None
+    return _pipe
+
+
+COMPILED: Final = _compiled()
+"""The compiled module; None where it was not built, or nothing compiled is wanted."""
+
+PIPE: Final["type[Pipe] | None"] = None if COMPILED is None else COMPILED.Pipe
+
+
+def make_pipe(
+    source: "LegProtocol",
+    target: "LegProtocol",
+    passing: Passing,
+    trails: bool,
+    failed: Callable[[Exception], None],
+) -> "Pipe | None":
+    """Return a pipe for the frames of one leg that may pass to another; None where there can be none. Open it next."""
+    if PIPE is None or decoder.SCANNER is None or source.plain is None:
+        return None
+    leg, reads = source.leg, source.leg.decoder
+    scanner = decoder.SCANNER(reads.limits, reads.dialect, EXPECTED[leg.side, leg.state], passing.rules)
+    return PIPE(source, target, scanner.scan, passing.takes, trails, source.runtime.seconds, failed)

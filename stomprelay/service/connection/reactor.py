@@ -11,7 +11,7 @@ from twisted.internet.epollreactor import EPollReactor
 from twisted.internet.main import installReactor
 from twisted.python import log
 
-from stomprelay.service.connection.pipes import Pipe
+from stomprelay.service.connection.pipes import PIPE
 
 
 class RelayReactor(EPollReactor):
@@ -28,7 +28,7 @@ class RelayReactor(EPollReactor):
             selectable = selectables.get(descriptor)
             if selectable is None:
                 continue  # another one closed it in this turn
-            if event == EPOLLIN and type(read := getattr(selectable, "doRead", None)) is Pipe:
+            if event == EPOLLIN and type(read := getattr(selectable, "doRead", None)) is PIPE:
                 end: BaseException | None
                 try:
                     end = read()

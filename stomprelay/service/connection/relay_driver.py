@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
 from twisted.logger import LogLevel
@@ -13,12 +13,15 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import PRESSURE
 from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text
-from stomprelay.service.connection.pipes import Pipe, scanner
+from stomprelay.service.connection.pipes import make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.log import counted, logger, one_line
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.reasons import spell_fault
+
+if TYPE_CHECKING:
+    from stomprelay.service.connection._pipe import Pipe
 
 Endpoints = Mapping[Broker, IStreamClientEndpoint]
 """How to connect to each broker."""
@@ -382,15 +385,13 @@ class RelayDriver(Driver):
         """Let frames of a leg pass without the relay from now on, or no more."""
         self._shut(lambda pipe: pipe.source.leg is effect.leg)
         source, target = map(self.runtime.protocols.get, (effect.leg, effect.to))
-        scan = None if effect.passing is None else scanner(effect.leg, effect.passing.rules)
-        if effect.passing is None or scan is None or source is None or target is None or source.plain is None:
+        if effect.passing is None or source is None or target is None:
             return
-        pipe = Pipe(
-            source, target, scan, effect.passing.takes, effect.trails, self.runtime.seconds, self.failed
-        )
-        self._pipes = (*self._pipes, pipe)
-        if source.reading is not None and not source.reading.held:
-            pipe.open()
+        pipe = make_pipe(source, target, effect.passing, effect.trails, self.failed)
+        if pipe is not None:
+            self._pipes = (*self._pipes, pipe)
+            if source.reading is not None and not source.reading.held:
+                pipe.open()
 
     def report_passed(self) -> None:
         """Report to the relay what passed without it, and count that."""
@@ -400,7 +401,7 @@ class RelayDriver(Driver):
                 source.passed(size)
                 self._relay.passed(source.leg, pipe.target.leg, frames, size, at)
 
-    def _shut(self, ended: Callable[[Pipe], bool]) -> None:
+    def _shut(self, ended: Callable[["Pipe"], bool]) -> None:
         """Remove the pipes that end now."""
         if self._pipes:
             self.report_passed()
