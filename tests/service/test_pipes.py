@@ -567,6 +567,16 @@ def test_a_relay_that_fails_to_take(scene: Scene) -> None:
     assert scene.runtime.protocols == {}
 
 
+def test_a_write_that_fails(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relay is told what it took for passed, and ends the session."""
+    scene.lets_pass()
+    monkeypatch.setattr(LegProtocol, "write", fails)
+    scene.relay.answers.append([Close(scene.relay.client, How.ABORT)])
+    scene.sends(SEND)
+    assert [what for what, *_ in scene.said()] == ["passed", "failed"]
+    assert scene.relay.client not in scene.runtime.protocols
+
+
 def test_an_exception_ends_its_own_connection_only(
     scene: Scene, faults: list[type], monkeypatch: pytest.MonkeyPatch
 ) -> None:

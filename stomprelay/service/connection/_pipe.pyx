@@ -39,8 +39,8 @@ cdef class Pipe:
 
     What is received goes to `target` as long as `scan(data, at)` finds runs that `takes` takes; from the first frame
     on that is none it goes to `source.dataReceived`, as all of it would without the pipe. Where the peer `trails`, nothing
-    is sent on that lacks the LF behind its last frame. `failed` is called with what `scan` or `takes` raised: then what was
-    received goes nowhere.
+    is sent on that lacks the LF behind its last frame. `failed` is called with what any of them raised: then what was received goes
+    nowhere.
     """
 
     cdef readonly object source
@@ -85,7 +85,7 @@ cdef class Pipe:
     def __call__(self):
         """Read once. Returns and raises what `doRead` does (`IReadDescriptor`)."""
         cdef char few[FEW]
-        cdef Py_ssize_t room = self._transport.bufferSize
+        cdef size_t room = self._transport.bufferSize
         cdef Py_ssize_t size, frames = 0, at = 0
         cdef char *into = few
         cdef PyObject *chunk = NULL
@@ -108,23 +108,23 @@ cdef class Pipe:
             _PyBytes_Resize(&chunk, size)
             data = <bytes>chunk
             Py_DECREF(chunk)    # `data` has a reference of its own
-        # What fills the room is part of more, which is cheaper in large chunks.
-        if size < room and not (self._trails and data[size - 1] == 0):
-            try:
+        try:
+            # What fills the room is part of more, which is cheaper in large chunks.
+            if <size_t>size < room and not (self._trails and data[size - 1] == 0):
                 while at < size:
                     run = self._scan(data, at)
                     if type(run) is not Run or not self._takes(run):
                         break
                     frames += run.count
                     at = run.after
-            except Exception as error:
-                self._failed(error)
-                return None
-        if at:
-            self.frames += frames
-            self._size += at
-            self._at = self._seconds()
-            self.target.write(data if at == size else data[:at])
+            if at:
+                self.frames += frames
+                self._size += at
+                self._at = self._seconds()
+                self.target.write(data if at == size else data[:at])
+        except Exception as error:
+            self._failed(error)
+            return None
         if at < size:
             self.source.dataReceived(data[at:] if at else data)
         return None
