@@ -218,6 +218,8 @@ class RelayService(MultiService):
         self.state.runtime.open()
         super().startService()
         self._admission.started(self._descriptors, self._needed())
+        if PIPE is None:
+            _log.info("nothing compiled is used: all is done in Python, which takes more processor time")
         for each in self.state.sessions.listeners.values():
             listener = each.listener
             _log.info(

@@ -4,16 +4,20 @@ import gc
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from twisted.internet import epollreactor, tcp, unix
 from twisted.internet.defer import succeed
 from twisted.internet.main import CONNECTION_DONE
 from twisted.internet.protocol import Protocol, connectionDone
-from twisted.python import log
 from twisted.python.failure import Failure
+from twisted.python.log import addObserver, removeObserver
 
 from stomprelay.relay.effects import Effect, Open, Pass
 from stomprelay.service.connection import direct, pipes
@@ -52,18 +56,24 @@ class Scene:
     are the peers' ends of its two connections.
     """
 
-    def __init__(self, reactor: Any, kind: socket.AddressFamily = socket.AF_INET) -> None:
+    def __init__(
+        self,
+        reactor: Any,
+        kind: socket.AddressFamily = socket.AF_INET,
+        relay: ScriptedRelay | None = None,
+        upstream: Leg | None = None,
+    ) -> None:
         self.reactor = reactor
         self.now = 100.0
         self.ended: list[RelayDriver] = []
         self.runtime = Runtime(reactor, lambda: self.now)
-        self.relay = ScriptedRelay()
+        self.relay = relay or ScriptedRelay()
         self.relay.over = False
-        self.upstream = Leg(Side.UPSTREAM, Limits())
+        self.upstream = upstream or Leg(Side.UPSTREAM, Limits())
         place = broker()
         endpoints: Any = {place: self}
-        relay: Any = self.relay
-        self.driver = RelayDriver(self.runtime, relay, endpoints, self.ended.append)
+        core: Any = self.relay
+        self.driver = RelayDriver(self.runtime, core, endpoints, self.ended.append)
         self._kind = kind
         self.client = self.accept(LegProtocol(self.driver, self.relay.client))
         self.relay.client.enter(State.CONNECTING, V1_2)
@@ -170,16 +180,22 @@ class Scene:
         self.broker.close()
 
 
-@pytest.fixture(params=[epollreactor.EPollReactor, RelayReactor], ids=["stock", "ours"])
-def reactor(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A reactor of each kind, which is not the one that runs."""
-    reactor = request.param()
+@contextmanager
+def running(reactor: Any) -> Iterator[Any]:
+    """A reactor that turns when it is told to; closed at the end."""
     yield reactor
     for each in reactor.removeAll():
         each.connectionLost(Failure(CONNECTION_DONE))
     for waker in list(reactor._internalReaders):
         waker.connectionLost(Failure(CONNECTION_DONE))
     reactor._poller.close()
+
+
+@pytest.fixture(params=[epollreactor.EPollReactor, RelayReactor], ids=["stock", "ours"])
+def reactor(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A reactor of each kind, which is not the one that runs."""
+    with running(request.param()) as reactor:
+        yield reactor
 
 
 @pytest.fixture
@@ -199,9 +215,9 @@ def faults() -> Iterator[list[type]]:
         if event["isError"]:
             found.append(event["failure"].type)
 
-    log.addObserver(look)
+    addObserver(look)
     yield found
-    log.removeObserver(look)
+    removeObserver(look)
 
 
 # What passes
@@ -332,6 +348,55 @@ def test_all_is_counted(scene: Scene) -> None:
     scene.sends(SEND)
     scene.does(Close(scene.relay.client, How.ABORT))
     assert scene.driver.info().from_client == 3 * len(SEND) + len(ODD)
+
+
+class CarryingRelay(ScriptedRelay):
+    """Carries the client's frames, and gives leave whenever no frame is unfinished. `frames` counts them all."""
+
+    def __init__(self, to: Leg, takes: Callable[[Run], bool]) -> None:
+        super().__init__()
+        self.frames = 0
+        self._to = to
+        self._passing = Passing(RULES, takes)
+
+    def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
+        decoder = leg.decoder
+        decoder.feed(data)
+        frames = list(decoder.frames())
+        self.frames += len(frames)
+        passing = None if decoder.buffered else self._passing
+        sent = [Send(self._to, frame.wire) for frame in frames]
+        return [*sent, Pass(leg, self._to, passing, decoder.trails)]
+
+    def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
+        self.frames += frames
+        assert not leg.decoder.buffered
+
+
+@given(
+    st.lists(st.sampled_from([SEND, SEND + b"\n", ODD, ODD + b"\n", b"\n"]), max_size=20),
+    st.lists(st.integers(1, 200), max_size=20),
+    st.lists(st.booleans(), max_size=5),
+)
+def test_however_it_comes(frames: list[bytes], cuts: list[int], answers: list[bool]) -> None:
+    """Cut anywhere, taken or not: the same frames reach the broker in their order, and each is counted once."""
+    with running(RelayReactor()) as reactor:
+        takes = cycle(answers or [True])
+        upstream = Leg(Side.UPSTREAM, Limits())
+        relay = CarryingRelay(upstream, lambda run: next(takes))
+        scene = Scene(reactor, socket.AF_UNIX, relay, upstream)
+        scene.does(*relay.received(relay.client, b"", 0.0))
+        stream, at = b"".join(frames), 0
+        for cut in (*cuts, len(stream)):
+            if stream[at : at + cut]:
+                scene.sends(stream[at : at + cut])
+            at += cut
+        received = scene.received()
+        scene.driver.report_passed()
+        scene.close()
+    sent = b"".join(each for each in frames if each != b"\n")
+    assert received.replace(b"\0\n", b"\0") == sent.replace(b"\0\n", b"\0")
+    assert relay.frames == sum(each != b"\n" for each in frames)
 
 
 # Chunks small and large
@@ -654,6 +719,16 @@ def test_counters_are_complete_when_they_are_shown(scene: Scene) -> None:
     scene.sends(SEND)
     sessions.report_passed()
     assert scene.said() == [scene.passed(1, len(SEND))]
+
+
+def test_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:
+    """The log says so, once."""
+    RelayHarness()
+    monkeypatch.setattr("stomprelay.service.relay.PIPE", None)
+    assert not any("compiled" in line for line in log)
+    RelayHarness()
+    said = "info: nothing compiled is used: all is done in Python, which takes more processor time"
+    assert log.count(said) == 1
 
 
 def test_it_can_be_ruled_out(tmp_path: Path) -> None:
