@@ -2,13 +2,17 @@
 
 The broker's names for a delivery are its message-id, its subscription and, on 1.2, its `ack` value; the client
 knows some of them or a token of ours. The ledger is kept only where those differ, or where a session may move to
-another broker, which knows nothing of these deliveries; elsewhere ACKs pass untouched.
+another broker, which knows nothing of these deliveries; elsewhere ACKs pass untouched. Of the newest deliveries only
+the names are kept as long as nothing more is needed (see `recent`).
 
 Nothing here goes through deliveries but to forget them, each once: what is settled or lost is one piece (see
 `delivery` and `positions`), whatever its length.
 """
 
+from collections.abc import Mapping, Sequence
 from itertools import count
+from operator import itemgetter
+from typing import Final
 
 from stomprelay.session.delivery import (
     TOKEN,
@@ -23,7 +27,13 @@ from stomprelay.session.delivery import (
 )
 from stomprelay.session.kept import THING
 from stomprelay.session.namesakes import Namesakes
+from stomprelay.session.recent import Name, Recent, Row
 from stomprelay.session.subscriptions import Subscription
+from stomprelay.wire.dialect import V1_2, Dialect
+
+_MESSAGE_ID: Final = itemgetter(1)
+_ACK_AT: Final = 2
+_ACK: Final = itemgetter(_ACK_AT)
 
 
 def _cost(delivery: Delivery) -> int:
@@ -40,7 +50,8 @@ class Ledger:
     """The unsettled deliveries of one client.
 
     `full`: `most` or more deliveries are remembered, those of open transactions included; stop reading from the
-    broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it.
+    broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it. `dialect`
+    is that in which the client acknowledges them.
 
     What an open transaction acknowledged is not pending, but keeps its names: it may come back.
     """
@@ -59,13 +70,19 @@ class Ledger:
         "_named",
         "_orders",
         "_pending",
+        "_recent",
         "_replaced",
         "_size",
         "_stale",
         "forgot",
     )
 
-    def __init__(self, most: int, orders: "count[int] | None" = None) -> None:
+    def __init__(
+        self,
+        most: int,
+        orders: "count[int] | None" = None,
+        dialect: Dialect = V1_2,
+    ) -> None:
         self._most = most
         self._orders = count(1) if orders is None else orders
         self.forgot = False
@@ -80,19 +97,20 @@ class Ledger:
         self._pending = self._lost = self._expected = self._in_doubt = 0
         self._ended: dict[Unsettled, None] = {}
         self._stale = False
+        self._recent = Recent(dialect)
 
     def __len__(self) -> int:
-        return self._pending
+        return self._pending + len(self._recent)
 
     @property
     def size(self) -> int:
         """The number of bytes that all of it costs."""
-        return self._size + THING * self._named.twins
+        return self._size + THING * self._named.twins + self._recent.size
 
     @property
     def awaited(self) -> int:
         """The number of deliveries whose ACK a broker still awaits."""
-        return self._pending - self._lost + self._in_doubt
+        return self._pending - self._lost + self._in_doubt + len(self._recent)
 
     @property
     def full(self) -> bool:
@@ -107,20 +125,72 @@ class Ledger:
     @property
     def expecting(self) -> bool:
         """Whether an ACK is still to be expected: of a delivery that is not lost, on an open subscription."""
-        return self._expected > 0
+        return self._expected > 0 or len(self._recent) > 0
+
+    def delivered(
+        self, rows: Sequence[Row], text: bytes, subscriptions: Mapping[bytes, Subscription]
+    ) -> bool:
+        """Record MESSAGEs that are sent to the client as they came, all of the broker that there is. `subscriptions`
+        has those that they are for, all open, by the ids in the rows; `text` is `recent.text_of` these. Return False,
+        and record nothing, where one of them has to be `noted` by itself.
+        """
+        if self.forgot or self._would_forget(len(rows)):
+            return False
+        if self._by_order and self._knows(self._recent.decoded(rows, text)):
+            return False
+        return self._recent.add(rows, text, subscriptions)
+
+    def _would_forget(self, more: int) -> bool:
+        """Whether something would be forgotten to make room for so many more deliveries."""
+        return (bool(self._ended) or self._lost > 0) and (
+            self._pending + self._in_doubt + len(self._recent) + more > self._most
+        )
+
+    def _knows(self, rows: Sequence[Row]) -> bool:
+        """Whether one of these names, decoded, is that of a delivery which is not a recent one."""
+        if not self._named.has_none_of(map(_MESSAGE_ID, rows)):
+            return True
+        return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
+
+    def acknowledged(self, names: Sequence[Name]) -> bool:
+        """Settle what ACKs or NACKs of these names, as they stand on the wire, are for, in no transaction. Return
+        whether all of them may pass as they came; otherwise look at each of them: those that were settled here name
+        nothing any more.
+        """
+        if self.forgot:
+            self._list_recent()
+            return False
+        found, covered = self._recent.settle(names)
+        for subscription in covered:
+            account = self._accounts.get(subscription)
+            if account is not None and account.pending:
+                self._take(account, account.take_all())
+        return found
+
+    def _list_recent(self) -> None:
+        """Make a `Delivery` of each that is kept by its names alone."""
+        for subscription, message_id, ack in self._recent.take():
+            self._add(subscription, message_id, ack, tokened=False)
 
     def noted(
         self, subscription: Subscription, message_id: bytes, ack: bytes | None, *, tokened: bool = False
     ) -> Delivery:
         """Record a MESSAGE that is sent to the client, and return its delivery."""
+        self._list_recent()
         if self._pending + self._in_doubt >= self._most:
             self._make_room()
+        account = self._accounts.get(subscription)
+        if self._lost and isinstance(account, Cumulative):
+            self._replace(account, message_id)
+        return self._add(subscription, message_id, ack, tokened=tokened)
+
+    def _add(
+        self, subscription: Subscription, message_id: bytes, ack: bytes | None, *, tokened: bool
+    ) -> Delivery:
         account = self._accounts.get(subscription)
         if account is None:
             account = self._accounts[subscription] = unsettled(subscription)
             self._size += 0 if subscription.open else _left(account)
-        elif self._lost and isinstance(account, Cumulative):
-            self._replace(account, message_id)
         order = next(self._orders)
         delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened)
         self._by_order[order] = delivery
@@ -147,6 +217,7 @@ class Ledger:
         """Record that a subscription was closed. What it leaves unsettled is forgotten where room is needed, now or
         later.
         """
+        self._list_recent()
         account = self._accounts.get(subscription)
         if account is not None:
             self._expected -= account.live
@@ -203,6 +274,7 @@ class Ledger:
         """Record that the broker's connection has ended: all its deliveries are lost, and ACKs of them are sent to
         no broker.
         """
+        self._list_recent()
         self._connection.end()
         self._connection = Connection()
         self._lost = self._pending
@@ -211,16 +283,19 @@ class Ledger:
 
     def taken(self, ack: bytes) -> bool:
         """Whether an unsettled delivery has this `ack` value already, or one that was forgotten may have had it."""
-        return self.forgot or ack in self._by_ack
+        return self.forgot or ack in self._by_ack or self._recent.has(ack)
 
     def named(self, message_id: bytes) -> bool:
         """Whether an unsettled delivery has this `message-id`."""
+        self._list_recent()
         return message_id in self._named
 
     def by_token(self, token: bytes) -> Delivery | None:
         """Return the delivery with this token, or else with this `ack` value of the broker's; None where there is
         none.
         """
+        if self._recent.has(token):
+            self._list_recent()
         delivery = self.given(token) or self._by_ack.get(token)
         return delivery if delivery is not None and delivery.pending else None
 
@@ -237,6 +312,8 @@ class Ledger:
         id where one is given; None where there is none. Those of a lost broker come last, and before them those of
         ended subscriptions: what was sent again is what is acknowledged first.
         """
+        if message_id not in self._named and self._recent.may_have(message_id, subscription):
+            self._list_recent()
         return self.given(message_id) or self._named.first(message_id, subscription)
 
     def latest(self, subscription: Subscription, order: int) -> Delivery | None:
@@ -252,7 +329,10 @@ class Ledger:
         of them is of a lost broker.
         """
         account = delivery.unsettled
-        taken = account.take(delivery.position)
+        return self._take(account, account.take(delivery.position), transaction)
+
+    def _take(self, account: Unsettled, taken: Taken, transaction: bytes | None = None) -> bool:
+        """Settle what was taken, and return whether none of it is of a lost broker."""
         lost = account.lost_among(taken)
         self._count(account, taken, lost, -1)
         if transaction is None:

@@ -4,6 +4,7 @@ One broker gives the same id to each subscription of a topic; another one gives 
 connection, or a subscription that has ended, left without an ACK.
 """
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -106,6 +107,13 @@ class Namesakes:
 
     def __contains__(self, message_id: bytes) -> bool:
         return message_id in self._named
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    def has_none_of(self, message_ids: Iterable[bytes]) -> bool:
+        """Whether no delivery has one of these message-ids."""
+        return self._named.keys().isdisjoint(message_ids)
 
     def add(self, delivery: Delivery) -> None:
         """Add a delivery."""

@@ -3,18 +3,20 @@
 A session belongs to one client connection and outlives the legs toward brokers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, filterfalse
+from operator import itemgetter
 from typing import Final
 
 from stomprelay.session.delivery import ours
 from stomprelay.session.kept import THING, Budget, cost
 from stomprelay.session.ledger import Ledger
-from stomprelay.session.subscriptions import Subscription, Subscriptions
+from stomprelay.session.recent import Name, Row, text_of
+from stomprelay.session.subscriptions import AUTO, Subscription, Subscriptions
 from stomprelay.wire.dialect import Dialect, Headers
-from stomprelay.wire.errors import ProtocolError
-from stomprelay.wire.names import ABORT, BEGIN, COMMIT, SUBSCRIBE, TRANSACTION, UNSUBSCRIBE
+from stomprelay.wire.errors import LimitError, ProtocolError
+from stomprelay.wire.names import ABORT, BEGIN, COMMIT, ID, SUBSCRIBE, TRANSACTION, UNSUBSCRIBE
 
 _RECEIPT: Final = 160
 """Bytes that a receipt id costs beside its text."""
@@ -22,6 +24,7 @@ _FRAME: Final = 64
 """The same for a frame of a transaction."""
 _PLACES: Final = 128
 """Bytes that a subscription costs beside what anything does: its places by id and by destination."""
+_SUBSCRIPTION: Final = itemgetter(0)
 
 
 class Transaction:
@@ -84,7 +87,7 @@ class Transaction:
 
 class Session:
     """What one client has open at its broker: subscriptions, transactions, deliveries and receipts. All values are
-    decoded, so they depend on no dialect.
+    decoded, so they depend on no dialect, but those of `delivered` and `acknowledged`.
 
     `name` is unique and stands in logs; `receipts` holds the receipt ids of SENDs that the broker still owes;
     `counters` is where things are counted, `kept` what is kept of the client in bytes. `unsettled`, `transactions` and
@@ -183,7 +186,7 @@ class Session:
         """The account of deliveries, opened with the first one that the two sides name differently."""
         if self._ledger is None:
             self._orders = self._orders or count(1)
-            ledger = self._ledger = Ledger(self._most, self._orders)
+            ledger = self._ledger = Ledger(self._most, self._orders, self.dialect)
             self.kept.watch([lambda: ledger.size])
         return self._ledger
 
@@ -202,6 +205,38 @@ class Session:
             return False
         others = [each._ledger for each in self._neighbours if each is not self]
         return ours(message_id) or any(each is not None and each.named(message_id) for each in others)
+
+    def delivered(self, rows: Sequence[Row]) -> bool:
+        """Record MESSAGEs that are sent to the client as they came, where its broker and it name deliveries alike.
+        Return False, and record nothing, where one of them has to be looked at: because it is for a subscription that
+        has ended or is not known, or because its names may not be its own.
+        """
+        dialect, text = self.dialect, text_of(rows)
+        if self._neighbours is not None or not dialect.spells_once(text):
+            return False
+        ids = set(map(_SUBSCRIPTION, rows))
+        awaiting = {}
+        for id in ids:
+            subscription = self.subscriptions.delivered(dialect.decode(ID, id), b"")
+            if subscription is None or not subscription.named:
+                return False
+            if subscription.ack != AUTO:
+                if not subscription.open:
+                    return False
+                awaiting[id] = subscription
+        if not awaiting:
+            return True
+        if len(awaiting) < len(ids):
+            rows = [row for row in rows if row[0] in awaiting]
+            text = text_of(rows)
+        return self.ledger.delivered(rows, text, awaiting)
+
+    def acknowledged(self, names: Sequence[Name]) -> bool:
+        """Settle what ACKs or NACKs of these names are for, in no transaction, where client and broker name deliveries
+        alike. Return whether all of them may pass as they came; otherwise look at each of them, also at those that were
+        settled: they name nothing any more, and pass.
+        """
+        return self._ledger is not None and self._ledger.acknowledged(names)
 
     @property
     def full(self) -> bool:
@@ -335,3 +370,30 @@ class Session:
         if receipt in self.receipts:
             del self.receipts[receipt]
             self.kept.give(_RECEIPT + len(receipt))
+
+    def owed_all(self, receipts: Iterable[bytes]) -> bool:
+        """Record as `owed` does that SENDs were sent which ask for these receipts. Return False, and record nothing,
+        where that may be more than is kept.
+        """
+        new = dict.fromkeys(filterfalse(self.receipts.__contains__, receipts))
+        if len(self.receipts) + len(new) > self._most:
+            return False
+        try:
+            self.kept.take(self._receipts_cost(new))
+        except LimitError:
+            return False
+        self.traces += 1
+        self.receipts.update(new)
+        return True
+
+    def received_all(self, receipts: Iterable[bytes]) -> None:
+        """Record as `received` does that the broker sent RECEIPTs with these ids."""
+        known = set(filter(self.receipts.__contains__, receipts))
+        for receipt in known:
+            del self.receipts[receipt]
+        self.kept.give(self._receipts_cost(known))
+
+    @staticmethod
+    def _receipts_cost(receipts: Collection[bytes]) -> int:
+        """Return how many bytes these receipt ids cost."""
+        return _RECEIPT * len(receipts) + sum(map(len, receipts))

@@ -39,6 +39,9 @@ _LAST_CRS: Final = re.compile(rb"(?<!\r)\r++\Z")
 _LINE_ENDS: Final = re.compile(rb"(?<!\r)(?:\r*+\n|\r++\Z)")
 """Both begin only where a run of CRs begins, so that many CRs are looked through once."""
 
+_NO_COLON: Final = re.compile(rb"\\(?:[^c]|\Z)")
+"""Matches an escape that is not that of a colon, the only one that peers have much use for."""
+
 LETTERS: Final = {escape[1:]: byte for byte, escape in ESCAPES.items()}
 
 PROTOCOL_HEADERS: Final = frozenset(
@@ -127,6 +130,16 @@ class Dialect:
         if self.padded:
             value = value.strip(b" ") if name in PROTOCOL_HEADERS else value.lstrip(b" ")
         return self._unescape(value) if b"\\" in value and self.reads else value
+
+    def spells_once(self, lines: bytes) -> bool:
+        """Whether raw values of PROTOCOL_HEADERS, with LFs between them, are spelled as `encode` spells them: no two
+        of them stand for one value then, and `decode` takes all of them at once. False also where that is not certain.
+        """
+        if b"\r" in lines or (self.padded and b" " in lines):
+            return False
+        if not self.reads:
+            return True
+        return b":" not in lines and (b"\\" not in lines or _NO_COLON.search(lines) is None)
 
     def _unescape(self, text: bytes) -> bytes:
         if b"\\\\" in text:

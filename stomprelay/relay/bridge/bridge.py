@@ -43,8 +43,11 @@ class Bridge:
     """Frames of `source` for a leg of `target`. Stateless: one serves every session of its pair.
 
     `untouched` are the commands whose frames pass as they came, without a look, in a session without subscriptions
-    that ask for ACKs; `tracked` bridges look at MESSAGEs in sessions with them.
+    that ask for ACKs; `tracked` bridges look at MESSAGEs in sessions with them. `takes_out` are headers that no MESSAGE
+    keeps, `judges` is that of the `Pair`.
     """
+
+    takes_out: tuple[bytes, ...] = ()
 
     def __init__(
         self,
@@ -61,8 +64,8 @@ class Bridge:
         self.tracked = tracked
         self.steps = steps_between(source, target, tracked=tracked)
         self._pair = Pair(source, target, selectors, tracked)
-        self._judges = self._pair.judges
-        self.untouched = frozenset[bytes]() if self._judges else frozenset({MESSAGE})
+        self.judges = self._pair.judges
+        self.untouched = frozenset[bytes]() if self.judges else frozenset({MESSAGE})
         alike = not source.padded and source.escaped_names == target.escaped_names
         # Both versions escape names, but one of the sides leaves them as they are.
         self._raw_names = (
@@ -97,7 +100,7 @@ class Bridge:
     def without(self, frame: Frame, name: bytes, session: Session) -> bytes:
         """Return the bytes of a frame's new head, without its header `name`. Raises as `head` does."""
         edit = Edit((name,))
-        if frame.crlf or (self._judges and not frame.plain):
+        if frame.crlf or (self.judges and not frame.plain):
             return self._respelled(frame, edit, session)
         return self._edited(frame, edit, session)
 
@@ -116,7 +119,7 @@ class Bridge:
             edit = AS_IT_IS if step is None else step(self._pair, frame, session)
             if edit is NOTHING:
                 return b""
-            alike = frame.plain or not self._judges or (self._only_cr and self._without_cr(frame))
+            alike = frame.plain or not self.judges or (self._only_cr and self._without_cr(frame))
             if alike and edit is AS_IT_IS:
                 head = None
             elif not alike or frame.crlf:
@@ -178,7 +181,7 @@ class Bridge:
         `LossPolicy`; empty for a header that is left out.
         """
         target = self.target
-        if not self._judges:
+        if not self.judges:
             return target.write_line(name, value)  # as a peer of the same version spelled it
         spelled = self.spell_name(name)
         if spelled is None:

@@ -6,10 +6,11 @@ there is to bridging versions.
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.ledger import Ledger
+from stomprelay.session.recent import Name, Row
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO, MADE, MODES
 from stomprelay.wire.dialect import DeliveryNaming, Dialect, Headers
@@ -132,15 +133,19 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     deliveries concerns no broker any more.
     """
     source, target, ledger = pair.source, pair.target, session.ledger
+    within = frame.header(TRANSACTION, source) if session.transactions else None
+    transaction = None if within is None else session.transactions.get(within)
+    if transaction is None and not pair.judges and frame.command in target.commands:
+        name = _NAME[source.delivery](frame)
+        if name is not None and session.acknowledged((name,)):
+            return AS_IT_IS
     delivery = _FIND[source.delivery](frame, source, ledger)
     stale = ledger.forgot if delivery is None else delivery.lost
     if delivery is None and not stale and not pair.judges:
         return AS_IT_IS
     if not stale and (delivery is None or frame.command not in target.commands):
         return refuse(pair, frame, session)
-    name = frame.header(TRANSACTION, source) if session.transactions else None
-    transaction = None if name is None else session.transactions.get(name)
-    whole = delivery is not None and ledger.settled(delivery, None if transaction is None else name)
+    whole = delivery is not None and ledger.settled(delivery, None if transaction is None else within)
     if transaction is not None and not whole:
         transaction.doom("it acknowledges messages of a broker that was lost")
     if delivery is None or stale:
@@ -159,6 +164,21 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
         (ID, MESSAGE_ID, SUBSCRIPTION),
         ((SUBSCRIPTION, delivery.subscription.id), (MESSAGE_ID, delivery.message_id)),
     )
+
+
+def _whole_name(frame: Frame) -> Row | None:
+    subscription, message_id = frame.raw(SUBSCRIPTION), frame.raw(MESSAGE_ID)
+    return None if subscription is None or message_id is None else (subscription, message_id)
+
+
+_NAME: Final[dict[DeliveryNaming, Callable[[Frame], Name | None]]] = {
+    DeliveryNaming.MESSAGE_ID: lambda frame: (
+        frame.raw(MESSAGE_ID) if frame.raw(SUBSCRIPTION) is None else None
+    ),
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _whole_name,
+    DeliveryNaming.ACK: lambda frame: frame.raw(ID),
+}
+"""By what an ACK or NACK names a delivery, as it stands there, where that is no more and no less; else None."""
 
 
 def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
@@ -199,9 +219,19 @@ _FIND: Final = {
 }
 
 
+DELIVERED: Final = {
+    DeliveryNaming.MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
+    DeliveryNaming.ACK: (SUBSCRIPTION, MESSAGE_ID, ACK_HEADER),
+}
+"""What makes up a `session.recent.Row`."""
+
+
 def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
     """MESSAGE: gets the names of its subscription and of the delivery that the client's version needs."""
     source, target = pair.source, pair.target
+    if pair.tracked and not pair.judges and _noted_by_names(frame, source, session):
+        return AS_IT_IS
     name = frame.header(SUBSCRIPTION, source)
     destination = b"" if name is not None else frame.header(DESTINATION, source) or b""
     subscription = session.subscriptions.delivered(name, destination)
@@ -234,6 +264,12 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
     elif name is not None and name.startswith(MADE) and not (subscription and subscription.named):
         drop = (SUBSCRIPTION, *drop)
     return Edit(drop, add) if drop or add else AS_IT_IS
+
+
+def _noted_by_names(frame: Frame, source: Dialect, session: Session) -> bool:
+    """Record a MESSAGE by what its head has, if that is all there is to do; return whether it is."""
+    row = tuple(map(frame.raw, DELIVERED[source.delivery]))
+    return None not in row and session.delivered((cast("Row", row),))
 
 
 def refuse(pair: Pair, frame: Frame, _session: Session) -> Edit:

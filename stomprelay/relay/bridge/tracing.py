@@ -72,6 +72,8 @@ class Tracer:
 class Untracing(Bridge):
     """A bridge to a client whose listener traces: a MESSAGE leaves its trace behind before anything else is done."""
 
+    takes_out = (TRACE,)
+
     def __init__(self, source: Dialect, target: Dialect, loss: LossPolicy, *, tracked: bool) -> None:
         super().__init__(source, target, loss, tracked=tracked)
         self._passes = MESSAGE in self.untouched

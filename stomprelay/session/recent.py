@@ -1,0 +1,167 @@
+"""Deliveries of which nothing is known but their names.
+
+Nearly every delivery is acknowledged by the name under which it came before anything else is asked about it. So all of
+a chunk are noted in one go, by their names, and settled so: no objects are made, and nothing goes through them one by
+one. As soon as something else concerns them, a loss, the end of a subscription, a transaction, the ledger takes them
+and makes a `Delivery` of each.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, repeat
+from operator import itemgetter
+from typing import Any, Final
+
+from stomprelay.session.delivery import TOKEN
+from stomprelay.session.kept import THING
+from stomprelay.session.subscriptions import CUMULATIVE, Subscription
+from stomprelay.wire.dialect import DeliveryNaming, Dialect
+from stomprelay.wire.names import MESSAGE_ID
+
+Row = tuple[bytes, ...]
+"""What a MESSAGE says of its delivery: the id of its subscription, its message-id and, where ACKs name that, its `ack`
+value. They are as they stand on the wire: see `Dialect.spells_once`.
+"""
+Name = bytes | Row
+"""What an ACK says of a delivery, in the same way: an `id`, or a message-id, or the id of a subscription and a
+message-id.
+"""
+
+_NAME: Final[Mapping[DeliveryNaming, Callable[[Row], Any]]] = {
+    DeliveryNaming.MESSAGE_ID: itemgetter(1),
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: itemgetter(slice(2)),
+    DeliveryNaming.ACK: itemgetter(2),
+}
+_OURS: Final = b"\n" + TOKEN
+
+
+def text_of(rows: Sequence[Row]) -> bytes:
+    """Return all values of the rows, with LFs between them."""
+    return b"\n".join(chain.from_iterable(rows))
+
+
+class Recent:
+    """The newest deliveries of a client of this dialect: all came on the broker's connection that there is, for open
+    subscriptions, and no two have one name, nor has anything else in the ledger. They are kept in the order in which
+    they came.
+    """
+
+    __slots__ = ("_dialect", "_lines", "_name", "_rows", "_subscriptions", "_text")
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._name = _NAME[dialect.delivery]
+        self._rows: dict[Name, Row] = {}
+        self._subscriptions: dict[bytes, Subscription] = {}
+        self._lines: dict[
+            bytes, deque[Name]
+        ] = {}  # of each cumulative subscription what is its own, in order
+        self._text = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that all of them cost."""
+        return THING * len(self._rows) + self._text
+
+    def has(self, ack: bytes) -> bool:
+        """Whether one of them has this `ack` value, decoded, where ACKs name that."""
+        return bool(self._rows) and self._dialect.encode(ack) in self._rows
+
+    def may_have(self, message_id: bytes, subscription: bytes | None) -> bool:
+        """Whether one of them can be what is meant by this message-id, on the subscription of that id where one is
+        given. Both are decoded.
+        """
+        if not self._rows:
+            return False
+        encode = self._dialect.encode
+        match self._dialect.delivery:
+            case DeliveryNaming.MESSAGE_ID:
+                return encode(message_id) in self._rows
+            case DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID if subscription is not None:
+                return (encode(subscription), encode(message_id)) in self._rows
+        return True
+
+    def decoded(self, rows: Sequence[Row], text: bytes) -> Sequence[Row]:
+        """Return the rows decoded; `text` is `text_of` them."""
+        if b"\\" not in text or not rows:
+            return rows
+        values = iter(self._dialect.decode(MESSAGE_ID, text).split(b"\n"))
+        return list(zip(*[values] * len(rows[0]), strict=True))
+
+    def add(self, rows: Sequence[Row], text: bytes, subscriptions: Mapping[bytes, Subscription]) -> bool:
+        """Add deliveries, the newest, of these subscriptions, by their ids; `text` is `text_of` them. Return False, and
+        add none, where one of them has a name that is here, or may be a token of ours.
+        """
+        kept, names = self._rows, list(map(self._name, rows))
+        if _OURS in text or not kept.keys().isdisjoint(names):
+            return False
+        together = len(kept) + len(names)
+        kept.update(zip(names, rows, strict=True))
+        if len(kept) < together:  # two of them have one name
+            for name in names:
+                kept.pop(name, None)
+            return False
+        self._text += len(text) + 1
+        self._subscriptions.update(subscriptions)
+        cumulative = {id for id, each in subscriptions.items() if each.ack == CUMULATIVE}
+        if cumulative and len(subscriptions) == 1:
+            self._lines.setdefault(rows[0][0], deque()).extend(names)
+        elif cumulative:
+            for name, row in zip(names, rows, strict=True):
+                if row[0] in cumulative:
+                    self._lines.setdefault(row[0], deque()).append(name)
+        return True
+
+    def settle(self, names: Sequence[Name]) -> tuple[bool, list[Subscription]]:
+        """Forget what ACKs of these names are for: each for its delivery, and where its subscription is cumulative for
+        all before it. Return whether each name was found, and those cumulative subscriptions: what else they have is
+        covered, too.
+        """
+        found, covered = True, list[Subscription]()
+        if self._lines:
+            found, settled, covered = self._settle_in_order(names)
+        else:
+            settled = list(map(self._rows.pop, names, repeat(())))
+            if () in settled:
+                found, settled = False, list(filter(None, settled))
+        if settled:
+            self._text -= len(text_of(settled)) + 1
+        return found, covered
+
+    def _settle_in_order(self, names: Sequence[Name]) -> tuple[bool, list[Row], list[Subscription]]:
+        """Do as `settle`, and return the rows too."""
+        rows, lines = self._rows, self._lines
+        found, settled, covered = True, list[Row](), dict[bytes, Subscription]()
+        for name in names:
+            row = rows.get(name)
+            if row is None:
+                found = False
+                continue
+            id = row[0]
+            line = lines.get(id)
+            if line is not None:
+                first = line.popleft()
+                while first != name:
+                    settled.append(rows.pop(first))
+                    first = line.popleft()
+                if not line:
+                    del lines[id]
+                covered[id] = self._subscriptions[id]
+            settled.append(rows.pop(name))
+        return found, settled, list(covered.values())
+
+    def take(self) -> list[tuple[Subscription, bytes, bytes | None]]:
+        """Return all of them in order, each as its subscription and, decoded, its message-id and `ack` value. They are
+        forgotten here.
+        """
+        rows, subscriptions = list(self._rows.values()), self._subscriptions
+        self._rows, self._subscriptions, self._lines = {}, {}, {}
+        self._text = 0
+        decoded = self.decoded(rows, text_of(rows))
+        return [
+            (subscriptions[row[0]], each[1], each[2] if len(each) > 2 else None)
+            for row, each in zip(rows, decoded, strict=True)
+        ]
