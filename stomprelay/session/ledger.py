@@ -32,7 +32,8 @@ from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.dialect import V1_2, Dialect
 
 _MESSAGE_ID: Final = itemgetter(1)
-_ACK: Final = itemgetter(2)
+_ACK_AT: Final = 2
+_ACK: Final = itemgetter(_ACK_AT)
 
 
 def _cost(delivery: Delivery) -> int:
@@ -147,10 +148,9 @@ class Ledger:
 
     def _knows(self, rows: Sequence[Row]) -> bool:
         """Whether one of these names, decoded, is that of a delivery which is not a recent one."""
-        return not (
-            self._named.has_none_of(map(_MESSAGE_ID, rows))
-            and (not self._by_ack or self._by_ack.keys().isdisjoint(map(_ACK, rows)))
-        )
+        if not self._named.has_none_of(map(_MESSAGE_ID, rows)):
+            return True
+        return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
     def acknowledged(self, names: Sequence[Name]) -> bool:
         """Settle what ACKs or NACKs of these names, as they stand on the wire, are for, in no transaction. Return

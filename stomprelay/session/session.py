@@ -209,7 +209,7 @@ class Session:
     def delivered(self, rows: Sequence[Row]) -> bool:
         """Record MESSAGEs that are sent to the client as they came, where its broker and it name deliveries alike.
         Return False, and record nothing, where one of them has to be looked at: because it is for a subscription that
-        has ended, or because its names may not be its own.
+        has ended or is not known, or because its names may not be its own.
         """
         dialect, text = self.dialect, text_of(rows)
         if self._neighbours is not None or not dialect.spells_once(text):
@@ -218,7 +218,9 @@ class Session:
         awaiting = {}
         for id in ids:
             subscription = self.subscriptions.delivered(dialect.decode(ID, id), b"")
-            if subscription is not None and subscription.ack != AUTO:
+            if subscription is None or not subscription.named:
+                return False
+            if subscription.ack != AUTO:
                 if not subscription.open:
                     return False
                 awaiting[id] = subscription

@@ -6,14 +6,14 @@ the session as they would have left it. What is not certain is left to the steps
 
 from collections.abc import Callable
 from functools import cache
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.bridge.steps import DELIVERED
 from stomprelay.session.recent import Name, Row
 from stomprelay.session.session import Session
-from stomprelay.session.subscriptions import AUTO, MADE
+from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.names import (
     ACK,
@@ -30,7 +30,16 @@ from stomprelay.wire.names import (
     SUBSCRIPTION,
     TRANSACTION,
 )
-from stomprelay.wire.run import Passing, Rule, Rules, Run
+from stomprelay.wire.run import Rule, Rules, Run
+
+
+class Passing(NamedTuple):
+    """Which frames of a leg may pass, and `takes`, which must be called with each run of them before it passes: where
+    it returns False each frame of the run has to be looked at, and nothing was recorded that would be wrong then.
+    """
+
+    rules: Rules
+    takes: Callable[[Run], bool]
 
 
 _ACKNOWLEDGED: Final[dict[DeliveryNaming, Rule]] = {
@@ -69,10 +78,7 @@ def to_client(bridges: Bridges, session: Session, *, receipts: bool) -> Passing:
             return _needs_no_account(cast("list[bytes]", run.values), session)
         if not run.rule.wants:
             return True
-        rows = cast("list[Row]", run.values)
-        if not bridge.target.named_subscriptions and any(row[0].startswith(MADE) for row in rows):
-            return False
-        return session.delivered(rows)
+        return session.delivered(cast("list[Row]", run.values))
 
     return Passing(rules, takes)
 
@@ -94,18 +100,12 @@ def _needs_no_account(ids: list[bytes], session: Session) -> bool:
     return all(each is not None and each.named and each.ack == AUTO for each in found)
 
 
-def to_broker(
-    bridges: Bridges, session: Session, *, sends: bool, unkept: Callable[[int], None] | None = None
-) -> Passing:
-    """Return what may pass of what a client sends. `sends`: SENDs are among it; `unkept` is told how many pass that
-    nobody keeps.
-    """
+def to_broker(bridges: Bridges, session: Session, *, sends: bool) -> Passing:
+    """Return what may pass of what a client sends. `sends`: SENDs are among it, and nothing is added to them."""
     bridge = bridges.to_broker
     rules = _rules_to_broker(bridge, sends=sends)
 
     def takes(run: Run) -> bool:
-        if unkept is not None and run.rule.command == SEND:
-            unkept(run.count)
         if not run.rule.wants:
             return True
         if run.rule.command != SEND:

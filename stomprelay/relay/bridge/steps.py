@@ -183,7 +183,7 @@ _NAME: Final[dict[DeliveryNaming, Callable[[Frame], Name | None]]] = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _whole_name,
     DeliveryNaming.ACK: lambda frame: frame.raw(ID),
 }
-"""The name by which an ACK or NACK names a delivery, as it stands there, where it has no more and no less; else None."""
+"""By what an ACK or NACK names a delivery, as it stands there, where that is no more and no less; else None."""
 
 
 def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
@@ -235,6 +235,8 @@ DELIVERED: Final = {
 def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
     """MESSAGE: gets the names of its subscription and of the delivery that the client's version needs."""
     source, target = pair.source, pair.target
+    if pair.tracked and not pair.judges and _noted_by_names(frame, source, session):
+        return AS_IT_IS
     name = frame.header(SUBSCRIPTION, source)
     destination = b"" if name is not None else frame.header(DESTINATION, source) or b""
     subscription = session.subscriptions.delivered(name, destination)
@@ -270,8 +272,8 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
     return Edit(drop, add) if drop or add else AS_IT_IS
 
 
-def _noted_by_name(frame: Frame, source: Dialect, session: Session) -> bool:
-    """Whether a delivery could be recorded by its names alone."""
+def _noted_by_names(frame: Frame, source: Dialect, session: Session) -> bool:
+    """Record a MESSAGE by what its head has, if that is all there is to do; return whether it is."""
     row = tuple(map(frame.raw, DELIVERED[source.delivery]))
     return None not in row and session.delivered((cast("Row", row),))
 
