@@ -196,15 +196,23 @@ class Session:
         """
         if self._neighbours is None:
             return ours(ack) or self.ledger.taken(ack)
-        ledgers = [each._ledger for each in self._neighbours]
-        return ours(ack) or any(each is not None and each.taken(ack) for each in ledgers)
+        if ours(ack) or self.ledger.taken(ack):
+            return True
+        return any(each.dropped or each.taken(ack) for each in self._others())
 
     def clashes(self, message_id: bytes) -> bool:
-        """Whether a delivery of another broker has this `message-id`, or could have it."""
+        """Whether the client knows a delivery of another broker by this `message-id`, or could."""
         if self._neighbours is None:
             return False
-        others = [each._ledger for each in self._neighbours if each is not self]
-        return ours(message_id) or any(each is not None and each.named(message_id) for each in others)
+        if ours(message_id):
+            return True
+        return any(each.forgot or each.dropped or each.named(message_id) for each in self._others())
+
+    def _others(self) -> Iterator[Ledger]:
+        """The accounts of the client's sessions with other brokers."""
+        for each in self._neighbours or ():
+            if each is not self and each._ledger is not None:
+                yield each._ledger
 
     def delivered(self, rows: Sequence[Row]) -> bool:
         """Record MESSAGEs that are sent to the client as they came, where its broker and it name deliveries alike.

@@ -6,7 +6,7 @@ the session as they would have left it. What is not certain is left to the steps
 
 from collections.abc import Callable
 from functools import cache
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.negotiation import Bridges
@@ -30,16 +30,7 @@ from stomprelay.wire.names import (
     SUBSCRIPTION,
     TRANSACTION,
 )
-from stomprelay.wire.run import Rule, Rules, Run
-
-
-class Passing(NamedTuple):
-    """Which frames of a leg may pass, and `takes`, which must be called with each run of them before it passes: where
-    it returns False each frame of the run has to be looked at, and nothing was recorded that would be wrong then.
-    """
-
-    rules: Rules
-    takes: Callable[[Run], bool]
+from stomprelay.wire.run import Passing, Rule, Rules, Run
 
 
 _ACKNOWLEDGED: Final[dict[DeliveryNaming, Rule]] = {
@@ -100,12 +91,18 @@ def _needs_no_account(ids: list[bytes], session: Session) -> bool:
     return all(each is not None and each.named and each.ack == AUTO for each in found)
 
 
-def to_broker(bridges: Bridges, session: Session, *, sends: bool) -> Passing:
-    """Return what may pass of what a client sends. `sends`: SENDs are among it, and nothing is added to them."""
+def to_broker(
+    bridges: Bridges, session: Session, *, sends: bool, unkept: Callable[[int], None] | None = None
+) -> Passing:
+    """Return what may pass of what a client sends. `sends`: SENDs are among it; `unkept` is told how many pass that
+    nobody keeps.
+    """
     bridge = bridges.to_broker
     rules = _rules_to_broker(bridge, sends=sends)
 
     def takes(run: Run) -> bool:
+        if unkept is not None and run.rule.command == SEND:
+            unkept(run.count)
         if not run.rule.wants:
             return True
         if run.rule.command != SEND:
