@@ -129,12 +129,25 @@ class Scripted(Address):
 
     `mood`: the share of answers that are not what they should be. `redelivers`: each connection counts its messages
     from 1, so that ids come again after a loss. `quits` are bytes for which it ends the connection, as ActiveMQ does.
+    `group` is what the addresses have in common that take each other's place; `told_apart`: clients can tell messages
+    of one id apart, though they came from one group.
     """
 
     def __init__(
-        self, name: bytes, words: Words, mood: float, version: bytes, product: bytes, *, redelivers: bool
+        self,
+        name: bytes,
+        group: bytes,
+        words: Words,
+        mood: float,
+        version: bytes,
+        product: bytes,
+        *,
+        redelivers: bool,
+        told_apart: bool,
     ) -> None:
         self.name = name
+        self.group = group
+        self.told_apart = told_apart
         self.words = words
         self.mood = mood
         self.version = version
@@ -153,7 +166,8 @@ class Scripted(Address):
         """Return the number of the next message, behind `last` of this connection, and a name that no other has."""
         self._copies += 1
         self._messages += 1
-        return last + 1 if self.redelivers else self._messages, b"%b%d" % (self.name, self._copies)
+        copy = b"%b.%b.%d" % (self.group, self.name, self._copies)
+        return last + 1 if self.redelivers else self._messages, copy
 
 
 class _ScriptedMouth:
@@ -296,12 +310,14 @@ class _ScriptedMouth:
         One that names none is for a message that was settled before, or lost; and what is named settles nothing where
         its subscription is over.
         """
-        copy = frame.raw(COPY)
+        copy, address = frame.raw(COPY), self._address
+        if copy is None or (copy.startswith(address.group + b".") and not address.told_apart):
+            return
         named = frame.raw(b"id") if self._version == b"1.2" else frame.raw(b"message-id")
         names = {each[0] for each in self._subscriptions}
         meant = {each for each, (id, name) in self._given.items() if id == named and name in names}
-        if copy is not None and meant and copy not in meant:
-            self._address.astray.append(f"{named!r} is {sorted(meant)!r}, and not {copy!r}")
+        if meant and copy not in meant:
+            address.astray.append(f"{named!r} is {sorted(meant)!r}, and not {copy!r}")
 
     def _misbehave(self, receipt: bytes | None = None) -> None:
         words, random = self._words, self._words.random

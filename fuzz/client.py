@@ -17,12 +17,19 @@ COPY: Final = b"copy"
 
 
 class Delivery(NamedTuple):
-    """A MESSAGE as a client has to name it, raw; `copy` where its broker said which it is."""
+    """A MESSAGE as a client has to name it, raw; `copy` where its broker said which it is, and as long as nothing else
+    that the client said may be for it.
+    """
 
     subscription: bytes | None
     message_id: bytes | None
     ack: bytes | None
     copy: bytes | None
+
+    @property
+    def name(self) -> bytes | None:
+        """What an ACK names it by."""
+        return self.message_id if self.ack is None else self.ack
 
 
 class Client:
@@ -37,6 +44,8 @@ class Client:
         self.left = False
         self._words = words
         self._number = 0
+        self._without: set[bytes] = set()  # ids of subscriptions that wanted no ACKs
+        self._again: set[bytes | None] = set()
 
     def connect(self) -> bytes:
         """Return a CONNECT, or what is said in its place."""
@@ -64,11 +73,25 @@ class Client:
     def delivered(self, frame: Frame) -> None:
         """A MESSAGE came."""
         known = self.deliveries
-        known.append(
-            Delivery(frame.raw(b"subscription"), frame.raw(b"message-id"), frame.raw(b"ack"), frame.raw(COPY))
-        )
+        id = frame.raw(b"subscription") or b""
+        # What came for a subscription that is over is nobody's; so may be what comes for one with the id of such a one
+        # that wanted no ACKs.
+        copy = frame.raw(COPY) if id in self.subscriptions and id not in self._without else None
+        known.append(Delivery(id or None, frame.raw(b"message-id"), frame.raw(b"ack"), copy))
+        if known[-1].name in self._again:
+            self._doubt(known[-1].name)
         if len(known) > 40:
             del known[:20]
+
+    def _doubt(self, name: bytes | None) -> None:
+        """An ACK of this name is for something that was settled before. Until it has arrived the name may be given
+        again, to another message: that one is settled then, and with it what came before on its subscription.
+        """
+        self._again.add(name)
+        meant = {each.subscription for each in self.deliveries if each.name == name}
+        for number, each in enumerate(self.deliveries):
+            if each.subscription in meant:
+                self.deliveries[number] = each._replace(copy=None)
 
     def speech(self) -> bytes:
         """Return what it says in one breath: a frame or several."""
@@ -134,6 +157,8 @@ class Client:
         if name in self.subscriptions and not words.wild:
             return self._send()  # it is in use
         self.subscriptions.append(name)
+        if dict(headers).get(b"ack", b"auto") == b"auto":
+            self._without.add(name)
         return words.frame(b"SUBSCRIBE", self._asking(headers, 0.3))
 
     def _unsubscribe(self) -> bytes:
@@ -158,10 +183,11 @@ class Client:
         delivery = known[at]
         again = delivery._replace(copy=None)  # what is settled twice may be taken for another one
         known[at : at + 1] = [again] if random() < 0.2 else []
-        # One that was settled before may by now be the name of another one, and settle what came before that.
-        for number, each in enumerate(known[:at] if delivery.copy is not None else known):
+        for number, each in enumerate(known[:at]):
             if each.subscription == delivery.subscription:
                 known[number] = each._replace(copy=None)  # it may have been settled with this one
+        if delivery.copy is None:
+            self._doubt(delivery.name)
         headers = []
         if self.version == b"1.2":
             headers.append((b"id", delivery.ack or b""))

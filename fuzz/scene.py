@@ -57,7 +57,7 @@ def draw(chance: Random, *, large: bool) -> Scene:
     broker = chance.choice(VERSIONS)
     # Who counts alike is told apart by the relay alone: ids of one group are those of another one, too.
     alike = kind != "plain" and not large and random() < 0.15
-    if alike:
+    if alike and random() < 0.5:
         client = broker = b"1.2"
     wild = 0.0 if large or alike else chance.choice((0.0, 0.0, 0.02, 0.2))
     odd = 0.0 if large or alike else chance.choice((0.0, 0.05, 0.25))
@@ -67,19 +67,23 @@ def draw(chance: Random, *, large: bool) -> Scene:
     mood = 0.0 if large or alike else chance.choice((0.0, 0.1, 0.5))
 
     def brokers(*names: str) -> tuple[Broker, ...]:
-        made = []
+        made, group = [], names[0].encode()
         for name in names:
+            redelivers = alike or random() < 0.5
             made.append(Broker(f"tcp://{name}", f"tcp:{name}:61613"))
             addresses[made[-1]] = (
                 Embedded(name.encode())
                 if honest
                 else Scripted(
                     name.encode(),
+                    group,
                     words,
                     mood,
                     broker,
                     chance.choice(PRODUCTS),
-                    redelivers=alike or random() < 0.5,
+                    redelivers=redelivers,
+                    # In 1.0 and 1.1 a broker's message-id is all that a client has.
+                    told_apart=client == b"1.2" or not redelivers,
                 )
             )
         return tuple(made)

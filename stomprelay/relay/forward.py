@@ -82,6 +82,7 @@ class Joiner:
             data = self._data = frame.data
             self._start = frame.start
         if head is not None:
+            assert type(frame) is not Run
             if extra:
                 at = head.find(b"\n") + 1
                 head = head[:at] + extra + head[at:]

@@ -88,7 +88,17 @@ class Relay:
     sessions that do the same do it at different times. `passes`: the caller performs `Pass`.
     """
 
-    __slots__ = ("_chance", "_connection", "_outbox", "_passes", "_until", "client", "counters", "listener", "name")
+    __slots__ = (
+        "_chance",
+        "_connection",
+        "_outbox",
+        "_passes",
+        "_until",
+        "client",
+        "counters",
+        "listener",
+        "name",
+    )
 
     def __init__(
         self,

@@ -38,11 +38,22 @@ class Delivery:
     """One MESSAGE that its consumer has to acknowledge, by the broker's names. `token` is the name that we give
     it, `position` its place in its subscription's `unsettled`.
 
-    `tokened`: the client was given the token although the broker gave an `ack` value. `lost`: the broker's
-    connection on which it came has ended, so no broker awaits its ACK. `gone`: it was settled for good, or forgotten.
+    `tokened`: the client was given the token although the broker gave an `ack` value; `hidden`: it was given the token
+    in place of the message-id. `lost`: the broker's connection on which it came has ended, so no broker awaits its ACK.
+    `gone`: it was settled for good, or forgotten.
     """
 
-    __slots__ = ("_connection", "ack", "gone", "message_id", "order", "position", "tokened", "unsettled")
+    __slots__ = (
+        "_connection",
+        "ack",
+        "gone",
+        "hidden",
+        "message_id",
+        "order",
+        "position",
+        "tokened",
+        "unsettled",
+    )
 
     def __init__(
         self,
@@ -53,12 +64,14 @@ class Delivery:
         connection: Connection,
         *,
         tokened: bool,
+        hidden: bool = False,
     ) -> None:
         self.unsettled = unsettled
         self.message_id = message_id
         self.ack = ack
         self.order = order
         self.tokened = tokened
+        self.hidden = hidden
         self.gone = False
         self._connection = connection
         self.position = unsettled.add(self, connection)

@@ -32,7 +32,8 @@ from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.dialect import V1_2, Dialect
 
 _MESSAGE_ID: Final = itemgetter(1)
-_ACK: Final = itemgetter(2)
+_ACK_AT: Final = 2
+_ACK: Final = itemgetter(_ACK_AT)
 
 
 def _cost(delivery: Delivery) -> int:
@@ -50,7 +51,8 @@ class Ledger:
 
     `full`: `most` or more deliveries are remembered, those of open transactions included; stop reading from the
     broker until it is no longer `crowded`. `orders` numbers the deliveries; ledgers of one client share it. `dialect`
-    is that in which the client acknowledges them.
+    is that in which the client acknowledges them. `forgot`: lost ones were forgotten, and `dropped`: such as the broker
+    may still await an ACK of. The client may name either.
 
     What an open transaction acknowledged is not pending, but keeps its names: it may come back.
     """
@@ -63,6 +65,7 @@ class Ledger:
         "_ended",
         "_expected",
         "_held",
+        "_hidden",
         "_in_doubt",
         "_lost",
         "_most",
@@ -73,6 +76,8 @@ class Ledger:
         "_replaced",
         "_size",
         "_stale",
+        "_tokened",
+        "dropped",
         "forgot",
     )
 
@@ -84,14 +89,16 @@ class Ledger:
     ) -> None:
         self._most = most
         self._orders = count(1) if orders is None else orders
-        self.forgot = False
+        self.forgot = self.dropped = False
         self._size = 0
         self._connection = Connection()
         self._accounts: dict[Subscription, Unsettled] = {}
         self._replaced: dict[Subscription, Individual] = {}
         self._by_order: dict[int, Delivery] = {}
         self._by_ack: dict[bytes, Delivery] = {}
+        self._tokened: dict[bytes, Delivery] = {}
         self._named = Namesakes()
+        self._hidden = Namesakes()
         self._held: dict[bytes, list[tuple[Unsettled, Taken]]] = {}
         self._pending = self._lost = self._expected = self._in_doubt = 0
         self._ended: dict[Unsettled, None] = {}
@@ -104,7 +111,7 @@ class Ledger:
     @property
     def size(self) -> int:
         """The number of bytes that all of it costs."""
-        return self._size + THING * self._named.twins + self._recent.size
+        return self._size + THING * (self._named.twins + self._hidden.twins) + self._recent.size
 
     @property
     def awaited(self) -> int:
@@ -147,17 +154,18 @@ class Ledger:
 
     def _knows(self, rows: Sequence[Row]) -> bool:
         """Whether one of these names, decoded, is that of a delivery which is not a recent one."""
-        return not (
-            self._named.has_none_of(map(_MESSAGE_ID, rows))
-            and (not self._by_ack or self._by_ack.keys().isdisjoint(map(_ACK, rows)))
-        )
+        if not self._named.has_none_of(map(_MESSAGE_ID, rows)):
+            return True
+        return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
     def acknowledged(self, names: Sequence[Name]) -> bool:
         """Settle what ACKs or NACKs of these names, as they stand on the wire, are for, in no transaction. Return
         whether all of them may pass as they came; otherwise look at each of them: those that were settled here name
         nothing any more.
         """
-        if self.forgot:
+        if (
+            self.forgot or self._tokened or self._hidden
+        ):  # the client and the broker may mean different ones by a name
             self._list_recent()
             return False
         found, covered = self._recent.settle(names)
@@ -170,33 +178,49 @@ class Ledger:
     def _list_recent(self) -> None:
         """Make a `Delivery` of each that is kept by its names alone."""
         for subscription, message_id, ack in self._recent.take():
-            self._add(subscription, message_id, ack, tokened=False)
+            self._add(subscription, message_id, ack)
 
     def noted(
-        self, subscription: Subscription, message_id: bytes, ack: bytes | None, *, tokened: bool = False
+        self,
+        subscription: Subscription,
+        message_id: bytes,
+        ack: bytes | None,
+        *,
+        tokened: bool = False,
+        hidden: bool = False,
     ) -> Delivery:
-        """Record a MESSAGE that is sent to the client, and return its delivery."""
+        """Record a MESSAGE that is sent to the client, and return its delivery. `tokened`, `hidden`: the client is sent
+        its token in place of the `ack` value or of the message-id, so that it does not name it by them.
+        """
         self._list_recent()
         if self._pending + self._in_doubt >= self._most:
             self._make_room()
         account = self._accounts.get(subscription)
         if self._lost and isinstance(account, Cumulative):
             self._replace(account, message_id)
-        return self._add(subscription, message_id, ack, tokened=tokened)
+        return self._add(subscription, message_id, ack, tokened=tokened, hidden=hidden)
 
     def _add(
-        self, subscription: Subscription, message_id: bytes, ack: bytes | None, *, tokened: bool
+        self,
+        subscription: Subscription,
+        message_id: bytes,
+        ack: bytes | None,
+        *,
+        tokened: bool = False,
+        hidden: bool = False,
     ) -> Delivery:
         account = self._accounts.get(subscription)
         if account is None:
             account = self._accounts[subscription] = unsettled(subscription)
             self._size += 0 if subscription.open else _left(account)
         order = next(self._orders)
-        delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened)
+        delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened, hidden=hidden)
         self._by_order[order] = delivery
         self._size += _cost(delivery)
-        self._named.add(delivery)
-        if ack is not None and not tokened:
+        (self._hidden if hidden else self._named).add(delivery)
+        if ack is not None and tokened:
+            self._tokened[ack] = delivery  # the newest: the broker knows none before it by this name any more
+        elif ack is not None:
             self._by_ack.setdefault(ack, delivery)
         self._pending += 1
         if subscription.open:
@@ -209,9 +233,10 @@ class Ledger:
         """A message of a lost broker is delivered again by its name: an ACK of a later one does not mean the lost one
         any more. It keeps its name for a client that acknowledges both.
         """
-        old = self._named.first(message_id, account.subscription.id)
-        if old is not None and old.lost and old.unsettled is account:
-            old.move(self._replaced.setdefault(account.subscription, Individual(account.subscription)))
+        for names in (self._named, self._hidden):
+            old = names.first(message_id, account.subscription.id)
+            if old is not None and old.lost and old.unsettled is account:
+                old.move(self._replaced.setdefault(account.subscription, Individual(account.subscription)))
 
     def ended(self, subscription: Subscription) -> None:
         """Record that a subscription was closed. What it leaves unsettled is forgotten where room is needed, now or
@@ -246,6 +271,7 @@ class Ledger:
         lost = account.lost
         self.forgot = self.forgot or lost > 0
         taken = account.take_all() if account in self._ended else account.take_below(account.live_from)
+        self.dropped = self.dropped or len(taken) > lost
         self._pending -= len(taken)
         self._lost -= lost
         self._release(account, taken)
@@ -257,9 +283,10 @@ class Ledger:
             delivery.forget()
             self._size -= _cost(delivery)
             del self._by_order[delivery.order]
-            self._named.remove(delivery)
-            if delivery.ack is not None and self._by_ack.get(delivery.ack) is delivery:
-                del self._by_ack[delivery.ack]
+            (self._hidden if delivery.hidden else self._named).remove(delivery)
+            by_ack = self._tokened if delivery.tokened else self._by_ack
+            if delivery.ack is not None and by_ack.get(delivery.ack) is delivery:
+                del by_ack[delivery.ack]
         subscription = account.subscription
         if not account.empty:
             return
@@ -277,6 +304,8 @@ class Ledger:
         self._list_recent()
         self._connection.end()
         self._connection = Connection()
+        self.forgot = self.forgot or self.dropped
+        self.dropped = False
         self._lost = self._pending
         self._expected = 0
         self._stale = True
@@ -286,9 +315,13 @@ class Ledger:
         return self.forgot or ack in self._by_ack or self._recent.has(ack)
 
     def named(self, message_id: bytes) -> bool:
-        """Whether an unsettled delivery has this `message-id`."""
+        """Whether the client knows an unsettled delivery by this `message-id`."""
         self._list_recent()
         return message_id in self._named
+
+    def hides(self, name: bytes | None) -> bool:
+        """Whether the broker knows an unsettled delivery by this name, and the client knows it by its token only."""
+        return name is not None and (name in self._tokened or name in self._hidden)
 
     def by_token(self, token: bytes) -> Delivery | None:
         """Return the delivery with this token, or else with this `ack` value of the broker's; None where there is

@@ -107,7 +107,9 @@ class Recent:
         self._text += len(text) + 1
         self._subscriptions.update(subscriptions)
         cumulative = {id for id, each in subscriptions.items() if each.ack == CUMULATIVE}
-        if cumulative:
+        if cumulative and len(subscriptions) == 1:
+            self._lines.setdefault(rows[0][0], deque()).extend(names)
+        elif cumulative:
             for name, row in zip(names, rows, strict=True):
                 if row[0] in cumulative:
                     self._lines.setdefault(row[0], deque()).append(name)
@@ -118,11 +120,11 @@ class Recent:
         all before it. Return whether each name was found, and those cumulative subscriptions: what else they have is
         covered, too.
         """
-        rows, lines = self._rows, self._lines
-        if lines:
+        found, covered = True, list[Subscription]()
+        if self._lines:
             found, settled, covered = self._settle_in_order(names)
         else:
-            found, settled, covered = True, list(map(rows.pop, names, repeat(()))), []
+            settled = list(map(self._rows.pop, names, repeat(())))
             if () in settled:
                 found, settled = False, list(filter(None, settled))
         if settled:
@@ -130,7 +132,7 @@ class Recent:
         return found, covered
 
     def _settle_in_order(self, names: Sequence[Name]) -> tuple[bool, list[Row], list[Subscription]]:
-        """Do as `settle`, one by one, and return the rows too."""
+        """Do as `settle`, and return the rows too."""
         rows, lines = self._rows, self._lines
         found, settled, covered = True, list[Row](), dict[bytes, Subscription]()
         for name in names:

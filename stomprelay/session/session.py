@@ -196,20 +196,28 @@ class Session:
         """
         if self._neighbours is None:
             return ours(ack) or self.ledger.taken(ack)
-        ledgers = [each._ledger for each in self._neighbours]
-        return ours(ack) or any(each is not None and each.taken(ack) for each in ledgers)
+        if ours(ack) or self.ledger.taken(ack):
+            return True
+        return any(each.dropped or each.taken(ack) for each in self._others())
 
     def clashes(self, message_id: bytes) -> bool:
-        """Whether a delivery of another broker has this `message-id`, or could have it."""
+        """Whether the client knows a delivery of another broker by this `message-id`, or could."""
         if self._neighbours is None:
             return False
-        others = [each._ledger for each in self._neighbours if each is not self]
-        return ours(message_id) or any(each is not None and each.named(message_id) for each in others)
+        if ours(message_id):
+            return True
+        return any(each.forgot or each.dropped or each.named(message_id) for each in self._others())
+
+    def _others(self) -> Iterator[Ledger]:
+        """The accounts of the client's sessions with other brokers."""
+        for each in self._neighbours or ():
+            if each is not self and each._ledger is not None:
+                yield each._ledger
 
     def delivered(self, rows: Sequence[Row]) -> bool:
         """Record MESSAGEs that are sent to the client as they came, where its broker and it name deliveries alike.
         Return False, and record nothing, where one of them has to be looked at: because it is for a subscription that
-        has ended, or because its names may not be its own.
+        has ended or is not known, or because its names may not be its own.
         """
         dialect, text = self.dialect, text_of(rows)
         if self._neighbours is not None or not dialect.spells_once(text):
@@ -218,7 +226,9 @@ class Session:
         awaiting = {}
         for id in ids:
             subscription = self.subscriptions.delivered(dialect.decode(ID, id), b"")
-            if subscription is not None and subscription.ack != AUTO:
+            if subscription is None or not subscription.named:
+                return False
+            if subscription.ack != AUTO:
                 if not subscription.open:
                     return False
                 awaiting[id] = subscription

@@ -14,8 +14,10 @@ class Scanner:
     def __init__(
         self, limits: Limits, dialect: Dialect, commands: frozenset[bytes], rules: Rules = ()
     ) -> None: ...
-    def scan(self, data: bytes, at: int) -> Frame | Run | None:
-        """The good frame that begins at `at`, or the run of frames; None where the Python decoder has to judge."""
+    def scan(self, data: bytes, at: int, most: int) -> Frame | Run | None:
+        """The good frame that begins at `at`, or the run of `most` frames at most; None where the Python decoder has to
+        judge.
+        """
 
     def offsets(self, data: ReadableBuffer, at: int) -> tuple[int, int, int, int, bool] | None:
         """What `scan` finds first, in any buffer: head, body, end, after, plain; for tests of what is read."""

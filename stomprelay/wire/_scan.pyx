@@ -438,14 +438,14 @@ cdef class Scanner:
         self.memo = b""
         self.seen = 0
 
-    def scan(self, bytes data not None, Py_ssize_t at):
+    def scan(self, bytes data not None, Py_ssize_t at, Py_ssize_t most):
         cdef Found found
         cdef Text text = <Text>PyBytes_AS_STRING(data)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
         if at < 0 or not self.good(text, at, size, &found):
             return None
         if passes(&found):
-            return self.run(data, text, at, size, &found)
+            return self.run(data, text, at, size, most, &found)
         return self.frame(data, text, at, &found)
 
     def offsets(self, data, Py_ssize_t at):
@@ -469,7 +469,7 @@ cdef class Scanner:
             self.trails = True
         return True
 
-    cdef run(self, bytes data, Text text, Py_ssize_t at, Py_ssize_t size, Found *found):
+    cdef run(self, bytes data, Text text, Py_ssize_t at, Py_ssize_t size, Py_ssize_t most, Found *found):
         """The run that begins with the frame that was found."""
         cdef const Command *command = found.command
         cdef Py_ssize_t start = at, last = at, head = found.head, after = at, count = 0
@@ -491,7 +491,9 @@ cdef class Scanner:
             count += 1
             last, head, after = at, found.head, found.after
             at = after
-            if at >= size or not self.good(text, at, size, found) or found.command != command or not passes(found):
+            if count == most or at >= size or not self.good(text, at, size, found):
+                break
+            if found.command != command or not passes(found):
                 break
         made = blank(Run)
         put(made, _RUN.rule, <object>command.rule)

@@ -15,7 +15,7 @@ import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import islice
+from sys import maxsize
 from typing import TYPE_CHECKING, Final, cast
 
 from stomprelay.wire.dialect import Dialect
@@ -32,7 +32,7 @@ from stomprelay.wire.names import (
     SEND,
     UNESCAPED,
 )
-from stomprelay.wire.run import Rules, Run
+from stomprelay.wire.run import NOTHING_PASSES, Passing, Rules, Run
 
 if TYPE_CHECKING:
     from stomprelay.wire._scan import Scanner
@@ -226,37 +226,40 @@ class Decoder:
         Raises `FrameError`, `LimitError` or `ProtocolError` at the first bad frame, after the good ones before
         it; the stream is lost then.
         """
-        return cast("Iterator[Frame]", self.runs(()))
+        return cast("Iterator[Frame]", self.runs(NOTHING_PASSES, maxsize))
 
-    def split(self, run: Run) -> Iterator[Frame]:
-        """The frames of a run one by one, as `frames()` would have had them, while the dialect is still the run's."""
-        decoder = Decoder(self.dialect, frozenset({run.command}), self.limits)
-        decoder._data = run.data
-        decoder._at = run.start
-        return islice(decoder.frames(), run.count)
-
-    def runs(self, rules: Rules) -> Iterator[Frame | Run]:  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
-        """The same as `frames()`, but neighbours that a rule lets pass may come as a `Run`; while frames are recorded,
-        none do. Keep the rules, and pass the same object while they stay the same.
+    def runs(  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
+        self, passing: Passing, most: int
+    ) -> Iterator[Frame | Run]:
+        """The same as `frames()`, `most` frames of them at most, but neighbours that `passing` lets pass may come as a
+        `Run`; while frames are recorded, none do. Pass the same object while it stays the same.
         """
         compiled = SCANNER is not None
         recording = self._recording
-        if recording is not None:
-            rules = ()
+        rules = passing.rules if recording is None else ()
+        refused = -1
         data, at = b"", 0
         try:
-            while self._pieces is None:
+            while most > 0 and self._pieces is None:
                 data = self._data
                 at = self._at
                 if compiled:
-                    scanner = self._scanner if self._rules is rules else self._scanning(rules)
-                    found = scanner.scan(data, at)
+                    asked = rules if at >= refused else ()
+                    scanner = self._scanner if self._rules is asked else self._scanning(asked)
+                    found = scanner.scan(data, at, most)
+                    if type(found) is Run:
+                        if not passing.takes(found):
+                            refused = found.after
+                            continue
+                        most -= found.count
+                    elif found is not None:
+                        most -= 1
+                        if recording is not None:
+                            recording.append(found)
                     if found is not None:
                         self._at = found.after
                         if scanner.trails:
                             self.trails = True
-                        if recording is not None:
-                            recording.append(cast("Frame", found))
                         yield found
                         continue
                 size = len(data)
@@ -330,6 +333,7 @@ class Decoder:
                 frame = Frame(command, data, at, head, body, end, after, plain, memo)
                 if recording is not None:
                     recording.append(frame)
+                most -= 1
                 yield frame
         except StompError as error:
             raise self._asking(error, data, at) from None

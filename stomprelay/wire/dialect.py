@@ -137,7 +137,9 @@ class Dialect:
         """
         if b"\r" in lines or (self.padded and b" " in lines):
             return False
-        return not self.reads or (b":" not in lines and _NO_COLON.search(lines) is None)
+        if not self.reads:
+            return True
+        return b":" not in lines and (b"\\" not in lines or _NO_COLON.search(lines) is None)
 
     def _unescape(self, text: bytes) -> bytes:
         if b"\\\\" in text:

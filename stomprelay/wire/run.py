@@ -5,7 +5,7 @@ there is no compiled scanner every frame comes by itself, and nothing else diffe
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple, final
 
 
 class Rule(NamedTuple):
@@ -27,6 +27,7 @@ Rules = tuple[Rule, ...]
 """At most one rule for each command."""
 
 
+@final
 class Run:
     """One frame or more of one command that one rule lets pass, back to back in one chunk.
 
@@ -80,3 +81,6 @@ class Passing(NamedTuple):
 
     rules: Rules
     takes: Callable[[Run], bool]
+
+
+NOTHING_PASSES: Final = Passing((), lambda run: False)

@@ -5,6 +5,7 @@ from functools import wraps
 
 import pytest
 
+from fuzz.broker import Scripted
 from fuzz.caller import Caller
 from fuzz.told import told
 from fuzz.world import World
@@ -12,6 +13,7 @@ from stomprelay.relay.effects import Effect
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Send, Wake
 from stomprelay.session.leg import Leg, Side
+from stomprelay.session.session import Session
 
 Spoils = Callable[[Relay, list[Effect]], list[Effect]]
 
@@ -140,3 +142,20 @@ def test_listening_changes_nothing() -> None:
     loud.run()
     assert (silent.octets, silent.frames, silent.inputs) == (loud.octets, loud.frames, loud.inputs)
     assert len(heard) == loud.inputs
+
+
+@pytest.mark.parametrize(("question", "versions"), [("taken", {b"1.2"}), ("clashes", {b"1.0", b"1.1"})])
+def test_an_ack_that_goes_astray_is_seen(
+    monkeypatch: pytest.MonkeyPatch, question: str, versions: set[bytes]
+) -> None:
+    """A relay that lets two brokers give their messages one name is found out, in each way of naming them."""
+    monkeypatch.setattr(Session, question, lambda session, name: False)
+    for number in range(20_000):
+        world = World(5, number)
+        scene = world.scene
+        repeats = [isinstance(each, Scripted) and each.redelivers for each in scene.addresses.values()]
+        if scene.client in versions and scene.tame and all(repeats):
+            world.run()
+            if any(found.what.startswith("an ACK reached another") for found in world.findings):
+                return
+    pytest.fail("it was not found out")

@@ -104,9 +104,9 @@ HERE, THERE = b"/queue/here", b"/queue/there.1"
 BEGIN, COMMIT, ABORT = (tell(command, transaction="t") for command in (b"BEGIN", b"COMMIT", b"ABORT"))
 
 
-def two_upstreams() -> Playbook:
+def two_upstreams(**settings: Any) -> Playbook:
     """A client that uses two upstreams, `main` with broker a and `there` with broker b."""
-    play = begun(routed(lasting("main", "a"), lasting("there", "b")), b"1.2", "a")
+    play = begun(routed(lasting("main", "a"), lasting("there", "b"), **settings), b"1.2", "a")
     play.client_says(send(b"", THERE))
     comes(play, "b")
     play.broker_gets(send(b"", THERE), at="b")

@@ -1728,6 +1728,25 @@ def test_a_name_that_was_forgotten_is_not_given_again() -> None:
         assert header(play.client_reads(), b"ack").startswith(b"relay-ack-")
 
 
+def test_a_second_ack_does_not_settle_what_came_again_by_that_name() -> None:
+    """The client knows the new broker's message by a token, so the lost one's name is nothing any more."""
+    play = started()
+    play.client_says(SUBSCRIBE.replace(b"client", b"client-individual"))
+    play.broker_says(message(b"1.2", b"1"))
+    play.client_reads()
+    play.broker_reads()
+    play.broker_goes()
+    found(play)
+    play.broker_says(message(b"1.2", b"1"))
+    assert header(play.client_reads(), b"ack") == b"relay-ack-2"
+    play.broker_reads()
+    play.client_says(b"ACK\nid:k-1\nreceipt:a\n\n\0")
+    play.client_gets(RECEIPT % b"a")
+    play.client_says(b"NACK\nid:k-1\nreceipt:b\n\n\0")
+    play.client_gets_error(b"NACK names no message that awaits one", receipt=b"b")
+    assert b"ACK" not in play.broker_reads()
+
+
 @pytest.mark.parametrize("product", ["rabbitmq", "activemq"])
 def test_both_bounds_at_once(product: str) -> None:
     """A client that owes too many ACKs and has too much unconfirmed: the receipts are read, or nothing ever would."""

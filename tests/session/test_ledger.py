@@ -91,6 +91,37 @@ def test_a_token_is_never_given_again() -> None:
     assert two.token != one.token
 
 
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "transaction"])
+@pytest.mark.parametrize("kind", ["tokened", "hidden"])
+def test_names_that_the_client_does_not_know(kind: str, inside: bool) -> None:
+    """They name nothing for it and are free for other brokers', but are known for the broker's until that is gone."""
+    ledger = Ledger(10)
+    one = ledger.noted(subscription(), b"n", b"n", tokened=kind == "tokened", hidden=kind == "hidden")
+    assert ledger.by_token(one.token) is one
+    assert (ledger.by_token(b"n"), ledger.taken(b"n")) == (
+        (None, False) if kind == "tokened" else (one, True)
+    )
+    assert (ledger.by_message(b"n"), ledger.named(b"n")) == (
+        (None, False) if kind == "hidden" else (one, True)
+    )
+    assert ledger.hides(b"n")
+    ledger.settled(one, b"tx" if inside else None)
+    assert ledger.hides(b"n") == inside
+    ledger.committed(b"tx")
+    assert not ledger.hides(b"n")
+
+
+def test_a_hidden_name_that_comes_again() -> None:
+    """The newest has it, whatever becomes of the others; and a cumulative ACK is not for the lost one any more."""
+    ledger, to = Ledger(10), subscription(ack=CUMULATIVE)
+    one = ledger.noted(to, b"n", b"n", tokened=True, hidden=True)
+    ledger.lost()
+    two = ledger.noted(to, b"n", b"n", tokened=True, hidden=True)
+    assert ledger.settled(two)
+    assert not ledger.settled(one)
+    assert not ledger.hides(b"n")
+
+
 def test_one_message_on_two_subscriptions() -> None:
     """ActiveMQ reuses the id on a topic subscribed twice: the oldest is acknowledged first, then the other."""
     ledger = Ledger(10)
@@ -450,6 +481,11 @@ def expects(ledger: Ledger) -> bool:
     return ledger.expecting
 
 
+def has_dropped(ledger: Ledger) -> bool:
+    """A property that changes, asked for anew."""
+    return ledger.dropped
+
+
 def has_forgotten(ledger: Ledger) -> bool:
     """Whether an ACK that names nothing may be of a lost delivery."""
     return ledger.forgot
@@ -604,14 +640,19 @@ def test_lost_deliveries_are_forgotten_first() -> None:
 
 
 def test_what_is_forgotten_of_ended_subscriptions_is_not_lost() -> None:
-    """An ACK of it is as unknown as ever."""
+    """Its broker may still await an ACK, until it is lost."""
     ledger = Ledger(2)
     ended = subscription()
     delivered(ledger, ended, b"m1", b"m2")
+    assert not has_dropped(ledger)
     end(ledger, ended)
     delivered(ledger, subscription(b"2"), b"n1")
     assert len(ledger) == 1
     assert not has_forgotten(ledger)
+    assert has_dropped(ledger)
+    ledger.lost()
+    assert has_forgotten(ledger)
+    assert not has_dropped(ledger)
 
 
 def test_what_is_still_expected() -> None:

@@ -212,6 +212,20 @@ def test_sessions_of_one_client() -> None:
     assert len(two.subscriptions) == 1
 
 
+def test_names_that_another_session_may_have_had() -> None:
+    """What it forgot the client may still name: its own session's broker does not give the name again, others may."""
+    one = session(2)
+    two = one.beside()
+    for message_id in (b"m", b"n"):
+        _delivered(one, message_id, b"k")
+    one.observed(UNSUBSCRIBE, [(b"id", b"1")])
+    assert (one.taken(b"z"), two.taken(b"z")) == (False, True)
+    assert (one.clashes(b"z"), two.clashes(b"z")) == (False, True)
+    one.lost_broker()
+    assert (one.taken(b"z"), two.taken(b"z")) == (True, True)
+    assert (one.clashes(b"z"), two.clashes(b"z")) == (False, True)
+
+
 def test_names_like_ours() -> None:
     """They are taken for ours, for who could tell."""
     one = session()

@@ -13,7 +13,7 @@ from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.bridge.steps import DELIVERED
 from stomprelay.session.recent import Name, Row
 from stomprelay.session.session import Session
-from stomprelay.session.subscriptions import AUTO, MADE
+from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
 from stomprelay.wire.names import (
     ACK,
@@ -69,10 +69,7 @@ def to_client(bridges: Bridges, session: Session, *, receipts: bool) -> Passing:
             return _needs_no_account(cast("list[bytes]", run.values), session)
         if not run.rule.wants:
             return True
-        rows = cast("list[Row]", run.values)
-        if not bridge.target.named_subscriptions and any(row[0].startswith(MADE) for row in rows):
-            return False
-        return session.delivered(rows)
+        return session.delivered(cast("list[Row]", run.values))
 
     return Passing(rules, takes)
 

@@ -146,7 +146,7 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
             return AS_IT_IS
     delivery = _FIND[source.delivery](frame, source, ledger)
     stale = ledger.forgot if delivery is None else delivery.lost
-    if delivery is None and not stale and not pair.judges:
+    if delivery is None and not stale and not pair.judges and not ledger.hides(said(frame, source)):
         return AS_IT_IS
     if not stale and (delivery is None or frame.command not in target.commands):
         return refuse(pair, frame, session)
@@ -183,7 +183,7 @@ _NAME: Final[dict[DeliveryNaming, Callable[[Frame], Name | None]]] = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _whole_name,
     DeliveryNaming.ACK: lambda frame: frame.raw(ID),
 }
-"""The name by which an ACK or NACK names a delivery, as it stands there, where it has no more and no less; else None."""
+"""By what an ACK or NACK names a delivery, as it stands there, where that is no more and no less; else None."""
 
 
 def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
@@ -197,6 +197,12 @@ def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
     if delivery.ack is None or frame.header(ID, source) == delivery.ack:
         return AS_IT_IS
     return Edit((MESSAGE_ID, SUBSCRIPTION, ID), ((ID, delivery.ack),))
+
+
+def said(frame: Frame, source: Dialect) -> bytes | None:
+    """Return the name that a client's ACK or NACK says; None where it says none."""
+    name = frame.header(ID, source) if source.delivery is DeliveryNaming.ACK else None
+    return frame.header(MESSAGE_ID, source) if name is None else name
 
 
 def _by_message(frame: Frame, source: Dialect, ledger: Ledger) -> Delivery | None:
@@ -235,6 +241,8 @@ DELIVERED: Final = {
 def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
     """MESSAGE: gets the names of its subscription and of the delivery that the client's version needs."""
     source, target = pair.source, pair.target
+    if pair.tracked and not pair.judges and _noted_by_names(frame, source, session):
+        return AS_IT_IS
     name = frame.header(SUBSCRIPTION, source)
     destination = b"" if name is not None else frame.header(DESTINATION, source) or b""
     subscription = session.subscriptions.delivered(name, destination)
@@ -255,7 +263,9 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
             if not (alike and _noted_by_name(frame, source, session)):
                 taken = alike and given is not None and session.taken(given)
                 clashes = target.delivery is not DeliveryNaming.ACK and session.clashes(message_id)
-                delivery = session.ledger.noted(subscription, message_id, given, tokened=taken)
+                delivery = session.ledger.noted(
+                    subscription, message_id, given, tokened=taken, hidden=clashes
+                )
                 if target.delivery is DeliveryNaming.ACK and (taken or not alike):
                     drop = (ACK_HEADER,)
                     add = ((ACK_HEADER, delivery.token),)
@@ -270,8 +280,8 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
     return Edit(drop, add) if drop or add else AS_IT_IS
 
 
-def _noted_by_name(frame: Frame, source: Dialect, session: Session) -> bool:
-    """Whether a delivery could be recorded by its names alone."""
+def _noted_by_names(frame: Frame, source: Dialect, session: Session) -> bool:
+    """Record a MESSAGE by what its head has, if that is all there is to do; return whether it is."""
     row = tuple(map(frame.raw, DELIVERED[source.delivery]))
     return None not in row and session.delivered((cast("Row", row),))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from stomprelay.relay.bridge.steps import named
+from stomprelay.relay.bridge.steps import named, said
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.fanout.member import CumulativeAck, Member
 from stomprelay.relay.fanout.quorum import Confirmation, Confirmations
@@ -24,7 +24,6 @@ from stomprelay.wire.names import (
     CONTENT_LENGTH,
     DESTINATION,
     ID,
-    MESSAGE_ID,
     NACK,
     RECEIPT_HEADER,
     SEND,
@@ -244,8 +243,7 @@ class Dispatch:
         see `Delivery.rank`.
         """
         dialect = self._session.dialect
-        token = self._header(frame, ID)
-        token = self._header(frame, MESSAGE_ID) if token is None else token
+        token = said(frame, dialect)
         found: tuple[Target, Member, Delivery] | None = None
         for target, member in self._router.places.values():
             delivery = named(frame, dialect, member.session.ledger)
@@ -260,6 +258,9 @@ class Dispatch:
         for target, member in self._router.places.values():
             if member.session.ledger.forgot:
                 return target, member, None  # it may be one of those
+        for target, member in self._router.places.values():
+            if member.session.ledger.dropped:
+                return target, member, None  # or its broker knows it still
         subscription = self._header(frame, SUBSCRIPTION)
         target = self._subscribed.get(subscription or b"", self._router.main)
         if target.fans:
