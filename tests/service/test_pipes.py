@@ -37,6 +37,8 @@ from tests.service.scripted import ScriptedRelay
 pytestmark = pytest.mark.skipif(pipes.PIPE is None, reason="pipes are not compiled here")
 
 ODD = b"SEND\ndestination:/queue/a\nreceipt:1\n\nhello\0"
+NESTED = b"SEND\ndestination:/queue/a\ncontent-length:%d\n\n%b\0" % (10 * len(SEND), SEND * 10)
+"""What its body holds looks like frames that pass."""
 RULES = (Rule(b"SEND", unless=(b"receipt",)),)
 PATIENCE = 5.0
 
@@ -374,7 +376,7 @@ class CarryingRelay(ScriptedRelay):
 
 
 @given(
-    st.lists(st.sampled_from([SEND, SEND + b"\n", ODD, ODD + b"\n", b"\n"]), max_size=20),
+    st.lists(st.sampled_from([SEND, SEND + b"\n", ODD, ODD + b"\n", b"\n", NESTED]), max_size=20),
     st.lists(st.integers(1, 200), max_size=20),
     st.lists(st.booleans(), max_size=5),
 )
