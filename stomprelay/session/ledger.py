@@ -217,7 +217,8 @@ class Ledger:
         """Record that a subscription was closed. What it leaves unsettled is forgotten where room is needed, now or
         later.
         """
-        self._list_recent()
+        if self._recent.concerns(subscription):
+            self._list_recent()
         account = self._accounts.get(subscription)
         if account is not None:
             self._expected -= account.live

@@ -66,6 +66,10 @@ class Recent:
         """The number of bytes that all of them cost."""
         return THING * len(self._rows) + self._text
 
+    def concerns(self, subscription: Subscription) -> bool:
+        """Whether one of them may be of this subscription."""
+        return self._subscriptions.get(self._dialect.encode(subscription.id)) is subscription
+
     def has(self, ack: bytes) -> bool:
         """Whether one of them has this `ack` value, decoded, where ACKs name that."""
         return bool(self._rows) and self._dialect.encode(ack) in self._rows
