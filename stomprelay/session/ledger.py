@@ -160,6 +160,8 @@ class Ledger:
         if self.forgot:
             self._list_recent()
             return False
+        if self._by_order and not self._recent.has_all(names):
+            return False
         found, covered = self._recent.settle(names)
         for subscription in covered:
             account = self._accounts.get(subscription)
@@ -168,9 +170,9 @@ class Ledger:
         return found
 
     def _list_recent(self) -> None:
-        """Make a `Delivery` of each that is kept by its names alone."""
+        """Make a `Delivery` of each that is kept by its names alone, as it was when its subscription was open."""
         for subscription, message_id, ack in self._recent.take():
-            self._add(subscription, message_id, ack, tokened=False)
+            self._add(subscription, message_id, ack, open=True)
 
     def noted(
         self, subscription: Subscription, message_id: bytes, ack: bytes | None, *, tokened: bool = False
@@ -182,15 +184,21 @@ class Ledger:
         account = self._accounts.get(subscription)
         if self._lost and isinstance(account, Cumulative):
             self._replace(account, message_id)
-        return self._add(subscription, message_id, ack, tokened=tokened)
+        return self._add(subscription, message_id, ack, open=subscription.open, tokened=tokened)
 
     def _add(
-        self, subscription: Subscription, message_id: bytes, ack: bytes | None, *, tokened: bool
+        self,
+        subscription: Subscription,
+        message_id: bytes,
+        ack: bytes | None,
+        *,
+        open: bool,
+        tokened: bool = False,
     ) -> Delivery:
         account = self._accounts.get(subscription)
         if account is None:
             account = self._accounts[subscription] = unsettled(subscription)
-            self._size += 0 if subscription.open else _left(account)
+            self._size += 0 if open else _left(account)
         order = next(self._orders)
         delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened)
         self._by_order[order] = delivery
@@ -199,7 +207,7 @@ class Ledger:
         if ack is not None and not tokened:
             self._by_ack.setdefault(ack, delivery)
         self._pending += 1
-        if subscription.open:
+        if open:
             self._expected += 1
         else:
             self._ended[account] = None

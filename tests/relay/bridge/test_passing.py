@@ -48,7 +48,7 @@ def run_of(rule: Rule, frames: list[Frame]) -> Run | None:
             return None
         found = [frame.raw(name) for name in rule.wants]
         if None not in found:
-            values.append(tuple(found) if len(found) > 1 else found[0])
+            values.append(found[0] if len(found) == 1 else tuple(found))
         elif rule.needs:
             return None
     last, data = frames[-1], frames[0].data
