@@ -25,7 +25,7 @@ from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, MESSAGE
-from stomprelay.wire.run import Rule, Run
+from stomprelay.wire.run import Passing, Rule, Run
 
 NAME: Final = "decoder"
 CHUNK: Final = 64 * 1024
@@ -89,7 +89,9 @@ def _pure(chunks: Sequence[bytes]) -> int:
         return _scan(chunks)
 
 
-_RULES: Final = (Rule(MESSAGE, unless=(b"relay-trace",), wants=(b"message-id",)),)
+_PASSING: Final = Passing(
+    (Rule(MESSAGE, unless=(b"relay-trace",), wants=(b"message-id",)),), lambda run: True
+)
 
 
 def _runs(chunks: Sequence[bytes]) -> int:
@@ -97,7 +99,7 @@ def _runs(chunks: Sequence[bytes]) -> int:
     count = 0
     for chunk in chunks:
         decoder.feed(chunk)
-        for found in decoder.runs(_RULES):
+        for found in decoder.runs(_PASSING):
             count += found.count if isinstance(found, Run) else 1
     return count
 

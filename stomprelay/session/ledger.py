@@ -163,7 +163,9 @@ class Ledger:
         whether all of them may pass as they came; otherwise look at each of them: those that were settled here name
         nothing any more.
         """
-        if self.forgot or self._tokened or self._hidden:  # broker and client may mean different ones by a name
+        if (
+            self.forgot or self._tokened or self._hidden
+        ):  # broker and client may mean different ones by a name
             self._list_recent()
             return False
         if self._by_order and not self._recent.has_all(names):
@@ -198,7 +200,9 @@ class Ledger:
         account = self._accounts.get(subscription)
         if self._lost and isinstance(account, Cumulative):
             self._replace(account, message_id)
-        return self._add(subscription, message_id, ack, open=subscription.open, tokened=tokened, hidden=hidden)
+        return self._add(
+            subscription, message_id, ack, open=subscription.open, tokened=tokened, hidden=hidden
+        )
 
     def _add(
         self,

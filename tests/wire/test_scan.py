@@ -18,6 +18,7 @@ from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, SEND
 from stomprelay.wire.run import Rule, Rules, Run
 from tests import strategies
+from tests.passing import letting, split
 from tests.wire.decoding import ANY
 
 SPECIFIED: Final = (V1_0, V1_1, V1_2)
@@ -88,7 +89,7 @@ class Stream:
             for chunk in chunks:
                 frames = []
                 self.decoder.feed(chunk)
-                for found in self.decoder.frames() if rules is None else self.decoder.runs(rules):
+                for found in self.decoder.frames() if rules is None else self.decoder.runs(letting(*rules)):
                     if isinstance(found, Run):
                         frames += self.of_run(found)
                     else:
@@ -103,7 +104,7 @@ class Stream:
 
     def of_run(self, run: Run) -> list[Told]:
         """The frames of a run, each of which the rule lets pass."""
-        frames = list(self.decoder.split(run))
+        frames = split(run, self.decoder)
         rule = run.rule
         assert len(frames) == run.count
         assert b"".join([frame.wire for frame in frames]) == run.wire
@@ -212,7 +213,7 @@ def taken(wire: bytes, *rules: Rule, dialect: Dialect = V1_2) -> list[Frame | Ru
     """What comes of one chunk."""
     decoder = Decoder(dialect, ANY, Limits())
     decoder.feed(wire)
-    return list(decoder.runs(rules))
+    return list(decoder.runs(letting(*rules)))
 
 
 def test_neighbours_come_as_one() -> None:
@@ -285,7 +286,7 @@ def test_what_is_recorded_comes_by_itself() -> None:
     recorded: list[Frame] = []
     decoder.record(recorded)
     decoder.feed(b"SEND\n\n\0" * 3)
-    assert list(decoder.runs((Rule(SEND),))) == recorded
+    assert list(decoder.runs(letting(Rule(SEND)))) == recorded
     assert len(recorded) == 3
 
 
@@ -293,7 +294,7 @@ def test_the_dialect_may_change_between_two_frames() -> None:
     """As after CONNECT: what is behind it in the same chunk is read in the new one, by the new rules."""
     decoder = Decoder(V1_0, frozenset({b"CONNECT"}), Limits())
     decoder.feed(b"CONNECT\n\n\0" + b"SEND\na:\\t\n\n\0" * 2)
-    found = decoder.runs((Rule(SEND),))
+    found = decoder.runs(letting(Rule(SEND)))
     next(found)
     decoder.expect(V1_2, CLIENT_COMMANDS)
     with pytest.raises(StompError, match="undefined escape"):
@@ -304,7 +305,7 @@ def test_the_rules_of_two_readers_are_kept_apart() -> None:
     """Who asked for frames gets frames, though another asked for runs meanwhile."""
     decoder = Decoder(V1_2, ANY, Limits())
     decoder.feed(b"SEND\n\n\0" * 4)
-    frames, runs = decoder.frames(), decoder.runs((Rule(SEND),))
+    frames, runs = decoder.frames(), decoder.runs(letting(Rule(SEND)))
     assert isinstance(next(frames), Frame)
     decoder.feed(b"")
     assert isinstance(next(frames), Frame)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stomprelay.relay.bridge.negotiation import Bridges, bridges_between
-from stomprelay.relay.bridge.passing import Passing, to_broker, to_client
+from stomprelay.relay.bridge.passing import to_broker, to_client
 from stomprelay.relay.bridge.tracing import TRACE
 from stomprelay.relay.model.listener import LossPolicy
 from stomprelay.session.kept import THING
@@ -20,7 +20,7 @@ from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import ACK, BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, NACK, RECEIPT, SEND
-from stomprelay.wire.run import Rule, Run
+from stomprelay.wire.run import Passing, Rule, Run
 from tests.playbook import in_all_pairs
 
 in_all_versions = pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
