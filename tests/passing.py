@@ -1,4 +1,4 @@
-"""What rules let pass, found frame by frame: the reference for the compiled scanner, and the service's part in scripts."""
+"""What rules let pass, found frame by frame: a reference for the scanner, and the service's part in scripts."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,12 @@ from stomprelay.session.leg import EXPECTED, Leg
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
-from stomprelay.wire.run import Rule, Rules, Run
+from stomprelay.wire.run import Passing, Rule, Rules, Run
+
+
+def letting(*rules: Rule) -> Passing:
+    """Return what lets pass all that these rules do."""
+    return Passing(rules, lambda run: True)
 
 
 def wanted(rule: Rule, frame: Frame) -> list[bytes | None] | None:
@@ -18,6 +23,27 @@ def wanted(rule: Rule, frame: Frame) -> list[bytes | None] | None:
         return None
     values = [frame.raw(name) for name in rule.wants]
     return None if rule.needs and None in values else values
+
+
+def split(run: Run, decoder: Decoder) -> list[Frame]:
+    """Return the frames of a run that came from this decoder, one by one."""
+    fresh = Decoder(decoder.dialect, frozenset({run.command}), decoder.limits)
+    fresh.feed(run.wire)
+    at = run.start
+    return [
+        Frame(
+            frame.command,
+            run.data,
+            at + frame.start,
+            at + frame.head,
+            at + frame.body,
+            at + frame.end,
+            at + frame.after,
+            frame.plain,
+            frame.memo,
+        )
+        for frame in fresh.frames()
+    ]
 
 
 def run_of(rule: Rule, frames: list[Frame]) -> Run:

@@ -173,7 +173,7 @@ class Relay:
         return self._outbox.drain()
 
     def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
-        """So many frames of a leg, of `size` bytes together, were sent straight on to the leg `to`, as a `Pass` allowed;
+        """So many frames of a leg, of `size` bytes together, were sent straight on to the leg `to`, as a `Pass` allows,
         the last of them at the time `at`. Nothing comes of it but that it is known.
         """
         if self._connection is not None:

@@ -35,6 +35,7 @@ from stomprelay.service.log import logger, set_level
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
 from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals, open_descriptors
 from stomprelay.service.state import ListenerSessions, RelayState, Sessions
+from stomprelay.wire.decoder import SCANNER
 
 _log: Final = logger()
 
@@ -218,8 +219,7 @@ class RelayService(MultiService):
         self.state.runtime.open()
         super().startService()
         self._admission.started(self._descriptors, self._needed())
-        if PIPE is None:
-            _log.info("nothing compiled is used: all is done in Python, which takes more processor time")
+        _log.info("decoder: {kind}", kind="pure Python" if SCANNER is None else "compiled")
         for each in self.state.sessions.listeners.values():
             listener = each.listener
             _log.info(

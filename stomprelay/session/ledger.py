@@ -165,8 +165,10 @@ class Ledger:
         """
         if (
             self.forgot or self._tokened or self._hidden
-        ):  # the client and the broker may mean different ones by a name
+        ):  # broker and client may mean different ones by a name
             self._list_recent()
+            return False
+        if self._by_order and not self._recent.has_all(names):
             return False
         found, covered = self._recent.settle(names)
         for subscription in covered:
@@ -176,9 +178,9 @@ class Ledger:
         return found
 
     def _list_recent(self) -> None:
-        """Make a `Delivery` of each that is kept by its names alone."""
+        """Make a `Delivery` of each that is kept by its names alone, as it was when its subscription was open."""
         for subscription, message_id, ack in self._recent.take():
-            self._add(subscription, message_id, ack)
+            self._add(subscription, message_id, ack, open=True)
 
     def noted(
         self,
@@ -198,7 +200,9 @@ class Ledger:
         account = self._accounts.get(subscription)
         if self._lost and isinstance(account, Cumulative):
             self._replace(account, message_id)
-        return self._add(subscription, message_id, ack, tokened=tokened, hidden=hidden)
+        return self._add(
+            subscription, message_id, ack, open=subscription.open, tokened=tokened, hidden=hidden
+        )
 
     def _add(
         self,
@@ -206,13 +210,14 @@ class Ledger:
         message_id: bytes,
         ack: bytes | None,
         *,
+        open: bool,
         tokened: bool = False,
         hidden: bool = False,
     ) -> Delivery:
         account = self._accounts.get(subscription)
         if account is None:
             account = self._accounts[subscription] = unsettled(subscription)
-            self._size += 0 if subscription.open else _left(account)
+            self._size += 0 if open else _left(account)
         order = next(self._orders)
         delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened, hidden=hidden)
         self._by_order[order] = delivery
@@ -223,7 +228,7 @@ class Ledger:
         elif ack is not None:
             self._by_ack.setdefault(ack, delivery)
         self._pending += 1
-        if subscription.open:
+        if open:
             self._expected += 1
         else:
             self._ended[account] = None
@@ -242,7 +247,8 @@ class Ledger:
         """Record that a subscription was closed. What it leaves unsettled is forgotten where room is needed, now or
         later.
         """
-        self._list_recent()
+        if self._recent.concerns(subscription):
+            self._list_recent()
         account = self._accounts.get(subscription)
         if account is not None:
             self._expected -= account.live

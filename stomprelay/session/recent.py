@@ -7,7 +7,7 @@ and makes a `Delivery` of each.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any, Final
@@ -66,9 +66,17 @@ class Recent:
         """The number of bytes that all of them cost."""
         return THING * len(self._rows) + self._text
 
+    def concerns(self, subscription: Subscription) -> bool:
+        """Whether one of them may be of this subscription."""
+        return self._subscriptions.get(self._dialect.encode(subscription.id)) is subscription
+
     def has(self, ack: bytes) -> bool:
         """Whether one of them has this `ack` value, decoded, where ACKs name that."""
         return bool(self._rows) and self._dialect.encode(ack) in self._rows
+
+    def has_all(self, names: Iterable[Name]) -> bool:
+        """Whether each of these names is that of one of them."""
+        return all(map(self._rows.__contains__, names))
 
     def may_have(self, message_id: bytes, subscription: bytes | None) -> bool:
         """Whether one of them can be what is meant by this message-id, on the subscription of that id where one is

@@ -14,7 +14,7 @@ class Scanner:
     def __init__(
         self, limits: Limits, dialect: Dialect, commands: frozenset[bytes], rules: Rules = ()
     ) -> None: ...
-    def scan(self, data: bytes, at: int, most: int) -> Frame | Run | None:
+    def scan(self, data: bytes, at: int, most: int = ...) -> Frame | Run | None:
         """The good frame that begins at `at`, or the run of `most` frames at most; None where the Python decoder has to
         judge.
         """

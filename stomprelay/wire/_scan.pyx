@@ -438,7 +438,7 @@ cdef class Scanner:
         self.memo = b""
         self.seen = 0
 
-    def scan(self, bytes data not None, Py_ssize_t at, Py_ssize_t most):
+    def scan(self, bytes data not None, Py_ssize_t at, Py_ssize_t most=_MOST):
         cdef Found found
         cdef Text text = <Text>PyBytes_AS_STRING(data)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data)

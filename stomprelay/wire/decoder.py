@@ -226,10 +226,10 @@ class Decoder:
         Raises `FrameError`, `LimitError` or `ProtocolError` at the first bad frame, after the good ones before
         it; the stream is lost then.
         """
-        return cast("Iterator[Frame]", self.runs(NOTHING_PASSES, maxsize))
+        return cast("Iterator[Frame]", self.runs(NOTHING_PASSES))
 
     def runs(  # noqa: PLR0912, PLR0915 - the hot path: one loop without calls
-        self, passing: Passing, most: int
+        self, passing: Passing, most: int = maxsize
     ) -> Iterator[Frame | Run]:
         """The same as `frames()`, `most` frames of them at most, but neighbours that `passing` lets pass may come as a
         `Run`; while frames are recorded, none do. Pass the same object while it stays the same.

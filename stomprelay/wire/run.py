@@ -75,8 +75,8 @@ class Run:
 
 
 class Passing(NamedTuple):
-    """Rules, and who is asked whether a run that they find may pass: `takes` accounts for all of it and returns True, or
-    changes nothing and returns False; then its frames come one by one.
+    """Rules, and who is asked about each run that they find: `takes` records what has to be known of it and returns
+    True, or returns False; then its frames are looked at one by one, and nothing was recorded that would be wrong then.
     """
 
     rules: Rules

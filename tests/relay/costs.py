@@ -228,6 +228,7 @@ def _acks(state: str, mode: bytes, *, backwards: bool = False, more: bytes = b""
 def _last_and_abort(state: str) -> Script:
     def script(stage: Stage, n: int) -> Iterator[int]:
         _delivered(stage, n, b"client")
+        stage.says(BEGIN % b"t", _ack(state, n - 1, more=b"transaction:t\n"), ABORT % b"t")
         for _ in range(_ROUNDS):
             yield 3
             stage.says(BEGIN % b"t", _ack(state, n - 1, more=b"transaction:t\n"), ABORT % b"t")
@@ -254,6 +255,30 @@ def _holes(state: str) -> Script:
             stage.says(ABORT % b"t", ABORT % b"u")
 
     return script
+
+
+def _each_at_once(state: str, mode: bytes) -> Script:
+    """Each message is acknowledged before the next one comes, beside others that are not."""
+
+    def script(stage: Stage, n: int) -> Iterator[int]:
+        _delivered(stage, n, mode)
+        stage.says(SUBSCRIBE % (1, 1, mode))
+        for at in range(n, 2 * n):
+            yield 2
+            stage.hears(_message(at, 1))
+            stage.says(_ack(state, at, 1))
+
+    return script
+
+
+def _ends_again_and_again(stage: Stage, n: int) -> Iterator[int]:
+    """Messages of two subscriptions; one of these ends and begins anew after each few."""
+    stage.says(SUBSCRIBE % (0, 0, b"client-individual"))
+    for at in range(n):
+        yield 4
+        stage.says(SUBSCRIBE % (1, 1, b"client-individual"))
+        stage.hears(_message(2 * at, 0), _message(2 * at + 1, 1))
+        stage.says(b"UNSUBSCRIBE\nid:1\n\n\0")
 
 
 def _one_message(state: str, more: bytes = b"") -> Script:
@@ -307,8 +332,9 @@ def _beyond(stage: Stage, n: int) -> Iterator[int]:
     stage.says(SUBSCRIBE % (0, 0, b"client"), SUBSCRIBE % (1, 1, b"client"), b"UNSUBSCRIBE\nid:1\n\n\0")
     for at in range(n - 1):
         stage.hears(_message(at))
+    stage.hears(_message(n, 1))
     yield 2 * _ROUNDS
-    stage.hears(*[_message(n + at, at % 2) for at in range(2 * _ROUNDS)])
+    stage.hears(*[_message(n + 1 + at, at % 2) for at in range(2 * _ROUNDS)])
 
 
 def _crowded(stage: Stage, n: int) -> Iterator[int]:
@@ -427,6 +453,18 @@ def _cases() -> Iterator[tuple[str, str, Script]]:
         )
         yield state, "BEGIN, ACK of the last, ABORT, again and again", _last_and_abort(state)
         yield state, "the same where every other one is settled already", _holes(state)
+    for state in ("1.2 to 1.1", "failover 1.0", "failover 1.1", "failover"):
+        yield (
+            state,
+            "MESSAGE and its ACK beside many unsettled, mode client",
+            _each_at_once(state, b"client"),
+        )
+        yield (
+            state,
+            "MESSAGE and its ACK beside many unsettled, mode client-individual",
+            _each_at_once(state, b"client-individual"),
+        )
+        yield state, "SUBSCRIBE, MESSAGEs, UNSUBSCRIBE beside many unsettled", _ends_again_and_again
     for state in ("1.2 to 1.1, crowded", "failover, crowded", "fan-out, crowded"):
         yield state, "UNSUBSCRIBE beside many unsettled messages", _crowded
         yield state, "MESSAGE beyond what may be unsettled", _beyond

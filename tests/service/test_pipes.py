@@ -723,16 +723,6 @@ def test_counters_are_complete_when_they_are_shown(scene: Scene) -> None:
     assert scene.said() == [scene.passed(1, len(SEND))]
 
 
-def test_where_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch, log: list[str]) -> None:
-    """The log says so, once."""
-    RelayHarness()
-    monkeypatch.setattr("stomprelay.service.relay.PIPE", None)
-    assert not any("compiled" in line for line in log)
-    RelayHarness()
-    said = "info: nothing compiled is used: all is done in Python, which takes more processor time"
-    assert log.count(said) == 1
-
-
 def test_it_can_be_ruled_out(tmp_path: Path) -> None:
     """By a setting, and by a journal, which has to see all that passes: then the core gives no leave."""
 

@@ -22,7 +22,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def twin(request: pytest.FixtureRequest) -> Iterator[str]:
+def twin(request: pytest.FixtureRequest) -> Iterator[str | None]:
     """Which of the two it is; skips where there is nothing compiled."""
     wanted = getattr(request, "param", None) or getattr(request.module, "TWIN", None)
     if wanted == "compiled" and decoder.SCANNER is None:

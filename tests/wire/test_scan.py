@@ -18,6 +18,7 @@ from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, SEND
 from stomprelay.wire.run import Rule, Rules, Run
 from tests import strategies
+from tests.passing import letting, split
 from tests.wire.decoding import ANY
 
 SPECIFIED: Final = (V1_0, V1_1, V1_2)
@@ -88,7 +89,7 @@ class Stream:
             for chunk in chunks:
                 frames = []
                 self.decoder.feed(chunk)
-                for found in self.decoder.frames() if rules is None else self.decoder.runs(rules):
+                for found in self.decoder.frames() if rules is None else self.decoder.runs(letting(*rules)):
                     if isinstance(found, Run):
                         frames += self.of_run(found)
                     else:
@@ -103,7 +104,7 @@ class Stream:
 
     def of_run(self, run: Run) -> list[Told]:
         """The frames of a run, each of which the rule lets pass."""
-        frames = list(self.decoder.split(run))
+        frames = split(run, self.decoder)
         rule = run.rule
         assert len(frames) == run.count
         assert b"".join([frame.wire for frame in frames]) == run.wire
@@ -192,7 +193,7 @@ def streams(draw: st.DrawFn, dialect: Dialect) -> bytes:
     return stream
 
 
-@settings(max_examples=20 * settings().max_examples)
+@settings(max_examples=12 * settings().max_examples)
 @given(st.data())
 def test_any_stream_in_any_pieces(data: st.DataObject) -> None:
     """The same frames, memos, errors and states, and the frames of runs are those that come one by one."""
@@ -200,3 +201,125 @@ def test_any_stream_in_any_pieces(data: st.DataObject) -> None:
     chunks = data.draw(strategies.chunkings(data.draw(streams(dialect))))
     commands = data.draw(st.sampled_from([ANY, ANY, CLIENT_COMMANDS, BROKER_COMMANDS, frozenset()]))
     same(chunks, dialect, data.draw(limits), commands, data.draw(rules()))
+
+
+# ------------------------------------------------------------------ runs
+
+
+WITHOUT_RECEIPT: Final = Rule(SEND, unless=(b"receipt",), wants=(b"destination",))
+
+
+def taken(wire: bytes, *rules: Rule, dialect: Dialect = V1_2) -> list[Frame | Run]:
+    """What comes of one chunk."""
+    decoder = Decoder(dialect, ANY, Limits())
+    decoder.feed(wire)
+    return list(decoder.runs(letting(*rules)))
+
+
+def test_neighbours_come_as_one() -> None:
+    """All that the rule lets pass, with the LFs behind their NULs, and the value of each."""
+    (run,) = taken(b"SEND\ndestination:/a\n\nx\0\nSEND\nfoo:1\ndestination:/b\n\ny\0" * 2, WITHOUT_RECEIPT)
+    assert isinstance(run, Run)
+    assert (run.command, run.count, run.values) == (SEND, 4, [b"/a", b"/b"] * 2)
+    assert (run.start, run.after) == (0, len(run.data))
+    assert run.data[run.last :].startswith(b"SEND\nfoo:1")
+    assert run.data[run.head :].startswith(b"foo:1")
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        b"SEND\ndestination:/b\nreceipt:1\n\n\0",
+        b"SEND\nfoo:1\n\n\0",
+        b"SUBSCRIBE\ndestination:/a\nid:0\n\n\0",
+        b"BEGIN\ntransaction:t\n\n\n\0",
+    ],
+    ids=["one with what needs a look", "one without what is wanted", "one of no rule", "one that is odd"],
+)
+def test_a_frame_that_needs_a_look_comes_by_itself(between: bytes) -> None:
+    """With those before it in one run, and those behind it in another."""
+    good = b"SEND\ndestination:/a\n\n\0"
+    first, frame, second = taken(good * 2 + between + good * 3, WITHOUT_RECEIPT)
+    assert isinstance(frame, Frame)
+    assert frame.wire == between
+    assert [each.count for each in (first, second) if isinstance(each, Run)] == [2, 3]
+
+
+@pytest.mark.parametrize("gap", [b"\n\n", b"\r\n", b"\0"], ids=repr)
+def test_what_stands_between_two_frames_ends_a_run(gap: bytes) -> None:
+    """Save the one LF right behind a NUL: what else there is, is not passed on."""
+    good = b"SEND\ndestination:/a\n\n\0"
+    assert [each.wire for each in taken(good + gap + good, WITHOUT_RECEIPT)] == [
+        good + gap[: gap.startswith(b"\n")],
+        good,
+    ]
+
+
+def test_a_run_of_each_command() -> None:
+    """Neighbours of two commands are two runs."""
+    ack, nack = Rule(b"ACK", wants=(b"id",)), Rule(b"NACK", wants=(b"id", b"foo"))
+    runs = taken(b"ACK\nid:1\n\n\0ACK\nid:2\nid:3\n\n\0NACK\nfoo:\nid:4\n\n\0", ack, nack)
+    assert [each.values for each in runs if isinstance(each, Run)] == [[b"1", b"2"], [(b"4", b"")]]
+
+
+def test_what_is_wanted_may_be_missing() -> None:
+    """Where the rule says so, a frame without it adds nothing."""
+    (run,) = taken(b"ACK\nid:1\n\n\0ACK\n\n\0ACK\nid:3\n\n\0", Rule(b"ACK", wants=(b"id",), needs=False))
+    assert isinstance(run, Run)
+    assert (run.count, run.values) == (3, [b"1", b"3"])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "line"),
+    [(V1_2, b"a:b\\c"), (V1_2, b"a:b\r"), (V1_1, b"a:b:c"), (V1_0, b"a: b"), (V1_0, b"a:b ")],
+)
+def test_a_head_that_is_not_plain(dialect: Dialect, line: bytes) -> None:
+    """It needs a look only where the rule says so."""
+    wire = b"SEND\n" + line + b"\n\n\0"
+    assert isinstance(taken(wire, Rule(SEND, plain=True), dialect=dialect)[0], Frame)
+    assert isinstance(taken(wire, Rule(SEND), dialect=dialect)[0], Run)
+
+
+def test_what_is_recorded_comes_by_itself() -> None:
+    """Each frame is put into the list."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    recorded: list[Frame] = []
+    decoder.record(recorded)
+    decoder.feed(b"SEND\n\n\0" * 3)
+    assert list(decoder.runs(letting(Rule(SEND)))) == recorded
+    assert len(recorded) == 3
+
+
+def test_the_dialect_may_change_between_two_frames() -> None:
+    """As after CONNECT: what is behind it in the same chunk is read in the new one, by the new rules."""
+    decoder = Decoder(V1_0, frozenset({b"CONNECT"}), Limits())
+    decoder.feed(b"CONNECT\n\n\0" + b"SEND\na:\\t\n\n\0" * 2)
+    found = decoder.runs(letting(Rule(SEND)))
+    next(found)
+    decoder.expect(V1_2, CLIENT_COMMANDS)
+    with pytest.raises(StompError, match="undefined escape"):
+        next(found)
+
+
+def test_the_rules_of_two_readers_are_kept_apart() -> None:
+    """Who asked for frames gets frames, though another asked for runs meanwhile."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(b"SEND\n\n\0" * 4)
+    frames, runs = decoder.frames(), decoder.runs(letting(Rule(SEND)))
+    assert isinstance(next(frames), Frame)
+    decoder.feed(b"")
+    assert isinstance(next(frames), Frame)
+    assert isinstance(next(runs), Run)
+    assert list(frames) == []
+
+
+def test_rules_without_end_are_refused() -> None:
+    """A rule speaks of a few names."""
+    with pytest.raises(ValueError, match="too many names"):
+        taken(b"SEND\n\n\0", Rule(SEND, unless=tuple(b"%d" % number for number in range(17))))
+
+
+def test_a_run_shows_no_secrets() -> None:
+    """Its head may carry some."""
+    (run,) = taken(b"SEND\npasscode:hush\n\n\0", Rule(SEND))
+    assert repr(run) == "<1 SEND frames, 21 bytes>"

@@ -32,7 +32,6 @@ from stomprelay.wire.names import (
 )
 from stomprelay.wire.run import Passing, Rule, Rules, Run
 
-
 _ACKNOWLEDGED: Final[dict[DeliveryNaming, Rule]] = {
     DeliveryNaming.MESSAGE_ID: Rule(ACK, (TRANSACTION, RECEIPT_HEADER, SUBSCRIPTION), (MESSAGE_ID,)),
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: Rule(

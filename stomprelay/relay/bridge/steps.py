@@ -260,18 +260,15 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
                     return AS_IT_IS
                 raise ProtocolError("MESSAGE without message-id")
             given = ack if source.delivery is DeliveryNaming.ACK else None
-            if not (alike and _noted_by_name(frame, source, session)):
-                taken = alike and given is not None and session.taken(given)
-                clashes = target.delivery is not DeliveryNaming.ACK and session.clashes(message_id)
-                delivery = session.ledger.noted(
-                    subscription, message_id, given, tokened=taken, hidden=clashes
-                )
-                if target.delivery is DeliveryNaming.ACK and (taken or not alike):
-                    drop = (ACK_HEADER,)
-                    add = ((ACK_HEADER, delivery.token),)
-                elif clashes:
-                    drop = (MESSAGE_ID, *drop)
-                    add = ((MESSAGE_ID, delivery.token),)
+            taken = alike and given is not None and session.taken(given)
+            clashes = target.delivery is not DeliveryNaming.ACK and session.clashes(message_id)
+            delivery = session.ledger.noted(subscription, message_id, given, tokened=taken, hidden=clashes)
+            if target.delivery is DeliveryNaming.ACK and (taken or not alike):
+                drop = (ACK_HEADER,)
+                add = ((ACK_HEADER, delivery.token),)
+            elif clashes:
+                drop = (MESSAGE_ID, *drop)
+                add = ((MESSAGE_ID, delivery.token),)
     if target.named_subscriptions:
         if name is None and subscription is not None:
             add = ((SUBSCRIPTION, subscription.id), *add)

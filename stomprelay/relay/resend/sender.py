@@ -110,8 +110,8 @@ class Sender:
         self._joiner.add(frame, head, extra)
 
     def send_run(self, run: Run) -> None:
-        """Put in frames of the client that pass as they came, and that whoever let them pass takes account of; but SENDs
-        that are to be confirmed are kept here, whose broker confirms all of them by one receipt.
+        """Put in frames of the client that pass as they came. Who let them pass took account of them; but SENDs that
+        are to be confirmed are kept here, for a broker that confirms all of them by one receipt.
         """
         if self._confirm and run.command is SEND:
             self._add(run, None, b"", run.count)
