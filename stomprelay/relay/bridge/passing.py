@@ -102,7 +102,7 @@ def to_broker(
     def takes(run: Run) -> bool:
         if unkept is not None and run.rule.command == SEND:
             unkept(run.count)
-        if not run.rule.wants:
+        if not run.values:
             return True
         if run.rule.command != SEND:
             return session.acknowledged(cast("list[Name]", run.values))
