@@ -31,6 +31,7 @@ from stomprelay.session.leg import Leg, Side, State
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.head import Limits
 from stomprelay.wire.run import Passing, Rule, Run
+from tests.sanitizer import run_sanitized
 from tests.service.harness import SEND, FakeTransport, JournalHarness, RelayHarness, broker, listener
 from tests.service.scripted import ScriptedRelay
 
@@ -734,3 +735,10 @@ def test_it_can_be_ruled_out(tmp_path: Path) -> None:
     assert asked(RelayHarness())
     assert not asked(RelayHarness(fast_path=False))
     assert not asked(JournalHarness(tmp_path))
+
+
+@pytest.mark.deep
+def test_all_this_under_address_sanitizer(tmp_path: Path) -> None:
+    """Again in another process, whose compiled modules tell of any read or write out of bounds."""
+    sources = ["stomprelay/wire/_scan.pyx", "stomprelay/service/connection/_pipe.pyx"]
+    run_sanitized(tmp_path, sources, "tests/service/test_pipes.py", "tests/service/test_direct.py")

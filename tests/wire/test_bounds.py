@@ -2,11 +2,6 @@
 
 import ctypes
 import mmap
-import os
-import shutil
-import subprocess
-import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -21,10 +16,10 @@ from stomprelay.wire.head import Limits
 from stomprelay.wire.names import SEND
 from stomprelay.wire.run import Rule
 from tests import strategies
+from tests.sanitizer import run_sanitized
 from tests.wire.decoding import ANY
 
 TWIN: Final = "compiled"
-ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = mmap.PAGESIZE
 _NO_ACCESS: Final = 0
 
@@ -77,46 +72,7 @@ def test_every_length_at_the_end_of_a_page(brink: Brink, data: st.DataObject) ->
         assert scanner.offsets(brink.put(stream[:size]), 0) == scanner.offsets(stream[:size], 0)
 
 
-ADDRESS_SANITIZER: Final = """
-import importlib.util, sys, pytest
-spec = importlib.util.spec_from_file_location("stomprelay.wire._scan", sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = module
-spec.loader.exec_module(module)
-raise SystemExit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.argv[2:]]))
-"""
-
-
 @pytest.mark.deep
 def test_the_wire_cases_under_address_sanitizer(tmp_path: Path) -> None:
     """All of them again in another process, whose scanner was built to tell of any read or write out of bounds."""
-    compiler, cython = shutil.which("gcc"), shutil.which("cython", path=str(Path(sys.executable).parent))
-    if compiler is None or cython is None:
-        pytest.skip("needs gcc and Cython: apt-get install gcc; pip install cython")
-    found = subprocess.run(
-        [compiler, "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    if not Path(found).is_file():
-        pytest.skip("needs libasan, which comes with gcc: apt-get install gcc")
-    source, built = tmp_path / "_scan.c", tmp_path / f"_scan{sysconfig.get_config_var('EXT_SUFFIX')}"
-    subprocess.run([cython, "-3", ROOT / "stomprelay/wire/_scan.pyx", "-o", source], cwd=ROOT, check=True)
-    options = ["-shared", "-fPIC", "-g", "-O1", "-fsanitize=address", "-fno-omit-frame-pointer"]
-    include = f"-I{sysconfig.get_path('include')}"
-    subprocess.run([compiler, *options, include, source, "-o", built], check=True)
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": found,
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "PYTHONMALLOC": "malloc",
-    }
-    environment.pop("STOMPRELAY_PURE", None)
-    ran = subprocess.run(
-        [sys.executable, "-c", ADDRESS_SANITIZER, built, "tests/wire", "-k", "not pure"],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-8000:]
-    assert " passed" in ran.stdout
+    run_sanitized(tmp_path, ["stomprelay/wire/_scan.pyx"], "tests/wire", "-k", "not pure")
