@@ -77,11 +77,11 @@ class CountedScanner:
         """As the scanner's."""
         return self._scanner.trails
 
-    def scan(self, data: bytes, at: int) -> Frame | Run | None:
+    def scan(self, data: bytes, at: int, most: int) -> Frame | Run | None:
         """As the scanner's."""
         before = self._scanner.seen
         try:
-            return self._scanner.scan(data, at)
+            return self._scanner.scan(data, at, most)
         finally:
             self._meter.bytes += self._scanner.seen - before
 
