@@ -1,0 +1,461 @@
+"""What passes in runs leaves a session as it would if each frame were looked at."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stomprelay.relay.bridge.negotiation import Bridges, bridges_between
+from stomprelay.relay.bridge.passing import Passing, to_broker, to_client
+from stomprelay.relay.bridge.tracing import TRACE
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.session.kept import THING
+from stomprelay.session.recent import Name, Row
+from stomprelay.session.session import Session
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import DIALECTS
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.head import Limits
+from stomprelay.wire.names import ACK, BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, NACK, RECEIPT, SEND
+from stomprelay.wire.run import Rule, Run
+from tests.playbook import in_all_pairs
+
+in_all_versions = pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
+MOST = 8
+"""How many deliveries may await their ACK."""
+
+
+class Looking(Session):
+    """A session that wants a look at each delivery and each ACK."""
+
+    def delivered(self, rows: Sequence[Row]) -> bool:
+        """Never."""
+        return False
+
+    def acknowledged(self, names: Sequence[Name]) -> bool:
+        """Never."""
+        return False
+
+
+def run_of(rule: Rule, frames: list[Frame]) -> Run | None:
+    """Return these frames as a run, where the rule lets all of them pass."""
+    values = []
+    for frame in frames:
+        if any(frame.raw(name) is not None for name in rule.unless) or (rule.plain and not frame.plain):
+            return None
+        found = [frame.raw(name) for name in rule.wants]
+        if None not in found:
+            values.append(found[0] if len(found) == 1 else tuple(found))
+        elif rule.needs:
+            return None
+    last, data = frames[-1], frames[0].data
+    wanted = values if rule.wants else []
+    return Run(rule, data, frames[0].start, last.after, len(frames), last.start, last.head, wanted)  # type: ignore[arg-type]
+
+
+class Side:
+    """A session and its bridges, with frames taken as they come, or in `runs` where that can be."""
+
+    def __init__(self, session: Session, bridges: Bridges, *, runs: bool) -> None:
+        self.session = session
+        self.bridges = bridges
+        self.runs = runs
+        self.taken = 0
+        self.tokens: list[bytes] = []
+        self._up = Decoder(session.dialect, CLIENT_COMMANDS, Limits())
+        self._down = Decoder(session.dialect, BROKER_COMMANDS, Limits())
+
+    def from_client(self, wire: bytes) -> list[bytes]:
+        """Return what the broker is sent of it, frame by frame."""
+        for at, token in enumerate(self.tokens):
+            wire = wire.replace(b"<token %d>" % at, token)
+        passing = to_broker(self.bridges, self.session, sends=True)
+        sent = [*self._carry(self._up, wire, passing)]
+        for at, token in enumerate(self.tokens):
+            sent = [each.replace(token, b"<token %d>" % at) for each in sent]
+        return sent
+
+    def from_broker(self, wire: bytes) -> list[bytes]:
+        """Return what the client is sent of it, frame by frame; our own tokens are numbered."""
+        passing = to_client(self.bridges, self.session, receipts=True)
+        sent = []
+        for each in self._carry(self._down, wire, passing):
+            _, mark, rest = each.partition(b"ack:relay-ack-")
+            token = b"relay-ack-" + rest.partition(b"\n")[0]
+            if mark and token not in self.tokens:
+                self.tokens.append(token)
+            sent.append(each.replace(token, b"<token %d>" % self.tokens.index(token)) if mark else each)
+        return sent
+
+    def _carry(self, decoder: Decoder, wire: bytes, passing: Passing) -> Iterator[bytes]:
+        decoder.feed(wire)
+        frames = list(decoder.frames())
+        rules = {rule.command: rule for rule in passing.rules}
+        while frames:
+            together = [frames.pop(0)]
+            while frames and frames[0].command is together[0].command:
+                together.append(frames.pop(0))
+            rule = rules.get(together[0].command)
+            run = run_of(rule, together) if self.runs and rule is not None else None
+            if run is not None and passing.takes(run):
+                self.taken += 1
+                yield from (frame.wire for frame in together)
+            else:
+                for frame in together:
+                    try:
+                        yield self._look(frame, decoder)
+                    except StompError as error:
+                        yield str(error).encode()
+
+    def _look(self, frame: Frame, decoder: Decoder) -> bytes:
+        if decoder is self._up:
+            return self.bridges.to_broker.carry(frame, self.session)
+        if frame.command is RECEIPT:
+            self.session.received(frame.header(b"receipt-id", self.bridges.broker))
+        return self.bridges.to_client.carry(frame, self.session)
+
+
+def side(version: bytes, *, runs: bool, looking: bool = False) -> Side:
+    """A new client of this version that has a broker of the same, and may move to another one."""
+    session = (Looking if looking else Session)(b"s", DIALECTS[version], MOST, Counter())
+    return Side(
+        session, bridges_between(version, version, "generic", LossPolicy.REPLACE, tracked=True), runs=runs
+    )
+
+
+def subscribe(id: bytes, mode: bytes = b"client-individual") -> bytes:
+    """A SUBSCRIBE."""
+    return b"SUBSCRIBE\nid:%b\ndestination:/queue/%b\nack:%b\n\n\0" % (id, id, mode)
+
+
+def message(name: bytes, subscription: bytes = b"a") -> bytes:
+    """A MESSAGE that has what each version needs; its `ack` is its message-id with a mark."""
+    return b"MESSAGE\nsubscription:%b\nmessage-id:%b\nack:%b-k\n\nx\0" % (subscription, name, name)
+
+
+def ack(version: bytes, name: bytes, subscription: bytes = b"a", more: bytes = b"") -> bytes:
+    """Its ACK."""
+    if version == b"1.2":
+        return b"ACK\nid:%b-k\n%b\n\0" % (name, more)
+    if version == b"1.1":
+        return b"ACK\nsubscription:%b\nmessage-id:%b\n%b\n\0" % (subscription, name, more)
+    return b"ACK\nmessage-id:%b\n%b\n\0" % (name, more)
+
+
+# ------------------------------------------------------------------ what passes in one piece
+
+
+@in_all_versions
+@pytest.mark.parametrize("mode", [b"client", b"client-individual"], ids=bytes.decode)
+@pytest.mark.parametrize("name", [b"m", b"ID\\ch\\c"], ids=["plain", "escaped"])
+def test_messages_and_acks(version: bytes, mode: bytes, name: bytes) -> None:
+    """Many messages are one run, and so are their ACKs; then nothing is owed."""
+    it = side(version, runs=True)
+    it.from_client(subscribe(b"a", mode))
+    sent = [message(b"%b%d" % (name, n)) for n in range(5)]
+    assert it.from_broker(b"".join(sent)) == sent
+    assert (it.taken, it.session.ledger.awaited) == (1, 5)
+    acks = [ack(version, b"%b%d" % (name, n)) for n in range(5)]
+    assert it.from_client(b"".join(acks)) == acks
+    assert (it.taken, it.session.ledger.awaited, it.session.ledger.size) == (2, 0, 0)
+
+
+@in_all_versions
+def test_an_acknowledgement_of_half(version: bytes) -> None:
+    """Mode client: an ACK covers what came before on its subscription, and nothing on another one."""
+    it = side(version, runs=True)
+    it.from_client(subscribe(b"a", b"client") + subscribe(b"b", b"client"))
+    it.from_broker(b"".join(message(b"%b%d" % (each, n), each) for n in range(3) for each in (b"a", b"b")))
+    it.from_client(ack(version, b"a1", b"a"))
+    left = [b"%b%d" % (each, n) for n in range(3) for each in (b"a", b"b")]
+    assert [name for name in left if it.session.ledger.by_message(name) is not None] == [
+        b"b0",
+        b"b1",
+        b"a2",
+        b"b2",
+    ]
+
+
+@in_all_versions
+def test_a_subscription_that_needs_no_ack(version: bytes) -> None:
+    """Messages of it are in one run with others, and no account is kept of them."""
+    it = side(version, runs=True)
+    it.from_client(subscribe(b"a") + subscribe(b"b", b"auto"))
+    it.from_broker(message(b"1", b"b") + message(b"2", b"a") + message(b"3", b"b"))
+    assert (it.taken, it.session.ledger.awaited) == (1, 1)
+
+
+@in_all_versions
+def test_without_subscriptions_that_ask_for_acks(version: bytes) -> None:
+    """A MESSAGE passes whatever is in it."""
+    it = side(version, runs=True)
+    it.from_client(subscribe(b"a", b"auto"))
+    (rule, receipt) = to_client(it.bridges, it.session, receipts=True).rules
+    assert rule == Rule(MESSAGE)
+    assert receipt == Rule(RECEIPT, wants=(b"receipt-id",), needs=False)
+    assert to_client(it.bridges, it.session, receipts=False).rules == (rule,)
+
+
+@in_all_versions
+def test_rules_are_the_same_object(version: bytes) -> None:
+    """As long as nothing changes, so that a scanner made for them can be kept."""
+    it = side(version, runs=True)
+    it.from_client(subscribe(b"a"))
+    assert (
+        to_client(it.bridges, it.session, receipts=True).rules
+        is to_client(it.bridges, it.session, receipts=True).rules
+    )
+    assert (
+        to_broker(it.bridges, it.session, sends=True).rules
+        is to_broker(it.bridges, it.session, sends=True).rules
+    )
+
+
+def test_a_nack_where_the_version_has_none() -> None:
+    """It is looked at; elsewhere it passes as an ACK does."""
+    for version, commands in (
+        (b"1.0", {SEND, ACK}),
+        (b"1.1", {SEND, ACK, NACK}),
+        (b"1.2", {SEND, ACK, NACK}),
+    ):
+        it = side(version, runs=True)
+        assert {rule.command for rule in to_broker(it.bridges, it.session, sends=True).rules} == commands
+        assert SEND not in {rule.command for rule in to_broker(it.bridges, it.session, sends=False).rules}
+
+
+def test_traces_are_taken_out() -> None:
+    """A MESSAGE with one is looked at."""
+    bridges = bridges_between(b"1.2", b"1.2", "generic", LossPolicy.REPLACE, tracked=True, traced=True)
+    it = Side(Session(b"s", DIALECTS[b"1.2"], MOST, Counter()), bridges, runs=True)
+    it.from_client(subscribe(b"a"))
+    (rule,) = to_client(bridges, it.session, receipts=False).rules
+    assert rule.unless == (TRACE,)
+
+
+# ------------------------------------------------------------------ what has to be looked at
+
+
+@in_all_versions
+@pytest.mark.parametrize(
+    ("sent", "owed"),
+    [
+        (message(b"1") + message(b"1"), 2),
+        (message(b"1", b"c"), 0),
+        (message(b"1") + message(b"2", b"ended"), 2),
+        (message(b"relay-ack-7"), 1),
+        (message(b"a\\\\c"), 1),
+    ],
+    ids=[
+        "one name twice",
+        "an unknown subscription",
+        "a subscription that has ended",
+        "a token",
+        "odd escapes",
+    ],
+)
+def test_messages_that_need_a_look(version: bytes, sent: bytes, owed: int) -> None:
+    """They are recorded one by one, and nothing is lost or recorded twice."""
+    it = side(version, runs=True)
+    it.from_client(subscribe(b"a") + subscribe(b"ended") + b"UNSUBSCRIBE\nid:ended\n\n\0")
+    it.from_broker(sent)
+    assert len(it.session.ledger) == owed
+
+
+@in_all_versions
+def test_names_that_another_delivery_has(version: bytes) -> None:
+    """One that came before the loss of a broker: it comes again, and is acknowledged twice."""
+    it = side(version, runs=True)
+    it.from_client(subscribe(b"a"))
+    it.from_broker(message(b"1") + message(b"2"))
+    it.session.lost_broker()
+    it.from_broker(message(b"1"))
+    assert (len(it.session.ledger), it.session.ledger.awaited) == (3, 1)
+
+
+@in_all_pairs
+def test_between_versions(client: bytes, broker: bytes) -> None:
+    """MESSAGEs pass where no ACK is awaited, on a subscription that the client named; SENDs without a receipt do."""
+    if client == broker:
+        return
+    bridges = bridges_between(client, broker, "generic", LossPolicy.REPLACE, tracked=True)
+    session = Session(b"s", DIALECTS[client], MOST, Counter())
+    down = to_client(bridges, session, receipts=False)
+    (rule,) = down.rules
+    assert rule == Rule(MESSAGE, (b"ack",), (b"subscription",), plain=True)
+    session.subscriptions.opened([(b"id", b"a"), (b"destination", b"/queue/a")])
+    session.subscriptions.opened([(b"id", b"b"), (b"destination", b"/queue/b"), (b"ack", b"client")])
+
+    def takes(*ids: bytes) -> bool:
+        return down.takes(Run(rule, b"", 0, 0, len(ids), 0, 0, [*ids]))
+
+    assert takes(b"a", b"a")
+    assert not takes(b"a", b"b")
+    assert not takes(b"a", b"unknown")
+    (send,) = to_broker(bridges, session, sends=True).rules
+    assert (send.command, send.plain) == (SEND, True)
+    assert b"receipt" in send.unless
+
+
+# ------------------------------------------------------------------ receipts
+
+
+@in_all_versions
+def test_receipts(version: bytes) -> None:
+    """SENDs that ask for receipts are one run, and so are the RECEIPTs, however these are spelled."""
+    bridges = bridges_between(version, version, "generic", LossPolicy.REPLACE)
+    it = Side(Session(b"s", DIALECTS[version], MOST, Counter()), bridges, runs=True)
+    odd = b"r\\c1" if version != b"1.0" else b"r:1"
+    it.from_client(b"".join(b"SEND\ndestination:a\nreceipt:%b\n\n\0" % each for each in (odd, b"2", b"2")))
+    it.from_client(b"SEND\ndestination:a\n\n\0")
+    assert (list(it.session.receipts), it.taken) == ([b"r:1", b"2"], 2)
+    it.from_broker(b"RECEIPT\nreceipt-id:3\n\n\0RECEIPT\n\n\0RECEIPT\nreceipt-id:%b\n\n\0" % odd)
+    assert (list(it.session.receipts), it.taken) == ([b"2"], 3)
+    it.from_broker(b"RECEIPT\nreceipt-id:2\n\n\0" * 2)
+    assert (it.session.receipts, it.session.kept.size) == ({}, 0)
+
+
+# ------------------------------------------------------------------ against a session that looks at each frame
+
+ids = st.sampled_from([b"a", b"b", b"c\\cd"])
+modes = st.sampled_from([b"client", b"client-individual", b"auto"])
+names = st.sampled_from([b"1", b"2", b"3", b"4", b"5", b"x\\cy", b"x:y", b"x\\\\y", b"x y", b"\\c"])
+numbers = st.integers(0, 60)
+events = st.one_of(
+    st.tuples(st.just("subscribe"), ids, modes),
+    st.tuples(st.just("unsubscribe"), ids, st.none()),
+    st.tuples(st.just("messages"), st.lists(st.tuples(names, ids), min_size=1, max_size=6), st.none()),
+    st.tuples(st.just("new"), st.integers(1, 5), ids),
+    st.tuples(st.just("acks"), st.lists(st.tuples(names, ids), min_size=1, max_size=4), st.none()),
+    st.tuples(st.just("new acks"), st.lists(numbers, min_size=1, max_size=5), ids),
+    st.tuples(
+        st.just("acks"),
+        st.lists(st.tuples(names, ids), min_size=1, max_size=2),
+        st.sampled_from([b"t", b"u"]),
+    ),
+    st.tuples(st.just("new acks"), st.lists(numbers, min_size=1, max_size=2), st.sampled_from([b"t", b"u"])),
+    st.tuples(st.just("token"), st.integers(0, 3), st.none()),
+    st.tuples(st.just("begin"), st.sampled_from([b"t", b"u"]), st.none()),
+    st.tuples(st.just("commit"), st.sampled_from([b"t", b"u"]), st.none()),
+    st.tuples(st.just("abort"), st.sampled_from([b"t", b"u"]), st.none()),
+    st.tuples(st.just("look"), names, ids),
+    st.tuples(st.just("lost"), st.none(), st.none()),
+)
+
+
+class Play:
+    """One conversation with three sessions: one that looks at each frame, one that may note it by its names, and one
+    that takes whole runs.
+    """
+
+    def __init__(self, version: bytes) -> None:
+        self.version = version
+        self.sides = [
+            side(version, runs=False, looking=True),
+            side(version, runs=False),
+            side(version, runs=True),
+        ]
+        self.fresh: list[tuple[bytes, bytes]] = []
+
+    def client_says(self, wire: bytes) -> None:
+        """All brokers are sent the same of it."""
+        first, *others = [each.from_client(wire) for each in self.sides]
+        assert others == [first, first]
+
+    def broker_says(self, wire: bytes) -> None:
+        """All clients are sent the same of it."""
+        first, *others = [each.from_broker(wire) for each in self.sides]
+        assert others == [first, first]
+
+    def acknowledges(self, deliveries: list[tuple[bytes, bytes]], transaction: bytes | None) -> None:
+        """The client acknowledges these, in this transaction if any."""
+        more = b"" if transaction not in (b"t", b"u") else b"transaction:%b\n" % transaction
+        self.client_says(b"".join(ack(self.version, *each, more) for each in deliveries))
+
+    def happens(self, what: str, first: object, second: object) -> None:
+        """An event."""
+        match what, first, second:
+            case "subscribe", bytes(id), bytes(mode):
+                self.client_says(subscribe(id, mode))
+            case "unsubscribe", bytes(id), _:
+                self.client_says(b"UNSUBSCRIBE\nid:%b\n\n\0" % id)
+            case "messages", list(those), _:
+                self.broker_says(b"".join(message(name, id) for name, id in those))
+            case "new", int(count), bytes(id):
+                new = [(b"n\\c%d" % (len(self.fresh) + n), id) for n in range(count)]
+                self.fresh += new
+                self.broker_says(b"".join(message(*each) for each in new))
+            case "acks", list(those), transaction:
+                self.acknowledges(those, transaction)  # type: ignore[arg-type]
+            case "new acks", list(those), transaction if self.fresh:
+                named = [self.fresh[each % len(self.fresh)] for each in those]
+                self.acknowledges(named, transaction)  # type: ignore[arg-type]
+            case "token", int(token), _ if token < len(self.sides[0].tokens):
+                self.client_says(b"ACK\nid:<token %d>\n\n\0" % token)
+            case ("begin" | "commit" | "abort") as command, bytes(transaction), _:
+                self.client_says(b"%b\ntransaction:%b\n\n\0" % (command.upper().encode(), transaction))
+            case "look", bytes(name), bytes(id):
+                self.compare_lookups(name, id)
+            case "lost", _, _:
+                for each in self.sides:
+                    each.session.lost_broker()
+        self.compare()
+
+    def compare(self) -> None:
+        """What can be seen of a session is the same for all three."""
+        seen = [self._seen(each.session) for each in self.sides]
+        assert seen[1:] == [seen[0], seen[0]]
+        sizes = [each.session.ledger.size for each in self.sides]
+        count = len(self.sides[0].session.ledger)
+        assert all(size - sizes[0] <= 16 * count for size in sizes)
+        assert all(
+            sizes[0] - size <= THING * count for size in sizes
+        )  # what is of one name is not listed yet
+
+    @staticmethod
+    def _seen(session: Session) -> list[object]:
+        ledger = session.ledger
+        return [
+            (len(ledger), ledger.awaited, ledger.full, ledger.crowded, ledger.expecting, ledger.forgot),
+            (session.full, session.crowded, session.quiet, dict(session.counters)),
+            {name: (each.acknowledged, each.doomed) for name, each in session.transactions.items()},
+        ]
+
+    def compare_lookups(self, name: bytes, id: bytes) -> None:
+        """A delivery is found by its names in all three, or in none."""
+        dialect = self.sides[0].session.dialect
+        name, id = dialect.decode(b"id", name), dialect.decode(b"id", id)
+        found = []
+        for each in self.sides:
+            ledger = each.session.ledger
+            looked = [ledger.by_message(name), ledger.by_message(name, id), ledger.by_token(name + b"-k")]
+            told = [None if it is None else (it.message_id, it.subscription.id, it.lost) for it in looked]
+            found.append([*told, ledger.taken(name + b"-k")])
+        assert found[1:] == [found[0], found[0]]
+
+
+@settings(max_examples=40000)
+@given(version=st.sampled_from([b"1.0", b"1.1", b"1.2"]), script=st.lists(events, max_size=80))
+def test_runs_change_nothing(version: bytes, script: list[tuple[str, object, object]]) -> None:
+    """Any conversation: with runs, and with names alone, the same is sent and kept as with a look at each frame."""
+    play = Play(version)
+    for id in (b"a", b"b"):
+        play.happens("subscribe", id, b"client" if id == b"a" else b"client-individual")
+    for event in script:
+        play.happens(*event)
+    for name in [
+        *(name for name, _ in play.fresh),
+        b"1",
+        b"2",
+        b"3",
+        b"4",
+        b"5",
+        b"x\\cy",
+        b"x:y",
+        b"x\\\\y",
+    ]:
+        for id in (b"a", b"b", b"c\\cd"):
+            play.compare_lookups(name, id)
+    play.compare()
