@@ -8,7 +8,7 @@ and makes a `Delivery` of each.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from operator import itemgetter
 from typing import Any, Final
 
@@ -110,8 +110,8 @@ class Recent:
             self._cumulative.add(id)
 
     def add(self, rows: Sequence[Row], text: bytes) -> bool:
-        """Add deliveries, the newest, of subscriptions that were introduced; `text` is `text_of` them. Return False, and
-        add none, where one of them has a name that is here, or may be a token of ours.
+        """Add deliveries, the newest, of subscriptions that were introduced; `text` is `text_of` them. Return False,
+        and add none, where one of them has a name that is here, or may be a token of ours.
         """
         kept, names = self._rows, list(map(self._name, rows))
         if _OURS in text or not kept.keys().isdisjoint(names):
@@ -123,9 +123,12 @@ class Recent:
                 kept.pop(name, None)
             return False
         self._text += len(text) + 1
-        for name, row in zip(names, rows, strict=True) if self._cumulative else ():
-            if row[0] in self._cumulative:
-                self._lines.setdefault(row[0], deque()).append(name)
+        if self._cumulative and len(self._subscriptions) == 1:
+            self._lines.setdefault(rows[0][0], deque()).extend(names)
+        elif self._cumulative:
+            for name, row in zip(names, rows, strict=True):
+                if row[0] in self._cumulative:
+                    self._lines.setdefault(row[0], deque()).append(name)
         return True
 
     def settle(self, names: Sequence[Name]) -> tuple[bool, list[Subscription]]:
@@ -147,6 +150,16 @@ class Recent:
     def _settle_in_order(self, names: Sequence[Name]) -> tuple[bool, list[Row], list[Subscription]]:
         """Do as `settle`, and return the rows too."""
         rows, lines = self._rows, self._lines
+        if len(self._subscriptions) == 1:
+            ((id, subscription),) = self._subscriptions.items()
+            queue = lines[id]
+            if list(islice(iter(queue), len(names))) == list(names):  # as most do: one after the other
+                settled = list(map(rows.pop, names))
+                for _ in names:
+                    queue.popleft()
+                if not queue:
+                    del lines[id]
+                return True, settled, [subscription]
         found, settled, covered = True, list[Row](), dict[bytes, Subscription]()
         for name in names:
             row = rows.get(name)
