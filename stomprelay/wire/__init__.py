@@ -2,5 +2,5 @@
 
 `names` the words, `dialect` what a version of STOMP does, `frame` one frame as slices, `run` neighbours that may pass
 as they came, `decoder` chunks to frames and runs, `head` whether a frame's head is right, and how large it may be,
-`errors` what is sent to the peer.
+`errors` what is sent to the peer; `_scan` is the fast half of the decoder, in C, where it was built.
 """
