@@ -68,7 +68,7 @@ news: $(VENV)/.dev ## the next release's news, as the fragments have it now
 	@$(BIN)/towncrier build --draft
 
 clean: ## remove what builds and tests leave
-	rm -rf build dist *.egg-info htmlcov .coverage .coverage.* .hypothesis
+	rm -rf build dist *.egg-info stomprelay/wire/_scan.c stomprelay/wire/_scan.*.so htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	rm -f twisted/plugins/dropin.cache twistd.log* twistd.pid
 	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -76,7 +76,9 @@ clean: ## remove what builds and tests leave
 distclean: clean ## and the environment
 	rm -rf .venv
 
-# One stamp for each set of dependencies, made anew when the metadata changes.
+# One stamp for each set of dependencies, made anew when the metadata or what is compiled changes.
+
+SOURCES := setup.cfg pyproject.toml $(wildcard stomprelay/*/*.pyx)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -85,14 +87,14 @@ $(BIN)/python:
 	  echo "'$(PYTHON)' cannot make environments; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.run: setup.cfg pyproject.toml | $(BIN)/python
+$(VENV)/.run: $(SOURCES) | $(BIN)/python
 	$(INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.test: setup.cfg pyproject.toml | $(BIN)/python
+$(VENV)/.test: $(SOURCES) | $(BIN)/python
 	$(INSTALL) --editable '.[test,pipeline]'
 	@touch $@ $(VENV)/.run
 
-$(VENV)/.dev: setup.cfg pyproject.toml | $(BIN)/python
+$(VENV)/.dev: $(SOURCES) | $(BIN)/python
 	$(INSTALL) --editable '.[test,pipeline,dev]'
 	@touch $@ $(VENV)/.test $(VENV)/.run

@@ -1,6 +1,6 @@
 """Frames a second of the wire decoder and of the relay's core, beside other Python STOMP parsers.
 
-All are fed the same stream of MESSAGEs in chunks of 64 KiB; what counts is the process's CPU time.
+Heads have 18 lines. All are fed the same stream of MESSAGEs in chunks of 64 KiB; what counts is the process's CPU time.
 """
 
 import gc
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from unittest.mock import patch
 
 from bench import goals
 from bench.machine import cores
@@ -19,10 +20,12 @@ from stomprelay.relay.model.group import Broker, alone
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.relay.relay import Relay
+from stomprelay.wire import decoder as wire
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_2
 from stomprelay.wire.head import Limits
-from stomprelay.wire.names import BROKER_COMMANDS
+from stomprelay.wire.names import BROKER_COMMANDS, MESSAGE
+from stomprelay.wire.run import Rule, Run
 
 NAME: Final = "decoder"
 CHUNK: Final = 64 * 1024
@@ -31,7 +34,9 @@ STREAM: Final = 2 * 1024 * 1024
 
 _HEAD: Final = (
     "MESSAGE\nsubscription:0\ndestination:/queue/bench\nmessage-id:{id}{number:08}\nredelivered:false\n"
-    "content-type:text/plain\ncorrelation-id:c0ffee-0001\npriority:4\nseq:{number:08}\ncontent-length:{body}\n\n"
+    "content-type:text/plain\ncorrelation-id:c0ffee-0001\npriority:4\nseq:{number:08}\ncontent-length:{body}\n"
+    "timestamp:17637{number:08}\nexpires:0\npersistent:true\nreply-to:/queue/bench.replies\ntype:order\n"
+    "JMSXGroupID:customer-{number:08}\nx-trace:00-c0ffee-{number:08}-01\nx-origin:bench\nx-schema:orders/4\n\n"
 )
 _IDS: Final = {False: "T_0@@session-bench@@", True: "ID\\cbench-1\\c"}
 
@@ -76,6 +81,24 @@ def _scan(chunks: Sequence[bytes]) -> int:
         decoder.feed(chunk)
         for _ in decoder.frames():
             count += 1
+    return count
+
+
+def _pure(chunks: Sequence[bytes]) -> int:
+    with patch.object(wire, "SCANNER", None):
+        return _scan(chunks)
+
+
+_RULES: Final = (Rule(MESSAGE, unless=(b"relay-trace",), wants=(b"message-id",)),)
+
+
+def _runs(chunks: Sequence[bytes]) -> int:
+    decoder = Decoder(V1_2, BROKER_COMMANDS, Limits())
+    count = 0
+    for chunk in chunks:
+        decoder.feed(chunk)
+        for found in decoder.runs(_RULES):
+            count += found.count if isinstance(found, Run) else 1
     return count
 
 
@@ -171,12 +194,59 @@ def _stompest() -> Iterator[tuple[str, Feed]]:
     yield "stompest", whole
 
 
+def _stompman() -> Iterator[tuple[str, Feed]]:
+    if importlib.util.find_spec("stompman") is None:
+        return
+    from stompman import MessageFrame
+    from stompman.serde import FrameParser
+
+    def whole(chunks: Sequence[bytes]) -> int:
+        parser = FrameParser()
+        # An EOL between frames is a HeartbeatFrame.
+        return sum(
+            isinstance(frame, MessageFrame)
+            for chunk in chunks
+            for frame in parser.parse_frames_from_chunk(chunk)
+        )
+
+    yield "stompman", whole
+
+
+def _stomper() -> Iterator[tuple[str, Feed]]:
+    if importlib.util.find_spec("stomper") is None:
+        return
+    from stomper.stompbuffer import StompBuffer
+
+    def whole(chunks: Sequence[bytes]) -> int:
+        buffer = StompBuffer()
+        count = 0
+        for chunk in chunks:
+            buffer.appendData(chunk.decode("latin-1"))  # it takes text
+            while buffer.getOneMessage() is not None:
+                count += 1
+        return count
+
+    yield "stomper", whole
+
+
+FOREIGN: Final = {"stomp": _stomp_py, "stompest": _stompest, "stompman": _stompman, "stomper": _stomper}
+"""Foreign parsers by their packages."""
+
+
+def absent() -> list[str]:
+    """What cannot be measured, for it is not installed or not built."""
+    missing = [f"{name}: not installed" for name in FOREIGN if importlib.util.find_spec(name) is None]
+    return [*missing, *(["compiled scanner: not built"] if wire.SCANNER is None else [])]
+
+
 def rows() -> list[Row]:
     """Foreign parsers first, as far as they are installed, then ours."""
-    foreign = [Row(name, feed) for name, feed in (*_stomp_py(), *_stompest())]
+    foreign = [Row(name, feed) for find in FOREIGN.values() for name, feed in find()]
+    compiled = [Row("scan, compiled", _scan, goals.SCAN), Row("scan to runs, compiled", _runs, goals.SCAN)]
     return [
         *foreign,
-        Row("scan", _scan, goals.SCAN),
+        *(compiled if wire.SCANNER is not None else []),
+        Row("scan, pure Python", _pure, goals.SCAN_PURE),
         Row("parse to a header mapping", _parse, goals.PARSE),
         Row("parse, ids escaped", _parse, goals.PARSE, escaped=True),
         Row("carry 1.2 to 1.2", carrying("1.2")),
@@ -240,7 +310,7 @@ def report(rates: Sequence[Rate]) -> str:
                 lines,
             )
         )
-    return "\n".join(tables)
+    return "\n".join([*tables, *absent()])
 
 
 def _over(rate: Rate, peer: Rate | None) -> float | None:

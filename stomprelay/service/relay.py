@@ -34,6 +34,7 @@ from stomprelay.service.log import logger, set_level
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
 from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals, open_descriptors
 from stomprelay.service.state import ListenerSessions, RelayState, Sessions
+from stomprelay.wire.decoder import SCANNER
 
 _log: Final = logger()
 
@@ -214,6 +215,7 @@ class RelayService(MultiService):
         self.state.runtime.open()
         super().startService()
         self._admission.started(self._descriptors, self._needed())
+        _log.info("decoder: {kind}", kind="pure Python" if SCANNER is None else "compiled")
         for each in self.state.sessions.listeners.values():
             listener = each.listener
             _log.info(

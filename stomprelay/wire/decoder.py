@@ -11,11 +11,12 @@ them, for before STOMP 1.2 it is no part of a line's end, and to such a reader i
 However a stream is cut, each byte of it is looked at and copied a few times at most.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
@@ -31,7 +32,11 @@ from stomprelay.wire.names import (
     SEND,
     UNESCAPED,
 )
+from stomprelay.wire.pieces import Pieces
 from stomprelay.wire.run import Rules, Run
+
+if TYPE_CHECKING:
+    from stomprelay.wire._scan import Scanner
 
 _BLANK_LINE: Final = re.compile(rb"\n\r?\n")
 GAP: Final = b"\n\r\0"
@@ -50,46 +55,31 @@ _NOT_ASKING: Final = tuple(command + end for command in _FROM_BROKERS for end in
 _KNOWN: Final = _FROM_CLIENTS | _FROM_BROKERS
 _COMMAND_LINE: Final = max(map(len, _KNOWN)) + 2
 _RECEIPT_LINE: Final = b"%b:" % RECEIPT_HEADER
-_FEW: Final = 16
-_SMALL: Final = 4096
+_WORTH_A_CUT: Final = 4096
 _CR: Final = 13
 _LF: Final = 10
 
-_join: Final = b"".join
-
 _head = lru_cache(Head)
+
+
+def _compiled() -> "type[Scanner] | None":
+    if os.environ.get("STOMPRELAY_PURE", "0") not in {"", "0"}:
+        return None
+    try:
+        from stomprelay.wire._scan import Scanner
+    except ImportError:
+        return None
+    return Scanner
+
+
+SCANNER = _compiled()
+"""The compiled scanner; None where it was not built, or `STOMPRELAY_PURE=1` says to do without."""
 
 
 @lru_cache
 def _spellings(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
     """The command line as it may stand -> the command, and whether it may have a body."""
     return {command + end: (command, command in BODIES) for command in commands for end in (b"", b"\r")}
-
-
-class _Pieces:
-    """Bytes that come piece by piece, to be taken together. When they are many, small ones are gathered as they come,
-    so that however small they are, they cost no more than a few times their bytes.
-    """
-
-    __slots__ = ("_pieces", "size")
-
-    def __init__(self, first: bytes) -> None:
-        self._pieces: list[bytes | bytearray] = [first]
-        self.size = len(first)
-
-    def add(self, data: bytes) -> None:
-        size = len(data)
-        self.size += size
-        pieces = self._pieces
-        if size >= _SMALL or len(pieces) < _FEW:
-            pieces.append(data)
-        elif type(pieces[-1]) is bytearray:
-            pieces[-1] += data
-        else:
-            pieces.append(bytearray(data))
-
-    def joined(self) -> bytes:
-        return _join(self._pieces)
 
 
 class Decoder:
@@ -101,6 +91,7 @@ class Decoder:
     """
 
     __slots__ = (
+        "_allowed",
         "_asks",
         "_at",
         "_commands",
@@ -117,6 +108,9 @@ class Decoder:
         "_need",
         "_pieces",
         "_recording",
+        "_rest",
+        "_rules",
+        "_scanner",
         "dialect",
         "limits",
         "trails",
@@ -127,8 +121,9 @@ class Decoder:
         self._head = _head(limits)
         self._data = b""
         self._at = 0
-        self._later: _Pieces | None = None
-        self._pieces: _Pieces | None = None
+        self._rest: tuple[bytes, int] | None = None
+        self._later: Pieces | None = None
+        self._pieces: Pieces | None = None
         self._lines = 0
         self._line = 0
         self._end = b""
@@ -142,10 +137,12 @@ class Decoder:
     def expect(self, dialect: Dialect, commands: frozenset[bytes]) -> None:
         """From the next frame on: its dialect, and the commands that may come."""
         self.dialect = dialect
+        self._allowed = commands
         self._commands = _spellings(commands)
         self._asks = not commands or not commands <= _FROM_BROKERS
         self._memo: bytes | None = None
         self._memo_facts = _NO_FACTS
+        self._rules: Rules | None = None
 
     def record(self, frames: list[Frame]) -> None:
         """From the next frame on, put each into this list before it is yielded; the caller empties the list."""
@@ -156,7 +153,8 @@ class Decoder:
         """How many bytes wait for the rest of their frame, or for `frames()`."""
         if self._pieces is not None:
             return self._pieces.size
-        return len(self._data) - self._at + (self._later.size if self._later is not None else 0)
+        rest = len(self._rest[0]) - self._rest[1] if self._rest is not None else 0
+        return len(self._data) - self._at + rest + (self._later.size if self._later is not None else 0)
 
     @property
     def begun(self) -> bytes:
@@ -168,7 +166,9 @@ class Decoder:
     @property
     def behind(self) -> bool:
         """Whether `frames()` was left before it came to the end of what was fed: there may be more frames."""
-        return not self._pieces and self._at < len(self._data)
+        if self._pieces is not None:
+            return False
+        return self._at < len(self._data) or self._rest is not None or self._later is not None
 
     def feed(self, data: bytes) -> None:
         """Take a chunk. Then exhaust `frames()`.
@@ -179,11 +179,13 @@ class Decoder:
         if pieces is None:
             if self._later is not None:
                 self._later.add(data)
-            elif self._at < len(self._data):
-                self._later = _Pieces(data)
+            elif self._at < len(self._data) or self._rest is not None:
+                self._later = Pieces(data)
             else:
                 self._data = data
                 self._at = 0
+            return
+        if self._completed(pieces, data):
             return
         pieces.add(data)
         if self._lines:
@@ -196,6 +198,25 @@ class Decoder:
         self._data = pieces.joined()
         self._at = 0
         self._pieces = None
+
+    def _completed(self, pieces: Pieces, data: bytes) -> bool:
+        """Whether the unfinished frame ends in this chunk, at a place that is known, with a good deal behind it: then
+        the frame is joined by itself, so that the rest of the chunk need not be copied.
+        """
+        stop = 0
+        if self._lines == 0 and self._mark is None:
+            stop = self._need - pieces.size
+        elif self._lines == 0 and self._mark is _NUL:
+            stop = data.find(b"\0") + 1
+        if stop <= 0 or len(data) - stop < _WORTH_A_CUT:
+            return False
+        stop += data[stop] == _LF
+        pieces.add(data[:stop])
+        self._data = pieces.joined()
+        self._at = 0
+        self._pieces = None
+        self._rest = (data, stop)
+        return True
 
     def frames(self) -> Iterator[Frame]:
         """The frames that are complete, in order. Stop whenever you like and come back for the rest.
@@ -216,21 +237,38 @@ class Decoder:
         """The same as `frames()`, but neighbours that a rule lets pass may come as a `Run`; while frames are recorded,
         none do. Keep the rules, and pass the same object while they stay the same.
         """
+        compiled = SCANNER is not None
         recording = self._recording
+        if recording is not None:
+            rules = ()
         data, at = b"", 0
         try:
             while self._pieces is None:
                 data = self._data
                 at = self._at
+                if compiled:
+                    scanner = self._scanner if self._rules is rules else self._scanning(rules)
+                    found = scanner.scan(data, at)
+                    if found is not None:
+                        self._at = found.after
+                        if scanner.trails:
+                            self.trails = True
+                        if recording is not None:
+                            recording.append(cast("Frame", found))
+                        yield found
+                        continue
                 size = len(data)
                 if at < size and data[at] <= _CR:
                     gap = _GAP.match(data, at)
                     assert gap is not None
+                    if compiled and gap.end() > at:
+                        self._at = gap.end()
+                        continue
                     at = self._at = gap.end()
                 if at >= size:
                     self._data = b""
                     self._at = 0
-                    if self._later is None:
+                    if self._rest is None and self._later is None:
                         return
                     self._go_on()
                     continue
@@ -294,6 +332,13 @@ class Decoder:
         except StompError as error:
             raise self._asking(error, data, at) from None
 
+    def _scanning(self, rules: Rules) -> "Scanner":
+        """The scanner for what may come now, with these rules."""
+        assert SCANNER is not None
+        self._rules = rules
+        self._scanner = SCANNER(self.limits, self.dialect, self._allowed, rules)
+        return self._scanner
+
     def _await(
         self,
         data: bytes,
@@ -332,7 +377,7 @@ class Decoder:
         self._end = data[-2:]
         self._keep(data[at:] if at else data)
 
-    def _head_goes_on(self, pieces: _Pieces, data: bytes) -> bool:
+    def _head_goes_on(self, pieces: Pieces, data: bytes) -> bool:
         """Whether an unfinished head is still unfinished with this piece of it. Raises what is wrong with it."""
         if _BLANK_LINE.search(data) or _BLANK_LINE.search(self._end + data[:2]):
             return False
@@ -364,15 +409,19 @@ class Decoder:
         """Keep what is left of the chunk, an unfinished frame, and go on with what was fed since."""
         self._data = b""
         self._at = 0
-        self._pieces = _Pieces(unfinished)
-        if self._later is not None:
+        self._pieces = Pieces(unfinished)
+        if self._rest is not None or self._later is not None:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Feed what was fed while there were frames to take."""
-        later, self._later = self._later, None
-        assert later is not None
-        self.feed(later.joined())
+        """Take the rest of the chunk, and what was fed while there were frames to take."""
+        rest, later = self._rest, self._later
+        self._rest = None
+        if rest is not None and self._pieces is None:
+            self._data, self._at = rest
+            return
+        self._later = None
+        self.feed((rest[0][rest[1] :] if rest else b"") + (later.joined() if later else b""))
 
     def _lfs(self, command: bytes, data: bytes, body: int, length: int) -> int:
         """Return how many LFs are the body of a frame that may have no other, -1 while more of them may come.

@@ -17,6 +17,7 @@ from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Match, Route, ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS, Upstream
+from stomprelay.service import relay
 from stomprelay.service.embedded import MemoryEndpoint
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.relay import RelayService
@@ -158,9 +159,19 @@ def test_the_log_tells_where_each_listener_leads(log: list[str]) -> None:
     """By its own upstream and by its routes, to every broker in its order."""
     side = Route(Match.EXACT, "/queue/side", upstream(broker=place(3)))
     RelayHarness(listener(upstream=movable(failover(1, 2)), routes=(side,)))
-    assert log == [
+    assert log[1:] == [
         "info: public: tcp:61613 to tcp://192.0.2.1:61613, tcp://192.0.2.2:61613, tcp://192.0.2.3:61613"
     ]
+
+
+@pytest.mark.parametrize(("scanner", "kind"), [(None, "pure Python"), (object(), "compiled")])
+def test_the_log_tells_which_decoder_there_is(
+    scanner: object, kind: str, log: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line at the start: whether a compiled scanner was built, and is wanted."""
+    monkeypatch.setattr(relay, "SCANNER", scanner)
+    RelayHarness(listener(upstream=movable(failover(1, 2))))
+    assert log[0] == f"info: decoder: {kind}"
 
 
 def test_every_broker_of_every_upstream_can_be_reached() -> None:

@@ -5,15 +5,21 @@ What is counted is the bytes that the decoder's searches, joins and examinations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from stomprelay.wire import decoder as module
+from stomprelay.wire import pieces
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_1, Dialect
+from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Head, Limits
+from stomprelay.wire.run import Run
 from tests.wire.decoding import ANY, run
+
+if TYPE_CHECKING:
+    from stomprelay.wire._scan import Scanner
 
 BROAD: Final = Limits(headers=1_000_000, header_line=1_000_000, body=10_000_000)
 
@@ -60,13 +66,34 @@ class Counted:
         return self._found(self._pattern.match(data, at), data, at)
 
 
+class CountedScanner:
+    """A scanner that counts the bytes it says it looked at."""
+
+    def __init__(self, scanner: "Scanner", meter: Meter) -> None:
+        self._scanner = scanner
+        self._meter = meter
+
+    @property
+    def trails(self) -> bool:
+        """As the scanner's."""
+        return self._scanner.trails
+
+    def scan(self, data: bytes, at: int) -> Frame | Run | None:
+        """As the scanner's."""
+        before = self._scanner.seen
+        try:
+            return self._scanner.scan(data, at)
+        finally:
+            self._meter.bytes += self._scanner.seen - before
+
+
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     """Counts for all decoders."""
     meter = Meter()
     for name in ("_BLANK_LINE", "_GAP", "_LFS", "_LINE_END", "_NUL", "_NO_LF"):
         monkeypatch.setattr(module, name, Counted(getattr(module, name), meter))
-    monkeypatch.setattr(module, "_join", meter.joining)
+    monkeypatch.setattr(pieces, "_join", meter.joining)
     sizes: list[tuple[type, str, Callable[..., int]]] = [
         (Head, "examine", lambda _self, _data, head, body, _dialect: body - head),
         (Head, "has_long_line", lambda _self, lines, _before=0: len(lines)),
@@ -76,6 +103,9 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     ]
     for owner, name, size in sizes:
         monkeypatch.setattr(owner, name, meter.examining(getattr(owner, name), size))
+    compiled = module.SCANNER
+    if compiled is not None:
+        monkeypatch.setattr(module, "SCANNER", lambda *facts: CountedScanner(compiled(*facts), meter))
     return meter
 
 
@@ -106,6 +136,8 @@ STREAMS: Final[dict[str, Callable[[int], bytes]]] = {
     "EOLs": lambda n: b"\n\r\n\0" * (n // 4),
     "small frames": lambda n: b"ACK\nid:1\n\n\0\n" * (n // 12),
     "frames that end in the next chunk": _behind,
+    "good frames and odd ones by turns": lambda n: b"SEND\na:1\n\nx\0BEGIN\n\n\n\0" * (n // 21),
+    "good frames, an EOL between two": lambda n: b"SEND\na:1\n\nx\0\n\n" * (n // 14),
 }
 
 

@@ -1,0 +1,21 @@
+from _typeshed import ReadableBuffer
+
+from stomprelay.wire.dialect import Dialect
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.head import Limits
+from stomprelay.wire.run import Rules, Run
+
+class Scanner:
+    """Finds whole, good frames. `seen` counts the bytes that it looked at; `trails`: one had an LF behind its NUL."""
+
+    seen: int
+    trails: bool
+
+    def __init__(
+        self, limits: Limits, dialect: Dialect, commands: frozenset[bytes], rules: Rules = ()
+    ) -> None: ...
+    def scan(self, data: bytes, at: int) -> Frame | Run | None:
+        """The good frame that begins at `at`, or the run of frames; None where the Python decoder has to judge."""
+
+    def offsets(self, data: ReadableBuffer, at: int) -> tuple[int, int, int, int, bool] | None:
+        """What `scan` finds first, in any buffer: head, body, end, after, plain; for tests of what is read."""

@@ -1,0 +1,526 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Finds whole, good frames in a chunk: the fast half of `Decoder`, which judges all that is not found here.
+
+The contract. `look` reads bytes of `text[at:size]` alone, each at most twice, and no more of them than the one frame
+that begins at `at`. It says yes only to a frame that the Python decoder takes too, with the same offsets; no says
+nothing: the frame may be unfinished, wrong, over a limit or merely unusual. What is right where is told by the
+`Dialect`, the `Limits` and the `Rules`, as data. tests/wire/test_scan.py holds the two against each other.
+"""
+
+from functools import lru_cache
+from types import MemberDescriptorType
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
+from libc.stdint cimport uint64_t
+from libc.string cimport memchr, memcmp
+
+from stomprelay.wire.dialect import ESCAPES
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.names import BODIES, CONTENT_LENGTH, SEND
+from stomprelay.wire.run import Run
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+    #include <structmember.h>
+    #ifdef __SSE2__
+    #include <emmintrin.h>
+    #endif
+
+    /* One bit for each of 64 bytes: set where it is one of : LF \\ CR NUL. */
+    static inline uint64_t marks_of(const unsigned char *at)
+    {
+        uint64_t marks = 0;
+    #ifdef __SSE2__
+        for (int part = 0; part < 4; part++) {
+            __m128i some = _mm_loadu_si128((const __m128i *)at + part);
+            __m128i found = _mm_cmpeq_epi8(some, _mm_set1_epi8(':'));
+            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_set1_epi8('\\n')));
+            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_set1_epi8('\\\\')));
+            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_set1_epi8('\\r')));
+            found = _mm_or_si128(found, _mm_cmpeq_epi8(some, _mm_setzero_si128()));
+            marks |= (uint64_t)_mm_movemask_epi8(found) << 16 * part;
+        }
+    #else
+        for (int i = 0; i < 64; i++)
+            marks |= (uint64_t)(at[i] == ':' || at[i] == '\\n' || at[i] == '\\\\' || at[i] == '\\r' || !at[i]) << i;
+    #endif
+        return marks;
+    }
+
+    /* The same for the bytes that are left, which may be fewer than 64. */
+    static inline uint64_t marks_in(const unsigned char *at, Py_ssize_t left)
+    {
+        unsigned char some[64];
+        if (left >= 64)
+            return marks_of(at);
+        memset(some, ' ', sizeof some);
+        memcpy(some, at, left);
+        return marks_of(some);
+    }
+    """
+    uint64_t marks_in(const unsigned char *at, Py_ssize_t left) noexcept nogil
+    int first_of "__builtin_ctzll"(uint64_t marks) noexcept nogil
+    object PyType_GenericAlloc(PyTypeObject *kind, Py_ssize_t items)
+    ctypedef struct PyMemberDef:
+        Py_ssize_t offset
+    ctypedef struct PyMemberDescrObject:
+        PyMemberDef *d_member
+
+ctypedef const unsigned char *Text
+
+cdef enum:
+    COMMANDS = 16       # those that may come
+    NAMES = 16          # those that a rule speaks of
+    WANTS = 8           # those whose values it wants
+    DIGITS = 18         # of a content-length
+
+cdef Py_ssize_t _MOST = 1 << 62
+
+
+cdef struct Name:
+    Text text
+    Py_ssize_t size
+    int want            # which of the wanted values it has; -1: it needs a look
+
+
+cdef struct Command:
+    PyObject *name      # bytes
+    PyObject *rule      # NULL: none
+    Text text
+    Py_ssize_t size
+    bint body           # may have one
+    bint shared         # its repeated heads are told by one object, see `Frame.memo`
+    bint plain
+    bint needs
+    int wants
+    int count
+    uint64_t lengths    # a bit for each length of a name that matters, content-length among them
+    Name[NAMES] names
+
+
+cdef struct Span:
+    Py_ssize_t start, end
+
+
+cdef struct Found:
+    const Command *command
+    Py_ssize_t head, body, end, after
+    Py_ssize_t seen     # up to where it was looked at
+    bint plain
+    bint barred         # has a header that needs a look
+    Span[WANTS] values  # those that are missing: start 0
+
+
+cdef class Facts:
+    """What limits, dialect, commands and rules come to; of all scanners that have the same."""
+
+    cdef Py_ssize_t headers, header_line, longest
+    cdef bint strict, padded, crlf, raw_cr, utf8, escapes
+    cdef bint[256] letters
+    cdef int count
+    cdef Command[COMMANDS] commands
+    cdef object kept
+
+    def __init__(self, limits, dialect, commands, rules):
+        if len(commands) > COMMANDS:
+            raise ValueError("more commands than there are")
+        self.headers = min(limits.headers, _MOST)
+        self.header_line = min(limits.header_line, _MOST)
+        self.longest = min(limits.body, _MOST)
+        self.strict = dialect.strict
+        self.padded = dialect.padded
+        self.crlf = dialect.crlf
+        self.raw_cr = dialect.raw_cr
+        self.utf8 = dialect.utf8
+        self.escapes = bool(dialect.reads)
+        for byte in dialect.reads | {b"\\"}:
+            self.letters[ESCAPES[byte][1]] = True
+        # The tables point into these.
+        self.kept = tuple(commands), rules
+        ruled = {rule.command: rule for rule in rules}
+        for command in self.kept[0]:
+            self.add(command, ruled.get(command))
+
+    cdef add(self, bytes text, rule):
+        cdef Command *command = &self.commands[self.count]
+        cdef bytes name
+        self.count += 1
+        command.name = <PyObject *>text
+        command.text = <Text>PyBytes_AS_STRING(text)
+        command.size = len(text)
+        command.body = text in BODIES
+        command.shared = text == SEND
+        command.lengths = bit(len(CONTENT_LENGTH))
+        if rule is None:
+            return
+        if len(rule.wants) > WANTS or len(rule.unless) + len(rule.wants) > NAMES:
+            raise ValueError("a rule of too many names")
+        command.rule = <PyObject *>rule
+        command.plain = rule.plain
+        command.needs = rule.needs
+        command.wants = len(rule.wants)
+        for want, name in [*enumerate(rule.wants), *((-1, name) for name in rule.unless)]:
+            command.names[command.count] = Name(<Text>PyBytes_AS_STRING(name), len(name), want)
+            command.count += 1
+            command.lengths |= bit(len(name))
+
+
+_facts = lru_cache(Facts)
+
+
+cdef inline uint64_t bit(Py_ssize_t length) noexcept nogil:
+    return (<uint64_t>1) << (length if length < 63 else 63)
+
+
+cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept nogil:
+    """Whether the frame that begins at `at` is whole and good, but for its UTF-8; and where its parts are."""
+    # What the loop needs is in locals: the compiler cannot know that it stays the same.
+    cdef bint strict = facts.strict, padded = facts.padded
+    cdef Py_ssize_t header_line = facts.header_line, lines = facts.headers
+    cdef const Command *command = NULL
+    cdef Py_ssize_t line, colon = -1, second = -1, place = at, i
+    cdef Span length
+    cdef uint64_t marks, lengths
+    cdef bint crlf, plain = True
+    cdef unsigned char octet
+    cdef int number
+    found.seen = at
+    for number in range(facts.count):
+        command = &facts.commands[number]
+        if size - at > command.size and text[at] == command.text[0] and (
+            memcmp(text + at, command.text, command.size) == 0
+        ):
+            place = at + command.size
+            if text[place] == c"\n" or (
+                text[place] == c"\r" and size - place > 1 and text[place + 1] == c"\n"
+            ):
+                break
+    else:
+        return False
+    crlf = text[place] == c"\r"
+    lengths = command.lengths
+    line = found.head = found.body = place + 1 + crlf
+    length.start = 0
+    found.command = command
+    found.barred = False
+    for number in range(command.wants):
+        found.values[number].start = 0
+    place = line
+    while found.body == found.head:
+        if place >= size:
+            return False
+        marks = marks_in(text + place, size - place)
+        found.seen = place + 64 if size - place > 64 else size
+        while marks:
+            i = place + first_of(marks)
+            marks &= marks - 1
+            octet = text[i]
+            if octet == c":":
+                if colon >= 0:
+                    plain = False
+                    continue
+                if i == line and strict:
+                    return False
+                colon = i
+                if padded and (text[i - 1] == c" " or (i + 1 < size and text[i + 1] == c" ")):
+                    plain = False
+            elif octet == c"\n":
+                if i - line > header_line:
+                    return False
+                if i == line or (i == line + 1 and text[line] == c"\r"):
+                    if i > line and strict and not (crlf or facts.crlf):
+                        return False
+                    found.body = i + 1
+                    break
+                lines -= 1
+                if lines < 0:
+                    return False
+                if padded and text[i - 1] == c" ":
+                    plain = False
+                if colon < 0:
+                    if strict:
+                        return False
+                    plain = False
+                elif lengths & bit(colon - line) and not named(command, text, line, colon, i, &length, found):
+                    return False
+                line = i + 1
+                colon = -1
+            elif octet == c"\\":
+                plain = False
+                if i != second and strict and facts.escapes:
+                    if i + 1 >= size or not facts.letters[text[i + 1]]:
+                        return False
+                    if text[i + 1] == c"\\":
+                        second = i + 1
+            elif octet == c"\r":
+                plain = False
+                if strict and not facts.raw_cr and (i + 1 >= size or text[i + 1] != c"\n"):
+                    return False
+            else:
+                return False
+        place += 64
+    found.plain = plain
+    return bounded(facts, text, size, crlf, &length, found)
+
+
+cdef bint named(
+    const Command *command,
+    Text text,
+    Py_ssize_t line,
+    Py_ssize_t colon,
+    Py_ssize_t end,
+    Span *length,
+    Found *found,
+) noexcept nogil:
+    """Note a header line whose name may be one that matters; False for a second content-length."""
+    cdef Py_ssize_t size = colon - line
+    cdef const Name *name
+    cdef int number
+    if size == 14 and memcmp(text + line, <const char *>b"content-length", 14) == 0:
+        if length.start:
+            return False
+        length.start = colon + 1
+        length.end = end
+    for number in range(command.count):
+        name = &command.names[number]
+        if name.size == size and memcmp(text + line, name.text, size) == 0:
+            if name.want < 0:
+                found.barred = True
+            elif not found.values[name.want].start:
+                found.values[name.want] = Span(colon + 1, end)
+    return True
+
+
+cdef bint bounded(
+    Facts facts, Text text, Py_ssize_t size, bint crlf, Span *length, Found *found
+) noexcept nogil:
+    """Whether the body is there and right, by its content-length or up to its NUL; and where it ends."""
+    cdef Py_ssize_t end = 0, i
+    cdef const void *nul
+    if length.start:
+        i = length.start
+        end = length.end
+        if end > i and text[end - 1] == c"\r" and (crlf or facts.crlf):
+            end -= 1
+        if facts.padded:
+            while i < end and text[i] == c" ":
+                i += 1
+            while i < end and text[end - 1] == c" ":
+                end -= 1
+        if i == end or end - i > DIGITS:
+            return False
+        length.start = 0
+        while i < end:
+            if not c"0" <= text[i] <= c"9":
+                return False
+            length.start = 10 * length.start + text[i] - c"0"
+            i += 1
+        if length.start > facts.longest or length.start >= size - found.body:
+            return False
+        found.end = found.body + length.start
+        if text[found.end] != 0 or (length.start and not found.command.body):
+            return False
+    elif not found.command.body:
+        if found.body >= size or text[found.body] != 0:
+            return False
+        found.end = found.body
+    else:
+        i = size - found.body
+        if i > facts.longest:
+            i = facts.longest + 1
+        found.seen = found.body + i
+        nul = memchr(text + found.body, 0, i)
+        if nul == NULL:
+            return False
+        found.end = <Text>nul - text
+    found.after = found.seen = found.end + 1
+    if found.after < size and text[found.after] == c"\n":
+        found.after += 1
+    return True
+
+
+cdef bint is_utf8(Text text, Py_ssize_t size) noexcept:
+    """Whether these bytes are UTF-8, as `bytes.decode` has it."""
+    cdef unsigned char high = 0
+    cdef Py_ssize_t i
+    for i in range(size):
+        high |= text[i]
+    if high < 0x80:
+        return True
+    try:
+        (<char *>text)[:size].decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+cdef bint passes(const Found *found) noexcept nogil:
+    """Whether a rule lets the frame pass without a look."""
+    cdef const Command *command = found.command
+    cdef int number
+    if command.rule == NULL or found.barred or (command.plain and not found.plain):
+        return False
+    if command.needs:
+        for number in range(command.wants):
+            if not found.values[number].start:
+                return False
+    return True
+
+
+# Frames and runs are made here without a call of Python: their slots are filled at the places that their classes'
+# own descriptors tell.
+
+
+cdef struct FrameSlots:
+    Py_ssize_t command, data, start, head, body, end, after, plain, memo
+
+
+cdef struct RunSlots:
+    Py_ssize_t rule, data, start, after, count, last, head, values
+
+
+cdef Py_ssize_t place_of(kind, name) except -1:
+    """Where in an object of this class the slot of this name is."""
+    slot = kind.__dict__[name]
+    if type(slot) is not MemberDescriptorType:
+        raise TypeError(f"{name} is no slot")
+    return (<PyMemberDescrObject *>slot).d_member.offset
+
+
+cdef FrameSlots _FRAME = FrameSlots(
+    command=place_of(Frame, "command"),
+    data=place_of(Frame, "data"),
+    start=place_of(Frame, "start"),
+    head=place_of(Frame, "head"),
+    body=place_of(Frame, "body"),
+    end=place_of(Frame, "end"),
+    after=place_of(Frame, "after"),
+    plain=place_of(Frame, "plain"),
+    memo=place_of(Frame, "memo"),
+)
+cdef RunSlots _RUN = RunSlots(
+    rule=place_of(Run, "rule"),
+    data=place_of(Run, "data"),
+    start=place_of(Run, "start"),
+    after=place_of(Run, "after"),
+    count=place_of(Run, "count"),
+    last=place_of(Run, "last"),
+    head=place_of(Run, "head"),
+    values=place_of(Run, "values"),
+)
+
+
+cdef inline object blank(kind):
+    """An object of a class with its slots unset."""
+    return PyType_GenericAlloc(<PyTypeObject *>kind, 0)
+
+
+cdef inline void put(made, Py_ssize_t place, value):
+    """Fill a slot of an object that is `blank`."""
+    Py_INCREF(value)
+    (<PyObject **>(<char *><PyObject *>made + place))[0] = <PyObject *>value
+
+
+cdef class Scanner:
+    """Scans chunks under some limits for frames of a dialect: for the commands that may come, and with the rules."""
+
+    cdef Facts facts
+    cdef bytes memo
+    cdef readonly Py_ssize_t seen
+    cdef readonly bint trails
+
+    def __init__(self, limits, dialect, commands, rules=()):
+        self.facts = _facts(limits, dialect, commands, rules)
+        self.memo = b""
+        self.seen = 0
+
+    def scan(self, bytes data not None, Py_ssize_t at):
+        cdef Found found
+        cdef Text text = <Text>PyBytes_AS_STRING(data)
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+        if at < 0 or not self.good(text, at, size, &found):
+            return None
+        if passes(&found):
+            return self.run(data, text, at, size, &found)
+        return self.frame(data, text, at, &found)
+
+    def offsets(self, data, Py_ssize_t at):
+        cdef Found found
+        cdef Py_buffer view
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            if not self.good(<Text>view.buf, at, view.len, &found):
+                return None
+        finally:
+            PyBuffer_Release(&view)
+        return found.head, found.body, found.end, found.after, found.plain
+
+    cdef bint good(self, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept:
+        """Whether there is a good frame, in all respects."""
+        cdef bint good = look(self.facts, text, at, size, found)
+        self.seen += found.seen - at
+        if not good or (self.facts.utf8 and not is_utf8(text + found.head, found.body - found.head)):
+            return False
+        if found.after > found.end + 1:
+            self.trails = True
+        return True
+
+    cdef run(self, bytes data, Text text, Py_ssize_t at, Py_ssize_t size, Found *found):
+        """The run that begins with the frame that was found."""
+        cdef const Command *command = found.command
+        cdef Py_ssize_t start = at, last = at, head = found.head, after = at, count = 0
+        cdef list values = []
+        cdef Span *span
+        cdef int number
+        while True:
+            if command.wants == 1:
+                span = &found.values[0]
+                if span.start:
+                    values.append(PyBytes_FromStringAndSize(<char *>text + span.start, span.end - span.start))
+            elif command.wants:
+                values.append(tuple([
+                    PyBytes_FromStringAndSize(
+                        <char *>text + found.values[number].start, found.values[number].end - found.values[number].start
+                    )
+                    for number in range(command.wants)
+                ]))
+            count += 1
+            last, head, after = at, found.head, found.after
+            at = after
+            if at >= size or not self.good(text, at, size, found) or found.command != command or not passes(found):
+                break
+        made = blank(Run)
+        put(made, _RUN.rule, <object>command.rule)
+        put(made, _RUN.data, data)
+        put(made, _RUN.start, start)
+        put(made, _RUN.after, after)
+        put(made, _RUN.count, count)
+        put(made, _RUN.last, last)
+        put(made, _RUN.head, head)
+        put(made, _RUN.values, values)
+        return made
+
+    cdef frame(self, bytes data, Text text, Py_ssize_t at, const Found *found):
+        """The frame that was found."""
+        cdef Py_ssize_t size = found.body - at
+        memo = None
+        if found.command.shared:
+            if PyBytes_GET_SIZE(self.memo) != size or memcmp(text + at, PyBytes_AS_STRING(self.memo), size) != 0:
+                self.memo = PyBytes_FromStringAndSize(<char *>text + at, size)
+            memo = self.memo
+        made = blank(Frame)
+        put(made, _FRAME.command, <object>found.command.name)
+        put(made, _FRAME.data, data)
+        put(made, _FRAME.start, at)
+        put(made, _FRAME.head, found.head)
+        put(made, _FRAME.body, found.body)
+        put(made, _FRAME.end, found.end)
+        put(made, _FRAME.after, found.after)
+        put(made, _FRAME.plain, True if found.plain else False)
+        put(made, _FRAME.memo, memo)
+        return made

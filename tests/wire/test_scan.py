@@ -1,0 +1,362 @@
+"""The compiled scanner beside the Python decoder: the same frames, the same errors, whatever comes and however."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final, NamedTuple, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stomprelay.wire import decoder as module
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import V1_0, V1_1, V1_2, Dialect, demanding_utf8
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.head import Limits
+from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, SEND
+from stomprelay.wire.run import Rule, Rules, Run
+from tests import strategies
+from tests.wire.decoding import ANY
+
+SPECIFIED: Final = (V1_0, V1_1, V1_2)
+LENIENT: Final = replace(V1_2, strict=False)
+ODD: Final = (
+    LENIENT,
+    replace(V1_0, strict=False),
+    replace(V1_2, raw_cr=True),
+    replace(V1_1, reads=frozenset({b"\n"})),
+    replace(V1_0, crlf=True, raw_cr=False),
+    replace(V1_2, padded=True),
+)
+DIALECTS: Final = (*SPECIFIED, *map(demanding_utf8, SPECIFIED), *ODD, demanding_utf8(LENIENT))
+TIGHT: Final = Limits(headers=2, header_line=12, body=5)
+
+
+TWIN: Final = "compiled"
+"""Both decoders are compared here, so once is enough."""
+
+
+@contextmanager
+def pure() -> Iterator[None]:
+    """The decoder in Python."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SCANNER", None)
+        yield
+
+
+class Told(NamedTuple):
+    """All that a frame says of itself; `shared`: how many frames before it have the same memo."""
+
+    command: bytes
+    offsets: tuple[int, ...]
+    wire: bytes
+    plain: bool
+    memo: bytes | None
+    shared: int
+
+
+class Outcome(NamedTuple):
+    """What came of a stream: after each chunk its frames and the decoder's state, and what ended it."""
+
+    chunks: list[tuple[list[Told], int, bool, bool, bytes]]
+    error: tuple[object, ...] | None
+
+
+class Stream:
+    """One decoder and what it tells of each chunk."""
+
+    def __init__(self, dialect: Dialect, limits: Limits, commands: frozenset[bytes]) -> None:
+        self.decoder = Decoder(dialect, commands, limits)
+        self._memos: dict[int, tuple[bytes, int]] = {}
+
+    def told(self, frame: Frame) -> Told:
+        """The frame as values."""
+        shared = 0
+        if frame.memo is not None:
+            _, shared = self._memos.get(id(frame.memo), (b"", 0))
+            self._memos[id(frame.memo)] = frame.memo, shared + 1
+        offsets = frame.start, frame.head, frame.body, frame.end, frame.after
+        return Told(frame.command, offsets, frame.wire, frame.plain, frame.memo, shared)
+
+    def outcome(self, chunks: Sequence[bytes], rules: Rules | None = None) -> Outcome:
+        """What comes of these chunks: as `frames()` has it, or with rules as `runs()` has it, split."""
+        seen = []
+        frames: list[Told] = []
+        try:
+            for chunk in chunks:
+                frames = []
+                self.decoder.feed(chunk)
+                for found in self.decoder.frames() if rules is None else self.decoder.runs(rules):
+                    if isinstance(found, Run):
+                        frames += self.of_run(found)
+                    else:
+                        frames.append(self.told(found))
+                decoder = self.decoder
+                seen.append((frames, decoder.buffered, decoder.behind, decoder.trails, decoder.begun))
+        except StompError as error:
+            seen.append((frames, self.decoder.buffered, self.decoder.behind, self.decoder.trails, b""))
+            said = type(error), error.message, error.detail, error.quoted, error.receipt
+            return Outcome(seen, said)
+        return Outcome(seen, None)
+
+    def of_run(self, run: Run) -> list[Told]:
+        """The frames of a run, each of which the rule lets pass."""
+        frames = list(self.decoder.split(run))
+        rule = run.rule
+        assert len(frames) == run.count
+        assert b"".join([frame.wire for frame in frames]) == run.wire
+        assert (frames[-1].start, frames[-1].head) == (run.last, run.head)
+        assert all(frame.data is run.data for frame in frames)
+        assert {frame.command for frame in frames} == {run.command}
+        assert not any(frame.raw(name) is not None for frame in frames for name in rule.unless)
+        assert all(frame.plain for frame in frames) or not rule.plain
+        wanted = [tuple(frame.raw(name) for name in rule.wants) for frame in frames]
+        if rule.needs:
+            assert not any(None in values for values in wanted)
+        if len(rule.wants) == 1:
+            assert run.values == [value for (value,) in wanted if value is not None]
+        else:
+            assert run.values == (wanted if rule.wants else [])
+        return [self.told(frame) for frame in frames]
+
+
+def same(
+    chunks: Sequence[bytes],
+    dialect: Dialect,
+    limits: Limits,
+    commands: frozenset[bytes] = ANY,
+    rules: Rules = (),
+) -> None:
+    """Assert that both decoders say the same, frame by frame and in runs."""
+    with pure():
+        expected = Stream(dialect, limits, commands).outcome(chunks)
+    assert Stream(dialect, limits, commands).outcome(chunks) == expected
+    if rules:
+        runs = Stream(dialect, limits, commands).outcome(chunks, rules)
+        assert _unshared(runs) == _unshared(expected)
+
+
+def _unshared(outcome: Outcome) -> object:
+    """The outcome without the memos, which are of no use where frames come in runs."""
+    chunks = [([told[:4] for told in frames], *rest) for frames, *rest in outcome.chunks]
+    return chunks, outcome.error
+
+
+names: st.SearchStrategy[bytes] = st.one_of(
+    st.sampled_from([b"destination", b"receipt", b"foo", b"id", b"message-id", b"content-length", b"x" * 70]),
+    strategies.octets.filter(lambda name: name and b":" not in name and b"\n" not in name),
+)
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> Rules:
+    """Rules for some commands."""
+    commands = draw(st.sets(st.sampled_from([SEND, MESSAGE, b"SUBSCRIBE", b"RECEIPT", b"ACK"]), min_size=1))
+    made = []
+    for command in sorted(commands):
+        wants = tuple(draw(st.lists(names, max_size=3, unique=True)))
+        needs = len(wants) != 1 or draw(st.booleans())
+        unless = tuple(draw(st.lists(names, max_size=2)))
+        made.append(Rule(command, unless, wants, needs, draw(st.booleans())))
+    return tuple(made)
+
+
+limits: st.SearchStrategy[Limits] = st.one_of(
+    st.just(Limits()),
+    st.builds(Limits, headers=st.integers(0, 4), header_line=st.integers(0, 40), body=st.integers(0, 20)),
+)
+
+
+@st.composite
+def streams(draw: st.DrawFn, dialect: Dialect) -> bytes:
+    """A stream that is good, of another dialect, repeated, damaged in places, or no STOMP at all."""
+    stream = draw(
+        st.one_of(
+            strategies.streams(dialect),
+            strategies.streams(dialect),
+            strategies.streams(draw(st.sampled_from(SPECIFIED))),
+            strategies.garbage,
+        )
+    )
+    stream *= draw(st.sampled_from([1, 1, 2, 3]))
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
+        at = draw(st.integers(0, len(stream)))
+        put = draw(
+            st.one_of(
+                strategies.octets, st.sampled_from([b"\0", b"\n\n", b"\ncontent-length:1", b"\nfoo: 1"])
+            )
+        )
+        stream = stream[:at] + put + stream[at + draw(st.integers(0, 2)) :]
+    return stream
+
+
+@settings(max_examples=12 * settings().max_examples)
+@given(st.data())
+def test_any_stream_in_any_pieces(data: st.DataObject) -> None:
+    """The same frames, memos, errors and states, and the frames of runs are those that come one by one."""
+    dialect = data.draw(st.sampled_from(DIALECTS))
+    chunks = data.draw(strategies.chunkings(data.draw(streams(dialect))))
+    commands = data.draw(st.sampled_from([ANY, ANY, CLIENT_COMMANDS, BROKER_COMMANDS, frozenset()]))
+    same(chunks, dialect, data.draw(limits), commands, data.draw(rules()))
+
+
+@given(st.data())
+def test_a_chunk_that_is_not_joined(data: st.DataObject) -> None:
+    """Where the end of an unfinished frame is known, the rest of the chunk stays as it is: the same comes of it."""
+    dialect = data.draw(st.sampled_from(DIALECTS))
+    stream = data.draw(streams(dialect))
+    chunks = data.draw(strategies.chunkings(stream))
+    expected = _unplaced(Stream(dialect, Limits(), ANY).outcome(chunks))
+    for context in (nullcontext(), pure()):
+        with context, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_WORTH_A_CUT", 1)
+            assert _unplaced(Stream(dialect, Limits(), ANY).outcome(chunks)) == expected
+            wires, error = _by_turns(dialect, chunks)
+        assert wires == [told.wire for frames, *_ in expected.chunks for told in frames]
+        assert (error and error.message) == (expected.error and expected.error[1])
+
+
+def _by_turns(dialect: Dialect, chunks: Sequence[bytes]) -> tuple[list[bytes], StompError | None]:
+    """What comes when one frame is taken for each chunk: what is fed meanwhile waits for its turn."""
+    decoder = Decoder(dialect, ANY, Limits())
+    wires = []
+    try:
+        for chunk in chunks:
+            decoder.feed(chunk)
+            wires += [frame.wire for frame in islice(decoder.frames(), 1)]
+        while decoder.behind:
+            wires += [frame.wire for frame in islice(decoder.frames(), 1)]
+    except StompError as error:
+        return wires, error
+    return wires, None
+
+
+def _unplaced(outcome: Outcome) -> Outcome:
+    """The outcome without the places in the chunks."""
+    chunks = [([told._replace(offsets=()) for told in frames], *rest) for frames, *rest in outcome.chunks]
+    return Outcome(cast("Any", chunks), outcome.error)
+
+
+# ------------------------------------------------------------------ runs
+
+
+WITHOUT_RECEIPT: Final = Rule(SEND, unless=(b"receipt",), wants=(b"destination",))
+
+
+def taken(wire: bytes, *rules: Rule, dialect: Dialect = V1_2) -> list[Frame | Run]:
+    """What comes of one chunk."""
+    decoder = Decoder(dialect, ANY, Limits())
+    decoder.feed(wire)
+    return list(decoder.runs(rules))
+
+
+def test_neighbours_come_as_one() -> None:
+    """All that the rule lets pass, with the LFs behind their NULs, and the value of each."""
+    (run,) = taken(b"SEND\ndestination:/a\n\nx\0\nSEND\nfoo:1\ndestination:/b\n\ny\0" * 2, WITHOUT_RECEIPT)
+    assert isinstance(run, Run)
+    assert (run.command, run.count, run.values) == (SEND, 4, [b"/a", b"/b"] * 2)
+    assert (run.start, run.after) == (0, len(run.data))
+    assert run.data[run.last :].startswith(b"SEND\nfoo:1")
+    assert run.data[run.head :].startswith(b"foo:1")
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        b"SEND\ndestination:/b\nreceipt:1\n\n\0",
+        b"SEND\nfoo:1\n\n\0",
+        b"SUBSCRIBE\ndestination:/a\nid:0\n\n\0",
+        b"BEGIN\ntransaction:t\n\n\n\0",
+    ],
+    ids=["one with what needs a look", "one without what is wanted", "one of no rule", "one that is odd"],
+)
+def test_a_frame_that_needs_a_look_comes_by_itself(between: bytes) -> None:
+    """With those before it in one run, and those behind it in another."""
+    good = b"SEND\ndestination:/a\n\n\0"
+    first, frame, second = taken(good * 2 + between + good * 3, WITHOUT_RECEIPT)
+    assert isinstance(frame, Frame)
+    assert frame.wire == between
+    assert [each.count for each in (first, second) if isinstance(each, Run)] == [2, 3]
+
+
+@pytest.mark.parametrize("gap", [b"\n\n", b"\r\n", b"\0"], ids=repr)
+def test_what_stands_between_two_frames_ends_a_run(gap: bytes) -> None:
+    """Save the one LF right behind a NUL: what else there is, is not passed on."""
+    good = b"SEND\ndestination:/a\n\n\0"
+    assert [each.wire for each in taken(good + gap + good, WITHOUT_RECEIPT)] == [
+        good + gap[: gap.startswith(b"\n")],
+        good,
+    ]
+
+
+def test_a_run_of_each_command() -> None:
+    """Neighbours of two commands are two runs."""
+    ack, nack = Rule(b"ACK", wants=(b"id",)), Rule(b"NACK", wants=(b"id", b"foo"))
+    runs = taken(b"ACK\nid:1\n\n\0ACK\nid:2\nid:3\n\n\0NACK\nfoo:\nid:4\n\n\0", ack, nack)
+    assert [each.values for each in runs if isinstance(each, Run)] == [[b"1", b"2"], [(b"4", b"")]]
+
+
+def test_what_is_wanted_may_be_missing() -> None:
+    """Where the rule says so, a frame without it adds nothing."""
+    (run,) = taken(b"ACK\nid:1\n\n\0ACK\n\n\0ACK\nid:3\n\n\0", Rule(b"ACK", wants=(b"id",), needs=False))
+    assert isinstance(run, Run)
+    assert (run.count, run.values) == (3, [b"1", b"3"])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "line"),
+    [(V1_2, b"a:b\\c"), (V1_2, b"a:b\r"), (V1_1, b"a:b:c"), (V1_0, b"a: b"), (V1_0, b"a:b ")],
+)
+def test_a_head_that_is_not_plain(dialect: Dialect, line: bytes) -> None:
+    """It needs a look only where the rule says so."""
+    wire = b"SEND\n" + line + b"\n\n\0"
+    assert isinstance(taken(wire, Rule(SEND, plain=True), dialect=dialect)[0], Frame)
+    assert isinstance(taken(wire, Rule(SEND), dialect=dialect)[0], Run)
+
+
+def test_what_is_recorded_comes_by_itself() -> None:
+    """Each frame is put into the list."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    recorded: list[Frame] = []
+    decoder.record(recorded)
+    decoder.feed(b"SEND\n\n\0" * 3)
+    assert list(decoder.runs((Rule(SEND),))) == recorded
+    assert len(recorded) == 3
+
+
+def test_the_dialect_may_change_between_two_frames() -> None:
+    """As after CONNECT: what is behind it in the same chunk is read in the new one, by the new rules."""
+    decoder = Decoder(V1_0, frozenset({b"CONNECT"}), Limits())
+    decoder.feed(b"CONNECT\n\n\0" + b"SEND\na:\\t\n\n\0" * 2)
+    found = decoder.runs((Rule(SEND),))
+    next(found)
+    decoder.expect(V1_2, CLIENT_COMMANDS)
+    with pytest.raises(StompError, match="undefined escape"):
+        next(found)
+
+
+def test_the_rules_of_two_readers_are_kept_apart() -> None:
+    """Who asked for frames gets frames, though another asked for runs meanwhile."""
+    decoder = Decoder(V1_2, ANY, Limits())
+    decoder.feed(b"SEND\n\n\0" * 4)
+    frames, runs = decoder.frames(), decoder.runs((Rule(SEND),))
+    assert isinstance(next(frames), Frame)
+    decoder.feed(b"")
+    assert isinstance(next(frames), Frame)
+    assert isinstance(next(runs), Run)
+    assert list(frames) == []
+
+
+def test_rules_without_end_are_refused() -> None:
+    """A rule speaks of a few names."""
+    with pytest.raises(ValueError, match="too many names"):
+        taken(b"SEND\n\n\0", Rule(SEND, unless=tuple(b"%d" % number for number in range(17))))
+
+
+def test_a_run_shows_no_secrets() -> None:
+    """Its head may carry some."""
+    (run,) = taken(b"SEND\npasscode:hush\n\n\0", Rule(SEND))
+    assert repr(run) == "<1 SEND frames, 21 bytes>"
