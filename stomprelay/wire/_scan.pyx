@@ -179,10 +179,13 @@ cdef inline uint64_t bit(Py_ssize_t length) noexcept nogil:
 
 cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept nogil:
     """Whether the frame that begins at `at` is whole and good, but for its UTF-8; and where its parts are."""
+    # What the loop needs is in locals: the compiler cannot know that it stays the same.
+    cdef bint strict = facts.strict, padded = facts.padded
+    cdef Py_ssize_t header_line = facts.header_line, lines = facts.headers
     cdef const Command *command = NULL
-    cdef Py_ssize_t line, colon = -1, second = -1, place = at, i = at, lines = 0
+    cdef Py_ssize_t line, colon = -1, second = -1, place = at, i
     cdef Span length
-    cdef uint64_t marks
+    cdef uint64_t marks, lengths
     cdef bint crlf, plain = True
     cdef unsigned char octet
     cdef int number
@@ -200,65 +203,63 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
     else:
         return False
     crlf = text[place] == c"\r"
-    line = found.head = place + 1 + crlf
+    lengths = command.lengths
+    line = found.head = found.body = place + 1 + crlf
     length.start = 0
     found.command = command
     found.barred = False
     for number in range(command.wants):
         found.values[number].start = 0
-    place = found.body = line
+    place = line
     while found.body == found.head:
         if place >= size:
-            found.seen = size
             return False
         marks = marks_in(text + place, size - place)
+        found.seen = place + 64 if size - place > 64 else size
         while marks:
             i = place + first_of(marks)
             marks &= marks - 1
             octet = text[i]
-            found.seen = i + 1
             if octet == c":":
                 if colon >= 0:
                     plain = False
                     continue
-                if i == line and facts.strict:
+                if i == line and strict:
                     return False
                 colon = i
-                if facts.padded and (text[i - 1] == c" " or (i + 1 < size and text[i + 1] == c" ")):
+                if padded and (text[i - 1] == c" " or (i + 1 < size and text[i + 1] == c" ")):
                     plain = False
             elif octet == c"\n":
-                if i - line > facts.header_line:
+                if i - line > header_line:
                     return False
                 if i == line or (i == line + 1 and text[line] == c"\r"):
-                    if i > line and facts.strict and not (crlf or facts.crlf):
+                    if i > line and strict and not (crlf or facts.crlf):
                         return False
                     found.body = i + 1
                     break
-                lines += 1
-                if lines > facts.headers:
+                lines -= 1
+                if lines < 0:
                     return False
-                if facts.padded and text[i - 1] == c" ":
+                if padded and text[i - 1] == c" ":
                     plain = False
                 if colon < 0:
-                    if facts.strict:
+                    if strict:
                         return False
                     plain = False
-                elif command.lengths & bit(colon - line) and not named(
-                    command, text, line, colon, i, &length, found
-                ):
+                elif lengths & bit(colon - line) and not named(command, text, line, colon, i, &length, found):
                     return False
                 line = i + 1
                 colon = -1
             elif octet == c"\\":
                 plain = False
-                if i != second and facts.strict and facts.escapes:
+                if i != second and strict and facts.escapes:
                     if i + 1 >= size or not facts.letters[text[i + 1]]:
                         return False
                     if text[i + 1] == c"\\":
                         second = i + 1
             elif octet == c"\r":
                 plain = False
-                if facts.strict and not facts.raw_cr and (i + 1 >= size or text[i + 1] != c"\n"):
+                if strict and not facts.raw_cr and (i + 1 >= size or text[i + 1] != c"\n"):
                     return False
             else:
                 return False
@@ -343,7 +344,7 @@ cdef bint bounded(
     return True
 
 
-cdef bint is_utf8(Text text, Py_ssize_t size):
+cdef bint is_utf8(Text text, Py_ssize_t size) noexcept:
     """Whether these bytes are UTF-8, as `bytes.decode` has it."""
     cdef unsigned char high = 0
     cdef Py_ssize_t i
@@ -459,7 +460,7 @@ cdef class Scanner:
             PyBuffer_Release(&view)
         return found.head, found.body, found.end, found.after, found.plain
 
-    cdef bint good(self, Text text, Py_ssize_t at, Py_ssize_t size, Found *found):
+    cdef bint good(self, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept:
         """Whether there is a good frame, in all respects."""
         cdef bint good = look(self.facts, text, at, size, found)
         self.seen += found.seen - at
