@@ -7,6 +7,7 @@ ARGS ?=
 WORKERS ?= 2
 FUZZ ?= $(if $(CI),--seconds 60 --seed 1,--bytes 1e9)
 
+PYX := $(wildcard stomprelay/*/*.pyx stomprelay/*/*/*.pyx)
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -68,8 +69,9 @@ news: $(VENV)/.dev ## the next release's news, as the fragments have it now
 	@$(BIN)/towncrier build --draft
 
 clean: ## remove what builds and tests leave
-	rm -rf build dist *.egg-info stomprelay/wire/_scan.c stomprelay/wire/_scan.*.so htmlcov .coverage .coverage.* .hypothesis
+	rm -rf build dist *.egg-info htmlcov .coverage .coverage.* .hypothesis
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -f $(patsubst %.pyx,%.c,$(PYX)) $(patsubst %.pyx,%.*.so,$(PYX))
 	rm -f twisted/plugins/dropin.cache twistd.log* twistd.pid
 	find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -78,7 +80,7 @@ distclean: clean ## and the environment
 
 # One stamp for each set of dependencies, made anew when the metadata or what is compiled changes.
 
-SOURCES := setup.cfg pyproject.toml $(wildcard stomprelay/*/*.pyx)
+SOURCES := setup.cfg pyproject.toml $(PYX)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

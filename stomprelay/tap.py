@@ -1,5 +1,7 @@
 """What `twistd stomprelay` runs, and its options."""
 
+import sys
+from contextlib import suppress
 from typing import Any
 
 from twisted.application.service import IService
@@ -58,10 +60,22 @@ class Options(usage.Options):
             raise usage.UsageError(str(error)) from error
 
 
+def _reactor() -> Any:
+    """Return the reactor of this process: the one that `--reactor` chose, else ours where the system has epoll."""
+    if "twisted.internet.reactor" not in sys.modules:
+        with suppress(ImportError):
+            from stomprelay.service.connection.reactor import install
+
+            install()
+    from twisted.internet import reactor
+
+    return reactor
+
+
 def makeService(options: Options, reactor: Any = None) -> IService:
     """Return the service that `twistd` runs: the relay that the options describe."""
     if reactor is None:
-        from twisted.internet import reactor
+        reactor = _reactor()
     keep_freed_memory()
     try:
         return RelayService(options.configuration, reactor, descriptors=raise_descriptor_limit())

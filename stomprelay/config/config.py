@@ -20,7 +20,7 @@ from stomprelay.config.table import ConfigError, Table, deepest
 from stomprelay.config.upstream import location as read_location
 from stomprelay.config.upstream import moved
 from stomprelay.config.upstream import read as read_upstream
-from stomprelay.config.values import choice, count, headers, seconds, seconds_or_none, shown
+from stomprelay.config.values import choice, count, flag, headers, seconds, seconds_or_none, shown
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.relay.model.group import Policy
 from stomprelay.relay.model.listener import Listener
@@ -34,6 +34,7 @@ KEYS: Final = (
     "admin_hosts",
     "stop_timeout",
     "log_level",
+    "fast_path",
     "limits",
     "listener",
     "upstream",
@@ -44,6 +45,7 @@ KEYS: Final = (
 LIMIT_KEYS: Final = ("clients",)
 STOP_TIMEOUT: Final = 20.0
 LOG_LEVEL: Final = "info"
+FAST_PATH: Final = True
 _LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
@@ -66,7 +68,8 @@ class Config:
     bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are names by
     which the admin endpoint may be asked beside its own; `clients` is how many there may be at a time, None: as many as
     the process has file descriptors for. When the relay stops, sessions have `stop_timeout` seconds to deliver what
-    their clients sent. `log_level` is the least that is logged. All is checked but whether the endpoints, the TLS files
+    their clients sent. `log_level` is the least that is logged. `fast_path`: frames
+    that need no look may pass without the core. All is checked but whether the endpoints, the TLS files
     and that directory can be used.
     """
 
@@ -78,6 +81,7 @@ class Config:
     clients: int | None = None
     stop_timeout: float = STOP_TIMEOUT
     log_level: str = LOG_LEVEL
+    fast_path: bool = FAST_PATH
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -238,6 +242,7 @@ def _read(table: Table) -> Config:
         _clients(table.table("limits")),
         table.get("stop_timeout", seconds_or_none, STOP_TIMEOUT),
         table.get("log_level", choice(_LEVELS), LOG_LEVEL),
+        table.get("fast_path", flag, FAST_PATH),
     )
 
 

@@ -54,6 +54,7 @@ def summary(config: Config) -> str:
     relay = [
         ("at a stop", stop if config.stop_timeout else "sessions end at once"),
         ("log", f"from {config.log_level} on"),
+        ("fast path", "where it can be" if config.fast_path else "never"),
     ]
     return "\n".join([*blocks, _block("relay", relay)])
 

@@ -24,6 +24,7 @@ from stomprelay.service.brokers.brokers import ALL, Brokers
 from stomprelay.service.brokers.checks import PeriodicChecks
 from stomprelay.service.brokers.outages import Outages
 from stomprelay.service.brokers.pause import Pauses
+from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.recording import RecordingDriver
 from stomprelay.service.connection.relay_driver import RelayDriver
@@ -91,6 +92,7 @@ class RelayService(MultiService):
         self._named = 0
         runtime = Runtime(reactor, seconds)
         self._stop_timeout = config.stop_timeout
+        self._passes = config.fast_path and PIPE is not None and config.journal.directory is None
         brokers = Brokers(config.listeners)
         sessions = Sessions(config.listeners)
         self._admission = Admission(runtime, sessions.listeners.values(), config.clients)
@@ -184,7 +186,9 @@ class RelayService(MultiService):
         reason = self._admission.too_many(sessions, address)
         if reason:
             return self._admission.turn_away(sessions, reason)
-        relay = Relay(sessions.listener, self._next_name(), sessions.counters, random.random)
+        relay = Relay(
+            sessions.listener, self._next_name(), sessions.counters, random.random, passes=self._passes
+        )
         driver = (
             RelayDriver(runtime, relay, self._endpoints, sessions.ended)
             if journal is None

@@ -123,6 +123,11 @@ class Sessions:
             if not over.called:
                 over.callback(None)
 
+    def report_passed(self) -> None:
+        """Have all that passed counted, whether the relays know of it or not. Call it before counters are shown."""
+        for each in self:
+            each.report_passed()
+
     def possibly_lost(self) -> int:
         """Return how many SENDs may have been lost since the relay started."""
         return sum(each.counters["possibly_lost"] for each in self.listeners.values())

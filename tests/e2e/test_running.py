@@ -49,6 +49,26 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     assert _refused(tmp_path, ["stomprelay", "-c", str(tmp_path / "absent.toml")], "absent.toml")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reactor"),
+    [
+        (["stomprelay"], "stomprelay.service.connection.reactor.RelayReactor"),
+        (["--reactor=poll", "stomprelay"], "twisted.internet.pollreactor.PollReactor"),
+        (["--reactor=epoll", "stomprelay"], "twisted.internet.epollreactor.EPollReactor"),
+        (["stompbroker"], "twisted.internet.epollreactor.EPollReactor"),
+        (["--reactor=stomprelay", "stompbroker"], "stomprelay.service.connection.reactor.RelayReactor"),
+    ],
+)
+def test_the_reactor(tmp_path: Path, arguments: list[str], reactor: str) -> None:
+    """The relay has its own, unless another one is asked for; whatever it is, clients are served."""
+    port = free_port()
+    with twistd(tmp_path, [*arguments, "-l", f"tcp:{port}:interface=127.0.0.1"], [port]) as running:
+        assert f"reactor class: {reactor}." in running.log
+        with Connection.to(port) as client:
+            client.write(CONNECT)
+            assert client.frame().startswith(b"CONNECTED\n")
+
+
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     """`twistd` ends at once and names the endpoint."""
     with socket.create_server(("127.0.0.1", free_port())) as taken:

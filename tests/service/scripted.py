@@ -110,6 +110,12 @@ class ScriptedRelay:
     def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
         return self._hears("received", leg, data)
 
+    def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
+        self.told.append(("passed", leg, to, frames, size))
+
+    def failed(self, error: Exception) -> list[Effect]:
+        return self._hears("failed", error)
+
     def gave_way(self, leg: Leg, now: float) -> list[Effect]:
         return self._hears("gave_way", leg)
 

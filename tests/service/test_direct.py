@@ -14,6 +14,7 @@ from twisted.internet.testing import MemoryReactor
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 
 from stomprelay.service.connection import direct
+from stomprelay.service.connection.pipes import COMPILED
 from tests.service.harness import FakeTransport
 
 
@@ -50,6 +51,15 @@ class Ends:
     def close(self) -> None:
         self.peer.close()
         self.connection.socket.close()
+
+
+@pytest.fixture(params=["python", "compiled"], autouse=True)
+def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The function in Python, and the compiled one: they do the same."""
+    if request.param == "python":
+        monkeypatch.setattr(direct, "write", direct.write_in_python)
+    elif COMPILED is None:
+        pytest.skip("it is not compiled here")
 
 
 @pytest.fixture

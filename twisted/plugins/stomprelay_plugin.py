@@ -1,5 +1,6 @@
-"""What ``twistd`` finds: ``twistd stomprelay`` and ``twistd stompbroker``."""
+"""What ``twistd`` finds: ``twistd stomprelay`` and ``twistd stompbroker``, and the relay's reactor."""
 
+from twisted.application.reactors import Reactor
 from twisted.application.service import ServiceMaker
 
 stomprelay = ServiceMaker(
@@ -7,4 +8,9 @@ stomprelay = ServiceMaker(
 )
 stompbroker = ServiceMaker(
     "stompbroker", "stomprelay.broker_tap", "A STOMP broker in memory, for development.", "stompbroker"
+)
+reactor = Reactor(
+    "stomprelay",
+    "stomprelay.service.connection.reactor",
+    "epoll(4) based reactor of stomprelay, its default.",
 )

@@ -25,6 +25,7 @@ def metrics(state: RelayState) -> str:
 
 
 def _lines(state: RelayState) -> Iterator[str]:
+    state.sessions.report_passed()
     listeners = [(_label(name), each) for name, each in state.sessions.listeners.items()]
     yield from _head("info", "gauge", "the version that runs")
     yield f'stomprelay_info{{version="{_label(__version__)}"}} 1'

@@ -4,5 +4,5 @@
 `relay_driver` driving a client's relay; `recording` the same with a journal; `backpressure` when a connection is not
 read from; `departures` clients that leave then; `failures` why connections end or cannot be had;
 `timers` many timers on one; `repeats` lines that peers can cause without end; `direct` writing without waiting for the
-reactor's next turn.
+reactor's next turn; `pipes` what passes without the core; `reactor` the one that reads pipes without detour.
 """

@@ -181,8 +181,9 @@ class LegProtocol(Timed):
     """The connection of one leg, to a client or to a broker.
 
     `reading` controls whether the leg is read from; it exists from the time when the connection is established
-    until `close`. `bytes_received` counts the bytes received. After `close` nothing more is reported, and bytes
-    that are still received are discarded; the timer then waits for a peer that takes too long to close.
+    until `close`. `bytes_received` counts the bytes received, `plain` is the transport where that is a bare socket.
+    After `close` nothing more is reported, and bytes that are still received are discarded; the timer then waits for
+    a peer that takes too long to close.
     """
 
     __slots__ = (
@@ -191,7 +192,6 @@ class LegProtocol(Timed):
         "_flushed",
         "_given_up",
         "_owner",
-        "_plain",
         "_producer",
         "_ready",
         "_stopped_at",
@@ -199,6 +199,7 @@ class LegProtocol(Timed):
         "_watched",
         "bytes_received",
         "leg",
+        "plain",
         "reading",
         "runtime",
         "transport",
@@ -211,10 +212,10 @@ class LegProtocol(Timed):
         self.transport: Any = None
         self.reading: ReadControl | None = None
         self.bytes_received = 0
+        self.plain: tcp.Connection | None = None
         self._owner: LegOwner | None = owner
         self._attempt: Deferred[Any] | None = None
         self._address: object = None
-        self._plain: tcp.Connection | None = None
         self._producer: IPushProducer | None = None
         self._tls: TLSMemoryBIOProtocol | None = None
         self._watched = -1
@@ -259,7 +260,7 @@ class LegProtocol(Timed):
             self.transport.abortConnection()
             return
         inner, self._tls = _layers(transport)
-        self._plain = plain = direct.plain(transport)
+        self.plain = plain = direct.plain(transport)
         if plain is not None:
             plain.bufferSize = direct.FIRST_READ
             # The wrapper of a client endpoint has done its part: what is read need not go through it.
@@ -287,12 +288,16 @@ class LegProtocol(Timed):
             return
         size = len(data)
         self.bytes_received += size
-        if size == direct.FIRST_READ and self._plain is not None:
-            self._plain.bufferSize = direct.READ
+        if size == direct.FIRST_READ and self.plain is not None:
+            self.plain.bufferSize = direct.READ
         reading = self.reading
         if reading is not None and reading.held:
             reading.received()
         owner.received(self, data)
+
+    def passed(self, size: int) -> None:
+        """Count bytes that were received and passed on without `dataReceived`."""
+        self.bytes_received += size
 
     def readConnectionLost(self) -> None:
         """Write what is queued, then close our direction: the peer closed its own."""
@@ -321,7 +326,7 @@ class LegProtocol(Timed):
         if owner is not None:
             words = (tls is not None and certificate_problem(tls)) or spell(reason)
             self._address = self.transport.getPeer()
-        self.transport = self._plain = self._tls = None
+        self.transport = self.plain = self._tls = None
         self._drop_producer()
         if owner is not None:
             try:
@@ -333,8 +338,8 @@ class LegProtocol(Timed):
 
     def write(self, data: bytes) -> None:
         """Write bytes, always whole frames; drop them where there is no connection, or none any more."""
-        if self._plain is not None:
-            direct.write(self._plain, data)
+        if self.plain is not None:
+            direct.write(self.plain, data)
         elif self.transport is not None:
             self.transport.write(data)
 
@@ -383,7 +388,7 @@ class LegProtocol(Timed):
             if self.transport is not None:
                 self.transport.abortConnection()
             return
-        if self.leg.state is State.CONNECTED and not (self._plain is not None and self._plain.dataBuffer):
+        if self.leg.state is State.CONNECTED and not (self.plain is not None and self.plain.dataBuffer):
             self.write(b"\n")
         self.runtime.timers.set(self, min(self._given_up, now + max(owner.linger, _PROBED)))
 

@@ -2,22 +2,26 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from twisted.internet.interfaces import IPushProducer, IStreamClientEndpoint
 from twisted.logger import LogLevel
 from zope.interface import implementer
 
-from stomprelay.relay.effects import Effect, Open, Report
+from stomprelay.relay.effects import Effect, Open, Pass, Report
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import PRESSURE
 from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text
+from stomprelay.service.connection.pipes import make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.log import counted, logger, one_line
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.reasons import spell_fault
+
+if TYPE_CHECKING:
+    from stomprelay.service.connection._pipe import Pipe
 
 Endpoints = Mapping[Broker, IStreamClientEndpoint]
 """How to connect to each broker."""
@@ -108,15 +112,17 @@ class RelayDriver(Driver):
         "_on_end",
         "_outputs",
         "_peer",
+        "_pipes",
+        "_relay",
         "_report_scheduled",
-        "relay",
     )
 
     def __init__(
         self, runtime: Runtime, relay: Relay, endpoints: Endpoints, ended: Callable[["RelayDriver"], None]
     ) -> None:
         super().__init__(runtime, relay.listener.linger)
-        self.relay = relay
+        self._relay = relay
+        self._pipes: tuple[Pipe, ...] = ()
         self._endpoints = endpoints
         self._on_end = ended
         self._outputs: tuple[BrokerOutput, ...] = ()
@@ -126,6 +132,13 @@ class RelayDriver(Driver):
         self._client_bytes = 0
         self._began: float | None = None
         self._peer = "a client"
+
+    @property
+    def relay(self) -> Relay:
+        """The relay. What passed without it is reported to it first, so that it never sees anything out of order."""
+        if self._pipes:
+            self.report_passed()
+        return self._relay
 
     @property
     def over(self) -> bool:
@@ -196,6 +209,9 @@ class RelayDriver(Driver):
 
     def reading_changed(self, protocol: LegProtocol, on: bool) -> None:
         """Report to the relay that a leg is read from (`on`) or not, so that it is not taken for silent meanwhile."""
+        for pipe in self._pipes:
+            if pipe.source is protocol:
+                (pipe.open if on else pipe.shut)()
         if on:
             self.perform(self.relay.resumed(protocol.leg, self.runtime.seconds()))
         else:
@@ -219,6 +235,7 @@ class RelayDriver(Driver):
             self._client_bytes = protocol.bytes_received
         else:
             self._left_bytes += protocol.bytes_received
+        self._shut(lambda pipe: protocol in (pipe.source, pipe.target))
         super().closed(protocol)
 
     def woke(self, now: float) -> None:
@@ -364,6 +381,34 @@ class RelayDriver(Driver):
         LegProtocol(self, effect.leg).connect(self._endpoints[effect.broker])
         self.check_outputs()
 
+    def _pass(self, effect: Pass) -> None:
+        """Let frames of a leg pass without the relay from now on, or no more."""
+        self._shut(lambda pipe: pipe.source.leg is effect.leg)
+        source, target = map(self.runtime.protocols.get, (effect.leg, effect.to))
+        if effect.passing is None or source is None or target is None:
+            return
+        pipe = make_pipe(source, target, effect.passing, effect.trails, self.failed)
+        if pipe is not None:
+            self._pipes = (*self._pipes, pipe)
+            if source.reading is not None and not source.reading.held:
+                pipe.open()
+
+    def report_passed(self) -> None:
+        """Report to the relay what passed without it, and count that."""
+        for pipe in self._pipes:
+            if pipe.frames:
+                source, frames, size, at = pipe.source, *pipe.take()
+                source.passed(size)
+                self._relay.passed(source.leg, pipe.target.leg, frames, size, at)
+
+    def _shut(self, ended: Callable[["Pipe"], bool]) -> None:
+        """Remove the pipes that end now."""
+        if self._pipes:
+            self.report_passed()
+            for pipe in filter(ended, self._pipes):
+                pipe.shut()
+            self._pipes = tuple(pipe for pipe in self._pipes if not ended(pipe))
+
     def _report(self, effect: Report) -> None:
         """Write an error of the relay itself to the log, with its traceback."""
         _log.critical(
@@ -375,5 +420,6 @@ class RelayDriver(Driver):
     effects: ClassVar[dict[type[Any], Callable[[Any, Any], None]]] = {
         **Driver.effects,
         Open: _open,
+        Pass: _pass,
         Report: _report,
     }

@@ -1,0 +1,29 @@
+from collections.abc import Callable
+
+from twisted.internet import tcp
+
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.run import Run
+
+def write(connection: tcp.Connection, data: bytes) -> None: ...
+
+class Pipe:
+    source: LegProtocol
+    target: LegProtocol
+    frames: int
+
+    def __init__(
+        self,
+        source: LegProtocol,
+        target: LegProtocol,
+        scan: Callable[[bytes, int], Frame | Run | None],
+        takes: Callable[[Run], bool],
+        trails: bool,
+        seconds: Callable[[], float],
+        failed: Callable[[Exception], None],
+    ) -> None: ...
+    def open(self) -> None: ...
+    def shut(self) -> None: ...
+    def take(self) -> tuple[int, int, float]: ...
+    def __call__(self) -> Exception | None: ...

@@ -1,0 +1,130 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Sending at once (see `direct`), and receiving on one connection to send on another without the core (see `pipes`)."""
+
+from cpython.object cimport PyObject
+from libc.errno cimport EAGAIN, EINTR, errno
+
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
+
+from stomprelay.wire.run import Run
+
+cdef extern from "Python.h":
+    PyObject *PyBytes_FromStringAndSize(const char *content, Py_ssize_t size) except NULL
+    char *PyBytes_AS_STRING(PyObject *chunk)
+    int _PyBytes_Resize(PyObject **chunk, Py_ssize_t size) except -1
+    void Py_DECREF(PyObject *chunk)
+
+cdef extern from "<sys/socket.h>":
+    ssize_t send(int descriptor, const void *data, size_t size, int flags)
+    ssize_t recv(int descriptor, void *into, size_t size, int flags)
+
+cdef enum:
+    FEW = 16 * 1024     # bytes that are received on the stack, and copied
+    READ = 256 * 1024   # as in `direct`
+
+
+def write(connection, bytes data not None):
+    """The twin of `direct.write`."""
+    cdef Py_ssize_t sent = 0, size = len(data)
+    if connection.connected and not connection.dataBuffer and not connection._tempDataBuffer:
+        sent = max(send(connection.fileno(), <const char *>data, size, 0), 0)
+        if sent == size:
+            return
+    connection.bufferSize = READ
+    connection.write(data[sent:] if sent else data)
+
+
+cdef class Pipe:
+    """Reads `source` (a `LegProtocol` on a bare socket), in place of its transport's `doRead` while it is `open`.
+
+    What is received goes to `target` as long as `scan(data, at)` finds runs that `takes` takes; from the first frame
+    on that is none it goes to `source.dataReceived`, as all of it would without the pipe. Where the peer `trails`, nothing
+    is sent on that lacks the LF behind its last frame. `failed` is called with what any of them raised: then what was received goes
+    nowhere.
+    """
+
+    cdef readonly object source
+    cdef readonly object target
+    cdef object _transport
+    cdef object _scan
+    cdef object _takes
+    cdef object _seconds
+    cdef object _failed
+    cdef bint _trails
+    cdef int _descriptor
+    cdef readonly Py_ssize_t frames
+    cdef Py_ssize_t _size
+    cdef double _at
+
+    def __init__(self, source, target, scan, takes, trails, seconds, failed):
+        self.source = source
+        self.target = target
+        self._transport = source.plain
+        self._descriptor = self._transport.fileno()
+        self._scan = scan
+        self._takes = takes
+        self._trails = trails
+        self._seconds = seconds
+        self._failed = failed
+
+    def open(self):
+        """From now on the reactor calls this object when the socket can be read."""
+        self._transport.doRead = self
+
+    def shut(self):
+        """From now on it calls the transport again; if that was aborted meanwhile, nothing."""
+        if self._transport.__dict__.get("doRead") is self:
+            del self._transport.doRead
+
+    def take(self):
+        """Return how many frames were sent on since the last call, their bytes, and when the last ones were."""
+        taken = (self.frames, self._size, self._at)
+        self.frames = self._size = 0
+        return taken
+
+    def __call__(self):
+        """Read once. Returns and raises what `doRead` does (`IReadDescriptor`)."""
+        cdef char few[FEW]
+        cdef size_t room = self._transport.bufferSize
+        cdef Py_ssize_t size, frames = 0, at = 0
+        cdef char *into = few
+        cdef PyObject *chunk = NULL
+        cdef int failure
+        cdef bytes data
+        if room > FEW:
+            chunk = PyBytes_FromStringAndSize(NULL, room)
+            into = PyBytes_AS_STRING(chunk)
+        size = recv(self._descriptor, into, room, 0)
+        if size <= 0:
+            failure = errno
+            if chunk is not NULL:
+                Py_DECREF(chunk)
+            if not size:
+                return CONNECTION_DONE
+            return None if failure in (EAGAIN, EINTR) else CONNECTION_LOST
+        if chunk is NULL:
+            data = few[:size]
+        else:
+            _PyBytes_Resize(&chunk, size)
+            data = <bytes>chunk
+            Py_DECREF(chunk)    # `data` has a reference of its own
+        try:
+            # What fills the room is part of more, which is cheaper in large chunks.
+            if <size_t>size < room and not (self._trails and data[size - 1] == 0):
+                while at < size:
+                    run = self._scan(data, at)
+                    if type(run) is not Run or not self._takes(run):
+                        break
+                    frames += run.count
+                    at = run.after
+            if at:
+                self.frames += frames
+                self._size += at
+                self._at = self._seconds()
+                self.target.write(data if at == size else data[:at])
+        except Exception as error:
+            self._failed(error)
+            return None
+        if at < size:
+            self.source.dataReceived(data[at:] if at else data)
+        return None

@@ -1,0 +1,46 @@
+"""What is compiled of a connection: pipes, by which frames pass from one socket to another without the core.
+
+Where it was not compiled there are no pipes, and everything passes through the core.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from stomprelay.session.leg import EXPECTED
+from stomprelay.wire import decoder
+from stomprelay.wire.run import Passing
+
+if TYPE_CHECKING:
+    from stomprelay.service.connection._pipe import Pipe
+    from stomprelay.service.connection.protocol import LegProtocol
+
+
+def _compiled() -> Any:
+    if decoder.SCANNER is None:
+        return None
+    try:
+        from stomprelay.service.connection import _pipe
+    except ImportError:
+        return None
+    return _pipe
+
+
+COMPILED: Final = _compiled()
+"""The compiled module; None where it was not built, or nothing compiled is wanted."""
+
+PIPE: Final["type[Pipe] | None"] = None if COMPILED is None else COMPILED.Pipe
+
+
+def make_pipe(
+    source: "LegProtocol",
+    target: "LegProtocol",
+    passing: Passing,
+    trails: bool,
+    failed: Callable[[Exception], None],
+) -> "Pipe | None":
+    """Return a pipe for the frames of one leg that may pass to another; None where there can be none. Open it next."""
+    if PIPE is None or decoder.SCANNER is None or source.plain is None:
+        return None
+    leg, reads = source.leg, source.leg.decoder
+    scanner = decoder.SCANNER(reads.limits, reads.dialect, EXPECTED[leg.side, leg.state], passing.rules)
+    return PIPE(source, target, scanner.scan, passing.takes, trails, source.runtime.seconds, failed)

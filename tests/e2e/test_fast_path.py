@@ -1,0 +1,148 @@
+"""With the fast path and without it: the same conversation leaves the same bytes, counters and log."""
+
+import re
+import urllib.request
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.e2e.ports import free_port
+from tests.e2e.raw import Connection, ScriptedBroker
+from tests.e2e.relay import Relay, relay
+from tests.e2e.rig import CONNECT
+
+pytestmark = pytest.mark.e2e
+
+SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0"
+DISCONNECT = b"DISCONNECT\nreceipt:bye\n\n\0"
+
+
+class Outcome(NamedTuple):
+    """What a conversation left: frames as they came to broker and client, counters, and the last line of the log."""
+
+    at_broker: list[bytes]
+    at_client: list[bytes]
+    counters: list[str]
+    last_line: str
+
+
+def send(number: int, extra: bytes = b"", body: bytes = b"hello") -> bytes:
+    """A SEND of a number of its own."""
+    return b"SEND\ndestination:/queue/a\nnumber:%d\n%b\n%b\0" % (number, extra, body)
+
+
+def message(number: int, body: bytes = b"hello") -> bytes:
+    """A MESSAGE that awaits an ACK."""
+    return b"MESSAGE\nsubscription:1\nmessage-id:m%d\nack:a%d\ndestination:/queue/a\n\n%b\0" % (
+        number,
+        number,
+        body,
+    )
+
+
+def ack(number: int) -> bytes:
+    """And that ACK."""
+    return b"ACK\nid:a%d\n\n\0" % number
+
+
+class Conversation:
+    """A client and its broker; each takes what the other one says."""
+
+    def __init__(self, port: int, played: ScriptedBroker) -> None:
+        self.client = Connection.to(port)
+        self.client.write(CONNECT)
+        self.broker = played.accept()
+        self.at_broker = [self.broker.connected()]
+        self.at_client = [self.client.frame()]
+
+    def says(self, *pieces: bytes, frames: int = 1) -> None:
+        """The client writes this; all of it reaches the broker."""
+        for piece in pieces:
+            self.client.write(piece)
+        self.at_broker += [self.broker.frame() for _ in range(frames)]
+
+    def hears(self, *pieces: bytes, frames: int = 1) -> None:
+        """The broker writes this; all of it reaches the client."""
+        for piece in pieces:
+            self.broker.write(piece)
+        self.at_client += [self.client.frame() for _ in range(frames)]
+
+
+def play(conversation: Conversation) -> None:
+    """Frames alone and together, whole and cut, small and large, of every kind."""
+    say, hear = conversation.says, conversation.hears
+    say(SUBSCRIBE)
+    for number in range(30):
+        say(send(number))
+        hear(message(number))
+        say(ack(number))
+    many = range(100, 200)
+    say(b"".join(map(send, many)), frames=len(many))
+    hear(b"".join(map(message, many)), frames=len(many))
+    say(b"".join(map(ack, many)), frames=len(many))
+    say(send(1, b"receipt:r1\n"))
+    hear(b"RECEIPT\nreceipt-id:r1\n\n\0")
+    say(send(2) + send(3, b"receipt:r3\n") + send(4), frames=3)
+    hear(message(2) + b"RECEIPT\nreceipt-id:r3\n\n\0\n" + message(3), frames=3)
+    say(b"\n", ack(2) + b"\n" + ack(3), frames=2)
+    for cut in (1, 5, 30):
+        say(send(5)[:cut], send(5)[cut:] + send(6), frames=2)
+        hear(message(cut)[:cut], message(cut)[cut:] + message(cut + 1), frames=2)
+        say(ack(cut) + ack(cut + 1)[:cut], ack(cut + 1)[cut:], frames=2)
+    say(b"BEGIN\ntransaction:t\n\n\0")
+    say(send(7, b"transaction:t\n") + send(8) + b"COMMIT\ntransaction:t\n\n\0", frames=3)
+    for size in (16_000, 16_384, 100_000, 1_000_000):
+        say(send(9, b"content-length:%d\n" % size, bytes(size)))
+        hear(message(9, b"x" * size))
+        say(ack(9))
+    say(b"UNSUBSCRIBE\nid:1\n\n\0")
+    say(DISCONNECT)
+    hear(b"RECEIPT\nreceipt-id:bye\n\n\0")
+
+
+def counters(port: int) -> list[str]:
+    """What the relay has counted, as its metrics have it."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return [line for line in lines if re.match(r"stomprelay_\w+_total", line)]
+
+
+def played(directory: Path, uri: str, fast: bool) -> Outcome:
+    """Play it on a relay of its own."""
+    directory.mkdir()
+    port, admin = free_port(), free_port()
+    with ScriptedBroker() as broker:
+        config = f"""
+fast_path = {str(fast).lower()}
+admin = "tcp:{admin}:interface=127.0.0.1"
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+heart_beat = [0, 0]
+[upstream.main]
+uri = "{uri.format(f"tcp://127.0.0.1:{broker.port}")}"
+"""
+        with relay(directory, config, [port, admin]) as running:
+            conversation = Conversation(port, broker)
+            play(conversation)
+            counted = counters(admin)
+            conversation.client.close()
+            last_line = _last_line(running)
+            conversation.broker.close()
+    # Names that the relay gives have a part that differs from run to run.
+    at_broker = [re.sub(rb"relay-[0-9a-f]{8}", b"relay", frame) for frame in conversation.at_broker]
+    return Outcome(at_broker, conversation.at_client, counted, last_line)
+
+
+def _last_line(running: Relay) -> str:
+    line = running.wait_for_log(r": disconnected: ")
+    return re.sub(r".*: disconnected: |[0-9.]+ s, ", "", line)
+
+
+@pytest.mark.parametrize("uri", ["{}", "failover:({})"])
+def test_nobody_can_tell(tmp_path: Path, uri: str) -> None:
+    """Neither client nor broker nor who looks after the relay."""
+    fast = played(tmp_path / "fast", uri, True)
+    slow = played(tmp_path / "slow", uri, False)
+    assert fast == slow
+    assert len(fast.at_broker) == 294
