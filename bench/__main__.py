@@ -141,10 +141,11 @@ class Bench:
 
     def alone(self, load: Load, wanted: Sequence[rows.Row]) -> None:
         """One contender and its load, to be looked at."""
-        with rows.running(load.ports["1.2"], self.directory, self.note) as contenders:
-            (one,) = (each for each in contenders if each.name == self.asked.contender)
-            for row in wanted:
-                rows.alone(load, one, row, self.asked.alone, lambda text: print(text, flush=True))
+        asked = [self.asked.contender]
+        with rows.running(load.ports["1.2"], self.directory, self.note, asked) as contenders:
+            for one in contenders:
+                for row in wanted:
+                    rows.alone(load, one, row, self.asked.alone, lambda text: print(text, flush=True))
 
     def took(self, name: str, found: Sequence[Outcome]) -> None:
         """Keep the runs of some outcomes; one that failed fails the bench."""

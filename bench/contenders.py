@@ -74,7 +74,7 @@ def haproxy(broker: int, directory: Path) -> Iterator[Contender]:
     port = free_port()
     config = directory / "haproxy.cfg"
     # Two descriptors a connection, of which it sets itself the limit.
-    text = _HAPROXY.format(connections=min(10000, raise_descriptor_limit() // 2 - 100))
+    text = _HAPROXY.format(connections=min(12000, raise_descriptor_limit() // 2 - 100))
     config.write_text(
         f"{text}listen bench\n    bind 127.0.0.1:{port}\n    server broker 127.0.0.1:{broker}\n"
     )

@@ -166,7 +166,7 @@ def _ports(broker: Child) -> dict[str, int]:
 @contextmanager
 def _null_broker(program: Path, directory: Path) -> Iterator[Child]:
     command = [str(program), "broker"]
-    child = Child("the null broker", command, cores()[0], directory / "broker.log", talk=True)
+    child = Child("the null broker", command, cores()[2], directory / "broker.log", talk=True)
     try:
         yield child
     finally:

@@ -1,5 +1,6 @@
-"""What an idle relayed connection takes."""
+"""What an idle relayed connection takes: memory, and CPU for its heart-beats."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -34,17 +35,28 @@ class Step:
 
 @dataclass(frozen=True)
 class Idle:
-    """One contender in one round: its memory in kB before any connection, and the steps."""
+    """One contender in one round: its memory in kB before any connection, and the steps.
+
+    `beats`: CPU microseconds a second that a session takes while nothing but heart-beats passes.
+    """
 
     contender: str
     base: float
     steps: tuple[Step, ...]
+    beats: float
+
+
+BEATS: Final = 10_000
+"""Milliseconds between the heart-beats that each client asks for; HAProxy knows of none."""
+
+WATCHED: Final = 5.0
+"""Seconds for which the sessions of the last step are watched: each has one, after half of the time agreed on."""
 
 
 def steps(*, quick: bool) -> list[int]:
-    """How many connections are held, as far as the limit of open files goes: a relay has two for each."""
-    most = (raise_descriptor_limit() - SPARE) // 2
-    return sorted({min(wanted, most) for wanted in ([1000] if quick else [1000, 5000])})
+    """How many connections are held, as far as open files go: a relay has two for each, and a reserve."""
+    most = (raise_descriptor_limit() - SPARE) * 2 // 5
+    return sorted({min(wanted, most) for wanted in ([1000] if quick else [1000, 10000])})
 
 
 def measure(
@@ -80,7 +92,7 @@ def _idle(load: Load, name: str, directory: Path, wanted: Sequence[int]) -> Idle
         load.run(Case("sink"), port, 1, None)  # what a first connection takes once is not counted
         base = memory_kb(pid)
         found: list[Step] = []
-        with load.client("idle", port, "-v", "1.2") as client:
+        with load.client("idle", port, "-v", "1.2", "-h", str(BEATS)) as client:
             for connections in wanted:
                 before = cpu_seconds(pid)
                 client.tell(f"open {connections}")
@@ -88,7 +100,10 @@ def _idle(load: Load, name: str, directory: Path, wanted: Sequence[int]) -> Idle
                 cost = (cpu_seconds(pid) - before) / told["messages"] * 1e6
                 kb = (memory_kb(pid) - base) / connections
                 found.append(Step(connections, kb, told["messages"] / told["seconds"], cost))
-        return Idle(name, base, tuple(found))
+            before, began = cpu_seconds(pid), time.monotonic()
+            time.sleep(WATCHED)
+            spent, passed = cpu_seconds(pid) - before, time.monotonic() - began
+        return Idle(name, base, tuple(found), spent / passed / found[-1].connections * 1e6)
 
 
 def report(found: Sequence[Idle]) -> str:
@@ -101,10 +116,17 @@ def report(found: Sequence[Idle]) -> str:
             figure(median([one.base for one in rounds])),
             *(figure(median([one.steps[number].kb for one in rounds])) for number in range(len(counts))),
             figure(median([step.cost for one in rounds for step in one.steps])),
+            figure(median([one.beats for one in rounds])),
         ]
         for name, rounds in by_name.items()
     ]
-    header = ("contender", "base kB", *(f"kB/connection at {count}" for count in counts), "CPU us/set-up")
+    header = (
+        "contender",
+        "base kB",
+        *(f"kB/connection at {count}" for count in counts),
+        "CPU us/set-up",
+        "CPU us/s idle",
+    )
     return table("memory: idle connections, user space", header, rows)
 
 

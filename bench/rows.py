@@ -1,8 +1,8 @@
 """The rows of the goals: what clients do, carried by HAProxy, by the relay, and by a relay that keeps a journal."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -97,20 +97,26 @@ ROWS: Final = (
         {"close after CONNECTED": Case("sessions"), "with DISCONNECT": Case("polite")},
     ),
 )
+CONTENDERS: Final = (DIRECT, HAPROXY, RELAY, JOURNAL)
 NAMES: Final = tuple(row.name for row in ROWS)
 
 
 @contextmanager
-def running(broker: int, directory: Path, note: Callable[[str], None]) -> Iterator[list[Contender]]:
-    """All that can run here, at once; why another cannot is noted."""
+def running(
+    broker: int, directory: Path, note: Callable[[str], None], wanted: Collection[str] = CONTENDERS
+) -> Iterator[list[Contender]]:
+    """All of those wanted that can run here, at once; why another cannot is noted."""
     journal = journal_of(directory / JOURNAL)
     with ExitStack() as stack:
-        found = [direct(broker)]
+        found = []
         for name, starting in (
+            (DIRECT, nullcontext(direct(broker))),
             (HAPROXY, haproxy(broker, directory)),
             (RELAY, relay(routes_to(broker), directory)),
             (JOURNAL, relay(routes_to(broker), directory, JOURNAL, journal)),
         ):
+            if name not in wanted:
+                continue
             try:
                 found.append(stack.enter_context(starting))
             except (AbsentError, RuntimeError) as error:

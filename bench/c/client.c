@@ -51,6 +51,8 @@ struct conn *client_connect(void)
     struct conn *c = new_conn(fd, client.version);
     if (c->version == V10)
         frame(c, "CONNECT\nlogin:bench\npasscode:bench\n");
+    else if (client.beats)
+        frame(c, "CONNECT\naccept-version:%s\nhost:/\nheart-beat:0,%d\n", VERSIONS[c->version], client.beats);
     else
         frame(c, "CONNECT\naccept-version:%s\nhost:/\nlogin:bench\npasscode:bench\n", VERSIONS[c->version]);
     flush(c);

@@ -20,7 +20,7 @@ enum {
     DIGITS = 8,                 /* of a number, at most */
     ENDLESS = 99999999,
     EVENTS = 256,
-    PATIENCE = 60               /* seconds that one run may take */
+    PATIENCE = 120              /* seconds that one run may take */
 };
 
 #define NOTE "12:30:00"         /* the value to escape */
@@ -171,7 +171,8 @@ struct client {
     int port, connections;
     long messages, body;
     size_t piece;               /* octets that one write carries; at least a frame */
-    bool same, colons, polite;
+    bool colons, polite;
+    int beats;                  /* milliseconds between the heart-beats it asks for; 0: none */
     const char *acks;           /* the ack mode; NULL: auto */
     struct conn **all;
     int opened, standing, finished;

@@ -9,8 +9,9 @@
  *   load client sessions -p PORT -v VERSION -c CONNECTIONS -n SESSIONS [-d]
  *       The same, but what is counted is sessions, CONNECTIONS of them at a time: connect, CONNECT, CONNECTED, close.
  *       The run is over when the broker has none of them any more. -d: DISCONNECT and its RECEIPT before the close.
- *   load client idle -p PORT -v VERSION
- *       "open N" on standard input opens connections until there are N and prints a line of JSON.
+ *   load client idle -p PORT -v VERSION [-h MILLISECONDS]
+ *       "open N" on standard input opens connections until there are N and prints a line of JSON. -h: they ask for a
+ *       heart-beat so often, which is left unread.
  *   load client echo -p PORT -v VERSION -b BODY
  *       As idle, but each connection subscribes to its echo. "send SINCE" SENDs one message on each, awaits all echoes
  *       and prints a line of JSON with the microseconds since SINCE (nanoseconds of CLOCK_MONOTONIC) of each.
@@ -101,7 +102,7 @@ int main(int argc, char **argv)
     if (argc < 3 || strcmp(argv[1], "client"))
         die("usage: load broker | load client MODE -p PORT ...");
     client.mode = (enum mode)one_of(MODES, ECHOES + 1, argv[2]);
-    for (int option; (option = getopt(argc - 2, argv + 2, "p:v:c:n:b:w:ea:d")) != -1;)
+    for (int option; (option = getopt(argc - 2, argv + 2, "p:v:c:n:b:w:ea:dh:")) != -1;)
         switch (option) {
         case 'p': client.port = atoi(optarg); break;
         case 'v': client.version = (enum version)one_of(VERSIONS, 3, optarg); break;
@@ -111,6 +112,7 @@ int main(int argc, char **argv)
         case 'w': client.piece = (size_t)atol(optarg); break;
         case 'e': client.colons = true; break;
         case 'a': client.acks = optarg; break;
+        case 'h': client.beats = atoi(optarg); break;
         case 'd': client.polite = true; break;
         default: die("an option is not known; bench/c/main.c says which there are");
         }
