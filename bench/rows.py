@@ -170,8 +170,8 @@ def alone(load: Load, contender: Contender, row: Row, seconds: float, say: Calla
     """
     variant, case = next(iter(row.variants.items()))
     entry = contender.entry(case, row.route)
+    say(f"{row.name}, {variant}: {contender.name} is process {contender.pid}")
     count = calibrated(load, entry, min(seconds, 1.0))
-    say(f"{row.name}, {variant}: {contender.name} is process {contender.pid}, {count:,} messages a run")
     runs = []
     until = time.monotonic() + seconds
     while time.monotonic() < until:
