@@ -192,13 +192,9 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
     found.seen = at
     for number in range(facts.count):
         command = &facts.commands[number]
-        if size - at > command.size and text[at] == command.text[0] and (
-            memcmp(text + at, command.text, command.size) == 0
-        ):
+        if size - at > command.size and memcmp(text + at, command.text, command.size) == 0:
             place = at + command.size
-            if text[place] == c"\n" or (
-                text[place] == c"\r" and size - place > 1 and text[place + 1] == c"\n"
-            ):
+            if text[place] == c"\n" or (text[place] == c"\r" and size - place > 1 and text[place + 1] == c"\n"):
                 break
     else:
         return False
@@ -269,13 +265,7 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
 
 
 cdef bint named(
-    const Command *command,
-    Text text,
-    Py_ssize_t line,
-    Py_ssize_t colon,
-    Py_ssize_t end,
-    Span *length,
-    Found *found,
+    const Command *command, Text text, Py_ssize_t line, Py_ssize_t colon, Py_ssize_t end, Span *length, Found *found
 ) noexcept nogil:
     """Note a header line whose name may be one that matters; False for a second content-length."""
     cdef Py_ssize_t size = colon - line
@@ -296,9 +286,7 @@ cdef bint named(
     return True
 
 
-cdef bint bounded(
-    Facts facts, Text text, Py_ssize_t size, bint crlf, Span *length, Found *found
-) noexcept nogil:
+cdef bint bounded(Facts facts, Text text, Py_ssize_t size, bint crlf, Span *length, Found *found) noexcept nogil:
     """Whether the body is there and right, by its content-length or up to its NUL; and where it ends."""
     cdef Py_ssize_t end = 0, i
     cdef const void *nul
@@ -393,25 +381,14 @@ cdef Py_ssize_t place_of(kind, name) except -1:
 
 
 cdef FrameSlots _FRAME = FrameSlots(
-    command=place_of(Frame, "command"),
-    data=place_of(Frame, "data"),
-    start=place_of(Frame, "start"),
-    head=place_of(Frame, "head"),
-    body=place_of(Frame, "body"),
-    end=place_of(Frame, "end"),
-    after=place_of(Frame, "after"),
-    plain=place_of(Frame, "plain"),
-    memo=place_of(Frame, "memo"),
+    command=place_of(Frame, "command"), data=place_of(Frame, "data"), start=place_of(Frame, "start"),
+    head=place_of(Frame, "head"), body=place_of(Frame, "body"), end=place_of(Frame, "end"),
+    after=place_of(Frame, "after"), plain=place_of(Frame, "plain"), memo=place_of(Frame, "memo"),
 )
 cdef RunSlots _RUN = RunSlots(
-    rule=place_of(Run, "rule"),
-    data=place_of(Run, "data"),
-    start=place_of(Run, "start"),
-    after=place_of(Run, "after"),
-    count=place_of(Run, "count"),
-    last=place_of(Run, "last"),
-    head=place_of(Run, "head"),
-    values=place_of(Run, "values"),
+    rule=place_of(Run, "rule"), data=place_of(Run, "data"), start=place_of(Run, "start"),
+    after=place_of(Run, "after"), count=place_of(Run, "count"), last=place_of(Run, "last"),
+    head=place_of(Run, "head"), values=place_of(Run, "values"),
 )
 
 
@@ -466,8 +443,7 @@ cdef class Scanner:
         self.seen += found.seen - at
         if not good or (self.facts.utf8 and not is_utf8(text + found.head, found.body - found.head)):
             return False
-        if found.after > found.end + 1:
-            self.trails = True
+        self.trails |= found.after > found.end + 1
         return True
 
     cdef run(self, bytes data, Text text, Py_ssize_t at, Py_ssize_t size, Py_ssize_t most, Found *found):
@@ -484,9 +460,7 @@ cdef class Scanner:
                     values.append(PyBytes_FromStringAndSize(<char *>text + span.start, span.end - span.start))
             elif command.wants:
                 values.append(tuple([
-                    PyBytes_FromStringAndSize(
-                        <char *>text + found.values[number].start, found.values[number].end - found.values[number].start
-                    )
+                    <bytes>(<char *>text)[found.values[number].start : found.values[number].end]
                     for number in range(command.wants)
                 ]))
             count += 1
