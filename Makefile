@@ -50,7 +50,7 @@ types: $(VENV)/.dev ## mypy, strict
 
 check: lint types test ## all that must hold before a change goes in
 
-bench: $(VENV)/.test ## speed beside HAProxy and plain port forwarding, as ratios
+bench: $(VENV)/.test ## speed beside HAProxy, as ratios, with its goals (ARGS="--only send --rounds 3")
 	$(BIN)/python -m bench $(ARGS)
 
 fuzz: $(VENV)/.test ## random conversations with a relay in process (ARGS="--seed 1 --bytes 1e9", ARGS="--seed 1 --world 7")

@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import connector, decoder, journal, latency, memory, outage, pipeline, survival, throughput
-from bench.contenders import contenders
+from bench import connector, decoder, goals, journal, memory, outage, pipeline, rows, survival
+from bench.contenders import HAPROXY, JOURNAL, RELAY
+from bench.goals import Judged
 from bench.load import RABBITMQ, Load, LoadError, loaded
 from bench.machine import AbsentError, describe, raise_descriptor_limit
-from bench.rounds import Group, Outcome, measure
+from bench.report import median, ratios, spread
+from bench.rounds import Outcome
 
-RELAYED = (*throughput.MODES, latency.MODE)
-ALONE = (decoder.NAME, pipeline.NAME, connector.NAME)
-NAMES = (*RELAYED, survival.NAME, journal.NAME, outage.NAME, memory.NAME, *ALONE)
+OFFLINE = (decoder.NAME, pipeline.NAME, connector.NAME)
+GOALS = (*rows.NAMES, outage.NAME, memory.NAME, decoder.NAME)
+ALONE = (RELAY, JOURNAL, HAPROXY)
+NAMES = (*rows.NAMES, survival.NAME, journal.NAME, outage.NAME, memory.NAME, *OFFLINE)
 
 
 def options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -29,15 +32,38 @@ def options(arguments: Sequence[str]) -> argparse.Namespace:
         "--quick", action="store_true", help="shorter runs and fewer rounds: a look, not a figure"
     )
     parser.add_argument(
-        "--only", nargs="+", metavar="NAME", choices=NAMES, default=NAMES, help=", ".join(NAMES)
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        choices=(*NAMES, "goals"),
+        default=NAMES,
+        help=f"{', '.join(NAMES)}; or goals: all that has one",
     )
-    parser.add_argument("--bodies", type=_sizes, default=[100, 1024, 65536], help="octets: 100,1024,65536")
+    parser.add_argument(
+        "--alone",
+        type=float,
+        metavar="SECONDS",
+        help="the relay alone carries a row for so long: for a profiler",
+    )
+    parser.add_argument(
+        "--contender", choices=ALONE, default=RELAY, help="who is alone (relay); journal: the relay with one"
+    )
+    parser.add_argument(
+        "--bodies", type=_sizes, default=[100, 1024, 65536], help="the decoder's: 100,1024,65536"
+    )
+    parser.add_argument(
+        "--long", action="store_true", help="a journal of 20 million records, too, to the pipeline"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="every run, for other programs")
     parsed = parser.parse_args(arguments)
+    if "goals" in parsed.only:
+        parsed.only = {*parsed.only, *GOALS}
     if parsed.rounds is None:
         parsed.rounds = 3 if parsed.quick else 7
     if parsed.rounds < 1:
         parser.error("--rounds must be at least 1")
+    if parsed.alone and not set(parsed.only) <= set(rows.NAMES):
+        parser.error(f"--alone goes with --only and of {', '.join(rows.NAMES)}")
     return parsed
 
 
@@ -56,12 +82,13 @@ class Bench:
         self.directory = directory
         self.notes: list[str] = []
         self.failed = False
+        self.judged: list[Judged] = []
         self.found: dict[str, object] = {"machine": describe(), "rounds": asked.rounds, "notes": self.notes}
 
     def run(self) -> None:
         """All of it, in the order of NAMES."""
         wanted = [name for name in NAMES if name in self.asked.only]
-        if not set(wanted) <= set(ALONE):
+        if not set(wanted) <= set(OFFLINE):
             try:
                 with loaded(self.directory) as load:
                     self.load(load, wanted)
@@ -71,19 +98,23 @@ class Bench:
                 self.note(f"the load does not run: {error}")
                 self.failed = True
         if decoder.NAME in wanted:
-            rates = decoder.measure(self.asked.bodies, self.asked.rounds, 0.03 if self.asked.quick else 0.15)
-            self.found[decoder.NAME] = [asdict(rate) for rate in rates]
-            print(decoder.report(rates), flush=True)
+            self.decoder()
         if pipeline.NAME in wanted:
             self.pipeline()
         if connector.NAME in wanted:
             self.connector()
+        if self.judged:
+            self.found["goals"] = [{**asdict(one), "met": one.met} for one in self.judged]
+            print(goals.summary(self.judged), flush=True)
 
     def load(self, load: Load, wanted: Sequence[str]) -> None:
         """All that needs connections."""
-        relayed = [name for name in wanted if name in RELAYED]
+        relayed = [row for row in rows.ROWS if row.name in wanted]
+        if self.asked.alone:
+            self.alone(load, relayed)
+            return
         if relayed:
-            self.relay(load, relayed)
+            self.carry(load, relayed)
         if survival.NAME in wanted:
             self.survival(load)
         if journal.NAME in wanted:
@@ -96,41 +127,43 @@ class Bench:
     @property
     def seconds(self) -> float:
         """How long a run takes, about."""
-        return 0.08 if self.asked.quick else 0.2
+        return 0.08 if self.asked.quick else 0.25
 
-    def relay(self, load: Load, names: Sequence[str]) -> None:
-        """Streams, loops and round trips."""
-        with contenders(load.ports, self.directory, self.note) as running:
-            for name in names:
-                outcomes = []
-                for group in self.groups(name):
-                    outcome = measure(load, running, group, self.asked.rounds, self.seconds)
-                    outcomes.append(outcome)
-                    self.failed |= any(one.failure for one in outcome.series)
-                    told = latency.report(outcome) if name == latency.MODE else throughput.report(outcome)
-                    print(told, flush=True)
-                self.found[name] = [_plain(outcome) for outcome in outcomes]
+    def carry(self, load: Load, wanted: Sequence[rows.Row]) -> None:
+        """What clients do, with the goals for it."""
+        with rows.running(load.ports["1.2"], self.directory, self.note) as contenders:
+            for row in wanted:
+                found = list(rows.outcomes(load, contenders, row, self.asked.rounds, self.seconds))
+                self.took(row.name, found)
+                for outcome in found:
+                    self.judged += rows.judged(row, outcome)
+                print(rows.report(row, found), flush=True)
 
-    def groups(self, name: str) -> list[Group]:
-        """What is measured under one of the NAMES that are relayed."""
-        bodies = self.asked.bodies
-        return latency.groups(bodies) if name == latency.MODE else throughput.groups(name, bodies)
+    def alone(self, load: Load, wanted: Sequence[rows.Row]) -> None:
+        """One contender and its load, to be looked at."""
+        asked = [self.asked.contender]
+        with rows.running(load.ports["1.2"], self.directory, self.note, asked) as contenders:
+            for one in contenders:
+                for row in wanted:
+                    rows.alone(load, one, row, self.asked.alone, lambda text: print(text, flush=True))
+
+    def took(self, name: str, found: Sequence[Outcome]) -> None:
+        """Keep the runs of some outcomes; one that failed fails the bench."""
+        self.failed |= any(one.failure for outcome in found for one in outcome.series)
+        self.found[name] = [asdict(outcome) for outcome in found]
 
     def survival(self, load: Load) -> None:
         """The cost of failover and of confirmed sending."""
         try:
             with survival.running(load.ports, self.directory) as relay:
                 found = [
-                    (traffic, survival.outcome(load, relay, traffic, self.asked.rounds, self.seconds))
+                    survival.outcome(load, relay, traffic, self.asked.rounds, self.seconds)
                     for traffic in survival.TRAFFIC
                 ]
         except (AbsentError, RuntimeError) as error:
             self.note(f"survival: the relay is left out: {error}")
             return
-        self.failed |= any(one.failure for _, outcome in found for one in outcome.series)
-        self.found[survival.NAME] = [
-            {"traffic": asdict(traffic), **_plain(outcome)} for traffic, outcome in found
-        ]
+        self.took(survival.NAME, found)
         print(survival.report(found), flush=True)
 
     def journal(self, load: Load) -> None:
@@ -141,8 +174,7 @@ class Bench:
         except (AbsentError, RuntimeError) as error:
             self.note(f"journal: the relay is left out: {error}")
             return
-        self.failed |= any(one.failure for outcome in found for one in outcome.series)
-        self.found[journal.NAME] = [_plain(outcome) for outcome in found]
+        self.took(journal.NAME, found)
         print(journal.report(found), flush=True)
 
     def outage(self, load: Load) -> None:
@@ -155,7 +187,20 @@ class Bench:
             self.failed = True
             return
         self.found[outage.NAME] = [asdict(one) for one in found]
+        self.judged += outage.judged(found)
         print(outage.report(found), flush=True)
+
+    def decoder(self) -> None:
+        """Frames a second without sockets."""
+        rates = decoder.measure(self.asked.bodies, self.asked.rounds, 0.03 if self.asked.quick else 0.15)
+        self.found[decoder.NAME] = [asdict(rate) for rate in rates]
+        scans = {row.name for row in decoder.rows() if row.goal is goals.SCAN}
+        at_kib = {rate.name: rate.rates for rate in rates if rate.body == goals.KIB}
+        peer = at_kib.get("stomp.py", [])
+        for name in scans & at_kib.keys():
+            over = spread(ratios(at_kib[name], peer)) if peer else None
+            self.judged.append(Judged(f"decoder, {name}", "over stomp.py", median(peer), over, goals.SCAN))
+        print(decoder.report(rates), flush=True)
 
     def pipeline(self) -> None:
         """From journals to tables."""
@@ -163,7 +208,9 @@ class Bench:
             self.note(f"pipeline: left out, it needs the package {pipeline.missing()}")
             return
         try:
-            found = pipeline.measure(self.directory, pipeline.steps(quick=self.asked.quick), self.note)
+            found = pipeline.measure(
+                self.directory, pipeline.steps(quick=self.asked.quick, long=self.asked.long), self.note
+            )
         except pipeline.PipelineError as error:
             self.note(f"FAILED pipeline: {error}")
             self.failed = True
@@ -187,16 +234,13 @@ class Bench:
         steps = memory.steps(quick=self.asked.quick)
         idle = memory.measure(load, self.directory, rounds, steps, self.note)
         self.found[memory.NAME] = [asdict(one) for one in idle]
+        self.judged += memory.judged(idle)
         print(memory.report(idle), flush=True)
 
     def note(self, text: str) -> None:
         """Something that a reader of the figures must know."""
         self.notes.append(text)
         print(text, flush=True)
-
-
-def _plain(outcome: Outcome) -> dict[str, object]:
-    return {"group": outcome.group.name, "series": [asdict(series) for series in outcome.series]}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,21 +1,33 @@
-"""What is measured side by side: a direct connection, HAProxy, Twisted's port forwarder, and the relay."""
+"""What is measured side by side: a direct connection, HAProxy, and the relay."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bench.load import Case
 from bench.machine import AbsentError, Child, cores, free_port, raise_descriptor_limit, which
+from bench.rounds import Entry
 
 DIRECT: Final = "direct"
 HAPROXY: Final = "haproxy"
-PORTFORWARD: Final = "portforward"
 RELAY: Final = "relay"
+JOURNAL: Final = "journal"
 
-PAIRS: Final = (("1.2", "1.2"), ("1.0", "1.2"), ("1.2", "1.0"), ("1.1", "1.2"))
-"""Versions of client and broker that are measured; each has a port of its own in each contender."""
+PLAIN: Final = "plain"
+FAILOVER: Final = "failover"
+CONFIRM: Final = "confirm"
+BRIDGE: Final = "bridge"
+
+ROUTES: Final = {
+    PLAIN: 'uri = "tcp://{broker}"',
+    FAILOVER: 'uri = "failover:(tcp://{broker})"',
+    CONFIRM: 'uri = "failover:(tcp://{broker})"\nconfirm = true',
+    BRIDGE: 'uri = "tcp://{broker}"\nversions = ["1.2"]',
+}
+"""Ways to a null broker of 1.2, by the relay's settings; a bridge asks for 1.2 whatever the client speaks."""
 
 _HAPROXY: Final = """\
 global
@@ -32,73 +44,82 @@ defaults
 
 @dataclass(frozen=True)
 class Contender:
-    """A running one: its ports by pair of versions; `child` is None for the direct connection."""
+    """A running one: its ports by route; `child` is None for the direct connection."""
 
     name: str
-    ports: Mapping[tuple[str, str], int]
-    child: Child | None
+    ports: Mapping[str, int]
+    child: Child | None = None
 
     @property
     def pid(self) -> int | None:
         """Whose CPU and memory is counted."""
         return self.child.pid if self.child else None
 
-
-def _haproxy(ports: Mapping[tuple[str, str], int], brokers: Mapping[str, int], directory: Path) -> list[str]:
-    program = which("haproxy")
-    if program is None:
-        raise AbsentError("haproxy is not installed (Debian package haproxy)")
-    config = directory / "haproxy.cfg"
-    # Two descriptors a connection, of which it sets itself the limit.
-    text = _HAPROXY.format(connections=min(10000, raise_descriptor_limit() // 2 - 100))
-    for number, (pair, port) in enumerate(ports.items()):
-        text += f"listen pair{number}\n    bind 127.0.0.1:{port}\n    server broker 127.0.0.1:{brokers[pair[1]]}\n"
-    config.write_text(text)
-    return [program, "-db", "-f", str(config)]
+    def entry(self, case: Case, route: str = PLAIN, name: str | None = None) -> Entry:
+        """Its part in a round, under its own name if no other is given."""
+        return Entry(name or self.name, self.ports[route], self.pid, case)
 
 
-def _portforward(
-    ports: Mapping[tuple[str, str], int], brokers: Mapping[str, int], _directory: Path
-) -> list[str]:
-    pairs = [f"{port}:{brokers[pair[1]]}" for pair, port in ports.items()]
-    return [sys.executable, "-m", "bench.forward", *pairs]
-
-
-def _relay(ports: Mapping[tuple[str, str], int], brokers: Mapping[str, int], directory: Path) -> list[str]:
-    text = ""
-    for (client, broker), port in ports.items():
-        name = f"from_{client}_to_{broker}".replace(".", "")
-        text += f'[listener.{name}]\nendpoint = "tcp:{port}:interface=127.0.0.1"\nupstream = "{name}"\n'
-        text += f'[upstream.{name}]\nuri = "tcp://127.0.0.1:{brokers[broker]}"\n'
-        if client < broker:  # by itself the relay would ask the broker for the client's version
-            text += f'versions = ["{broker}"]\n'
-    return _configured(text, directory)
-
-
-def _configured(text: str, directory: Path, name: str = "stomprelay") -> list[str]:
-    twistd = Path(sys.executable).with_name("twistd")
-    if not twistd.exists():
-        raise AbsentError(f"no twistd beside {sys.executable}")
-    config = directory / f"{name}.toml"
-    config.write_text(text)
-    return [str(twistd), "-n", "--pidfile=", "stomprelay", "-c", str(config)]
-
-
-_COMMANDS: Final = {HAPROXY: _haproxy, PORTFORWARD: _portforward, RELAY: _relay}
+def direct(broker: int) -> Contender:
+    """The null broker itself, by whatever route."""
+    return Contender(DIRECT, dict.fromkeys(ROUTES, broker))
 
 
 @contextmanager
-def contender(name: str, brokers: Mapping[str, int], directory: Path) -> Iterator[Contender]:
-    """Run one in front of a null broker (its ports by version) on the core that is kept for it.
+def haproxy(broker: int, directory: Path) -> Iterator[Contender]:
+    """HAProxy in front of a null broker: one port, for every route. Raises as `relay` does."""
+    program = which("haproxy")
+    if program is None:
+        raise AbsentError("haproxy is not installed (Debian package haproxy)")
+    port = free_port()
+    config = directory / "haproxy.cfg"
+    # Two descriptors a connection, of which it sets itself the limit.
+    text = _HAPROXY.format(connections=min(12000, raise_descriptor_limit() // 2 - 100))
+    config.write_text(
+        f"{text}listen bench\n    bind 127.0.0.1:{port}\n    server broker 127.0.0.1:{broker}\n"
+    )
+    with _listening(HAPROXY, [program, "-db", "-f", str(config)], [port], directory) as child:
+        yield Contender(HAPROXY, dict.fromkeys(ROUTES, port), child)
 
-    Raises `AbsentError` when it is not installed, `RuntimeError` when it does not start to listen.
+
+@contextmanager
+def relay(
+    routes: Mapping[str, str], directory: Path, name: str = RELAY, settings: str = ""
+) -> Iterator[Contender]:
+    """One relay with a listener for each route, which is the TOML of its upstream; `settings` is other TOML it has.
+
+    It runs on the core that is kept for what is measured. Raises `AbsentError` when it is not installed,
+    `RuntimeError` when it does not start to listen.
     """
-    if name == DIRECT:
-        yield Contender(name, {pair: brokers[pair[1]] for pair in PAIRS}, None)
-        return
-    ports = {pair: free_port() for pair in PAIRS}
-    with _listening(name, _COMMANDS[name](ports, brokers, directory), ports.values(), directory) as child:
+    twistd = Path(sys.executable).with_name("twistd")
+    if not twistd.exists():
+        raise AbsentError(f"no twistd beside {sys.executable}")
+    ports = {route: free_port() for route in routes}
+    config = directory / f"{name}.toml"
+    config.write_text(
+        "".join(
+            f'[listener.{route}]\nendpoint = "tcp:{ports[route]}:interface=127.0.0.1"\nupstream = "{route}"\n'
+            f"[upstream.{route}]\n{upstream}\n"
+            for route, upstream in routes.items()
+        )
+        + settings
+    )
+    command = [str(twistd), "-n", "--pidfile=", "stomprelay", "-c", str(config)]
+    with _listening(name, command, ports.values(), directory) as child:
         yield Contender(name, ports, child)
+
+
+def routes_to(broker: int) -> dict[str, str]:
+    """All ROUTES to a null broker's port."""
+    return {route: upstream.format(broker=f"127.0.0.1:{broker}") for route, upstream in ROUTES.items()}
+
+
+def journal_of(folder: Path, bodies: str = '"none"') -> str:
+    """The settings of a journal: by default heads only. It is kept short: fresh memory is not what is measured."""
+    return (
+        f'[journal]\ndirectory = "{folder}"\nbodies = {bodies}\n'
+        f"segment_size = {16 << 20}\nretain_size = {64 << 20}\n"
+    )
 
 
 @contextmanager
@@ -110,56 +131,3 @@ def _listening(name: str, command: Sequence[str], ports: Iterable[int], director
         yield child
     finally:
         child.stop()
-
-
-@contextmanager
-def upstreams(settings: Mapping[str, str], directory: Path) -> Iterator[list[Contender]]:
-    """One relay with these upstreams, the TOML of each by its name: a contender for each, all of the same process.
-
-    All are for clients and brokers of 1.2. Raises as `contender` does.
-    """
-    ports = {name: free_port() for name in settings}
-    text = "".join(
-        f'[listener.{name}]\nendpoint = "tcp:{ports[name]}:interface=127.0.0.1"\nupstream = "{name}"\n'
-        f"[upstream.{name}]\n{setting}\n"
-        for name, setting in settings.items()
-    )
-    with _listening(RELAY, _configured(text, directory), ports.values(), directory) as child:
-        yield [Contender(name, {("1.2", "1.2"): port}, child) for name, port in ports.items()]
-
-
-@contextmanager
-def relays(settings: Mapping[str, str], broker: int, directory: Path) -> Iterator[list[Contender]]:
-    """A relay for each of these, in front of a null broker: the TOML that it has beside its upstream, by its name.
-
-    All are for clients and brokers of 1.2. Raises as `contender` does.
-    """
-    with ExitStack() as stack:
-        running = []
-        for name, setting in settings.items():
-            port = free_port()
-            text = (
-                f'[listener.main]\nendpoint = "tcp:{port}:interface=127.0.0.1"\n'
-                f'[upstream.main]\nuri = "tcp://127.0.0.1:{broker}"\n{setting}\n'
-            )
-            command = _configured(text, directory, name)
-            child = stack.enter_context(_listening(name, command, [port], directory))
-            running.append(Contender(name, {("1.2", "1.2"): port}, child))
-        yield running
-
-
-@contextmanager
-def contenders(
-    brokers: Mapping[str, int],
-    directory: Path,
-    note: Callable[[str], None],
-) -> Iterator[list[Contender]]:
-    """All that can run here, at once; why another cannot is noted."""
-    with ExitStack() as stack:
-        running = []
-        for name in (DIRECT, HAPROXY, PORTFORWARD, RELAY):
-            try:
-                running.append(stack.enter_context(contender(name, brokers, directory)))
-            except (AbsentError, RuntimeError) as error:
-                note(f"{name} is left out: {error}")
-        yield running

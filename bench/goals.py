@@ -1,16 +1,48 @@
-"""What the relay is meant to reach: ratios from prototypes, measured on two cores with Python 3.11.
+"""What the relay is meant to reach, and whether it does: ratios to HAProxy in TCP mode on the same work.
 
-HAProxy's figure at small messages is out of reach for pure Python; at 64 KiB, where copying is all there is to do,
-it is not. The CPU a message costs is the steady figure, the rate swings with what else the machine does.
+The CPU a message costs is the steady figure, the rate swings with what else the machine does.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from bench.contenders import HAPROXY, PORTFORWARD
-from bench.load import Case
-from bench.report import Goal
+from bench.report import NONE, Goal, Spread, figure, table
 
 KIB: Final = 1024
+
+CPU: Final = "CPU"
+RATE: Final = "rate"
+P50: Final = "p50"
+P99: Final = "p99"
+"""Figures of a row: CPU a message, messages a second, percentiles of a round trip."""
+
+
+def _at_most(bound: float) -> Goal:
+    return Goal(bound, at_most=True)
+
+
+def _both(cost: float, rate: float) -> dict[str, Goal]:
+    return {CPU: _at_most(cost), RATE: Goal(rate)}
+
+
+ROWS: Final = {
+    "send": _both(1.3, 0.9),
+    "message": _both(1.2, 1.0),
+    "ack": _both(3, 0.5),
+    "confirm": _both(2, 0.6),
+    "bridge-send": _both(2.5, 0.5),
+    "bridge-message": _both(2.5, 0.5),
+    "send-64k": _both(0.8, 1.2),
+    "message-64k": _both(0.8, 1.2),
+    "loop": _both(1.3, 0.7),
+    "trip": {CPU: _at_most(1.3), P50: _at_most(1.1), P99: _at_most(1.3)},
+    "session": _both(4, 0.25),
+}
+"""By name of the row (`rows.ROWS`) and figure: over HAProxy's."""
+
+JOURNAL: Final = _both(1.1, 0.9)
+"""Each row with a journal of heads, over the same row of a relay without one."""
 
 SCAN: Final = Goal(100)
 SCAN_PURE: Final = Goal(12, 20)
@@ -18,45 +50,49 @@ PARSE: Final = Goal(5, 8)
 TRANSLATE: Final = Goal(5, 8)
 """Frames a second over stomp.py's, at 1 KiB."""
 
-JOURNAL: Final = Goal(0.9)
-"""Messages a second of a relay that records heads, over one that records nothing."""
+KB_PER_CONNECTION: Final = _at_most(4)
+"""Memory of an idle session, in kB."""
 
-KB_PER_CONNECTION: Final = Goal(5, 3.5, at_most=True)
-SET_UP_RATE: Final = Goal(0.2, 0.3)
-"""Connections a second over HAProxy's."""
-
-_PASSED_RATE: Final = {KIB: Goal(0.25, 0.35), 64 * KIB: Goal(0.8, 1.0)}
-_PASSED_COST: Final = {KIB: Goal(6, 4.5, at_most=True), 64 * KIB: Goal(1.3, 1.0, at_most=True)}
-_CROSSED_RATE: Final = {"sink": Goal(0.08, 0.15), "source": Goal(0.13, 0.25)}
-_CROSSED_COST: Final = {"sink": Goal(22, 12, at_most=True), "source": Goal(13, 8, at_most=True)}
+LAST_SERVED: Final = Goal(1, at_most=True)
+"""Seconds from the SIGKILL of a broker until the last of its 1,000 sessions has its next message."""
 
 
-def _streams(case: Case) -> bool:
-    return case.mode in {"sink", "source"}
+@dataclass(frozen=True)
+class Judged:
+    """A figure that has a goal: of what, which, what it is in absolute numbers (for scale), and what was found."""
+
+    what: str
+    figure: str
+    scale: float | None
+    found: Spread | None
+    goal: Goal
+
+    @property
+    def met(self) -> bool:
+        """Whether it was found, and is on the right side of the goal."""
+        return self.found is not None and self.goal.meets(self.found.median, self.goal.bound)
 
 
-def rate(case: Case, over: str) -> Goal | None:
-    """Messages a second over a contender's."""
-    if case.mode == "loop" and case.body == 100 and not case.crosses:
-        return {HAPROXY: Goal(0.4, 0.5), PORTFORWARD: Goal(1.2)}[over]
-    if not _streams(case) or over != HAPROXY:
-        return None
-    if not case.crosses:
-        return _PASSED_RATE.get(case.body)
-    return _CROSSED_RATE[case.mode] if case.body == KIB else None
+def verdicts(title: str, judged: Sequence[Judged]) -> str:
+    """A table: the figures with their goals, met or not. `base` is what they are ratios to, where they are ratios."""
+    return table(
+        title,
+        ("load", "figure", "base", "median", "quartiles", "goal"),
+        [
+            [
+                one.what,
+                one.figure,
+                figure(one.scale),
+                figure(one.found.median if one.found else None),
+                one.found.said if one.found else NONE,
+                one.goal.verdict(one.found.median if one.found else None),
+            ]
+            for one in judged
+        ],
+    )
 
 
-def cost(case: Case) -> Goal | None:
-    """CPU a message over HAProxy's."""
-    if not _streams(case):
-        return None
-    if not case.crosses:
-        return _PASSED_COST.get(case.body)
-    return _CROSSED_COST[case.mode] if case.body == KIB else None
-
-
-def round_trip(case: Case) -> Goal | None:
-    """The median round trip over HAProxy's."""
-    if case.body != KIB:
-        return None
-    return Goal(2.0, at_most=True) if case.crosses else Goal(1.6, 1.35, at_most=True)
+def summary(judged: Sequence[Judged]) -> str:
+    """All that has a goal in one table."""
+    met = sum(one.met for one in judged)
+    return verdicts(f"goals: {met} of {len(judged)} met", judged)

@@ -1,4 +1,4 @@
-"""The load: `load.c` compiled, its null brokers running, and one run of its client."""
+"""The load: the programs in `c` compiled, their null brokers running, and one run of their client."""
 
 import json
 import subprocess
@@ -16,11 +16,25 @@ RABBITMQ: Final = "RabbitMQ"
 BROKERS: Final = (*VERSIONS, ACTIVEMQ, RABBITMQ)
 """The ports of a null broker: one for each version, and two on 1.2 where it says that it is that product."""
 
-CONNECTIONS: Final = {"sink": 8, "source": 8, "ack": 8, "individual": 8, "loop": 50, "latency": 1}
+CONNECTIONS: Final = {
+    "sink": 8,
+    "source": 8,
+    "ack": 8,
+    "individual": 8,
+    "loop": 50,
+    "latency": 1,
+    "sessions": 32,
+    "polite": 32,
+}
 """Client connections by kind of load."""
 
 _ACKS: Final = {"ack": "client", "individual": "client-individual"}
 """Loads that are `source` with an ack mode."""
+
+LARGE: Final = 64 * 1024
+"""Octets of a large piece: what one write carries where there is so much to send."""
+SMALL: Final = 1
+"""One frame a write."""
 
 
 class LoadError(Exception):
@@ -29,29 +43,18 @@ class LoadError(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """What is sent: `mode` and size of `body`, the versions of both ends, and what the heads are like."""
+    """What is sent: kind of load, least octets of a body, the client's version, and how it is written.
+
+    No two heads are alike.
+    """
 
     mode: str
-    body: int
+    body: int = 100
     client: str = "1.2"
-    broker: str = "1.2"
-    same: bool = False
-    """All heads are the same octets; otherwise each has a number of its own."""
     escaped: bool = False
     """One value to escape in every SEND, one id to unescape in every MESSAGE."""
-
-    @property
-    def crosses(self) -> bool:
-        """Whether the two ends speak different versions."""
-        return self.client != self.broker
-
-    @property
-    def label(self) -> str:
-        """The versions and the heads, as a row of a table is headed."""
-        heads = ("escaped, " if self.escaped else "plain, " if self.crosses else "") + (
-            "same heads" if self.same else "unique heads"
-        )
-        return f"{self.client} on {self.broker}, {heads}"
+    piece: int = LARGE
+    """Octets that one write carries, a frame at least."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +79,16 @@ class Run:
 
 
 def compile_load(directory: Path) -> Path:
-    """Compile `load.c` into a directory. Raises `AbsentError` without a compiler, `LoadError` when it fails."""
+    """Compile the load into a directory. Raises `AbsentError` without a compiler, `LoadError` when it fails."""
     compiler = which("cc", "gcc", "clang")
     if compiler is None:
         raise AbsentError("no C compiler: install one (Debian package gcc)")
-    source = Path(__file__).with_name("load.c")
+    sources = Path(__file__).with_name("c")
     program = directory / "load"
-    command = [compiler, "-std=c11", "-O2", "-o", str(program), str(source)]
+    command = [compiler, "-std=c11", "-O2", "-o", str(program), *map(str, sorted(sources.glob("*.c")))]
     outcome = subprocess.run(command, capture_output=True, text=True, check=False)
     if outcome.returncode:
-        raise LoadError(f"{compiler} failed on {source}:\n{outcome.stderr}")
+        raise LoadError(f"{compiler} failed on {sources}:\n{outcome.stderr}")
     return program
 
 
@@ -118,9 +121,18 @@ class Load:
     def run(self, case: Case, port: int, messages: int, pid: int | None) -> Run:
         """Send a case through a port; `pid` is whose CPU is counted. Raises `LoadError` unless all arrived as sent."""
         acks = _ACKS.get(case.mode)
-        mode = "source" if acks else case.mode
-        flags = ["-i"] * case.same + ["-e"] * case.escaped + (["-a", acks] if acks else [])
-        sizes = ["-c", str(CONNECTIONS[case.mode]), "-n", str(messages), "-b", str(case.body)]
+        mode = "source" if acks else "sessions" if case.mode == "polite" else case.mode
+        flags = ["-e"] * case.escaped + ["-d"] * (case.mode == "polite") + (["-a", acks] if acks else [])
+        sizes = [
+            "-c",
+            str(CONNECTIONS[case.mode]),
+            "-n",
+            str(messages),
+            "-b",
+            str(case.body),
+            "-w",
+            str(case.piece),
+        ]
         with self.client(mode, port, "-v", case.client, *sizes, *flags) as client:
             if (said := client.hear()) != "ready":
                 raise self._failed(client, said)
@@ -154,7 +166,7 @@ def _ports(broker: Child) -> dict[str, int]:
 @contextmanager
 def _null_broker(program: Path, directory: Path) -> Iterator[Child]:
     command = [str(program), "broker"]
-    child = Child("the null broker", command, cores()[0], directory / "broker.log", talk=True)
+    child = Child("the null broker", command, cores()[2], directory / "broker.log", talk=True)
     try:
         yield child
     finally:

@@ -28,10 +28,14 @@ class AbsentError(Exception):
     """A program that is needed is not installed here. The text says which, and how to get it."""
 
 
-def cores() -> tuple[int, int]:
-    """The core for the load and the core for what is measured; one and the same on a machine of one core."""
+def cores() -> tuple[int, int, int]:
+    """The cores for the client, for what is measured, and for the null broker.
+
+    Client and broker share one where there are fewer than three; all do on a machine of one core.
+    """
     usable = sorted(os.sched_getaffinity(0))
-    return usable[0], usable[-1] if len(usable) < 3 else usable[1]
+    client, measured, *others = usable * 2 if len(usable) == 1 else usable
+    return client, measured, others[0] if others else client
 
 
 def describe() -> dict[str, str | int]:

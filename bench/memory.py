@@ -1,18 +1,21 @@
-"""What an idle relayed connection takes, and how fast connections are set up."""
+"""What an idle relayed connection takes: memory, and CPU for its heart-beats."""
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from bench import goals
-from bench.contenders import HAPROXY, PORTFORWARD, RELAY, contender
+from bench.contenders import HAPROXY, PLAIN, RELAY, Contender, haproxy, relay, routes_to
+from bench.goals import Judged
 from bench.load import Case, Load, LoadError
 from bench.machine import AbsentError, cpu_seconds, memory_kb, raise_descriptor_limit
-from bench.report import Goal, figure, median, ratios, table, verdict
+from bench.report import figure, median, spread, table
 
 NAME: Final = "memory"
-NAMES: Final = (HAPROXY, PORTFORWARD, RELAY)
+NAMES: Final = (HAPROXY, RELAY)
 
 SPARE: Final = 200
 """Descriptors that a process has open beside its connections, at most."""
@@ -32,17 +35,28 @@ class Step:
 
 @dataclass(frozen=True)
 class Idle:
-    """One contender in one round: its memory in kB before any connection, and the steps."""
+    """One contender in one round: its memory in kB before any connection, and the steps.
+
+    `beats`: CPU microseconds a second that a session takes while nothing but heart-beats passes.
+    """
 
     contender: str
     base: float
     steps: tuple[Step, ...]
+    beats: float
+
+
+BEATS: Final = 10_000
+"""Milliseconds between the heart-beats that each client asks for; HAProxy knows of none."""
+
+WATCHED: Final = 5.0
+"""Seconds for which the sessions of the last step are watched: each has one, after half of the time agreed on."""
 
 
 def steps(*, quick: bool) -> list[int]:
-    """How many connections are held, as far as the limit of open files goes: a relay has two for each."""
-    most = (raise_descriptor_limit() - SPARE) // 2
-    return sorted({min(wanted, most) for wanted in ([1000] if quick else [1000, 5000])})
+    """How many connections are held, as far as open files go: a relay has two for each, and a reserve."""
+    most = (raise_descriptor_limit() - SPARE) * 2 // 5
+    return sorted({min(wanted, most) for wanted in ([1000] if quick else [1000, 10000])})
 
 
 def measure(
@@ -67,14 +81,18 @@ def measure(
     return [one for one in found if one.contender not in left_out]
 
 
+def _contender(name: str, broker: int, directory: Path) -> AbstractContextManager[Contender]:
+    return haproxy(broker, directory) if name == HAPROXY else relay(routes_to(broker), directory)
+
+
 def _idle(load: Load, name: str, directory: Path, wanted: Sequence[int]) -> Idle:
-    with contender(name, load.ports, directory) as running:
+    with _contender(name, load.ports["1.2"], directory) as running:
         assert running.pid is not None
-        pid, port = running.pid, running.ports["1.2", "1.2"]
-        load.run(Case("sink", 1), port, 1, None)  # what a first connection takes once is not counted
+        pid, port = running.pid, running.ports[PLAIN]
+        load.run(Case("sink"), port, 1, None)  # what a first connection takes once is not counted
         base = memory_kb(pid)
         found: list[Step] = []
-        with load.client("idle", port, "-v", "1.2") as client:
+        with load.client("idle", port, "-v", "1.2", "-h", str(BEATS)) as client:
             for connections in wanted:
                 before = cpu_seconds(pid)
                 client.tell(f"open {connections}")
@@ -82,52 +100,37 @@ def _idle(load: Load, name: str, directory: Path, wanted: Sequence[int]) -> Idle
                 cost = (cpu_seconds(pid) - before) / told["messages"] * 1e6
                 kb = (memory_kb(pid) - base) / connections
                 found.append(Step(connections, kb, told["messages"] / told["seconds"], cost))
-        return Idle(name, base, tuple(found))
+            before, began = cpu_seconds(pid), time.monotonic()
+            time.sleep(WATCHED)
+            spent, passed = cpu_seconds(pid) - before, time.monotonic() - began
+        return Idle(name, base, tuple(found), spent / passed / found[-1].connections * 1e6)
 
 
 def report(found: Sequence[Idle]) -> str:
-    """Memory of each contender, and set-up of connections beside HAProxy's."""
+    """Memory of each contender, and what it worked to set the connections up."""
     by_name = {name: [one for one in found if one.contender == name] for name in NAMES}
     counts = [step.connections for step in found[0].steps] if found else []
-    memory = [
+    rows = [
         [
             name,
             figure(median([one.base for one in rounds])),
-            *(figure(_kb(rounds, number)) for number in range(len(counts))),
-            _said(name, goals.KB_PER_CONNECTION, _kb(rounds, -1)),
+            *(figure(median([one.steps[number].kb for one in rounds])) for number in range(len(counts))),
+            figure(median([step.cost for one in rounds for step in one.steps])),
+            figure(median([one.beats for one in rounds])),
         ]
         for name, rounds in by_name.items()
     ]
-    set_up = [
-        [name, figure(rate), figure(_cost(rounds)), _said(name, goals.SET_UP_RATE, rate)]
-        for name, rounds in by_name.items()
-        for rate in [_rate(by_name, name)]
-    ]
-    header = ("contender", "base kB", *(f"kB/connection at {count}" for count in counts), "goal")
-    return "\n".join(
-        [
-            table("memory: idle connections, user space", header, memory),
-            table(
-                "set-up of connections", ("contender", "rate/haproxy", "CPU us/connection", "goal"), set_up
-            ),
-        ]
+    header = (
+        "contender",
+        "base kB",
+        *(f"kB/connection at {count}" for count in counts),
+        "CPU us/set-up",
+        "CPU us/s idle",
     )
+    return table("memory: idle connections, user space", header, rows)
 
 
-def _said(name: str, goal: Goal, value: float | None) -> str:
-    return verdict(goal, value) if name == RELAY else ""
-
-
-def _kb(rounds: Sequence[Idle], step: int) -> float | None:
-    return median([one.steps[step].kb for one in rounds])
-
-
-def _cost(rounds: Sequence[Idle]) -> float | None:
-    return median([step.cost for one in rounds for step in one.steps])
-
-
-def _rate(by_name: Mapping[str, Sequence[Idle]], name: str) -> float | None:
-    ours, theirs = by_name[name], by_name[HAPROXY]
-    if not ours or not theirs:
-        return None
-    return median(ratios(*([step.rate for one in rounds for step in one.steps] for rounds in (ours, theirs))))
+def judged(found: Sequence[Idle]) -> list[Judged]:
+    """The relay's memory for a connection, where most are held; HAProxy's stands beside it."""
+    ours, theirs = ([one.steps[-1].kb for one in found if one.contender == name] for name in (RELAY, HAPROXY))
+    return [Judged("idle session", "kB", median(theirs), spread(ours), goals.KB_PER_CONNECTION)]

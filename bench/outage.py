@@ -6,21 +6,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.contenders import upstreams
+from bench import goals
+from bench.contenders import PLAIN, relay
+from bench.goals import Judged
 from bench.load import Load, LoadError
 from bench.machine import AbsentError, cpu_seconds, raise_descriptor_limit
 from bench.memory import SPARE
-from bench.report import figure, median, share, table
+from bench.report import figure, median, share, spread, table
 
 NAME: Final = "outage"
 
-PACE: Final = 500
-"""Sessions a second that come to a broker after an outage, by default (`reconnect_rate`)."""
+DEFAULT: Final = -1
+"""The rate in which sessions come back that the relay has by itself."""
+
+MANY: Final = 1000
+"""Sessions of the longest step, and of the goal."""
 
 _SETTING: Final = """\
 uri = "failover:(tcp://127.0.0.1:{first},tcp://127.0.0.1:{second})?randomize=false"
 confirm = true
-reconnect_rate = {rate}
 """
 _WARM: Final = 3
 """Messages that each session sends before the broker is killed."""
@@ -38,7 +42,7 @@ HEADER: Final = (
 
 @dataclass(frozen=True)
 class Step:
-    """How many sessions, how many of them a second may come back (0: any number), and how often it is done."""
+    """How many sessions, how many of them a second may come back (0: any number; DEFAULT), and how often it is done."""
 
     sessions: int
     rate: int
@@ -63,9 +67,14 @@ def steps(*, quick: bool) -> list[Step]:
     three.
     """
     most = (raise_descriptor_limit() - SPARE) // 3
-    many = min(1000, most)
+    many = min(MANY, most)
     few, once = (1, 1) if quick else (3, 9)
-    wanted = [Step(1, PACE, once), Step(min(100, most), PACE, few), Step(many, PACE, few), Step(many, 0, few)]
+    wanted = [
+        Step(1, DEFAULT, once),
+        Step(min(100, most), DEFAULT, few),
+        Step(many, DEFAULT, few),
+        Step(many, 0, few),
+    ]
     return list(dict.fromkeys(wanted))
 
 
@@ -91,22 +100,24 @@ def _turns(wanted: Sequence[Step]) -> Iterator[Step]:
 def _killed(load: Load, directory: Path, step: Step) -> Outage:
     """Sessions on the first of two null brokers send; it is killed; they send again, and the second one answers."""
     with load.broker() as (doomed, firsts), load.broker() as (_, seconds):
-        setting = _SETTING.format(first=firsts["1.2"], second=seconds["1.2"], rate=step.rate)
-        with upstreams({NAME: setting}, directory) as (relay,):
-            assert relay.pid is not None
-            port = relay.ports["1.2", "1.2"]
+        setting = _SETTING.format(first=firsts["1.2"], second=seconds["1.2"])
+        if step.rate != DEFAULT:
+            setting += f"reconnect_rate = {step.rate}\n"
+        with relay({PLAIN: setting}, directory) as surviving:
+            assert surviving.pid is not None
+            port = surviving.ports[PLAIN]
             with load.client("echo", port, "-v", "1.2", "-b", "100") as client:
                 client.tell(f"open {step.sessions}")
                 set_up = load.answer(client)["seconds"]
                 for _ in range(_WARM):
                     client.tell(f"send {time.monotonic_ns()}")
                     load.answer(client)
-                before = cpu_seconds(relay.pid)
+                before = cpu_seconds(surviving.pid)
                 killed = time.monotonic_ns()
                 doomed.process.kill()
                 client.tell(f"send {killed}")
                 times = load.answer(client)["times"]
-                cpu = cpu_seconds(relay.pid) - before
+                cpu = cpu_seconds(surviving.pid) - before
     if len(times) != step.sessions:
         raise LoadError(f"{step.sessions} sessions, of which {len(times)} had their message")
     return Outage(step, set_up, tuple(each / 1e6 for each in times), cpu)
@@ -121,8 +132,16 @@ def report(found: Sequence[Outage]) -> str:
         over = median([max(one.times) / one.set_up for one in runs])
         cost = median([one.cpu / step.sessions * 1e6 for one in runs])
         shares = [share(times, part) for part in (0.5, 0.95, 1.0)]
-        rows.append(
-            [f"{step.sessions:,}", f"{step.rate or 'any'}", *map(figure, shares), figure(over), figure(cost)]
-        )
+        rows.append([f"{step.sessions:,}", _rate(step), *map(figure, shares), figure(over), figure(cost)])
     title = "outage: from SIGKILL of the broker to a session's first message from the other one (two null brokers)"
     return table(title, HEADER, rows)
+
+
+def _rate(step: Step) -> str:
+    return "default" if step.rate == DEFAULT else f"{step.rate or 'any'}"
+
+
+def judged(found: Sequence[Outage]) -> list[Judged]:
+    """The longest wait in each run of 1,000 sessions, with the relay's own settings."""
+    last = [max(one.times) for one in found if one.step.sessions == MANY and one.step.rate == DEFAULT]
+    return [Judged(f"{MANY:,} sessions, broker killed", "last s", None, spread(last), goals.LAST_SERVED)]

@@ -20,7 +20,8 @@ from bench.report import figure, median, table
 
 NAME: Final = "pipeline"
 
-RECORDS: Final = (1_000_000, 5_000_000, 20_000_000)
+RECORDS: Final = (1_000_000, 5_000_000)
+LONG: Final = (*RECORDS, 20_000_000)
 QUICK: Final = (200_000,)
 _SAMPLE: Final = 0.25
 """Seconds between two looks at the memory."""
@@ -95,9 +96,9 @@ def missing() -> str | None:
     return next((name for name in ("pyspark", "pyarrow") if find_spec(name) is None), None)
 
 
-def steps(*, quick: bool) -> Sequence[int]:
+def steps(*, quick: bool, long: bool = False) -> Sequence[int]:
     """How many records."""
-    return QUICK if quick else RECORDS
+    return LONG if long else QUICK if quick else RECORDS
 
 
 def measure(directory: Path, wanted: Sequence[int], note: Callable[[str], None]) -> list[Step]:

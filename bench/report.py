@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import median as _median
-from typing import Final
+from typing import Final, NamedTuple
 
 NONE: Final = "-"
 """What stands in a cell that has no figure."""
@@ -24,6 +24,25 @@ def share(figures: Sequence[float], part: float) -> float | None:
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
     """Round by round, ours over theirs; a round in which theirs is nothing has no ratio."""
     return [one / other for one, other in zip(ours, theirs, strict=True) if other]
+
+
+class Spread(NamedTuple):
+    """A median and the quartiles around it."""
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def said(self) -> str:
+        """The quartiles, in brackets."""
+        return f"[{figure(self.low)} - {figure(self.high)}]"
+
+
+def spread(figures: Sequence[float]) -> Spread | None:
+    """The middle one and how far the middle half of them reaches; None of none."""
+    middle, low, high = median(figures), share(figures, 0.25), share(figures, 0.75)
+    return None if middle is None or low is None or high is None else Spread(middle, low, high)
 
 
 def figure(value: float | None, unit: str = "") -> str:

@@ -6,24 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.contenders import Contender, upstreams
+from bench.contenders import CONFIRM, FAILOVER, PLAIN, ROUTES, Contender, relay
 from bench.load import ACTIVEMQ, RABBITMQ, Case, Load, Run
-from bench.report import figure, table
-from bench.rounds import Group, Outcome, measure
-from bench.throughput import absolute
+from bench.report import figure, median, table
+from bench.rounds import Outcome, measure
 
 NAME: Final = "survival"
 
-PLAIN: Final = "plain"
-FAILOVER: Final = "failover"
-CONFIRM: Final = "confirm"
-
-_SETTINGS: Final = {
-    PLAIN: 'uri = "tcp://127.0.0.1:{port}"',
-    FAILOVER: 'uri = "failover:(tcp://127.0.0.1:{port})"',
-    CONFIRM: 'uri = "failover:(tcp://127.0.0.1:{port})"\nconfirm = true',
-}
 _BODY: Final = 1024
+_KINDS: Final = (PLAIN, FAILOVER, CONFIRM)
 
 
 @dataclass(frozen=True)
@@ -55,45 +46,36 @@ HEADER: Final = (
 )
 
 
-def running(ports: Mapping[str, int], directory: Path) -> AbstractContextManager[list[Contender]]:
-    """The relay, with an upstream of each kind for each product."""
-    settings = {
-        f"{kind}-{product}": setting.format(port=ports[product])
+def running(ports: Mapping[str, int], directory: Path) -> AbstractContextManager[Contender]:
+    """The relay, with a route of each kind to each product."""
+    routes = {
+        f"{kind}-{product}": ROUTES[kind].format(broker=f"127.0.0.1:{ports[product]}")
         for product in (ACTIVEMQ, RABBITMQ)
-        for kind, setting in _SETTINGS.items()
+        for kind in _KINDS
     }
-    return upstreams(settings, directory)
+    return relay(routes, directory)
 
 
-def outcome(load: Load, relay: Sequence[Contender], traffic: Traffic, rounds: int, seconds: float) -> Outcome:
-    """Run one kind of load on the upstreams, in turn."""
-    kinds = (PLAIN, FAILOVER, CONFIRM) if traffic.confirm else (PLAIN, FAILOVER)
-    by_name = {contender.name: contender for contender in relay}
-    entries = [
-        Contender(kind, one.ports, one.child)
-        for kind in kinds
-        for one in [by_name[f"{kind}-{traffic.product}"]]
-    ]
-    return measure(load, entries, Group(Case(traffic.mode, _BODY)), rounds, seconds)
+def outcome(load: Load, relay: Contender, traffic: Traffic, rounds: int, seconds: float) -> Outcome:
+    """Run one kind of load on the routes, in turn."""
+    case = Case(traffic.mode, _BODY)
+    kinds = _KINDS if traffic.confirm else (PLAIN, FAILOVER)
+    entries = [relay.entry(case, f"{kind}-{traffic.product}", kind) for kind in kinds]
+    return measure(load, traffic.name, entries, rounds, seconds)
 
 
-def report(found: Sequence[tuple[Traffic, Outcome]]) -> str:
+def report(found: Sequence[Outcome]) -> str:
     """A row for each kind of load: messages a second and CPU a message, over the plain upstream's; what failed."""
     rows = [
-        [traffic.name, *_cells(outcome, lambda run: run.rate), *_cells(outcome, lambda run: run.cost)]
-        for traffic, outcome in found
+        [outcome.name, *_cells(outcome, lambda run: run.rate), *_cells(outcome, lambda run: run.cost)]
+        for outcome in found
     ]
     title = "survival: messages a second, and CPU a message (less is better), 1 KiB bodies"
-    failed = [
-        f"FAILED {one.contender}, {traffic.name}: {one.failure}\n"
-        for traffic, outcome in found
-        for one in outcome.series
-        if one.failure
-    ]
-    return "\n".join([table(title, HEADER, rows), *failed])
+    return "\n".join(
+        [table(title, HEADER, rows), *(line for outcome in found for line in outcome.failures())]
+    )
 
 
 def _cells(outcome: Outcome, of: Callable[[Run], float]) -> list[str]:
-    case = outcome.group.base
-    ratios = [outcome.ratio(of, case, PLAIN, kind) for kind in (FAILOVER, CONFIRM)]
-    return [figure(absolute(outcome, PLAIN, of)), *map(figure, ratios)]
+    ratios = [median(outcome.ratios(of, kind, PLAIN)) for kind in (FAILOVER, CONFIRM)]
+    return [figure(outcome.absolute(of, PLAIN)), *map(figure, ratios)]

@@ -9,7 +9,7 @@ Nothing here goes through deliveries but to forget them, each once: what is sett
 `delivery` and `positions`), whatever its length.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
 from operator import itemgetter
 from typing import Final
@@ -133,18 +133,24 @@ class Ledger:
         """Whether an ACK is still to be expected: of a delivery that is not lost, on an open subscription."""
         return self._expected > 0 or len(self._recent) > 0
 
-    def delivered(
-        self, rows: Sequence[Row], text: bytes, subscriptions: Mapping[bytes, Subscription]
-    ) -> bool:
-        """Record MESSAGEs that are sent to the client as they came, all of the broker that there is. `subscriptions`
-        has those that they are for, all open, by the ids in the rows; `text` is `recent.text_of` these. Return False,
-        and record nothing, where one of them has to be `noted` by itself.
+    def unfamiliar(self, ids: set[bytes]) -> set[bytes]:
+        """Return those of these ids, as they stand on the wire, whose subscriptions have to be `introduced`."""
+        return self._recent.unfamiliar(ids)
+
+    def introduced(self, id: bytes, subscription: Subscription) -> None:
+        """Record which open subscription is meant by an id that stands so on the wire, until it has `ended`."""
+        self._recent.introduced(id, subscription)
+
+    def delivered(self, rows: Sequence[Row], text: bytes) -> bool:
+        """Record MESSAGEs that are sent to the client as they came, all of the broker that there is, on subscriptions
+        that are no longer `unfamiliar`; `text` is `recent.text_of` the rows. Return False, and record nothing, where
+        one of them has to be `noted` by itself.
         """
         if self.forgot or self._would_forget(len(rows)):
             return False
         if self._by_order and self._knows(self._recent.decoded(rows, text)):
             return False
-        return self._recent.add(rows, text, subscriptions)
+        return self._recent.add(rows, text)
 
     def _would_forget(self, more: int) -> bool:
         """Whether something would be forgotten to make room for so many more deliveries."""

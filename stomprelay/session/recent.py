@@ -8,7 +8,7 @@ and makes a `Delivery` of each.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from operator import itemgetter
 from typing import Any, Final
 
@@ -46,16 +46,16 @@ class Recent:
     they came.
     """
 
-    __slots__ = ("_dialect", "_lines", "_name", "_rows", "_subscriptions", "_text")
+    __slots__ = ("_cumulative", "_dialect", "_lines", "_name", "_rows", "_subscriptions", "_text")
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._name = _NAME[dialect.delivery]
         self._rows: dict[Name, Row] = {}
         self._subscriptions: dict[bytes, Subscription] = {}
-        self._lines: dict[
-            bytes, deque[Name]
-        ] = {}  # of each cumulative subscription what is its own, in order
+        self._cumulative: set[bytes] = set()
+        # Of each cumulative subscription what is its own, in order.
+        self._lines: dict[bytes, deque[Name]] = {}
         self._text = 0
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Recent:
         return THING * len(self._rows) + self._text
 
     def concerns(self, subscription: Subscription) -> bool:
-        """Whether one of them may be of this subscription."""
+        """Whether this subscription was introduced: one of them may be its own. Then `take` all when it ends."""
         return self._subscriptions.get(self._dialect.encode(subscription.id)) is subscription
 
     def has(self, ack: bytes) -> bool:
@@ -99,9 +99,19 @@ class Recent:
         values = iter(self._dialect.decode(MESSAGE_ID, text).split(b"\n"))
         return list(zip(*[values] * len(rows[0]), strict=True))
 
-    def add(self, rows: Sequence[Row], text: bytes, subscriptions: Mapping[bytes, Subscription]) -> bool:
-        """Add deliveries, the newest, of these subscriptions, by their ids; `text` is `text_of` them. Return False, and
-        add none, where one of them has a name that is here, or may be a token of ours.
+    def unfamiliar(self, ids: set[bytes]) -> set[bytes]:
+        """Return those of these ids of subscriptions that were not `introduced`."""
+        return ids.difference(self._subscriptions)
+
+    def introduced(self, id: bytes, subscription: Subscription) -> None:
+        """Record which subscription, an open one, is meant by an id."""
+        self._subscriptions[id] = subscription
+        if subscription.ack == CUMULATIVE:
+            self._cumulative.add(id)
+
+    def add(self, rows: Sequence[Row], text: bytes) -> bool:
+        """Add deliveries, the newest, of subscriptions that were introduced; `text` is `text_of` them. Return False,
+        and add none, where one of them has a name that is here, or may be a token of ours.
         """
         kept, names = self._rows, list(map(self._name, rows))
         if _OURS in text or not kept.keys().isdisjoint(names):
@@ -113,13 +123,11 @@ class Recent:
                 kept.pop(name, None)
             return False
         self._text += len(text) + 1
-        self._subscriptions.update(subscriptions)
-        cumulative = {id for id, each in subscriptions.items() if each.ack == CUMULATIVE}
-        if cumulative and len(subscriptions) == 1:
+        if self._cumulative and len(self._subscriptions) == 1:
             self._lines.setdefault(rows[0][0], deque()).extend(names)
-        elif cumulative:
+        elif self._cumulative:
             for name, row in zip(names, rows, strict=True):
-                if row[0] in cumulative:
+                if row[0] in self._cumulative:
                     self._lines.setdefault(row[0], deque()).append(name)
         return True
 
@@ -142,6 +150,16 @@ class Recent:
     def _settle_in_order(self, names: Sequence[Name]) -> tuple[bool, list[Row], list[Subscription]]:
         """Do as `settle`, and return the rows too."""
         rows, lines = self._rows, self._lines
+        if len(self._subscriptions) == 1:
+            ((id, subscription),) = self._subscriptions.items()
+            queue = lines[id]
+            if list(islice(iter(queue), len(names))) == list(names):  # as most do: one after the other
+                settled = list(map(rows.pop, names))
+                for _ in names:
+                    queue.popleft()
+                if not queue:
+                    del lines[id]
+                return True, settled, [subscription]
         found, settled, covered = True, list[Row](), dict[bytes, Subscription]()
         for name in names:
             row = rows.get(name)
@@ -166,7 +184,7 @@ class Recent:
         forgotten here.
         """
         rows, subscriptions = list(self._rows.values()), self._subscriptions
-        self._rows, self._subscriptions, self._lines = {}, {}, {}
+        self._rows, self._subscriptions, self._cumulative, self._lines = {}, {}, set(), {}
         self._text = 0
         decoded = self.decoded(rows, text_of(rows))
         return [

@@ -217,27 +217,31 @@ class Session:
     def delivered(self, rows: Sequence[Row]) -> bool:
         """Record MESSAGEs that are sent to the client as they came, where its broker and it name deliveries alike.
         Return False, and record nothing, where one of them has to be looked at: because it is for a subscription that
-        has ended or is not known, or because its names may not be its own.
+        has ended or is not known, because its names may not be its own, or because they make the session `full`.
         """
         dialect, text = self.dialect, text_of(rows)
         if self._neighbours is not None or not dialect.spells_once(text):
             return False
-        ids = set(map(_SUBSCRIPTION, rows))
-        awaiting = {}
-        for id in ids:
+        ledger, ids = self.ledger, set(map(_SUBSCRIPTION, rows))
+        unaccounted = set()
+        for id in ledger.unfamiliar(ids):
             subscription = self.subscriptions.delivered(dialect.decode(ID, id), b"")
             if subscription is None or not subscription.named:
                 return False
-            if subscription.ack != AUTO:
-                if not subscription.open:
-                    return False
-                awaiting[id] = subscription
-        if not awaiting:
-            return True
-        if len(awaiting) < len(ids):
-            rows = [row for row in rows if row[0] in awaiting]
+            if subscription.ack == AUTO:
+                unaccounted.add(id)
+            elif subscription.open:
+                ledger.introduced(id, subscription)
+            else:
+                return False
+        if unaccounted:
+            rows = [row for row in rows if row[0] not in unaccounted]
             text = text_of(rows)
-        return self.ledger.delivered(rows, text, awaiting)
+        if not rows:
+            return True
+        if ledger.awaited + len(rows) >= self._most or self.kept.full:
+            return False  # whoever looks at them sees when it is enough
+        return ledger.delivered(rows, text)
 
     def acknowledged(self, names: Sequence[Name]) -> bool:
         """Settle what ACKs or NACKs of these names are for, in no transaction, where client and broker name deliveries

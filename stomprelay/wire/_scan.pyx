@@ -179,86 +179,83 @@ cdef inline uint64_t bit(Py_ssize_t length) noexcept nogil:
 
 cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept nogil:
     """Whether the frame that begins at `at` is whole and good, but for its UTF-8; and where its parts are."""
+    # What the loop needs is in locals: the compiler cannot know that it stays the same.
+    cdef bint strict = facts.strict, padded = facts.padded
+    cdef Py_ssize_t header_line = facts.header_line, lines = facts.headers
     cdef const Command *command = NULL
-    cdef Py_ssize_t line, colon = -1, second = -1, place = at, i = at, lines = 0
+    cdef Py_ssize_t line, colon = -1, second = -1, place = at, i
     cdef Span length
-    cdef uint64_t marks
+    cdef uint64_t marks, lengths
     cdef bint crlf, plain = True
     cdef unsigned char octet
     cdef int number
     found.seen = at
     for number in range(facts.count):
         command = &facts.commands[number]
-        if size - at > command.size and text[at] == command.text[0] and (
-            memcmp(text + at, command.text, command.size) == 0
-        ):
+        if size - at > command.size and memcmp(text + at, command.text, command.size) == 0:
             place = at + command.size
-            if text[place] == c"\n" or (
-                text[place] == c"\r" and size - place > 1 and text[place + 1] == c"\n"
-            ):
+            if text[place] == c"\n" or (text[place] == c"\r" and size - place > 1 and text[place + 1] == c"\n"):
                 break
     else:
         return False
     crlf = text[place] == c"\r"
-    line = found.head = place + 1 + crlf
+    lengths = command.lengths
+    line = found.head = found.body = place + 1 + crlf
     length.start = 0
     found.command = command
     found.barred = False
     for number in range(command.wants):
         found.values[number].start = 0
-    place = found.body = line
+    place = line
     while found.body == found.head:
         if place >= size:
-            found.seen = size
             return False
         marks = marks_in(text + place, size - place)
+        found.seen = place + 64 if size - place > 64 else size
         while marks:
             i = place + first_of(marks)
             marks &= marks - 1
             octet = text[i]
-            found.seen = i + 1
             if octet == c":":
                 if colon >= 0:
                     plain = False
                     continue
-                if i == line and facts.strict:
+                if i == line and strict:
                     return False
                 colon = i
-                if facts.padded and (text[i - 1] == c" " or (i + 1 < size and text[i + 1] == c" ")):
+                if padded and (text[i - 1] == c" " or (i + 1 < size and text[i + 1] == c" ")):
                     plain = False
             elif octet == c"\n":
-                if i - line > facts.header_line:
+                if i - line > header_line:
                     return False
                 if i == line or (i == line + 1 and text[line] == c"\r"):
-                    if i > line and facts.strict and not (crlf or facts.crlf):
+                    if i > line and strict and not (crlf or facts.crlf):
                         return False
                     found.body = i + 1
                     break
-                lines += 1
-                if lines > facts.headers:
+                lines -= 1
+                if lines < 0:
                     return False
-                if facts.padded and text[i - 1] == c" ":
+                if padded and text[i - 1] == c" ":
                     plain = False
                 if colon < 0:
-                    if facts.strict:
+                    if strict:
                         return False
                     plain = False
-                elif command.lengths & bit(colon - line) and not named(
-                    command, text, line, colon, i, &length, found
-                ):
+                elif lengths & bit(colon - line) and not named(command, text, line, colon, i, &length, found):
                     return False
                 line = i + 1
                 colon = -1
             elif octet == c"\\":
                 plain = False
-                if i != second and facts.strict and facts.escapes:
+                if i != second and strict and facts.escapes:
                     if i + 1 >= size or not facts.letters[text[i + 1]]:
                         return False
                     if text[i + 1] == c"\\":
                         second = i + 1
             elif octet == c"\r":
                 plain = False
-                if facts.strict and not facts.raw_cr and (i + 1 >= size or text[i + 1] != c"\n"):
+                if strict and not facts.raw_cr and (i + 1 >= size or text[i + 1] != c"\n"):
                     return False
             else:
                 return False
@@ -268,13 +265,7 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
 
 
 cdef bint named(
-    const Command *command,
-    Text text,
-    Py_ssize_t line,
-    Py_ssize_t colon,
-    Py_ssize_t end,
-    Span *length,
-    Found *found,
+    const Command *command, Text text, Py_ssize_t line, Py_ssize_t colon, Py_ssize_t end, Span *length, Found *found
 ) noexcept nogil:
     """Note a header line whose name may be one that matters; False for a second content-length."""
     cdef Py_ssize_t size = colon - line
@@ -295,9 +286,7 @@ cdef bint named(
     return True
 
 
-cdef bint bounded(
-    Facts facts, Text text, Py_ssize_t size, bint crlf, Span *length, Found *found
-) noexcept nogil:
+cdef bint bounded(Facts facts, Text text, Py_ssize_t size, bint crlf, Span *length, Found *found) noexcept nogil:
     """Whether the body is there and right, by its content-length or up to its NUL; and where it ends."""
     cdef Py_ssize_t end = 0, i
     cdef const void *nul
@@ -343,7 +332,7 @@ cdef bint bounded(
     return True
 
 
-cdef bint is_utf8(Text text, Py_ssize_t size):
+cdef bint is_utf8(Text text, Py_ssize_t size) noexcept:
     """Whether these bytes are UTF-8, as `bytes.decode` has it."""
     cdef unsigned char high = 0
     cdef Py_ssize_t i
@@ -392,25 +381,14 @@ cdef Py_ssize_t place_of(kind, name) except -1:
 
 
 cdef FrameSlots _FRAME = FrameSlots(
-    command=place_of(Frame, "command"),
-    data=place_of(Frame, "data"),
-    start=place_of(Frame, "start"),
-    head=place_of(Frame, "head"),
-    body=place_of(Frame, "body"),
-    end=place_of(Frame, "end"),
-    after=place_of(Frame, "after"),
-    plain=place_of(Frame, "plain"),
-    memo=place_of(Frame, "memo"),
+    command=place_of(Frame, "command"), data=place_of(Frame, "data"), start=place_of(Frame, "start"),
+    head=place_of(Frame, "head"), body=place_of(Frame, "body"), end=place_of(Frame, "end"),
+    after=place_of(Frame, "after"), plain=place_of(Frame, "plain"), memo=place_of(Frame, "memo"),
 )
 cdef RunSlots _RUN = RunSlots(
-    rule=place_of(Run, "rule"),
-    data=place_of(Run, "data"),
-    start=place_of(Run, "start"),
-    after=place_of(Run, "after"),
-    count=place_of(Run, "count"),
-    last=place_of(Run, "last"),
-    head=place_of(Run, "head"),
-    values=place_of(Run, "values"),
+    rule=place_of(Run, "rule"), data=place_of(Run, "data"), start=place_of(Run, "start"),
+    after=place_of(Run, "after"), count=place_of(Run, "count"), last=place_of(Run, "last"),
+    head=place_of(Run, "head"), values=place_of(Run, "values"),
 )
 
 
@@ -459,14 +437,13 @@ cdef class Scanner:
             PyBuffer_Release(&view)
         return found.head, found.body, found.end, found.after, found.plain
 
-    cdef bint good(self, Text text, Py_ssize_t at, Py_ssize_t size, Found *found):
+    cdef bint good(self, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept:
         """Whether there is a good frame, in all respects."""
         cdef bint good = look(self.facts, text, at, size, found)
         self.seen += found.seen - at
         if not good or (self.facts.utf8 and not is_utf8(text + found.head, found.body - found.head)):
             return False
-        if found.after > found.end + 1:
-            self.trails = True
+        self.trails |= found.after > found.end + 1
         return True
 
     cdef run(self, bytes data, Text text, Py_ssize_t at, Py_ssize_t size, Py_ssize_t most, Found *found):
@@ -483,9 +460,7 @@ cdef class Scanner:
                     values.append(PyBytes_FromStringAndSize(<char *>text + span.start, span.end - span.start))
             elif command.wants:
                 values.append(tuple([
-                    PyBytes_FromStringAndSize(
-                        <char *>text + found.values[number].start, found.values[number].end - found.values[number].start
-                    )
+                    <bytes>(<char *>text)[found.values[number].start : found.values[number].end]
                     for number in range(command.wants)
                 ]))
             count += 1

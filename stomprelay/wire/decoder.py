@@ -32,6 +32,7 @@ from stomprelay.wire.names import (
     SEND,
     UNESCAPED,
 )
+from stomprelay.wire.pieces import Pieces
 from stomprelay.wire.run import NOTHING_PASSES, Passing, Rules, Run
 
 if TYPE_CHECKING:
@@ -54,12 +55,9 @@ _NOT_ASKING: Final = tuple(command + end for command in _FROM_BROKERS for end in
 _KNOWN: Final = _FROM_CLIENTS | _FROM_BROKERS
 _COMMAND_LINE: Final = max(map(len, _KNOWN)) + 2
 _RECEIPT_LINE: Final = b"%b:" % RECEIPT_HEADER
-_FEW: Final = 16
-_SMALL: Final = 4096
+_WORTH_A_CUT: Final = 4096
 _CR: Final = 13
 _LF: Final = 10
-
-_join: Final = b"".join
 
 _head = lru_cache(Head)
 
@@ -82,32 +80,6 @@ SCANNER = _compiled()
 def _spellings(commands: frozenset[bytes]) -> dict[bytes, tuple[bytes, bool]]:
     """The command line as it may stand -> the command, and whether it may have a body."""
     return {command + end: (command, command in BODIES) for command in commands for end in (b"", b"\r")}
-
-
-class _Pieces:
-    """Bytes that come piece by piece, to be taken together. When they are many, small ones are gathered as they come,
-    so that however small they are, they cost no more than a few times their bytes.
-    """
-
-    __slots__ = ("_pieces", "size")
-
-    def __init__(self, first: bytes) -> None:
-        self._pieces: list[bytes | bytearray] = [first]
-        self.size = len(first)
-
-    def add(self, data: bytes) -> None:
-        size = len(data)
-        self.size += size
-        pieces = self._pieces
-        if size >= _SMALL or len(pieces) < _FEW:
-            pieces.append(data)
-        elif type(pieces[-1]) is bytearray:
-            pieces[-1] += data
-        else:
-            pieces.append(bytearray(data))
-
-    def joined(self) -> bytes:
-        return _join(self._pieces)
 
 
 class Decoder:
@@ -136,6 +108,7 @@ class Decoder:
         "_need",
         "_pieces",
         "_recording",
+        "_rest",
         "_rules",
         "_scanner",
         "dialect",
@@ -148,8 +121,9 @@ class Decoder:
         self._head = _head(limits)
         self._data = b""
         self._at = 0
-        self._later: _Pieces | None = None
-        self._pieces: _Pieces | None = None
+        self._rest: tuple[bytes, int] | None = None
+        self._later: Pieces | None = None
+        self._pieces: Pieces | None = None
         self._lines = 0
         self._line = 0
         self._end = b""
@@ -179,7 +153,8 @@ class Decoder:
         """How many bytes wait for the rest of their frame, or for `frames()`."""
         if self._pieces is not None:
             return self._pieces.size
-        return len(self._data) - self._at + (self._later.size if self._later is not None else 0)
+        rest = len(self._rest[0]) - self._rest[1] if self._rest is not None else 0
+        return len(self._data) - self._at + rest + (self._later.size if self._later is not None else 0)
 
     @property
     def begun(self) -> bytes:
@@ -191,7 +166,9 @@ class Decoder:
     @property
     def behind(self) -> bool:
         """Whether `frames()` was left before it came to the end of what was fed: there may be more frames."""
-        return not self._pieces and self._at < len(self._data)
+        if self._pieces is not None:
+            return False
+        return self._at < len(self._data) or self._rest is not None or self._later is not None
 
     def feed(self, data: bytes) -> None:
         """Take a chunk. Then exhaust `frames()`.
@@ -202,11 +179,13 @@ class Decoder:
         if pieces is None:
             if self._later is not None:
                 self._later.add(data)
-            elif self._at < len(self._data):
-                self._later = _Pieces(data)
+            elif self._at < len(self._data) or self._rest is not None:
+                self._later = Pieces(data)
             else:
                 self._data = data
                 self._at = 0
+            return
+        if self._completed(pieces, data):
             return
         pieces.add(data)
         if self._lines:
@@ -219,6 +198,25 @@ class Decoder:
         self._data = pieces.joined()
         self._at = 0
         self._pieces = None
+
+    def _completed(self, pieces: Pieces, data: bytes) -> bool:
+        """Whether the unfinished frame ends in this chunk, at a place that is known, with a good deal behind it: then
+        the frame is joined by itself, so that the rest of the chunk need not be copied.
+        """
+        stop = 0
+        if self._lines == 0 and self._mark is None:
+            stop = self._need - pieces.size
+        elif self._lines == 0 and self._mark is _NUL:
+            stop = data.find(b"\0") + 1
+        if stop <= 0 or len(data) - stop < _WORTH_A_CUT:
+            return False
+        stop += data[stop] == _LF
+        pieces.add(data[:stop])
+        self._data = pieces.joined()
+        self._at = 0
+        self._pieces = None
+        self._rest = (data, stop)
+        return True
 
     def frames(self) -> Iterator[Frame]:
         """The frames that are complete, in order. Stop whenever you like and come back for the rest.
@@ -273,7 +271,7 @@ class Decoder:
                 if at >= size:
                     self._data = b""
                     self._at = 0
-                    if self._later is None:
+                    if self._rest is None and self._later is None:
                         return
                     self._go_on()
                     continue
@@ -383,7 +381,7 @@ class Decoder:
         self._end = data[-2:]
         self._keep(data[at:] if at else data)
 
-    def _head_goes_on(self, pieces: _Pieces, data: bytes) -> bool:
+    def _head_goes_on(self, pieces: Pieces, data: bytes) -> bool:
         """Whether an unfinished head is still unfinished with this piece of it. Raises what is wrong with it."""
         if _BLANK_LINE.search(data) or _BLANK_LINE.search(self._end + data[:2]):
             return False
@@ -415,15 +413,19 @@ class Decoder:
         """Keep what is left of the chunk, an unfinished frame, and go on with what was fed since."""
         self._data = b""
         self._at = 0
-        self._pieces = _Pieces(unfinished)
-        if self._later is not None:
+        self._pieces = Pieces(unfinished)
+        if self._rest is not None or self._later is not None:
             self._go_on()
 
     def _go_on(self) -> None:
-        """Feed what was fed while there were frames to take."""
-        later, self._later = self._later, None
-        assert later is not None
-        self.feed(later.joined())
+        """Take the rest of the chunk, and what was fed while there were frames to take."""
+        rest, later = self._rest, self._later
+        self._rest = None
+        if rest is not None and self._pieces is None:
+            self._data, self._at = rest
+            return
+        self._later = None
+        self.feed((rest[0][rest[1] :] if rest else b"") + (later.joined() if later else b""))
 
     def _lfs(self, command: bytes, data: bytes, body: int, length: int) -> int:
         """Return how many LFs are the body of a frame that may have no other, -1 while more of them may come.

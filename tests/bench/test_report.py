@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.report import Goal, figure, median, ratios, share, table, verdict
+from bench.report import Goal, Spread, figure, median, ratios, share, spread, table, verdict
 
 
 def test_median_of_rounds() -> None:
@@ -17,6 +17,13 @@ def test_share(part: float, value: float) -> None:
     """So many of the figures are not above it: half, 95 of 100, all."""
     assert share([10.0, 1.0, 5.0, 2.0, 9.0, 3.0, 4.0, 8.0, 7.0, 6.0], part) == value
     assert share([], part) is None
+
+
+def test_spread() -> None:
+    """The median with the quartiles around it: one round that was disturbed moves neither."""
+    assert spread([5.0, 1.0, 2.0, 90.0, 3.0, 4.0, 6.0]) == Spread(4.0, 2.0, 6.0)
+    assert Spread(4.0, 2.0, 6.0).said == "[2.00 - 6.00]"
+    assert spread([]) is None
 
 
 def test_ratios_are_taken_round_by_round() -> None:

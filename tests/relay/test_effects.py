@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from stomprelay.relay.effects import Effect, Open, Report
+from stomprelay.relay.effects import Effect, Open, Pass, Report
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, Event, GiveWay, How, Note, Pause, Resume, Send, Wake
@@ -10,9 +10,9 @@ from tests.playbook import SAY_HELLO, SAY_WELCOME, listener, upstream
 
 
 def test_a_relay_asks_for_these_and_no_others() -> None:
-    """The service needs to perform nine kinds of effects; to open a broker and to report a fault are the relay's."""
+    """The service has to perform nine kinds of effects; a tenth, `Pass`, it may leave undone."""
     kinds = {kind for part in get_args(Effect) for kind in (get_args(part) or (part,))}
-    assert kinds == {Send, Open, Close, Pause, Resume, GiveWay, Wake, Note, Report}
+    assert kinds == {Send, Open, Close, Pause, Resume, GiveWay, Wake, Note, Report, Pass}
 
 
 def test_effects_are_values() -> None:

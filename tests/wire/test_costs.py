@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from stomprelay.wire import decoder as module
+from stomprelay.wire import pieces
 from stomprelay.wire.decoder import Decoder
 from stomprelay.wire.dialect import V1_1, Dialect
 from stomprelay.wire.frame import Frame
@@ -77,11 +78,11 @@ class CountedScanner:
         """As the scanner's."""
         return self._scanner.trails
 
-    def scan(self, data: bytes, at: int) -> Frame | Run | None:
+    def scan(self, data: bytes, at: int, most: int) -> Frame | Run | None:
         """As the scanner's."""
         before = self._scanner.seen
         try:
-            return self._scanner.scan(data, at)
+            return self._scanner.scan(data, at, most)
         finally:
             self._meter.bytes += self._scanner.seen - before
 
@@ -92,7 +93,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
     meter = Meter()
     for name in ("_BLANK_LINE", "_GAP", "_LFS", "_LINE_END", "_NUL", "_NO_LF"):
         monkeypatch.setattr(module, name, Counted(getattr(module, name), meter))
-    monkeypatch.setattr(module, "_join", meter.joining)
+    monkeypatch.setattr(pieces, "_join", meter.joining)
     sizes: list[tuple[type, str, Callable[..., int]]] = [
         (Head, "examine", lambda _self, _data, head, body, _dialect: body - head),
         (Head, "has_long_line", lambda _self, lines, _before=0: len(lines)),

@@ -22,7 +22,7 @@ from stomprelay.wire.dialect import (
     up_to,
 )
 from stomprelay.wire.errors import FrameError
-from stomprelay.wire.names import CLIENT_COMMANDS, NACK
+from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE_ID, NACK
 from tests import strategies
 
 ALL = frozenset(ESCAPES)
@@ -512,3 +512,16 @@ def test_line_ends_that_cannot_be_spelled_are_replaced(value: bytes, expected: l
         found = dialect.replace_line_ends(value, lambda end: b"<%d>" % len(end))
         assert found == replaced
         assert dialect.speakable(found)
+
+
+@given(
+    dialect=st.sampled_from([V1_0, V1_1, V1_2]),
+    values=st.lists(st.text("ab\\cnr: \r", max_size=4).map(str.encode), min_size=1, max_size=4),
+)
+def test_values_that_are_spelled_in_one_way(dialect: Dialect, values: list[bytes]) -> None:
+    """Decoded together they are what each of them is, and `encode` spells each as it was."""
+    lines = b"\n".join(values)
+    if dialect.spells_once(lines):
+        decoded = [dialect.decode(MESSAGE_ID, each) for each in values]
+        assert dialect.decode(MESSAGE_ID, lines).split(b"\n") == decoded
+        assert [dialect.encode(each) for each in decoded] == values

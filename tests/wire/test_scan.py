@@ -1,9 +1,10 @@
 """The compiled scanner beside the Python decoder: the same frames, the same errors, whatever comes and however."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Final, NamedTuple
+from itertools import islice
+from typing import Any, Final, NamedTuple, cast
 
 import pytest
 from hypothesis import given, settings
@@ -201,6 +202,43 @@ def test_any_stream_in_any_pieces(data: st.DataObject) -> None:
     chunks = data.draw(strategies.chunkings(data.draw(streams(dialect))))
     commands = data.draw(st.sampled_from([ANY, ANY, CLIENT_COMMANDS, BROKER_COMMANDS, frozenset()]))
     same(chunks, dialect, data.draw(limits), commands, data.draw(rules()))
+
+
+@given(st.data())
+def test_a_chunk_that_is_not_joined(data: st.DataObject) -> None:
+    """Where the end of an unfinished frame is known, the rest of the chunk stays as it is: the same comes of it."""
+    dialect = data.draw(st.sampled_from(DIALECTS))
+    stream = data.draw(streams(dialect))
+    chunks = data.draw(strategies.chunkings(stream))
+    expected = _unplaced(Stream(dialect, Limits(), ANY).outcome(chunks))
+    for context in (nullcontext(), pure()):
+        with context, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "_WORTH_A_CUT", 1)
+            assert _unplaced(Stream(dialect, Limits(), ANY).outcome(chunks)) == expected
+            wires, error = _by_turns(dialect, chunks)
+        assert wires == [told.wire for frames, *_ in expected.chunks for told in frames]
+        assert (error and error.message) == (expected.error and expected.error[1])
+
+
+def _by_turns(dialect: Dialect, chunks: Sequence[bytes]) -> tuple[list[bytes], StompError | None]:
+    """What comes when one frame is taken for each chunk: what is fed meanwhile waits for its turn."""
+    decoder = Decoder(dialect, ANY, Limits())
+    wires = []
+    try:
+        for chunk in chunks:
+            decoder.feed(chunk)
+            wires += [frame.wire for frame in islice(decoder.frames(), 1)]
+        while decoder.behind:
+            wires += [frame.wire for frame in islice(decoder.frames(), 1)]
+    except StompError as error:
+        return wires, error
+    return wires, None
+
+
+def _unplaced(outcome: Outcome) -> Outcome:
+    """The outcome without the places in the chunks."""
+    chunks = [([told._replace(offsets=()) for told in frames], *rest) for frames, *rest in outcome.chunks]
+    return Outcome(cast("Any", chunks), outcome.error)
 
 
 # ------------------------------------------------------------------ runs

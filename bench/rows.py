@@ -1,0 +1,182 @@
+"""The rows of the goals: what clients do, carried by HAProxy, by the relay, and by a relay that keeps a journal."""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from bench import goals
+from bench.contenders import (
+    BRIDGE,
+    CONFIRM,
+    DIRECT,
+    FAILOVER,
+    HAPROXY,
+    JOURNAL,
+    PLAIN,
+    RELAY,
+    Contender,
+    direct,
+    haproxy,
+    journal_of,
+    relay,
+    routes_to,
+)
+from bench.goals import CPU, P50, P99, RATE, Judged
+from bench.load import LARGE, SMALL, Case, Load, Run
+from bench.machine import AbsentError
+from bench.report import figure, median, spread
+from bench.rounds import Outcome, calibrated, measure
+
+FIGURES: Final[Mapping[str, Callable[[Run], float]]] = {
+    CPU: lambda run: run.cost,
+    RATE: lambda run: run.rate,
+    P50: lambda run: run.p50 or 0.0,
+    P99: lambda run: run.p99 or 0.0,
+}
+UNITS: Final = {CPU: "CPU us", RATE: "rate /s", P50: "p50 us", P99: "p99 us"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of work: what it is, the route it takes through the relay, and its variants by name.
+
+    Where HAProxy cannot do the same work, what it carries is said by `nearest`: the version that its clients speak.
+    """
+
+    name: str
+    title: str
+    variants: Mapping[str, Case]
+    route: str = PLAIN
+    nearest: str | None = None
+
+    def nearest_to(self, case: Case) -> Case:
+        """What HAProxy and the direct connection carry."""
+        return replace(case, client=self.nearest) if self.nearest else case
+
+
+def _pieces(case: Case) -> dict[str, Case]:
+    """The same in large pieces and in small ones."""
+    large = max(LARGE, 4 * case.body)
+    return {
+        f"{large // 1024} KiB a write": replace(case, piece=large),
+        "a frame a write": replace(case, piece=SMALL),
+    }
+
+
+_KIB: Final = 1024
+_OLD: Final = replace(Case("sink", _KIB), client="1.0", escaped=True)
+
+ROWS: Final = (
+    Row("send", "SEND 1 KiB", _pieces(Case("sink", _KIB))),
+    Row("message", "MESSAGE 1 KiB, auto", _pieces(Case("source", _KIB))),
+    Row(
+        "ack",
+        "MESSAGE 1 KiB with an ACK each, client-individual, failover: upstream",
+        _pieces(Case("individual", _KIB)),
+        FAILOVER,
+    ),
+    Row("confirm", "SEND 1 KiB under confirm", _pieces(Case("sink", _KIB)), CONFIRM),
+    Row("bridge-send", "SEND 1 KiB 1.0 to 1.2, a value to escape", _pieces(_OLD), BRIDGE, "1.2"),
+    Row(
+        "bridge-message",
+        "MESSAGE 1 KiB 1.2 to 1.0, an id to unescape, acknowledged",
+        _pieces(replace(_OLD, mode="ack")),
+        BRIDGE,
+        "1.2",
+    ),
+    Row("send-64k", "SEND 64 KiB", _pieces(Case("sink", 64 * _KIB))),
+    Row("message-64k", "MESSAGE 64 KiB, auto", _pieces(Case("source", 64 * _KIB))),
+    Row("loop", "50 connections, 100 B there and back", {"a frame a write": Case("loop", 100, piece=SMALL)}),
+    Row("trip", "one round trip, SEND 1 KiB and its RECEIPT", {"one": Case("latency", _KIB, piece=SMALL)}),
+    Row(
+        "session",
+        "set-up and end of a session",
+        {"close after CONNECTED": Case("sessions"), "with DISCONNECT": Case("polite")},
+    ),
+)
+CONTENDERS: Final = (DIRECT, HAPROXY, RELAY, JOURNAL)
+NAMES: Final = tuple(row.name for row in ROWS)
+
+
+@contextmanager
+def running(
+    broker: int, directory: Path, note: Callable[[str], None], wanted: Collection[str] = CONTENDERS
+) -> Iterator[list[Contender]]:
+    """All of those wanted that can run here, at once; why another cannot is noted."""
+    journal = journal_of(directory / JOURNAL)
+    with ExitStack() as stack:
+        found = []
+        for name, starting in (
+            (DIRECT, nullcontext(direct(broker))),
+            (HAPROXY, haproxy(broker, directory)),
+            (RELAY, relay(routes_to(broker), directory)),
+            (JOURNAL, relay(routes_to(broker), directory, JOURNAL, journal)),
+        ):
+            if name not in wanted:
+                continue
+            try:
+                found.append(stack.enter_context(starting))
+            except (AbsentError, RuntimeError) as error:
+                note(f"{name} is left out: {error}")
+        yield found
+
+
+def outcomes(
+    load: Load, contenders: Sequence[Contender], row: Row, rounds: int, seconds: float
+) -> Iterator[Outcome]:
+    """Run each variant of a row."""
+    for variant, case in row.variants.items():
+        entries = [
+            one.entry(row.nearest_to(case) if one.name in {DIRECT, HAPROXY} else case, row.route)
+            for one in contenders
+        ]
+        yield measure(load, f"{row.name}, {variant}", entries, rounds, seconds)
+
+
+def judged(row: Row, outcome: Outcome) -> list[Judged]:
+    """The relay's figures over HAProxy's, and those of the relay with a journal over the relay's."""
+    wanted = [(RELAY, HAPROXY, goals.ROWS[row.name]), (JOURNAL, RELAY, goals.JOURNAL)]
+    return [
+        Judged(
+            outcome.name if of == RELAY else f"{outcome.name}, journal",
+            UNITS[name],
+            outcome.absolute(FIGURES[name], over),
+            spread(outcome.ratios(FIGURES[name], of, over)),
+            goal,
+        )
+        for of, over, bounds in wanted
+        for name, goal in bounds.items()
+    ]
+
+
+def report(row: Row, found: Sequence[Outcome]) -> str:
+    """A row's figures and goals, how much faster the load is with nothing between, and what failed."""
+    beside = [median(outcome.ratios(FIGURES[RATE], DIRECT, HAPROXY)) for outcome in found]
+    said = ", ".join(figure(one) for one in beside)
+    title = f"{row.name}: {row.title} (direct is {said} of haproxy's rate)"
+    failed = [line for outcome in found for line in outcome.failures()]
+    return "\n".join(
+        [goals.verdicts(title, [one for outcome in found for one in judged(row, outcome)]), *failed]
+    )
+
+
+def alone(load: Load, contender: Contender, row: Row, seconds: float, say: Callable[[str], None]) -> None:
+    """Nothing but the first variant of a row, through one contender, for so long: to be looked at with a profiler.
+
+    Raises `LoadError`.
+    """
+    variant, case = next(iter(row.variants.items()))
+    entry = contender.entry(case, row.route)
+    say(f"{row.name}, {variant}: {contender.name} is process {contender.pid}")
+    count = calibrated(load, entry, min(seconds, 1.0))
+    runs = []
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        runs.append(load.run(case, entry.port, count, entry.pid))
+    cost, rate = (median([FIGURES[name](run) for run in runs]) for name in (CPU, RATE))
+    say(
+        f"{figure(cost)} us a message, {figure(rate)} messages a second, {sum(run.messages for run in runs):,} messages"
+    )

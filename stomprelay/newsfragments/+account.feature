@@ -1,0 +1,1 @@
+Messages that await their ACK in a session which survives its broker are accounted by their names alone, a whole chunk in one step; the relay looks at each only where a broker is lost, a subscription ends or a transaction holds it.

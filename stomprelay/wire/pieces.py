@@ -1,0 +1,36 @@
+"""What is kept of an unfinished frame."""
+
+from typing import Final
+
+_FEW: Final = 16
+_SMALL: Final = 4096
+
+_join: Final = b"".join
+
+
+class Pieces:
+    """Bytes that come piece by piece, to be taken together. When they are many, small ones are gathered as they come,
+    so that however small they are, they cost no more than a few times their bytes.
+    """
+
+    __slots__ = ("_pieces", "size")
+
+    def __init__(self, first: bytes) -> None:
+        self._pieces: list[bytes | bytearray] = [first]
+        self.size = len(first)
+
+    def add(self, data: bytes) -> None:
+        """Keep one more."""
+        size = len(data)
+        self.size += size
+        pieces = self._pieces
+        if size >= _SMALL or len(pieces) < _FEW:
+            pieces.append(data)
+        elif type(pieces[-1]) is bytearray:
+            pieces[-1] += data
+        else:
+            pieces.append(bytearray(data))
+
+    def joined(self) -> bytes:
+        """All of them."""
+        return _join(self._pieces)

@@ -1,0 +1,148 @@
+"""The goals: each row's figures beside their bounds, met or not."""
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from bench import goals, rows
+from bench.__main__ import GOALS, NAMES, options
+from bench.contenders import DIRECT, HAPROXY, JOURNAL, RELAY, ROUTES, Contender
+from bench.goals import CPU, RATE, Judged, summary
+from bench.load import LARGE, SMALL, Case, Run, loaded
+from bench.machine import AbsentError, which
+from bench.report import Goal, Spread
+from bench.rounds import Outcome, Series
+
+BY_NAME = {row.name: row for row in rows.ROWS}
+
+
+def test_each_row_has_its_goals() -> None:
+    """Every goal belongs to a row, every row has goals for what a message costs, and every route is there."""
+    assert set(goals.ROWS) == set(BY_NAME)
+    assert all(CPU in bounds and len(bounds) >= 2 for bounds in goals.ROWS.values())
+    assert {row.route for row in rows.ROWS} == set(ROUTES)
+    assert all(set(bounds) <= set(rows.FIGURES) == set(rows.UNITS) for bounds in goals.ROWS.values())
+
+
+def test_streams_are_written_in_large_and_in_small_pieces() -> None:
+    """What a write carries is the variant; 64 KiB bodies have four to a large one."""
+    pieces = {row.name: [case.piece for case in row.variants.values()] for row in rows.ROWS}
+    for name in ("send", "message", "ack", "confirm", "bridge-send", "bridge-message"):
+        assert pieces[name] == [LARGE, SMALL]
+    assert pieces["send-64k"] == pieces["message-64k"] == [4 * 65536, SMALL]
+
+
+def test_haproxy_carries_the_nearest() -> None:
+    """It cannot translate: beside a bridge it has clients of the broker's version, and all else is the same."""
+    row = BY_NAME["bridge-message"]
+    (case, _) = row.variants.values()
+    assert case == Case("ack", 1024, "1.0", escaped=True)
+    assert row.nearest_to(case) == Case("ack", 1024, "1.2", escaped=True)
+    assert BY_NAME["send"].nearest_to(Case("sink")) == Case("sink")
+
+
+def outcome(name: str, **costs: list[int]) -> Outcome:
+    """One run for each of these microseconds that a message cost, of a contender that worked all the time."""
+    series = [
+        Series(contender, Case("sink"), [Run(1000 // cost, 0.001, 0.001) for cost in found])
+        for contender, found in costs.items()
+    ]
+    return Outcome(name, series)
+
+
+def test_a_row_is_judged_over_haproxy_and_its_journal_over_the_relay() -> None:
+    """Both figures of each, with the median of the rounds, the quartiles, and the absolute figure for scale."""
+    found = outcome("send, big", haproxy=[1, 1, 2], relay=[2, 4, 4], journal=[2, 4, 5])
+    cost, rate, journal_cost, journal_rate = rows.judged(BY_NAME["send"], found)
+    assert (cost.what, cost.figure) == ("send, big", "CPU us")
+    assert cost.scale == pytest.approx(1.0)
+    assert cost.found == pytest.approx((2.0, 2.0, 4.0))
+    assert rate.found == pytest.approx((0.5, 0.25, 0.5))
+    assert (cost.goal, rate.goal) == (goals.ROWS["send"][CPU], goals.ROWS["send"][RATE])
+    assert not cost.met
+    assert journal_cost.what == journal_rate.what == "send, big, journal"
+    assert journal_cost.found == pytest.approx((1.0, 1.0, 1.25))
+    assert (journal_cost.met, journal_rate.met) == (True, True)
+
+
+def test_what_is_not_measured_is_not_met() -> None:
+    """Without HAProxy a row has no figure, and says so; what failed is told with its reason."""
+    found = outcome("send, big", relay=[2])
+    found.series[0].failure = "the broker had 119"
+    judged = rows.judged(BY_NAME["send"], found)
+    assert [one.met for one in judged] == [False] * 4
+    text = rows.report(BY_NAME["send"], [found])
+    assert text.count("not measured") == 4
+    assert "FAILED relay, send, big: the broker had 119" in text
+
+
+def test_summary() -> None:
+    """All goals in one table, counted."""
+    met = Judged("send", "CPU us", 0.84, Spread(1.25, 1.2, 1.31), Goal(1.3, at_most=True))
+    failed = Judged("idle session", "kB", None, Spread(5.0, 4.9, 5.1), Goal(4, at_most=True))
+    assert summary([met, failed]).splitlines() == [
+        "goals: 1 of 2 met",
+        "",
+        "load          figure   base  median      quartiles  goal",
+        "------------  ------  -----  ------  -------------  -------------",
+        "send          CPU us  0.840    1.25  [1.20 - 1.31]  <= 1.3: met",
+        "idle session      kB      -    5.00  [4.90 - 5.10]  <= 4: NOT met",
+    ]
+
+
+def test_rows_are_selected_by_name() -> None:
+    """One by one, or all that has a goal; a row alone for a profiler needs to be a row."""
+    assert options([]).only == NAMES
+    assert options(["--only", "send", "ack"]).only == ["send", "ack"]
+    assert set(options(["--only", "goals"]).only) == {"goals", *GOALS}
+    assert options(["--only", "send", "--alone", "30"]).alone == 30
+    with pytest.raises(SystemExit):
+        options(["--only", "memory", "--alone", "30"])
+
+
+@pytest.mark.deep
+@pytest.mark.e2e
+@pytest.mark.skipif(which("cc", "gcc", "clang") is None, reason="needs a compiler (Debian package gcc)")
+def test_every_row_passes(tmp_path: Path) -> None:
+    """Each row runs through all that is installed and arrives as it was sent, with a journal, too."""
+    notes: list[str] = []
+    with loaded(tmp_path) as load, rows.running(load.ports["1.2"], tmp_path, notes.append) as contenders:
+        names = [one.name for one in contenders]
+        assert set(names) >= {DIRECT, RELAY, JOURNAL}
+        assert (HAPROXY in names) == (notes == [])
+        for row in rows.ROWS:
+            for found in rows.outcomes(load, contenders, row, rounds=1, seconds=0.001):
+                assert [(one.name, one.failure) for one in found.series] == [(name, None) for name in names]
+        (relay,) = (one for one in contenders if one.name == RELAY)
+        rows.alone(load, relay, BY_NAME["send"], 0.01, notes.append)
+    assert "send, 64 KiB a write: relay is process " in notes[-2]
+    assert list(tmp_path.glob("journal/*.journal"))
+
+
+class Absent(AbstractContextManager[Contender]):
+    """A contender that cannot be started here."""
+
+    def __init__(self, *_: object) -> None:
+        """Take what any contender takes."""
+
+    def __enter__(self) -> Contender:
+        """Say why."""
+        raise AbsentError("no twistd")
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was started."""
+
+
+def test_what_is_not_installed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line says what is missing and how to get it; the others run."""
+    monkeypatch.setattr("bench.contenders.which", lambda *_: None)
+    monkeypatch.setattr("bench.rows.relay", Absent)
+    notes: list[str] = []
+    with rows.running(1, tmp_path, notes.append) as contenders:
+        assert [one.name for one in contenders] == [DIRECT]
+    assert notes == [
+        "haproxy is left out: haproxy is not installed (Debian package haproxy)",
+        "relay is left out: no twistd",
+        "journal is left out: no twistd",
+    ]

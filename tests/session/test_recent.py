@@ -1,0 +1,377 @@
+"""Deliveries and receipts of a whole run, recorded by their names in one call."""
+
+from collections import Counter
+
+import pytest
+
+from stomprelay.session.delivery import Delivery
+from stomprelay.session.kept import THING, Budget
+from stomprelay.session.session import Session
+from stomprelay.wire.dialect import DIALECTS, V1_1, V1_2
+from stomprelay.wire.names import ABORT, BEGIN, SUBSCRIBE, UNSUBSCRIBE
+from tests.counting import lines
+
+in_all_versions = pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
+in_both_modes = pytest.mark.parametrize("mode", [b"client", b"client-individual"], ids=bytes.decode)
+
+Row = tuple[bytes, ...]
+
+
+def session(version: bytes = b"1.2", most: int = 10, kept: Budget | None = None) -> Session:
+    """A new one."""
+    return Session(b"s", DIALECTS[version], most, Counter(), kept=kept)
+
+
+def subscribe(it: Session, id: bytes, mode: bytes = b"client-individual") -> None:
+    """SUBSCRIBE."""
+    it.observed(SUBSCRIBE, [(b"id", id), (b"destination", b"/queue/a"), (b"ack", mode)])
+
+
+def row(it: Session, name: bytes, subscription: bytes = b"a") -> Row:
+    """What a MESSAGE says of its delivery; its `ack` value is its message-id with a mark."""
+    return (subscription, name, name + b"-k") if it.dialect is V1_2 else (subscription, name)
+
+
+def named(it: Session, name: bytes, subscription: bytes = b"a") -> bytes | Row:
+    """What an ACK says of it."""
+    if it.dialect is V1_2:
+        return name + b"-k"
+    return (subscription, name) if it.dialect is V1_1 else name
+
+
+def delivered(it: Session, *names: bytes, to: bytes = b"a") -> bool:
+    """MESSAGEs come, in one run."""
+    return it.delivered([row(it, name, to) for name in names])
+
+
+def acknowledged(it: Session, *names: bytes, on: bytes = b"a") -> bool:
+    """ACKs come, in one run."""
+    return it.acknowledged([named(it, name, on) for name in names])
+
+
+def found(it: Session, name: bytes) -> Delivery:
+    """The delivery of this name, which is there."""
+    delivery = it.ledger.by_message(name)
+    assert delivery is not None
+    return delivery
+
+
+# ------------------------------------------------------------------ what is recorded
+
+
+@in_all_versions
+@in_both_modes
+def test_all_of_a_run(version: bytes, mode: bytes) -> None:
+    """Each delivery counts from its MESSAGE to its ACK, in the number and in the bytes that are kept."""
+    it = session(version)
+    subscribe(it, b"a", mode)
+    before = it.kept.size
+    assert delivered(it, b"1", b"2", b"3")
+    assert (len(it.ledger), it.ledger.awaited, it.ledger.expecting, it.quiet) == (3, 3, True, False)
+    assert it.kept.size - before >= 3 * THING
+    assert acknowledged(it, b"1", b"2", b"3")
+    assert (len(it.ledger), it.ledger.awaited, it.ledger.expecting, it.quiet) == (0, 0, False, True)
+    assert it.kept.size == before
+
+
+def test_long_names_are_counted() -> None:
+    """They are kept, so they cost what they have."""
+    it = session()
+    subscribe(it, b"a")
+    before = it.kept.size
+    delivered(it, b"x" * 5000, b"y")
+    assert it.kept.size - before >= 10_000
+    acknowledged(it, b"y")
+    assert it.kept.size - before >= 10_000
+    acknowledged(it, b"x" * 5000)
+    assert it.kept.size == before
+
+
+def test_full_and_crowded() -> None:
+    """As with deliveries that are looked at; nothing is refused that was read before the pause."""
+    it = session(most=4)
+    subscribe(it, b"a")
+    states = []
+    for names in ([b"1", b"2"], [b"3"], [b"4", b"5"]):
+        assert delivered(it, *names)
+        states.append((it.full, it.crowded))
+    for names in ([b"1", b"2"], [b"3"]):
+        assert acknowledged(it, *names)
+        states.append((it.full, it.crowded))
+    assert states == [(False, False), (False, True), (True, True), (False, True), (False, False)]
+
+
+def test_a_full_budget() -> None:
+    """What they cost stops the broker as any other delivery does."""
+    it = session(kept=Budget(4 * THING))
+    subscribe(it, b"a")
+    states = [it.full]
+    delivered(it, b"1", b"2", b"3", b"4")
+    states.append(it.full)
+    acknowledged(it, b"1", b"2", b"3", b"4")
+    assert [*states, it.full] == [False, True, False]
+
+
+@in_all_versions
+def test_deliveries_become_what_they_are(version: bytes) -> None:
+    """In their order, with decoded names, as soon as one is asked for."""
+    it = session(version)
+    subscribe(it, b"a")
+    colon = b":" if version == b"1.0" else b"\\c"
+    delivered(it, b"ID" + colon + b"1", b"2")
+    delivered(it, b"3")
+    one, two, three = (found(it, each) for each in (b"ID:1", b"2", b"3"))
+    assert [each.message_id for each in (one, two, three)] == [b"ID:1", b"2", b"3"]
+    assert one.order < two.order < three.order
+    assert one.ack == (b"ID:1-k" if version == b"1.2" else None)
+    assert (len(it.ledger), it.ledger.awaited) == (3, 3)
+
+
+# ------------------------------------------------------------------ what an ACK covers
+
+
+@in_all_versions
+def test_a_cumulative_ack(version: bytes) -> None:
+    """It covers what came before on its subscription, whether it has become a delivery or not, and nothing else."""
+    it = session(version)
+    subscribe(it, b"a", b"client")
+    subscribe(it, b"b", b"client")
+    subscribe(it, b"c")
+    delivered(it, b"a1", b"a2")
+    delivered(it, b"b1", to=b"b")
+    delivered(it, b"c1", to=b"c")
+    old = [found(it, each) for each in (b"a1", b"a2", b"b1", b"c1")]
+    delivered(it, b"a3", b"a4")
+    delivered(it, b"c2", to=b"c")
+    assert acknowledged(it, b"a3")
+    assert [each.gone for each in old] == [True, True, False, False]
+    assert (len(it.ledger), it.ledger.awaited) == (4, 4)
+    assert [it.ledger.by_message(each) is None for each in (b"a3", b"a4", b"c2")] == [True, False, False]
+
+
+@in_both_modes
+def test_an_ack_that_names_nothing(mode: bytes) -> None:
+    """It is looked at, and changes nothing; what the others of its run settle is settled."""
+    it = session()
+    subscribe(it, b"a", mode)
+    delivered(it, b"1", b"2")
+    assert not acknowledged(it, b"9")
+    assert len(it.ledger) == 2
+    assert not acknowledged(it, b"1", b"1")
+    assert len(it.ledger) == 1
+
+
+@in_all_versions
+def test_an_ack_of_a_delivery_that_was_looked_at(version: bytes) -> None:
+    """Its run is looked at, and nothing of it is settled before: what it covers may be of a lost broker."""
+    it = session(version)
+    subscribe(it, b"a", b"client")
+    delivered(it, b"1")
+    it.lost_broker()
+    delivered(it, b"2")
+    assert not acknowledged(it, b"1", b"2")
+    assert len(it.ledger) == 2
+
+
+# ------------------------------------------------------------------ what has to be looked at
+
+
+@in_all_versions
+@pytest.mark.parametrize(
+    "names",
+    [[b"2", b"2"], [b"3", b"1"], [b"relay-ack-1"], [b"2\r"]],
+    ids=["twice in a run", "once more", "a token", "a CR"],
+)
+def test_names_that_need_a_look(version: bytes, names: list[bytes]) -> None:
+    """None of their run is recorded."""
+    it = session(version)
+    subscribe(it, b"a")
+    delivered(it, b"1")
+    assert not delivered(it, *names)
+    assert (len(it.ledger), it.ledger.awaited) == (1, 1)
+    assert acknowledged(it, b"1")
+    assert it.ledger.size == 0
+
+
+@pytest.mark.parametrize("name", [b"a:b", b"a\\\\b", b"a\\nb", b"a\\"])
+def test_other_spellings_need_a_look(name: bytes) -> None:
+    """Two spellings of one name must not be taken for two names."""
+    it = session(b"1.1")
+    subscribe(it, b"a")
+    assert not delivered(it, name)
+    assert len(it.ledger) == 0
+
+
+def test_padding_needs_a_look() -> None:
+    """Blanks around a 1.0 value are none of it."""
+    it = session(b"1.0")
+    subscribe(it, b"a")
+    assert not delivered(it, b" 1")
+    assert delivered(it, b"1")
+    assert not acknowledged(it, b" 1")
+    assert len(it.ledger) == 1
+
+
+@pytest.mark.parametrize("version", [b"1.1", b"1.2"], ids=bytes.decode)
+def test_one_message_on_two_subscriptions(version: bytes) -> None:
+    """Each is acknowledged by itself."""
+    it = session(version)
+    for id in (b"a", b"b"):
+        subscribe(it, id)
+        assert it.delivered([(id, b"1", id)[: len(row(it, b""))]])
+    assert it.acknowledged([b"b" if version == b"1.2" else (b"b", b"1")])
+    assert found(it, b"1").subscription.id == b"a"
+
+
+def test_subscriptions_that_need_a_look() -> None:
+    """One that has ended, and one that is not known."""
+    it = session()
+    subscribe(it, b"a")
+    subscribe(it, b"b")
+    it.observed(UNSUBSCRIBE, [(b"id", b"b")])
+    assert not it.delivered([row(it, b"1"), row(it, b"2", b"b")])
+    assert not it.delivered([row(it, b"1"), row(it, b"2", b"c")])
+    assert len(it.ledger) == 0
+
+
+def test_subscriptions_that_need_no_ack() -> None:
+    """Their MESSAGEs are not recorded, and are no reason to look at others."""
+    it = session()
+    subscribe(it, b"a")
+    subscribe(it, b"b", b"auto")
+    assert it.delivered([row(it, b"1", b"b")])
+    assert it.delivered([row(it, b"1", b"b"), row(it, b"1"), row(it, b"1", b"b")])
+    assert len(it.ledger) == 1
+
+
+def test_beside_another_broker() -> None:
+    """Both could give one name to two deliveries, so all are looked at."""
+    it = session()
+    subscribe(it, b"a")
+    it.beside()
+    assert not delivered(it, b"1")
+
+
+def test_names_of_older_deliveries() -> None:
+    """A name that one of them has, pending or held by a transaction, needs a look."""
+    it = session()
+    subscribe(it, b"a")
+    delivered(it, b"1", b"2", b"3")
+    it.observed(BEGIN, [(b"transaction", b"t")])
+    it.ledger.settled(found(it, b"1"), b"t")
+    assert not delivered(it, b"1")
+    assert not delivered(it, b"4", b"2")
+    assert not it.delivered([(b"a", b"5", b"3-k")])
+    assert delivered(it, b"4", b"5")
+    it.observed(ABORT, [(b"transaction", b"t")])
+    assert len(it.ledger) == 5
+
+
+def test_where_room_would_have_to_be_made() -> None:
+    """What is forgotten then is forgotten one by one; from then on an unknown name may be a forgotten one's."""
+    it = session(most=3)
+    subscribe(it, b"a")
+    delivered(it, b"1", b"2")
+    it.lost_broker()
+    assert delivered(it, b"3")
+    assert not delivered(it, b"4")
+    for name in (b"4", b"5"):
+        it.ledger.noted(found(it, b"3").subscription, name, name + b"-k")
+    assert it.ledger.forgot
+    assert not delivered(it, b"6")
+    assert not acknowledged(it, b"4")
+
+
+# ------------------------------------------------------------------ what happens to the rest of the session
+
+
+@in_all_versions
+@in_both_modes
+def test_the_broker_is_lost(version: bytes, mode: bytes) -> None:
+    """All of them are lost, and have their names; those of the next broker are recorded beside them."""
+    it = session(version)
+    subscribe(it, b"a", mode)
+    delivered(it, b"1", b"2")
+    it.lost_broker()
+    assert (len(it.ledger), it.ledger.awaited, it.ledger.expecting) == (2, 0, False)
+    assert found(it, b"1").lost
+    assert delivered(it, b"3")
+    assert (len(it.ledger), it.ledger.awaited, it.ledger.expecting) == (3, 1, True)
+    assert acknowledged(it, b"3")
+    assert len(it.ledger) == (0 if mode == b"client" else 2)
+
+
+@in_both_modes
+def test_a_subscription_ends(mode: bytes) -> None:
+    """What is left of it is known as long as there is room, and no ACK of it is expected."""
+    it = session()
+    subscribe(it, b"a", mode)
+    subscribe(it, b"b", mode)
+    delivered(it, b"1", b"2")
+    delivered(it, b"3", to=b"b")
+    it.observed(UNSUBSCRIBE, [(b"id", b"a")])
+    assert (len(it.ledger), it.ledger.expecting) == (3, True)
+    acknowledged(it, b"3", on=b"b")
+    it.ledger.settled(found(it, b"3"))
+    assert (len(it.ledger), it.ledger.expecting) == (2, False)
+
+
+def test_a_subscription_is_replaced() -> None:
+    """By one of its id: what the old one had is not the new one's."""
+    it = session()
+    subscribe(it, b"a", b"client")
+    delivered(it, b"1")
+    subscribe(it, b"a")
+    delivered(it, b"2", b"3")
+    assert acknowledged(it, b"3")
+    assert [it.ledger.by_message(each) is None for each in (b"1", b"2", b"3")] == [False, False, True]
+    assert not found(it, b"1").subscription.open
+
+
+def test_each_is_listed_once() -> None:
+    """What a look costs does not depend on how many were noted and settled before, nor on how often one is needed."""
+    it = session(most=10_000)
+    subscribe(it, b"a")
+    names = [b"%d" % n for n in range(1000)]
+    delivered(it, *names)
+    first = lines(lambda: found(it, b"0"))
+    again = lines(lambda: found(it, b"999"))
+    assert again < 60 < first
+    delivered(it, *(b"x" + name for name in names))
+    acknowledged(it, *(b"x" + name for name in names))
+    assert lines(lambda: it.ledger.named(b"y")) < 60
+
+
+# ------------------------------------------------------------------ receipts
+
+
+def test_receipts_of_a_run() -> None:
+    """Each is owed once, and costs what it has; those that nobody asked for change nothing."""
+    it = session()
+    assert it.owed_all([b"1", b"2", b"1"])
+    assert it.owed_all([b"2", b"3"])
+    assert list(it.receipts) == [b"1", b"2", b"3"]
+    one_by_one = session()
+    for receipt in (b"1", b"2", b"3"):
+        one_by_one.owed(receipt)
+    assert it.kept.size == one_by_one.kept.size
+    it.received_all([b"2", b"9", b"2", b"1"])
+    assert list(it.receipts) == [b"3"]
+    it.received_all([b"3"])
+    assert it.kept.size == 0
+
+
+def test_receipts_that_are_too_many() -> None:
+    """They are looked at one by one: as many as there is room for are owed."""
+    it = session(most=3)
+    assert it.owed_all([b"1", b"2"])
+    assert not it.owed_all([b"3", b"4"])
+    assert list(it.receipts) == [b"1", b"2"]
+    assert it.owed_all([b"3", b"1"])
+
+
+def test_receipts_that_cost_too_much() -> None:
+    """They are looked at, so that the one which is too much is refused; until then nothing is recorded."""
+    it = session(kept=Budget(1000))
+    assert not it.owed_all([b"1", b"x" * 900])
+    assert (it.receipts, it.kept.size) == ({}, 0)
