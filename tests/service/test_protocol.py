@@ -14,14 +14,13 @@ from twisted.internet.address import UNIXAddress
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
-from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
-from stomprelay.service.network import tls
+from stomprelay.service.network import direct, tls
+from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
 from stomprelay.session.effects import Close, How
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.head import Limits
@@ -420,10 +419,10 @@ class Secured:
         self.ours, self.theirs = Real(), Real()
 
     async def __aenter__(self) -> "Secured":
-        wrapped = TLSMemoryBIOFactory(self.server, False, self.theirs.factory(), reactor)
+        wrapped = LayerFactory(self.server, False, self.theirs.factory(), reactor)
         self.port = await listening(wrapped)
         plain = endpoints.clientFromString(reactor, at(self.port))
-        endpoint = endpoints.wrapClientTLS(self.client, plain, reactor)
+        endpoint = SecuredEndpoint(self.client, plain, reactor)
         await endpoint.connect(self.ours.factory(BROKER))
         return self
 

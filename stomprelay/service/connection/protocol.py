@@ -25,12 +25,12 @@ from twisted.protocols.tls import TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ReadControl
 from stomprelay.service.connection.departures import Departures
 from stomprelay.service.connection.failures import shortage, spell
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.connection.timers import Timed, Timers
+from stomprelay.service.network import direct
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.session.effects import How, Note
 from stomprelay.session.leg import Leg, Side, State
