@@ -123,9 +123,10 @@ class Layer(TLSMemoryBIOProtocol):
             super().write(data)
         finally:
             self._records = None
-            self._send(b"".join(records))
+            if records:  # else they wait, or are dropped
+                self._send(b"".join(records))
 
-    def _flushSendBIO(self) -> None:  # noqa: N802 - Twisted's
+    def _flushSendBIO(self) -> None:
         try:
             record = self._tlsConnection.bio_read(PIECE)
         except SSL.WantReadError:
@@ -138,7 +139,7 @@ class Layer(TLSMemoryBIOProtocol):
     def _send(self, data: bytes) -> None:
         if self._plain is not None:
             direct.write(self._plain, data)
-        elif data and self.transport is not None:
+        elif self.transport is not None:
             self.transport.write(data)
 
     def abortConnection(self) -> None:
@@ -169,7 +170,7 @@ class SecuredEndpoint:
         self._endpoint = endpoint
         self._reactor = reactor
 
-    def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:  # noqa: N803 - Twisted's
+    def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:
         """Connect; the protocol is there before the handshake."""
         secured = LayerFactory(self._creator, True, protocolFactory, self._reactor)
         connected: Deferred[Any] = self._endpoint.connect(secured)
