@@ -53,8 +53,10 @@ class Heard(Protocol):
 class Client:
     """The other end: OpenSSL alone, in memory."""
 
-    def __init__(self) -> None:
-        self.tls = SSL.Connection(SSL.Context(SSL.TLS_METHOD), None)
+    def __init__(self, newest: int = SSL.TLS1_3_VERSION) -> None:
+        context = SSL.Context(SSL.TLS_METHOD)
+        context.set_max_proto_version(newest)
+        self.tls = SSL.Connection(context, None)
         self.tls.set_connect_state()
 
     def hears(self, wire: bytes) -> bytes:
@@ -103,12 +105,14 @@ def above(server: tls.TLSConnections, protocol: Protocol) -> Layer:
 class Secured:
     """A protocol with TLS on a transport in memory, and the client of it."""
 
-    def __init__(self, server: tls.TLSConnections, greeting: bytes = b"") -> None:
+    def __init__(
+        self, server: tls.TLSConnections, greeting: bytes = b"", newest: int = SSL.TLS1_3_VERSION
+    ) -> None:
         self.heard = Heard()
         self.heard.greeting = greeting
         self.layer = above(server, self.heard)
         self.transport = FakeTransport(self.layer)
-        self.client = Client()
+        self.client = Client(newest)
         self.layer.makeConnection(self.transport)
 
     def shake(self) -> "Secured":
@@ -123,10 +127,10 @@ class Secured:
         return self
 
 
-@pytest.fixture
-def secured(server: tls.TLSConnections) -> Secured:
+@pytest.fixture(params=[SSL.TLS1_2_VERSION, SSL.TLS1_3_VERSION], ids=["1.2", "1.3"])
+def secured(server: tls.TLSConnections, request: pytest.FixtureRequest) -> Secured:
     """A connection after its handshake."""
-    return Secured(server).shake()
+    return Secured(server, newest=request.param).shake()
 
 
 # Received
@@ -173,6 +177,18 @@ def test_openssl_is_given_pieces(secured: Secured, monkeypatch: pytest.MonkeyPat
     assert secured.heard.told == [LARGE]
     assert max(given) == PIECE
     assert sum(given) == len(wire)
+
+
+def test_nothing_overtakes_what_openssl_was_not_given_yet(secured: Secured) -> None:
+    """Whoever else may use the connection and reads late."""
+    handle = secured.layer.getHandle()
+    for words in (LARGE, b"small", LARGE):
+        wire = secured.client.says(words)
+        assert handle.bio_write(wire) == len(wire)
+    assert handle.recv(1) == LARGE + b"small" + LARGE
+    for _ in range(2):
+        with pytest.raises(SSL.WantReadError):
+            handle.recv(1)
 
 
 def test_what_comes_with_the_end_of_the_handshake(server: tls.TLSConnections) -> None:
@@ -240,7 +256,7 @@ def test_all_records_are_written_together(secured: Secured, monkeypatch: pytest.
     secured.layer.write(LARGE)
     hello, large = writes
     assert secured.client.hears(hello) == b"hello"
-    assert lengths(large)[0] == RECORD + 17  # the kind of the record, and its tag
+    assert RECORD < lengths(large)[0] < RECORD + 32  # its tag, and what else the version puts in
     assert len(lengths(large)) == -(-len(LARGE) // RECORD)
     assert secured.client.hears(large) == LARGE
 
