@@ -4,16 +4,19 @@ import gc
 import socket
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from OpenSSL import SSL
 from twisted.internet import tcp
-from twisted.internet.interfaces import IHandshakeListener
+from twisted.internet.interfaces import IHandshakeListener, IOpenSSLServerConnectionCreator
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
-from twisted.protocols.tls import TLSMemoryBIOProtocol
+from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -94,23 +97,31 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> tls.TLSConnections:
     return tls.for_listener(ServerTLS(str(own.certificate), str(own.key)))
 
 
-def above(server: tls.TLSConnections, protocol: Protocol) -> Layer:
+PROTOCOL: Any = None
+"""Our connections do not look at the protocol that asks for them."""
+
+
+def above(
+    server: Any, protocol: Protocol, clock: Clock, factory: type[TLSMemoryBIOFactory] = LayerFactory
+) -> Any:
     """A layer of TLS, and this protocol above it."""
-    factory = LayerFactory(server, False, Factory.forProtocol(lambda: protocol), Clock())
-    layer = factory.buildProtocol(None)
-    assert isinstance(layer, Layer)
-    return layer
+    return factory(server, False, Factory.forProtocol(lambda: protocol), clock).buildProtocol(None)
 
 
 class Secured:
     """A protocol with TLS on a transport in memory, and the client of it."""
 
     def __init__(
-        self, server: tls.TLSConnections, greeting: bytes = b"", newest: int = SSL.TLS1_3_VERSION
+        self,
+        server: Any,
+        greeting: bytes = b"",
+        newest: int = SSL.TLS1_3_VERSION,
+        factory: type[TLSMemoryBIOFactory] = LayerFactory,
     ) -> None:
         self.heard = Heard()
         self.heard.greeting = greeting
-        self.layer = above(server, self.heard)
+        self.clock = Clock()
+        self.layer = above(server, self.heard, self.clock, factory)
         self.transport = FakeTransport(self.layer)
         self.client = Client(newest)
         self.layer.makeConnection(self.transport)
@@ -199,6 +210,24 @@ def test_what_comes_with_the_end_of_the_handshake(server: tls.TLSConnections) ->
     secured.client.hears(secured.transport.written())
     secured.layer.dataReceived(secured.client.says(LARGE))
     assert secured.heard.told == ["established", LARGE]
+
+
+def test_a_large_certificate(tmp_path: Path) -> None:
+    """A handshake gets all at once that came at once, more than a piece, too."""
+    authority = Authority(tmp_path, "authority")
+    own = authority.issue("server")
+    files = (str(own.certificate), str(own.key), str(authority.file))
+    secured = Secured(tls.for_listener(ServerTLS(*files, require_client_certificate=True)))
+    theirs = authority.issue("client", [f"{number}.client.example" for number in range(2500)], client=True)
+    secured.client.tls.use_certificate(theirs.leaf)
+    secured.client.tls.use_privatekey(theirs.private)
+    secured.client.hears(b"")
+    secured.layer.dataReceived(secured.client.wire())
+    secured.client.hears(secured.transport.written())
+    wire = secured.client.says(b"hello")
+    assert len(wire) > PIECE
+    secured.layer.dataReceived(wire)
+    assert secured.heard.told == ["established", b"hello"]
 
 
 def test_the_end_comes_behind_the_bytes(secured: Secured) -> None:
@@ -308,7 +337,7 @@ class OnSocket(Secured):
 
     def __init__(self, server: tls.TLSConnections) -> None:
         self.heard = Heard()
-        self.layer = above(server, self.heard)
+        self.layer = above(server, self.heard, Clock())
         with socket.create_server(("127.0.0.1", 0)) as door:
             self.peer = socket.create_connection(door.getsockname())
             self.ours, address = door.accept()
@@ -379,8 +408,9 @@ def test_a_busy_connection_reads_more(on_socket: OnSocket) -> None:
     assert on_socket.connection.bufferSize == direct.READ
 
 
-def test_an_abort_says_nothing(on_socket: OnSocket) -> None:
+def test_an_abort_says_nothing(on_socket: OnSocket, monkeypatch: pytest.MonkeyPatch) -> None:
     """A peer must not take it for a clean end: it gets a reset, and no word of TLS."""
+    monkeypatch.setattr(direct, "write", None)
     on_socket.layer.abortConnection()
     on_socket.reactor.advance(0)
     with pytest.raises(ConnectionResetError):
@@ -389,6 +419,78 @@ def test_an_abort_says_nothing(on_socket: OnSocket) -> None:
 
 
 # Twisted
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("says"), st.lists(st.integers(1, 3 * PIECE), min_size=1, max_size=4)),
+    st.tuples(st.just("writes"), st.integers(1, 3 * PIECE)),
+)
+ENDS = st.tuples(st.sampled_from(["shuts", "damages", "loses", "aborts", "breaks"]), st.just(0))
+
+
+def plays(server: Any, factory: type[TLSMemoryBIOFactory], script: Any, cut: int) -> Any:
+    """What becomes of a script, cut into pieces of so many bytes: what the protocol heard, what the client read, how
+    the transport was ended.
+    """
+    secured = Secured(server, factory=factory).shake()
+    read = b""
+    for step, what in script:
+        wire = b""
+        if step == "says":
+            wire = secured.client.says(*(LARGE[:size] for size in what))
+        elif step == "writes":
+            secured.layer.write(LARGE[:what])
+        elif step == "shuts":
+            secured.client.tls.shutdown()
+            wire = secured.client.wire()
+        elif step == "damages":
+            wire = secured.client.says(b"hello", b"damaged")
+            wire = wire[:-1] + bytes([wire[-1] ^ 1])
+        elif step == "loses":
+            secured.layer.loseConnection()
+        elif step == "aborts":
+            secured.layer.abortConnection()
+        for at in range(0, len(wire), cut):
+            secured.layer.dataReceived(wire[at : at + cut])
+        if step in {"aborts", "breaks"}:
+            secured.transport.disconnects()
+        secured.clock.advance(0)
+        try:
+            read += secured.client.hears(secured.transport.written())
+        except SSL.Error as error:
+            read += str(error).encode()
+    if secured.layer.connected:
+        secured.transport.disconnects()
+    told = secured.heard.told
+    data = b"".join(one for one in told if isinstance(one, bytes))
+    return data, [one for one in told if not isinstance(one, bytes)], read, secured.transport.ends
+
+
+@settings(max_examples=3 * settings().max_examples)
+@given(
+    script=st.lists(STEPS, max_size=4),
+    end=ENDS,
+    behind=st.integers(1, 3 * PIECE),
+    cut=st.sampled_from([1000, RECORD, PIECE, 1 << 20]),
+)
+def test_it_differs_from_twisteds_in_steps_only(
+    server: tls.TLSConnections, script: Any, end: Any, behind: int, cut: int
+) -> None:
+    """Whatever happens: the same bytes both ways, the same reason at the end, the same done to the transport."""
+    script = [*script, end, ("writes", behind)]
+    theirs = plays(AsTwisteds(server), TLSMemoryBIOFactory, script, cut)
+    assert plays(server, LayerFactory, script, cut) == theirs
+
+
+@implementer(IOpenSSLServerConnectionCreator)
+class AsTwisteds:
+    """Makes connections of OpenSSL's as Twisted would."""
+
+    def __init__(self, server: tls.TLSConnections) -> None:
+        self._context = server.serverConnectionForTLS(PROTOCOL).get_context()
+
+    def serverConnectionForTLS(self, protocol: TLSMemoryBIOProtocol) -> SSL.Connection:
+        return SSL.Connection(self._context, None)
 
 
 def test_twisted_is_as_we_know_it(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
