@@ -13,7 +13,7 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.testing import MemoryReactor
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
 
-from stomprelay.service.network import direct
+from stomprelay.service.connection import direct
 from tests.service.harness import FakeTransport
 
 

@@ -21,7 +21,8 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from stomprelay.relay.model.listener import ServerTLS
-from stomprelay.service.network import direct, tls
+from stomprelay.service.connection import direct
+from stomprelay.service.network import tls
 from stomprelay.service.network.layer import PIECE, RECORD, Layer, LayerFactory
 from tests.e2e.certificates import Authority
 from tests.service.harness import FakeTransport
@@ -345,6 +346,9 @@ class OnSocket(Secured):
         self.reactor: Any = MemoryReactorClock()
         self.connection = tcp.Server(self.ours, self.layer, address, None, 0, self.reactor)  # type: ignore[arg-type]
         self.client = Client()
+        self.sent = 0
+        self.connection.bufferSize = direct.FIRST_READ
+        self.layer.send_by(self.connection, self.sends, direct.READ)
         self.layer.makeConnection(self.connection)
         self.client.hears(b"")
         self.says(self.client.wire())
@@ -353,6 +357,11 @@ class OnSocket(Secured):
         assert self.heard.told == ["established"]
         self.heard.told.clear()
         self.client.hears(self.peer.recv(65536))
+
+    def sends(self, connection: tcp.Connection, data: bytes) -> None:
+        """Send at once."""
+        self.sent += 1
+        direct.write(connection, data)
 
     def says(self, wire: bytes) -> None:
         """The peer sends this, and all of it is read."""
@@ -408,10 +417,11 @@ def test_a_busy_connection_reads_more(on_socket: OnSocket) -> None:
     assert on_socket.connection.bufferSize == direct.READ
 
 
-def test_an_abort_says_nothing(on_socket: OnSocket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abort_says_nothing(on_socket: OnSocket) -> None:
     """A peer must not take it for a clean end: it gets a reset, and no word of TLS."""
-    monkeypatch.setattr(direct, "write", None)
+    before = on_socket.sent
     on_socket.layer.abortConnection()
+    assert on_socket.sent == before
     on_socket.reactor.advance(0)
     with pytest.raises(ConnectionResetError):
         on_socket.peer.recv(100)

@@ -9,6 +9,7 @@ send, and on its order of calls to OpenSSL: `bio_write` with what was received, 
 hold Twisted to it.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from OpenSSL import SSL
@@ -19,14 +20,11 @@ from twisted.internet.interfaces import (
     IProtocolFactory,
     IReactorTime,
     IStreamClientEndpoint,
-    ITransport,
 )
 from twisted.internet.protocol import connectionDone
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
-
-from stomprelay.service.network import direct
 
 RECORD: Final = 16 * 1024
 """The most bytes that one record of TLS can carry."""
@@ -92,22 +90,25 @@ class SteppedConnection(SSL.Connection):
 
 
 class Layer(TLSMemoryBIOProtocol):
-    """TLS on one connection. Where a socket is beneath, it is read from and written to as one without TLS."""
+    """TLS on one connection, whose `transport` is what is beneath."""
 
-    _plain: tcp.Connection | None = None
+    _socket: tcp.Connection | None = None
+    _most = 0
     _records: list[bytes] | None = None
 
-    def makeConnection(self, transport: ITransport) -> None:
-        """Begin the handshake."""
-        self._plain = plain = direct.plain(transport)
-        if plain is not None:
-            plain.bufferSize = direct.FIRST_READ
-        super().makeConnection(transport)
+    def send_by(
+        self, socket: tcp.Connection, send: Callable[[tcp.Connection, bytes], None], most: int
+    ) -> None:
+        """Send by this function from now on, to this socket, which is the transport. Up to `most` bytes are read of it
+        at once after a read that took as many as it could.
+        """
+        self._socket, self._send_to, self._most = socket, send, most
 
     def dataReceived(self, data: bytes) -> None:
         """Bytes came, encrypted."""
-        if len(data) == direct.FIRST_READ and self._plain is not None:
-            self._plain.bufferSize = direct.READ
+        socket = self._socket
+        if socket is not None and len(data) >= socket.bufferSize:
+            socket.bufferSize = self._most
         super().dataReceived(data)
 
     def write(self, data: bytes) -> None:
@@ -137,20 +138,20 @@ class Layer(TLSMemoryBIOProtocol):
             self._records.append(record)
 
     def _send(self, data: bytes) -> None:
-        if self._plain is not None:
-            direct.write(self._plain, data)
+        if self._socket is not None:
+            self._send_to(self._socket, data)
         elif self.transport is not None:
             self.transport.write(data)
 
     def abortConnection(self) -> None:
         """End the connection at once. The peer sees a reset and no end of TLS: that is queued, and dropped."""
-        self._plain = None
+        self._socket = None
         super().abortConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The connection ended."""
         super().connectionLost(reason)
-        self._plain = None
+        self._socket = None
 
 
 class LayerFactory(TLSMemoryBIOFactory):
