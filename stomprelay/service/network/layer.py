@@ -5,8 +5,8 @@ one record after another then, and has that wait for yet another turn. Here a pr
 received at once; what is written is encrypted at once, and the socket is offered all records of it together.
 
 This relies on a private method of Twisted's layer, `_flushSendBIO`, which moves to the transport what OpenSSL has to
-send, and on its order of calls to OpenSSL: `bio_write` with what was received, then `recv` until it raises. The tests
-hold Twisted to it.
+send, on a private attribute, `_tlsConnection`, and on the order of its calls of OpenSSL: `bio_write` with what was
+received, then `recv` until it raises. The tests hold Twisted to it.
 """
 
 from collections.abc import Callable
