@@ -10,7 +10,6 @@ from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP
 from twisted.internet.error import CannotListenError
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs, formatEvent
-from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from stomprelay.config.address import broker
 from stomprelay.relay.model.group import Broker
@@ -24,6 +23,7 @@ from stomprelay.service.network.endpoints import (
     client_endpoint,
     listening_service,
 )
+from stomprelay.service.network.layer import LayerFactory
 from tests.e2e.certificates import Authority
 from tests.service.sockets import Accepting, Peer, connect
 
@@ -73,7 +73,7 @@ def test_a_listener_with_tls(authority: Authority) -> None:
     memory, factory = MemoryReactorClock(), Accepting()
     listening_service(memory, "public", "tcp:61614", factory, server_tls(authority)).startService()
     wrapped: Any = memory.tcpServers[0][1]
-    assert isinstance(wrapped, TLSMemoryBIOFactory)
+    assert isinstance(wrapped, LayerFactory)
     assert wrapped.wrappedFactory is factory
 
 

@@ -14,7 +14,6 @@ from twisted.internet.address import UNIXAddress
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
-from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
@@ -22,6 +21,7 @@ from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.network import tls
+from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
 from stomprelay.session.effects import Close, How
 from stomprelay.session.leg import Leg, Side
 from stomprelay.wire.head import Limits
@@ -420,10 +420,10 @@ class Secured:
         self.ours, self.theirs = Real(), Real()
 
     async def __aenter__(self) -> "Secured":
-        wrapped = TLSMemoryBIOFactory(self.server, False, self.theirs.factory(), reactor)
+        wrapped = LayerFactory(self.server, False, self.theirs.factory(), reactor)
         self.port = await listening(wrapped)
         plain = endpoints.clientFromString(reactor, at(self.port))
-        endpoint = endpoints.wrapClientTLS(self.client, plain, reactor)
+        endpoint = SecuredEndpoint(self.client, plain, reactor)
         await endpoint.connect(self.ours.factory(BROKER))
         return self
 
@@ -447,6 +447,24 @@ async def test_a_broker_with_tls_is_there_after_the_handshake(tmp_path: Path) ->
     assert secured.ours.told("received") == [("received", BROKER, b"bye")]
     assert secured.ours.told("lost") == [("lost", BROKER, "connection closed")]
     assert secured.theirs.told("lost") == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_socket_beneath_tls(tmp_path: Path) -> None:
+    """It is read from and written to as one without."""
+    async with Secured(tmp_path) as secured:
+        await until(lambda: secured.ours.told("connected"))
+        ours, theirs = secured.ours.protocols[0], secured.theirs.protocols[0]
+        beneath: Any = ours.transport.transport
+        assert beneath.bufferSize == direct.FIRST_READ
+        ours.write(b"hello")
+        assert not beneath._tempDataBuffer
+        assert beneath not in reactor.getWriters()
+        theirs.write(b"x" * 1_000_000)
+        await until(lambda: ours.bytes_received == 1_000_000)
+        assert beneath.bufferSize == direct.READ
+        assert ours.bytes_received / len(secured.ours.told("received")) > 16 * 1024
+        ours.close(How.FLUSH)
 
 
 @pytest_twisted.ensureDeferred

@@ -31,6 +31,7 @@ from stomprelay.service.connection.departures import Departures
 from stomprelay.service.connection.failures import shortage, spell
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.connection.timers import Timed, Timers
+from stomprelay.service.network.layer import Layer
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.session.effects import How, Note
 from stomprelay.session.leg import Leg, Side, State
@@ -265,6 +266,11 @@ class LegProtocol(Timed):
             plain.bufferSize = direct.FIRST_READ
             # The wrapper of a client endpoint has done its part: what is read need not go through it.
             plain.protocol = self
+        if isinstance(self._tls, Layer):
+            beneath: Any = self._tls.transport
+            if direct.plain(beneath) is not None:
+                beneath.bufferSize = direct.FIRST_READ
+                self._tls.send_by(beneath, direct.write, direct.READ)
         if isinstance(inner, tcp.Connection):
             inner.setTcpNoDelay(True)
             inner.setTcpKeepAlive(True)

@@ -12,11 +12,9 @@ from twisted.internet.endpoints import (
     TCP6ClientEndpoint,
     clientFromString,
     serverFromString,
-    wrapClientTLS,
 )
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IProtocolFactory, IStreamClientEndpoint, IStreamServerEndpoint
-from twisted.protocols.tls import TLSMemoryBIOFactory
 
 from stomprelay.config.endpoint import client, server
 from stomprelay.relay.model.group import Broker
@@ -24,6 +22,7 @@ from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.log import logger
 from stomprelay.service.network import tls
+from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
 
 BACKLOG: Final = 1024
 """Clients that may wait to be accepted, where the endpoint does not set it; Twisted's own default is 50."""
@@ -114,7 +113,7 @@ def listening_service(
                 f"endpoint {description!r} has TLS of its own: leave out the tls table, or say tcp:"
             )
         try:
-            factory = TLSMemoryBIOFactory(tls.for_listener(secured), False, factory, reactor)
+            factory = LayerFactory(tls.for_listener(secured), False, factory, reactor)
         except tls.Unusable as error:
             raise BadEndpoint(f"tls.{error}") from error
     return ListeningService(name, description, endpoint, factory)
@@ -135,7 +134,7 @@ def client_endpoint(reactor: Any, broker: Broker, secured: ClientTLS) -> IStream
     try:
         endpoint = _client(reactor, broker.endpoint)
         if broker.tls:
-            endpoint = wrapClientTLS(tls.for_broker(secured, broker.host), endpoint, reactor)
+            endpoint = SecuredEndpoint(tls.for_broker(secured, broker.host), endpoint, reactor)
     except tls.Unusable as error:
         raise BadEndpoint(f"tls.{error}") from error
     except Exception as error:
@@ -177,7 +176,7 @@ def _tls(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
     )
     inner = arguments.get("endpoint")
     within = _tcp(reactor, arguments) if inner is None else _client(reactor, inner)
-    return wrapClientTLS(tls.for_broker(secured, arguments["host"]), within, reactor)
+    return SecuredEndpoint(tls.for_broker(secured, arguments["host"]), within, reactor)
 
 
 def _why(error: Exception) -> str:

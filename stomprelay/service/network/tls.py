@@ -21,6 +21,7 @@ from zope.interface import implementer
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.service.network.layer import SteppedConnection
 from stomprelay.session.reasons import rejected
 
 _CODES = SSL.X509VerificationCodes
@@ -45,7 +46,7 @@ class Unusable(Exception):
         super().__init__(f"{key}: {path}: {reason}")
 
 
-class CheckedConnection(SSL.Connection):
+class CheckedConnection(SteppedConnection):
     """A TLS connection that remembers what was wrong with the peer's certificate (`problem`)."""
 
     problem: str | None = None

@@ -1,0 +1,178 @@
+"""TLS between a socket and a protocol: Twisted's own layer, which is made to take larger steps and to lose no time.
+
+Twisted's gives a protocol one record after another, keeps what is written for the reactor's next turn, gives the socket
+one record after another then, and has that wait for yet another turn. Here a protocol is given at once all that was
+received at once; what is written is encrypted at once, and the socket is offered all records of it together.
+
+This relies on a private method of Twisted's layer, `_flushSendBIO`, which moves to the transport what OpenSSL has to
+send, on a private attribute, `_tlsConnection`, and on the order of its calls of OpenSSL: `bio_write` with what was
+received, then `recv` until it raises. The tests hold Twisted to it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from OpenSSL import SSL
+from twisted.internet import tcp
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import (
+    IOpenSSLClientConnectionCreator,
+    IProtocolFactory,
+    IReactorTime,
+    IStreamClientEndpoint,
+)
+from twisted.internet.protocol import connectionDone
+from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+RECORD: Final = 16 * 1024
+"""The most bytes that one record of TLS can carry."""
+PIECE: Final = 32 * 1024
+"""Bytes that OpenSSL is given at once. It keeps memory for as much as it was ever given, connection by connection."""
+_NOTHING: Final = memoryview(b"")
+
+
+class SteppedConnection(SSL.Connection):
+    """OpenSSL's end of a connection, as Twisted's layer uses it: what was received is given to OpenSSL in pieces, and
+    what is read of it is all that came of that.
+    """
+
+    _established = False
+    _rest: memoryview = _NOTHING
+    _failure: SSL.Error | None = None
+
+    def do_handshake(self) -> None:
+        """Go on with the handshake. Raises an `SSL.Error` unless it is complete."""
+        super().do_handshake()
+        self._established = True
+
+    def bio_write(self, buf: Any) -> int:
+        """Take what was received. Call `recv` until it raises."""
+        size = len(buf)
+        if self._rest or size > PIECE:
+            self._give(memoryview(b"".join((self._rest, buf)) if self._rest else buf))
+        else:
+            super().bio_write(buf)
+        return size
+
+    def _give(self, received: memoryview) -> None:
+        most = PIECE if self._established else len(received)  # a handshake does not call `recv`
+        super().bio_write(received[:most])
+        self._rest = received[most:] or _NOTHING
+
+    def recv(self, bufsiz: int, flags: int | None = None) -> bytes:
+        """Return all that was received, decrypted, whatever `bufsiz` is. Raises an `SSL.Error` where that is nothing.
+        What ends the connection behind some bytes is raised by the next call.
+        """
+        if self._failure is None:
+            return self._received()
+        try:
+            raise self._failure
+        finally:
+            self._failure = None
+
+    def _received(self) -> bytes:
+        records: list[bytes] = []
+        try:
+            while True:
+                try:
+                    records.append(super().recv(RECORD))
+                except SSL.WantReadError:
+                    if not self._rest:
+                        raise
+                    self._give(self._rest)
+        except SSL.Error as error:
+            if not records:
+                raise
+            self._failure = error.with_traceback(None)
+        return records[0] if len(records) == 1 else b"".join(records)
+
+
+class Layer(TLSMemoryBIOProtocol):
+    """TLS on one connection, whose `transport` is what is beneath."""
+
+    _socket: tcp.Connection | None = None
+    _most = 0
+    _records: list[bytes] | None = None
+
+    def send_by(
+        self, socket: tcp.Connection, send: Callable[[tcp.Connection, bytes], None], most: int
+    ) -> None:
+        """Send by this function from now on, to this socket, which is the transport. Up to `most` bytes are read of it
+        at once after a read that took as many as it could.
+        """
+        self._socket, self._send_to, self._most = socket, send, most
+
+    def dataReceived(self, data: bytes) -> None:
+        """Bytes came, encrypted."""
+        socket = self._socket
+        if socket is not None and len(data) >= socket.bufferSize:
+            socket.bufferSize = self._most
+        super().dataReceived(data)
+
+    def write(self, data: bytes) -> None:
+        """Encrypt bytes and send them, all records at once. Those that come before the end of the handshake wait for
+        it.
+        """
+        if len(data) <= RECORD:
+            super().write(data)
+            return
+        records: list[bytes] = []
+        self._records = records
+        try:
+            super().write(data)
+        finally:
+            self._records = None
+            if records:  # else they wait, or are dropped
+                self._send(b"".join(records))
+
+    def _flushSendBIO(self) -> None:
+        try:
+            record = self._tlsConnection.bio_read(PIECE)
+        except SSL.WantReadError:
+            return
+        if self._records is None:
+            self._send(record)
+        else:
+            self._records.append(record)
+
+    def _send(self, data: bytes) -> None:
+        if self._socket is not None:
+            self._send_to(self._socket, data)
+        elif self.transport is not None:
+            self.transport.write(data)
+
+    def abortConnection(self) -> None:
+        """End the connection at once. The peer sees a reset and no end of TLS: that is queued, and dropped."""
+        self._socket = None
+        super().abortConnection()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """The connection ended."""
+        super().connectionLost(reason)
+        self._socket = None
+
+
+class LayerFactory(TLSMemoryBIOFactory):
+    """Puts TLS under the protocols of another factory."""
+
+    protocol = Layer
+
+
+@implementer(IStreamClientEndpoint)
+class SecuredEndpoint:
+    """Connects as another endpoint does, and puts TLS on the connection."""
+
+    def __init__(
+        self, creator: IOpenSSLClientConnectionCreator, endpoint: IStreamClientEndpoint, reactor: IReactorTime
+    ) -> None:
+        self._creator = creator
+        self._endpoint = endpoint
+        self._reactor = reactor
+
+    def connect(self, protocolFactory: IProtocolFactory) -> Deferred[Any]:
+        """Connect; the protocol is there before the handshake."""
+        secured = LayerFactory(self._creator, True, protocolFactory, self._reactor)
+        connected: Deferred[Any] = self._endpoint.connect(secured)
+        return connected.addCallback(lambda layer: layer.wrappedProtocol)
