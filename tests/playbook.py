@@ -46,13 +46,14 @@ class Cut(Enum):
     WHOLE = "whole"
     OCTETS = "octet by octet"
     TRAILED = "with NULs and EOLs behind"
+    PASSED = "whole, and sent straight on where that is allowed"
 
     def chunks(self, data: bytes) -> Iterable[bytes]:
         """The chunks that arrive when `data` was said."""
         if self is Cut.OCTETS:
             return [data[at : at + 1] for at in range(len(data))]
         # The NUL comes first: an LF right behind a frame may pass with it, as nothing else between frames does.
-        return [data if self is Cut.WHOLE else data + b"\0\r\n\n"]
+        return [data + b"\0\r\n\n" if self is Cut.TRAILED else data]
 
 
 CUTS: Final = tuple(Cut)
@@ -61,7 +62,7 @@ in_all_pairs = pytest.mark.parametrize(("client", "broker"), PAIRS, ids=lambda v
 """Runs a test in all nine pairs of versions; it takes `client` and `broker`."""
 
 in_all_cuts = pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.name.lower())
-"""Runs a test with what is said whole, octet by octet, and with more behind; it takes `cut`."""
+"""Runs a test with what is said whole, octet by octet, with more behind, and sent straight on; it takes `cut`."""
 
 in_cuts_of_halves = pytest.mark.parametrize("cut", CUTS[:2], ids=lambda cut: cut.name.lower())
 """The same for a test that says half a frame, behind which nothing else can come."""
@@ -111,7 +112,7 @@ class Playbook(AbstractContextManager["Playbook"]):
         passes: bool = False,
     ) -> None:
         self.counters = Counters() if counters is None else counters
-        self.relay = Relay(front or listener(), name, self.counters, passes=passes)
+        self.relay = Relay(front or listener(), name, self.counters, passes=passes or cut is Cut.PASSED)
         self.passing: dict[Leg, Pass] = {}
         self.passed = 0
         self.cut = cut
@@ -356,6 +357,7 @@ class Playbook(AbstractContextManager["Playbook"]):
                     peer = self._peer(leg)
                     assert peer.closed is None, "closed twice"
                     peer.closed = how
+                    self.passing.pop(leg, None)
                 case Pause(leg):
                     self._pause(self._peer(leg))
                 case Resume(leg):
@@ -367,7 +369,8 @@ class Playbook(AbstractContextManager["Playbook"]):
                     assert at >= self.now, "woken in the past"
                     self.wake = at
                 case Pass(leg, to, passing):
-                    assert self._peer(leg).closed is None is self._peer(to).closed, "nobody is there"
+                    assert self._peer(leg).closed is None, "nobody is there"
+                    assert passing is None or self._peer(to).closed is None, "nobody is there"
                     self.passing.pop(leg, None)
                     if passing is not None:
                         self.passing[leg] = effect

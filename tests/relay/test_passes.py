@@ -1,0 +1,187 @@
+"""What may be sent straight on, past the relay: while nothing else is to be done, and no longer."""
+
+import pytest
+
+from stomprelay.session.heartbeat import Terms
+from tests.playbook import Cut, Playbook, in_all_pairs, joined, listener
+from tests.relay.failing import asked_to_leave, started
+from tests.relay.several import begun, fan_out
+
+SEND = b"SEND\ndestination:/queue/a\n\nx\0"
+SUBSCRIBE = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client-individual\n\n\0"
+
+
+def message(number: int) -> bytes:
+    """A MESSAGE of a subscription that wants ACKs."""
+    return b"MESSAGE\nsubscription:1\nmessage-id:m%d\nack:a%d\ndestination:/queue/a\n\nx\0" % (number, number)
+
+
+def passing(play: Playbook) -> set[str]:
+    """Whose frames may pass."""
+    return {leg.side.value for leg in play.passing}
+
+
+def say(play: Playbook, data: bytes, frames: int = 1) -> None:
+    """The client says frames that pass without the relay, and the broker gets them."""
+    before = play.passed
+    play.client_says(data)
+    assert play.passed == before + frames
+    play.broker_gets(data)
+
+
+def test_nothing_passes_before_connected() -> None:
+    """The first frames are the relay's own business."""
+    play = Playbook(passes=True)
+    play.client_says(b"CONNECT\naccept-version:1.2\nhost:/\n\n\0" + SEND)
+    play.broker_accepts()
+    play.broker_reads()
+    assert passing(play) == set()
+    play.broker_says(b"CONNECTED\nversion:1.2\n\n\0")
+    play.client_reads()
+    play.broker_gets(SEND)
+    assert passing(play) == {"client", "broker"}
+
+
+@in_all_pairs
+def test_plain_heads_pass_between_all_versions(client: bytes, broker: bytes) -> None:
+    """A SEND whose head means the same everywhere."""
+    with joined(client, broker, cut=Cut.PASSED) as play:
+        say(play, SEND * 3, 3)
+        assert play.counters["client_frames"] == 3
+        assert play.counters["client_bytes"] >= 3 * len(SEND)
+
+
+def test_what_needs_a_look_comes_to_the_relay() -> None:
+    """A chunk passes up to the first such frame; what is behind it follows it."""
+    with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
+        forged = b"SEND\ndestination:/queue/a\nmessage-id:1\n\nx\0"
+        play.client_says(SEND + forged + SEND)
+        assert play.passed == 1
+        play.broker_gets(SEND + b"SEND\ndestination:/queue/a\n\nx\0" + SEND)
+
+
+def test_half_a_frame() -> None:
+    """Until the rest of it has come nothing passes it."""
+    with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
+        play.client_says(SEND[:9])
+        assert passing(play) == {"broker"}
+        play.client_says(SEND[9:])
+        play.broker_gets(SEND)
+        assert passing(play) == {"client", "broker"}
+
+
+def test_a_receipt_is_owed_and_given() -> None:
+    """A DISCONNECT waits for the receipts of what passed, and for no others."""
+    asked = b"SEND\ndestination:/queue/a\nreceipt:r\n\nx\0"
+    with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
+        say(play, asked)
+        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        say(play, asked)
+        play.client_says(b"DISCONNECT\n\n\0")
+        play.broker_gets(b"")
+        play.broker_says(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.client_gets(b"RECEIPT\nreceipt-id:r\n\n\0")
+        play.broker_gets(b"DISCONNECT\n\n\0")
+        assert passing(play) == set()
+
+
+def test_an_error_ends_it_until_the_broker_goes_on() -> None:
+    """What comes behind an ERROR has to be known."""
+    with joined(b"1.2", b"1.2", cut=Cut.PASSED) as play:
+        play.broker_says(b"ERROR\nmessage:no\n\n\0")
+        play.client_gets(b"ERROR\nmessage:no\n\n\0")
+        assert passing(play) == set()
+        play.broker_says(message(1))
+        play.client_gets(message(1))
+        assert passing(play) == {"client", "broker"}
+
+
+def test_deliveries_that_passed_are_accounted_for() -> None:
+    """After a loss, the ACK of a lost broker's message goes to nobody, and its receipt is given."""
+    with started(cut=Cut.PASSED) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_gets(SUBSCRIBE)
+        play.broker_says(message(1) + message(2))
+        assert play.passed == 2
+        play.client_gets(message(1) + message(2))
+        say(play, b"ACK\nid:a1\n\n\0")
+        play.broker_goes()
+        assert passing(play) == set()
+
+
+def test_who_owes_too_many_acks() -> None:
+    """The relay sees when it is enough, and stops reading from the broker."""
+    with started(cut=Cut.PASSED, front={"unacknowledged": 3}) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_gets(SUBSCRIBE)
+        for number in range(3):
+            play.broker_says(message(number))
+            play.client_gets(message(number))
+        assert play.passed == 2
+        assert play.broker.paused
+        assert passing(play) == set()
+        play.client_says(b"ACK\nid:a0\n\n\0ACK\nid:a1\n\n\0")
+        play.broker_gets(b"ACK\nid:a0\n\n\0ACK\nid:a1\n\n\0")
+        assert not play.broker.paused
+        assert passing(play) == {"client", "broker"}
+
+
+def test_what_has_to_be_confirmed_comes_to_the_relay() -> None:
+    """It asks for a receipt and keeps the SEND; ACKs pass."""
+    with started(cut=Cut.PASSED, confirm=True) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_gets(SUBSCRIBE)
+        play.broker_says(message(1))
+        play.client_gets(message(1))
+        say(play, b"ACK\nid:a1\n\n\0")
+        before = play.passed
+        play.client_says(SEND)
+        assert play.passed == before
+        assert b"receipt:" in play.broker_reads()
+
+
+def test_heart_beats_count_what_passed() -> None:
+    """Who sends what passes is not silent, and who was sent it needs no beat."""
+    terms = Terms(1000, 1000)
+    with joined(b"1.2", b"1.2", cut=Cut.PASSED, hello=b"heart-beat:1000,1000\n", heart_beat=terms) as play:
+        for _ in range(8):
+            play.time_passes(0.4)
+            say(play, SEND)
+        assert play.counters["beats_missed"] == 0
+        play.client_reads_all()
+
+
+@pytest.mark.parametrize("trace", [False, True])
+def test_a_tracing_listener(trace: bool) -> None:
+    """Every SEND has to be marked."""
+    with joined(b"1.2", b"1.2", cut=Cut.PASSED, trace=trace) as play:
+        play.client_says(SEND)
+        assert (play.passed == 0) is trace
+        assert (b"relay-trace" in play.broker_reads()) is trace
+
+
+def test_a_fan_out() -> None:
+    """Nothing passes: each frame goes to several brokers."""
+    play = begun(listener(fan_out(2)), cut=Cut.PASSED)
+    play.client_says(SEND)
+    assert (play.passed, passing(play)) == (0, set())
+
+
+def test_a_planned_move() -> None:
+    """A session that is to leave its broker looks at all that comes, for the moment when it can."""
+    with started(cut=Cut.PASSED) as play:
+        play.client_says(SUBSCRIBE)
+        play.broker_gets(SUBSCRIBE)
+        play.broker_says(message(1))
+        play.client_gets(message(1))
+        asked_to_leave(play)
+        assert passing(play) == set()
+
+
+def test_nobody_asks_for_it() -> None:
+    """Where the service cannot do it, it is not asked to."""
+    with joined(b"1.2", b"1.2") as play:
+        play.client_says(SEND)
+        play.broker_gets(SEND)
+        assert not play.passing
