@@ -31,6 +31,7 @@ from stomprelay.service.connection.departures import Departures
 from stomprelay.service.connection.failures import shortage, spell
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.connection.timers import Timed, Timers
+from stomprelay.service.network.endpoints import AddressEndpoint
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.session.effects import How, Note
 from stomprelay.session.leg import Leg, Side, State
@@ -212,7 +213,7 @@ class LegProtocol(Timed):
         self.reading: ReadControl | None = None
         self.bytes_received = 0
         self._owner: LegOwner | None = owner
-        self._attempt: Deferred[Any] | None = None
+        self._attempt: Callable[[], object] | None = None
         self._address: object = None
         self._plain: tcp.Connection | None = None
         self._producer: IPushProducer | None = None
@@ -225,17 +226,22 @@ class LegProtocol(Timed):
 
     def connect(self, endpoint: IStreamClientEndpoint) -> None:
         """Connect to a broker. The owner gets `connected` or `refused`; until then `close` cancels the attempt."""
-        self._attempt = endpoint.connect(_OneProtocol(self)).addErrback(self._attempt_failed)
-        if self.transport is not None:
-            self._attempt = None
+        factory = _OneProtocol(self)
+        if isinstance(endpoint, AddressEndpoint):
+            self._attempt = endpoint.attempt(factory).stopConnecting
+            return
+        attempt = endpoint.connect(factory).addErrback(self.attempt_failed)
+        if self.transport is None:
+            self._attempt = attempt.cancel
 
-    def _attempt_failed(self, reason: Failure) -> None:
+    def attempt_failed(self, reason: Failure) -> None:
+        """Have `failed` called in the reactor's next turn."""
+        self._attempt = None
         # Perhaps at once: but all effects that the core returned must be performed before it is called again.
         self.runtime.reactor.callLater(0, self.failed, reason)
 
     def failed(self, reason: Failure) -> None:
         """Report `refused` to the owner: the attempt to connect failed."""
-        self._attempt = None
         if self._owner is not None:
             lacking = shortage(reason)
             if lacking:
@@ -425,9 +431,9 @@ class LegProtocol(Timed):
         reading, self.reading = self.reading, None
         transport = self.transport
         if transport is None:
-            attempt, self._attempt = self._attempt, None
-            if attempt is not None:
-                attempt.cancel()
+            cancel, self._attempt = self._attempt, None
+            if cancel is not None:
+                cancel()
         elif how is How.ABORT:
             self.runtime.socket_closing()
             transport.abortConnection()
@@ -471,19 +477,37 @@ class LegProtocol(Timed):
 
 @implementer(IProtocolFactory)
 class _OneProtocol:
-    """The factory of one attempt to connect; it returns a protocol that was made before."""
+    """The factory of one attempt to connect; it returns a protocol that was made before.
+
+    An endpoint calls its first three methods, `connectTCP` of a reactor the others too.
+    """
 
     __slots__ = ("_protocol",)
 
     def __init__(self, protocol: LegProtocol) -> None:
-        self._protocol = protocol
+        self._protocol: LegProtocol | None = protocol
 
-    def buildProtocol(self, addr: IAddress | None) -> LegProtocol:
-        """Return the protocol that was made for the attempt."""
-        return self._protocol
+    def buildProtocol(self, addr: IAddress | None) -> LegProtocol | None:
+        """Return the protocol that was made for the attempt, and forget it: transports keep their factory."""
+        protocol, self._protocol = self._protocol, None
+        return protocol
 
     def doStart(self) -> None:
         """Do nothing; Twisted calls it before the attempt."""
 
     def doStop(self) -> None:
         """Do nothing; Twisted calls it after the attempt."""
+
+    def startedConnecting(self, connector: object) -> None:
+        """Do nothing; Twisted calls it when the attempt has begun."""
+
+    def clientConnectionFailed(self, connector: object, reason: Failure) -> None:
+        """Report that the attempt failed."""
+        if self._protocol is not None:
+            self._protocol.attempt_failed(reason)
+
+    def clientConnectionLost(self, connector: Any, reason: Failure) -> None:
+        """Part the connector from its transport, as Twisted does after an attempt that failed: else both wait for the
+        garbage collector. The protocol got `connectionLost`.
+        """
+        connector.transport = None
