@@ -11,10 +11,11 @@ from bench.load import Load, LoadError
 from bench.machine import AbsentError, cpu_seconds, raise_descriptor_limit
 from bench.memory import SPARE
 from bench.report import figure, median, share, table
+from stomprelay.relay.model.upstream import Upstream
 
 NAME: Final = "outage"
 
-PACE: Final = 500
+PACE: Final = round(Upstream.reconnect_rate)
 """Sessions a second that come to a broker after an outage, by default (`reconnect_rate`)."""
 
 _SETTING: Final = """\
