@@ -88,7 +88,7 @@ def test_an_outage_of_the_only_broker(log: list[str], warn_after: int) -> None:
     crowd.away.clear()
     crowd.pass_time(35)
     assert len(crowd.served) == SESSIONS
-    assert of_sessions(log) == {}
+    assert of_sessions(log) in ({}, {} if warn_after > 10 else {"refused": 1})  # of many, the first
     told = [line for line in log if "in 10 attempts" not in line and "again and again" not in line]
     assert re.fullmatch(
         r"warn: upstream main: broker tcp://192.0.2.1:61613 is down: did not connect: connection refused "
