@@ -5,6 +5,7 @@ for itself are put in place: versions, heart-beats, and, where an upstream maps 
 """
 
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Final
 
 from stomprelay.session.heartbeat import Terms
@@ -30,6 +31,14 @@ from stomprelay.wire.names import (
 
 DEFAULT_HOST: Final = b"/"
 """The virtual host for a client that names none: RabbitMQ's default; ActiveMQ and Artemis ignore the header."""
+
+
+_SPELLED: Final = {
+    each: each
+    for number in range(len(DIALECTS))
+    for each in map(frozenset, combinations(DIALECTS, number + 1))
+}
+"""All sets of versions: sessions share them."""
 
 
 def _first(headers: Headers, name: bytes) -> bytes | None:
@@ -60,7 +69,8 @@ def _without_body(frame: Frame) -> Headers:
 
 def versions(value: bytes) -> frozenset[bytes]:
     """Return the versions in the value of an `accept-version` or `version` header, without the blanks around them."""
-    return frozenset(part.strip(b" ") for part in value.split(b","))
+    spelled = frozenset(part.strip(b" ") for part in value.split(b","))
+    return _SPELLED.get(spelled, spelled)
 
 
 def _negotiate(asked: frozenset[bytes]) -> bool:

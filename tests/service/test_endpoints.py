@@ -8,7 +8,6 @@ import pytest_twisted
 from twisted.internet import reactor
 from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint
 from twisted.internet.error import CannotListenError
-from twisted.internet.protocol import ClientFactory
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs, formatEvent
 from twisted.protocols.tls import TLSMemoryBIOFactory
@@ -23,6 +22,7 @@ from stomprelay.service.network.endpoints import (
     AddressEndpoint,
     BadEndpoint,
     CannotStart,
+    OneProtocol,
     client_endpoint,
     listening_service,
 )
@@ -165,11 +165,11 @@ def test_the_parts_of_a_tcp_endpoint() -> None:
 def test_an_address_is_connected_to_as_twisteds_own_endpoint_does() -> None:
     """Without that endpoint's Deferred, but with the same host, port, timeout and local address."""
     memory, local = MemoryReactorClock(), ("192.0.2.2", 0)
-    AddressEndpoint(memory, "192.0.2.1", 61613, 5.0, local).attempt(ClientFactory())
+    AddressEndpoint(memory, "192.0.2.1", 61613, 5.0, local).attempt(OneProtocol(Peer(), print))
     _ = TCP4ClientEndpoint(memory, "192.0.2.1", 61613, 5.0, local).connect(Accepting())
     ours, theirs = (list(cast(tuple[Any, ...], each)) for each in memory.tcpClients)
     assert [type(factory).__name__ for factory in (ours.pop(2), theirs.pop(2))] == [
-        "ClientFactory",
+        "OneProtocol",
         "_WrappingFactory",
     ]
     assert ours == theirs

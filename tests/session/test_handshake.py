@@ -527,3 +527,9 @@ def test_our_connect_is_one_that_the_brokers_took() -> None:
         sent = recording.sent[0].data
         if re.fullmatch(rb"CONNECT\n(login:guest\npasscode:guest\n)?\n\0", sent):
             assert Offer.read(first(sent, Side.DOWNSTREAM)).connect(ONLY_1_0, OURS) == sent
+
+
+def test_sessions_share_their_sets_of_versions() -> None:
+    """However they are spelled; one that holds what nobody speaks is the client's own."""
+    assert versions(b"1.2, 1.0") is versions(b"1.0,1.2")
+    assert versions(b"1.2,9.9") == {b"1.2", b"9.9"}

@@ -10,11 +10,9 @@ from typing import Any, Final
 from twisted.internet import tcp
 from twisted.internet.defer import Deferred, TimeoutError, succeed
 from twisted.internet.interfaces import (
-    IAddress,
     IHalfCloseableProtocol,
     IHandshakeListener,
     IProtocol,
-    IProtocolFactory,
     IPushProducer,
     IReactorTime,
     IStreamClientEndpoint,
@@ -31,7 +29,7 @@ from stomprelay.service.connection.departures import Departures
 from stomprelay.service.connection.failures import shortage, spell
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.connection.timers import Timed, Timers
-from stomprelay.service.network.endpoints import AddressEndpoint
+from stomprelay.service.network.endpoints import AddressEndpoint, OneProtocol
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.session.effects import How, Note
 from stomprelay.session.leg import Leg, Side, State
@@ -226,16 +224,15 @@ class LegProtocol(Timed):
 
     def connect(self, endpoint: IStreamClientEndpoint) -> None:
         """Connect to a broker. The owner gets `connected` or `refused`; until then `close` cancels the attempt."""
-        factory = _OneProtocol(self)
+        factory = OneProtocol(self, self._attempt_failed)
         if isinstance(endpoint, AddressEndpoint):
             self._attempt = endpoint.attempt(factory).stopConnecting
             return
-        attempt = endpoint.connect(factory).addErrback(self.attempt_failed)
+        attempt = endpoint.connect(factory).addErrback(self._attempt_failed)
         if self.transport is None:
             self._attempt = attempt.cancel
 
-    def attempt_failed(self, reason: Failure) -> None:
-        """Have `failed` called in the reactor's next turn."""
+    def _attempt_failed(self, reason: Failure) -> None:
         self._attempt = None
         # Perhaps at once: but all effects that the core returned must be performed before it is called again.
         self.runtime.reactor.callLater(0, self.failed, reason)
@@ -473,41 +470,3 @@ class LegProtocol(Timed):
             self.transport.loseConnection()
         else:
             self.transport.abortConnection()
-
-
-@implementer(IProtocolFactory)
-class _OneProtocol:
-    """The factory of one attempt to connect; it returns a protocol that was made before.
-
-    An endpoint calls its first three methods, `connectTCP` of a reactor the others too.
-    """
-
-    __slots__ = ("_protocol",)
-
-    def __init__(self, protocol: LegProtocol) -> None:
-        self._protocol: LegProtocol | None = protocol
-
-    def buildProtocol(self, addr: IAddress | None) -> LegProtocol | None:
-        """Return the protocol that was made for the attempt, and forget it: transports keep their factory."""
-        protocol, self._protocol = self._protocol, None
-        return protocol
-
-    def doStart(self) -> None:
-        """Do nothing; Twisted calls it before the attempt."""
-
-    def doStop(self) -> None:
-        """Do nothing; Twisted calls it after the attempt."""
-
-    def startedConnecting(self, connector: object) -> None:
-        """Do nothing; Twisted calls it when the attempt has begun."""
-
-    def clientConnectionFailed(self, connector: object, reason: Failure) -> None:
-        """Report that the attempt failed."""
-        if self._protocol is not None:
-            self._protocol.attempt_failed(reason)
-
-    def clientConnectionLost(self, connector: Any, reason: Failure) -> None:
-        """Part the connector from its transport, as Twisted does after an attempt that failed: else both wait for the
-        garbage collector. The protocol got `connectionLost`.
-        """
-        connector.transport = None

@@ -1,6 +1,6 @@
 """From configured endpoint strings to services that listen and to endpoints that connect to brokers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from twisted.application.internet import StreamServerEndpointService
@@ -16,6 +16,7 @@ from twisted.internet.endpoints import (
 )
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import (
+    IAddress,
     IConnector,
     IProtocol,
     IProtocolFactory,
@@ -23,6 +24,7 @@ from twisted.internet.interfaces import (
     IStreamServerEndpoint,
 )
 from twisted.protocols.tls import TLSMemoryBIOFactory
+from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from stomprelay.config.endpoint import client, server
@@ -135,6 +137,45 @@ def _with_backlog(description: str) -> str:
     return description
 
 
+@implementer(IProtocolFactory)
+class OneProtocol:
+    """The factory of one attempt to connect: it returns a protocol that was made before. `failed` is called where
+    `AddressEndpoint.attempt` comes to nothing.
+    """
+
+    __slots__ = ("_failed", "_protocol")
+
+    def __init__(self, protocol: IProtocol, failed: Callable[[Failure], None]) -> None:
+        self._protocol: IProtocol | None = protocol
+        self._failed: Callable[[Failure], None] | None = failed
+
+    def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
+        """Return the protocol, and forget it: transports keep their factory."""
+        protocol, self._protocol = self._protocol, None
+        self._failed = None
+        return protocol
+
+    def doStart(self) -> None:
+        """Do nothing; Twisted calls it before the attempt."""
+
+    def doStop(self) -> None:
+        """Do nothing; Twisted calls it after the attempt."""
+
+    def startedConnecting(self, connector: object) -> None:
+        """Do nothing; Twisted calls it when the attempt has begun."""
+
+    def clientConnectionFailed(self, connector: object, reason: Failure) -> None:
+        """Report that the attempt failed."""
+        if self._failed is not None:
+            self._failed(reason)
+
+    def clientConnectionLost(self, connector: Any, reason: Failure) -> None:
+        """Part the connector from its transport, as Twisted does after an attempt that failed: else both wait for the
+        garbage collector. The protocol got `connectionLost`.
+        """
+        connector.transport = None
+
+
 @implementer(IStreamClientEndpoint)
 class AddressEndpoint:
     """Connects to a port of an IP address, of version 4 or 6; `timeout` in seconds, `local` is what is bound to first.
@@ -151,8 +192,8 @@ class AddressEndpoint:
         self._timeout = timeout
         self._local = local
 
-    def attempt(self, factory: Any) -> IConnector:
-        """Begin to connect. `factory` is asked for a protocol, or told why there is no connection (`ClientFactory`)."""
+    def attempt(self, factory: OneProtocol) -> IConnector:
+        """Begin to connect. The factory is asked for its protocol, or told why there is no connection."""
         return self._reactor.connectTCP(  # type: ignore[no-any-return]
             *self._to, factory, timeout=self._timeout, bindAddress=self._local
         )
