@@ -4,8 +4,11 @@ Twisted's transports queue what they are given and send it in the reactor's next
 it can be written to. When nothing is queued the socket nearly always takes everything, so it is offered the bytes
 first: one turn of the reactor and two system calls saved for every message.
 
-This relies on four attributes of Twisted's connections (`connected`, `dataBuffer`, `_tempDataBuffer`, `socket`),
-of the exact types below only; every other transport is written to as usual. The tests hold Twisted to it.
+The same holds for the end: Twisted waits for that turn to find that there is nothing left to write before it closes.
+
+This relies on six attributes of Twisted's connections (`connected`, `dataBuffer`, `_tempDataBuffer`, `socket`,
+`disconnecting`, `_writeDisconnected`), of the exact types below only; every other transport is written to as usual. The
+tests hold Twisted to it.
 """
 
 from typing import Any, Final
@@ -62,3 +65,10 @@ def write(connection: tcp.Connection, data: bytes) -> None:
             return
     connection.bufferSize = READ
     connection.write(data[sent:] if sent else data)
+
+
+def close(connection: tcp.Connection) -> None:
+    """Close when all is written: at once, with the protocol's `connectionLost`, where nothing waits for that."""
+    if not (connection.disconnecting or connection.dataBuffer or connection._tempDataBuffer):
+        connection._writeDisconnected = True
+    connection.loseConnection()

@@ -436,11 +436,13 @@ class LegProtocol(Timed):
             transport.abortConnection()
         else:
             self.runtime.socket_closing()
+            self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
             if how is How.LINGER and self._tls is None:
                 transport.loseWriteConnection()
+            elif self._plain is not None:
+                direct.close(self._plain)
             else:
                 transport.loseConnection()
-            self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
         if reading is not None:
             reading.retire()
         owner.closed(self)
