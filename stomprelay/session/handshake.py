@@ -39,6 +39,8 @@ _SPELLED: Final = {
     for each in map(frozenset, combinations(DIALECTS, number + 1))
 }
 """All sets of versions: sessions share them."""
+_NAMES: Final = {each: each for each in (ACCEPT_VERSION, HEART_BEAT, HOST, LOGIN, PASSCODE, RECEIPT_HEADER)}
+"""Names of headers that sessions share: an offer is kept for as long as its client may need another broker."""
 
 
 def _first(headers: Headers, name: bytes) -> bytes | None:
@@ -102,7 +104,7 @@ class Offer:
     @classmethod
     def read(cls, frame: Frame) -> "Offer":
         """Return what a CONNECT or STOMP frame offers. Raises `ProtocolError` for a malformed `heart-beat` header."""
-        headers = _without_body(frame)
+        headers = [(_NAMES.get(name, name), value) for name, value in _without_body(frame)]
         accept = _first(headers, ACCEPT_VERSION)
         beat = _first(headers, HEART_BEAT)
         try:
