@@ -6,16 +6,16 @@ import pytest
 
 from bench.load import loaded
 from bench.machine import which
-from bench.outage import Outage, Step, measure, report, steps
+from bench.outage import PACE, Outage, Step, measure, report, steps
 
 
 def test_steps_fit_the_limit_of_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """1, 100 and 1,000 sessions, the last also unpaced; fewer where not so many files may be open."""
     monkeypatch.setattr("bench.outage.raise_descriptor_limit", lambda: 65536)
     assert [(step.sessions, step.rate) for step in steps(quick=False)] == [
-        (1, 500),
-        (100, 500),
-        (1000, 500),
+        (1, PACE),
+        (100, PACE),
+        (1000, PACE),
         (1000, 0),
     ]
     monkeypatch.setattr("bench.outage.raise_descriptor_limit", lambda: 1024)
@@ -33,7 +33,7 @@ def test_report_takes_the_sessions_of_all_runs_together() -> None:
 @pytest.mark.deep
 @pytest.mark.e2e
 @pytest.mark.skipif(which("cc", "gcc", "clang") is None, reason="needs a compiler (Debian package gcc)")
-@pytest.mark.parametrize("rate", [0, 500])
+@pytest.mark.parametrize("rate", [0, PACE])
 def test_every_session_has_its_message(tmp_path: Path, rate: int) -> None:
     """The broker is killed, and each session hears from the other one, once, without losing its connection."""
     notes: list[str] = []
