@@ -17,7 +17,7 @@ from fuzz.world import Slowest, World
 WARM: Final = 300
 """So many worlds are played before all others and after them, and must leave the same."""
 
-SPARE: Final = 500
+SPARE: Final = 800
 """Blocks of memory by which both may differ: what the interpreter keeps to use again, and what was found."""
 
 CACHED: Final = 2000

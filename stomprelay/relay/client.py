@@ -1,6 +1,7 @@
 """A client that sent CONNECT, joined to its brokers: what is received on any leg, and what is due by time."""
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from stomprelay.relay.effects import Outbox, Pass
 from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer
@@ -19,6 +20,8 @@ from stomprelay.session.session import Session
 from stomprelay.wire.dialect import demanding_utf8
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.names import LOGIN
+
+_NONE: Final = frozenset[Leg]()
 
 
 def beating(leg: Leg) -> bool:
@@ -68,7 +71,7 @@ class ClientConnection:
         self._offer = offer
         self._outbox = outbox
         self._flow = flow
-        self._deferred: set[Leg] = set()
+        self._deferred = _NONE
         self._passes: dict[Leg, Pass] = {}
         self._search = Search(flow, outbox)
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
@@ -144,7 +147,7 @@ class ClientConnection:
 
     def gave_way(self, leg: Leg, now: float) -> None:
         """Others had their turn: go on with what waits on the leg."""
-        self._deferred.discard(leg)
+        self._deferred -= {leg}
         if leg is self._client:
             self._release(now)
         else:
@@ -174,7 +177,7 @@ class ClientConnection:
         elif link.asking:
             self.refused(leg, f"connection closed before CONNECTED: {reason}", now)
         else:
-            self._deferred.discard(leg)
+            self._deferred -= {leg}
             while leg.decoder.behind and not leg.closed:
                 self._carry_to_client(link, leg, now)
             if not leg.closed:
@@ -394,7 +397,7 @@ class ClientConnection:
         next.
         """
         if (more or leg.decoder.behind) and not leg.closed and leg not in self._deferred:
-            self._deferred.add(leg)
+            self._deferred |= {leg}
             self._outbox.put(GiveWay(leg))
 
     def _carried(self, leg: Leg, before: DisconnectState, failure: StompError | None, now: float) -> None:
@@ -428,10 +431,12 @@ class ClientConnection:
 
     def _release(self, now: float) -> None:
         """Carry what the client sent while it had no broker to the brokers that it has now."""
-        flow, client, deferred = self._flow, self._client, self._deferred
-        if flow.flowing and client.state is State.CONNECTED and client not in deferred:
+        flow, client = self._flow, self._client
+        if flow.flowing and client.state is State.CONNECTED and client not in self._deferred:
             self._to_broker(now)
-        while self._buffer and flow.flowing and client.state is State.CONNECTED and client not in deferred:
+        while (
+            self._buffer and flow.flowing and client.state is State.CONNECTED and client not in self._deferred
+        ):
             self._to_broker(now, self._buffer.take())
         if client.state is not State.CONNECTED:
             self._buffer.clear()

@@ -52,20 +52,20 @@ class Outbox(effects.Outbox[Effect]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.legs: dict[Leg, None] = {}
+        self.legs: list[Leg] = []
 
     def put(self, *effects: Effect) -> None:
         """Append these effects."""
         for effect in effects:
             if type(effect) is Open:
-                self.legs[effect.leg] = None
-            elif type(effect) is Close:
-                self.legs.pop(effect.leg, None)
+                self.opened(effect.leg)
+            elif type(effect) is Close and effect.leg in self.legs:
+                self.legs.remove(effect.leg)
         self._effects += effects
 
     def opened(self, leg: Leg) -> None:
-        """Record a leg whose connection is there without an `Open`: the client's."""
-        self.legs[leg] = None
+        """Record a leg whose connection is there, or asked for: the client's, without an `Open`."""
+        self.legs.append(leg)
 
     def send(self, leg: Leg, data: bytes, now: float) -> None:
         """Write `data`, whole frames or a heart-beat, to a leg. A leg whose connection has ended is sent nothing."""

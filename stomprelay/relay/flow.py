@@ -146,7 +146,8 @@ class InputBuffer:
         self._client = client
         self._outbox = outbox
         self._most = most
-        self._chunks: deque[bytes] = deque()
+        # An empty deque has as many bytes as the rest of a session's account; most sessions never need one.
+        self._chunks: deque[bytes] | None = None
         self._size = 0
         self._paused = False
         self._stopped = False
@@ -167,23 +168,28 @@ class InputBuffer:
 
     def append(self, data: bytes) -> None:
         """Keep a chunk."""
+        if self._chunks is None:
+            self._chunks = deque()
         self._chunks.append(data)
         self._size += len(data)
 
     def take(self) -> bytes:
-        """Return the oldest bytes, a whole chunk or several small ones, which are kept no longer."""
+        """Return the oldest bytes, a whole chunk or several small ones, which are kept no longer. There are some."""
         chunks = self._chunks
+        assert chunks is not None
         taken = [chunks.popleft()]
         size = len(taken[0])
         while chunks and size + len(chunks[0]) <= _TAKEN:
             taken.append(chunks.popleft())
             size += len(taken[-1])
         self._size -= size
+        if not chunks:
+            self._chunks = None
         return b"".join(taken)
 
     def clear(self) -> None:
         """Forget all chunks: the session is over."""
-        self._chunks.clear()
+        self._chunks = None
         self._size = 0
 
     def stop(self) -> None:

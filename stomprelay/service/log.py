@@ -1,6 +1,6 @@
 """The relay's own lines in Twisted's log, and how much detail they have: `log_level`."""
 
-from typing import Final
+from typing import Any, Final
 
 from twisted.logger import FilteringLogObserver, Logger, LogLevel, LogLevelFilterPredicate, globalLogPublisher
 
@@ -26,6 +26,20 @@ def one_line(text: str) -> str:
 def counted(count: int, thing: str) -> str:
     """Return so many things in words."""
     return f"{count} {thing}{'s'[: count != 1]}"
+
+
+def heard(level: Any) -> bool:
+    """Whether lines of this level reach the log."""
+    return bool(level >= _level.logLevelForNamespace(_NAMESPACE))
+
+
+def write(log: Logger, level: Any, form: str, **fields: object) -> None:
+    """Write a line of this form, in which the fields stand by their names; a log that keeps events has them too.
+
+    Twisted formats a line field by field, in Python, which for long ones takes longer than all that a session does.
+    """
+    if heard(level):
+        log.emit(level, "{line}", line=form.format(**fields), **fields)
 
 
 def set_level(name: str) -> None:

@@ -35,6 +35,8 @@ class Event(Enum):
     RETRIED = "retried"
     VANISHED = "vanished"
 
+    __hash__ = object.__hash__  # Enum's own is written in Python
+
 
 @dataclass(slots=True)
 class Send:

@@ -4,7 +4,9 @@ The client's headers are sent to the broker as they came, in their order; only t
 for itself are put in place: versions, heart-beats, and, where an upstream maps them, virtual host and credentials.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Final
 
 from stomprelay.session.heartbeat import Terms
@@ -32,35 +34,45 @@ DEFAULT_HOST: Final = b"/"
 """The virtual host for a client that names none: RabbitMQ's default; ActiveMQ and Artemis ignore the header."""
 
 
+_SPELLED: Final = {
+    each: each
+    for number in range(len(DIALECTS))
+    for each in map(frozenset, combinations(DIALECTS, number + 1))
+}
+"""All sets of versions: sessions share them."""
+_NAMES: Final = {each: each for each in (ACCEPT_VERSION, HEART_BEAT, HOST, LOGIN, PASSCODE, RECEIPT_HEADER)}
+"""Names of headers that sessions share: an offer is kept for as long as its client may need another broker."""
+
+
 def _first(headers: Headers, name: bytes) -> bytes | None:
     return next((value for key, value in headers if key == name), None)
 
 
-def put(headers: Headers, name: bytes, value: bytes | None) -> Headers:
-    """Return the headers with the header `name` set to `value`: in its old place, or at the end where it is new.
-    None removes it.
+def put(headers: Headers, values: Mapping[bytes, bytes | None]) -> Headers:
+    """Return the headers with those named in `values` set: each in its old place, or at the end where it is new. None
+    removes it.
     """
+    left = dict(values)
     result: Headers = []
-    for key, old in headers:
-        if key != name:
-            result.append((key, old))
-        elif value is not None:
-            result.append((key, value))
-            value = None
-    if value is not None:
-        result.append((name, value))
+    for name, old in headers:
+        if name not in values:
+            result.append((name, old))
+        elif (value := left.pop(name, None)) is not None:
+            result.append((name, value))
+    result += [(name, value) for name, value in left.items() if value is not None]
     return result
 
 
 def _without_body(frame: Frame) -> Headers:
     """Return the headers of a CONNECT or CONNECTED that is written anew, without the LFs that may be its body."""
     headers = frame.headers(V1_0)
-    return put(headers, CONTENT_LENGTH, None) if frame.end > frame.body else headers
+    return put(headers, {CONTENT_LENGTH: None}) if frame.end > frame.body else headers
 
 
 def versions(value: bytes) -> frozenset[bytes]:
     """Return the versions in the value of an `accept-version` or `version` header, without the blanks around them."""
-    return frozenset(part.strip(b" ") for part in value.split(b","))
+    spelled = frozenset(part.strip(b" ") for part in value.split(b","))
+    return _SPELLED.get(spelled, spelled)
 
 
 def _negotiate(asked: frozenset[bytes]) -> bool:
@@ -92,7 +104,7 @@ class Offer:
     @classmethod
     def read(cls, frame: Frame) -> "Offer":
         """Return what a CONNECT or STOMP frame offers. Raises `ProtocolError` for a malformed `heart-beat` header."""
-        headers = _without_body(frame)
+        headers = [(_NAMES.get(name, name), value) for name, value in _without_body(frame)]
         accept = _first(headers, ACCEPT_VERSION)
         beat = _first(headers, HEART_BEAT)
         try:
@@ -128,20 +140,20 @@ class Offer:
 
         `host` and `credentials` replace the client's own. `STOMP` becomes `CONNECT`, which every broker knows.
         """
-        headers = put(self.headers, RECEIPT_HEADER, None)
+        values: dict[bytes, bytes | None] = {RECEIPT_HEADER: None}
         above = _negotiate(asked)
-        if above or _first(headers, ACCEPT_VERSION) is not None:
-            headers = put(headers, ACCEPT_VERSION, spell_versions(asked))
+        if above or _first(self.headers, ACCEPT_VERSION) is not None:
+            values[ACCEPT_VERSION] = spell_versions(asked)
         if host is not None:
-            headers = put(headers, HOST, host)
-        elif above and _first(headers, HOST) is None:
-            headers = put(headers, HOST, DEFAULT_HOST)
+            values[HOST] = host
+        elif above and _first(self.headers, HOST) is None:
+            values[HOST] = DEFAULT_HOST
         if self.beats(asked):
-            headers = put(headers, HEART_BEAT, bytes(terms))
+            values[HEART_BEAT] = bytes(terms)
         if credentials is not None:
-            headers = put(headers, LOGIN, credentials.login)
-            headers = put(headers, PASSCODE, credentials.passcode)
-        return compose_raw(CONNECT, headers, end=b"\0")
+            values[LOGIN] = credentials.login
+            values[PASSCODE] = credentials.passcode
+        return compose_raw(CONNECT, put(self.headers, values), end=b"\0")
 
     def holds(self, value: bytes) -> bool:
         """Return whether this is the value of one of the client's headers."""
@@ -221,11 +233,11 @@ class Accord:
         `terms` is None for a client that sent no `heart-beat` header; `session` is the value of the `session`
         header where the broker sent none.
         """
-        headers = self.headers
-        if dialect.negotiates or _first(headers, VERSION) is not None:
-            headers = put(headers, VERSION, dialect.version)
-        if terms is not None or _first(headers, HEART_BEAT) is not None:
-            headers = put(headers, HEART_BEAT, bytes(terms or Terms()))
+        values: dict[bytes, bytes | None] = {}
+        if dialect.negotiates or _first(self.headers, VERSION) is not None:
+            values[VERSION] = dialect.version
+        if terms is not None or _first(self.headers, HEART_BEAT) is not None:
+            values[HEART_BEAT] = bytes(terms or Terms())
         if not self.session:
-            headers = put(headers, SESSION, session)
-        return compose_raw(CONNECTED, headers)
+            values[SESSION] = session
+        return compose_raw(CONNECTED, put(self.headers, values))

@@ -28,6 +28,8 @@ class Side(Enum):
     DOWNSTREAM = "client"
     UPSTREAM = "broker"
 
+    __hash__ = object.__hash__  # Enum's own is written in Python
+
 
 class State(Enum):
     """Where a leg is in its life; see the module."""
@@ -37,6 +39,8 @@ class State(Enum):
     CONNECTED = "connected"
     LEAVING = "leaving"
     CLOSED = "closed"
+
+    __hash__ = object.__hash__
 
 
 _NOTHING: Final[frozenset[bytes]] = frozenset()

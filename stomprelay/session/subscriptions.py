@@ -48,6 +48,9 @@ class Subscription:
         self.headers = [each for each in self.headers if each[0] == RECEIPT_HEADER][:1]
 
 
+_NONE: Final[OrderedDict[bytes, Subscription]] = OrderedDict()
+
+
 class Subscriptions:
     """The open subscriptions of one client, oldest first. `acknowledging` counts those whose mode asks for ACKs, the
     lately ended ones included: a MESSAGE may still be on its way to them.
@@ -56,10 +59,10 @@ class Subscriptions:
     __slots__ = ("_by_destination", "_by_id", "_closed", "_ended", "_made", "_most", "acknowledging")
 
     def __init__(self, most: int = 65536) -> None:
-        # Ordered ones: a plain dict goes through all that was deleted in front of its first.
-        self._by_id: OrderedDict[bytes, Subscription] = OrderedDict()
+        # Ordered ones: a plain dict goes through all that was deleted in front of its first. Made with the first entry.
+        self._by_id = _NONE
         self._by_destination: dict[bytes, OrderedDict[bytes, Subscription]] = {}
-        self._ended: OrderedDict[bytes, Subscription] = OrderedDict()
+        self._ended = _NONE
         self._closed: list[Subscription] = []
         self._made = 0
         self._most = most
@@ -91,6 +94,8 @@ class Subscriptions:
             self._close(replaced)
             self.acknowledging -= replaced.ack != AUTO
         self.acknowledging += subscription.ack != AUTO
+        if self._by_id is _NONE:
+            self._by_id = OrderedDict()
         self._by_id[subscription.id] = subscription
         same = self._by_destination.get(subscription.destination)
         if same is None:
@@ -132,6 +137,8 @@ class Subscriptions:
         subscription = self._by_id.get(names[ID]) if ID in names else self.oldest(names.get(DESTINATION, b""))
         if subscription is not None:
             self._close(subscription)
+            if self._ended is _NONE:
+                self._ended = OrderedDict()
             self._ended[subscription.id] = subscription
             if len(self._ended) > LATELY:
                 self._forget(self._ended.popitem(last=False)[1])

@@ -147,7 +147,7 @@ def test_several_brokers(tmp_path: Path) -> None:
         "passes: without end at the start, 1 after a loss; given up after 30 s; a warning every 10 passes",
         "confirm every SEND, by receipts of the relay's own",
         "kept to re-send 1048576 bytes of a session in a group",
-        "after an outage sessions come back 500 a second",
+        "after an outage sessions come back 2000 a second",
         "rebalance sessions move to a broker that is there again: 10 a second",
         "moving waits 2.5 s at most for a quiet moment",
         "health failures in a row until a broker is left out: 1; for 1 s at first, 60 s at most; "

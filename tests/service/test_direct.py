@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from twisted.internet import tcp, unix
-from twisted.internet.main import CONNECTION_LOST
-from twisted.internet.protocol import Protocol
+from twisted.internet.error import ConnectionDone
+from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
+from twisted.internet.protocol import Protocol, connectionDone
 from twisted.internet.testing import MemoryReactor
 from twisted.protocols.policies import ProtocolWrapper, WrappingFactory
+from twisted.python.failure import Failure
 
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.pipes import COMPILED
@@ -50,7 +52,8 @@ class Ends:
 
     def close(self) -> None:
         self.peer.close()
-        self.connection.socket.close()
+        if hasattr(self.connection, "socket"):
+            self.connection.socket.close()
 
 
 @pytest.fixture(params=["python", "compiled"], autouse=True)
@@ -173,6 +176,35 @@ def test_a_socket_with_tls_of_its_own_is_not_written_to_directly(ends: Ends) -> 
     """Twisted can start TLS on a connection that stands; ours never do, but then it has to be right."""
     ends.connection.TLS = True
     assert direct.plain(ends.connection) is None
+
+
+class Ended(Protocol):
+    """Keeps why its connection ended."""
+
+    reason: Failure | None = None
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.reason = reason
+
+
+@pytest.mark.parametrize("waits", [b"", b"queued"])
+def test_a_connection_is_closed_when_all_is_written(ends: Ends, waits: bytes) -> None:
+    """At once where nothing waits; otherwise as Twisted does it."""
+    ended = Ended()
+    ends.connection.protocol = ended
+    if waits:
+        ends.connection.write(waits)
+    direct.close(ends.connection)
+    assert (ended.reason is None) == bool(waits)
+    if waits:
+        assert ends.connection.doWrite() is CONNECTION_DONE
+        ends.connection.connectionLost(Failure(CONNECTION_DONE))
+    assert ended.reason is not None
+    assert ended.reason.check(ConnectionDone)
+    assert not ends.reactor.getReaders()
+    assert not ends.waiting
+    assert ends.peer.recv(100) == waits
+    assert ends.peer.recv(100) == b""
 
 
 @pytest.mark.parametrize("kind", sorted(direct.PLAIN, key=repr))

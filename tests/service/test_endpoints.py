@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 import pytest_twisted
 from twisted.internet import reactor
-from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint, TCP6ClientEndpoint
+from twisted.internet.endpoints import HostnameEndpoint, TCP4ClientEndpoint
 from twisted.internet.error import CannotListenError
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs, formatEvent
@@ -18,8 +18,10 @@ from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import (
     BACKLOG,
+    AddressEndpoint,
     BadEndpoint,
     CannotStart,
+    OneProtocol,
     client_endpoint,
     listening_service,
 )
@@ -135,11 +137,11 @@ async def test_a_port_that_is_taken() -> None:
 @pytest.mark.parametrize(
     ("address", "kind"),
     [
-        ("tcp://192.0.2.1:61613", TCP4ClientEndpoint),
-        ("tcp://[2001:db8::1]:61613", TCP6ClientEndpoint),
+        ("tcp://192.0.2.1:61613", AddressEndpoint),
+        ("tcp://[2001:db8::1]:61613", AddressEndpoint),
         ("tcp://broker.example.net", HostnameEndpoint),
         ("tcp:broker.example.net:61613", HostnameEndpoint),
-        ("tcp:192.0.2.1:61613:timeout=5:bindAddress=192.0.2.2", TCP4ClientEndpoint),
+        ("tcp:192.0.2.1:61613:timeout=5:bindAddress=192.0.2.2", AddressEndpoint),
     ],
 )
 def test_a_host_by_name_or_address(address: str, kind: type) -> None:
@@ -158,6 +160,19 @@ def test_the_parts_of_a_tcp_endpoint() -> None:
     assert (host, port, timeout, local) == ("192.0.2.1", 61613, 5.0, ("192.0.2.2", 0))
     _ = attempt.addErrback(lambda _: None)
     attempt.cancel()
+
+
+def test_an_address_is_connected_to_as_twisteds_own_endpoint_does() -> None:
+    """Without that endpoint's Deferred, but with the same host, port, timeout and local address."""
+    memory, local = MemoryReactorClock(), ("192.0.2.2", 0)
+    AddressEndpoint(memory, "192.0.2.1", 61613, 5.0, local).attempt(OneProtocol(Peer(), print))
+    _ = TCP4ClientEndpoint(memory, "192.0.2.1", 61613, 5.0, local).connect(Accepting())
+    ours, theirs = (list(cast(tuple[Any, ...], each)) for each in memory.tcpClients)
+    assert [type(factory).__name__ for factory in (ours.pop(2), theirs.pop(2))] == [
+        "OneProtocol",
+        "_WrappingFactory",
+    ]
+    assert ours == theirs
 
 
 def test_a_broker_on_a_unix_socket(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from twisted.internet.address import UNIXAddress
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 from twisted.internet.testing import MemoryReactorClock
+from twisted.python.failure import Failure
 
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
@@ -21,6 +22,7 @@ from stomprelay.service.connection import direct
 from stomprelay.service.connection.backpressure import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.network import tls
+from stomprelay.service.network.endpoints import AddressEndpoint
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
 from stomprelay.session.effects import Close, How
 from stomprelay.session.leg import Leg, Side
@@ -206,6 +208,67 @@ def test_an_attempt_that_fails(harness: DriverHarness, later: bool) -> None:
     harness.clock.advance(0)
     assert harness.said() == [("refused", BROKER, "connection refused")]
     assert protocol.leg not in harness.runtime.protocols
+
+
+class Away:
+    """A broker that is sought at an address, and Twisted's part in it."""
+
+    def __init__(self, harness: DriverHarness) -> None:
+        self.memory = MemoryReactorClock()
+        self.protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
+        self.protocol.connect(AddressEndpoint(self.memory, "192.0.2.1", 61613, 5.0, None))
+        self.factory: Any = self.memory.tcpClients[0][2]
+        self.connector: Any = self.memory.connectors[0]
+
+
+def test_an_address_that_is_connected_to(harness: DriverHarness) -> None:
+    """The leg's own protocol is the connection's, and the factory that the transport keeps holds it no more."""
+    away = Away(harness)
+    built = away.factory.buildProtocol(None)
+    assert built is away.protocol
+    built.makeConnection(FakeTransport(built))
+    assert harness.said() == [("connected", BROKER)]
+    assert away.factory.buildProtocol(None) is None
+
+
+def test_an_address_that_refuses(harness: DriverHarness) -> None:
+    """Recorded as refused with the reason, in a turn of its own; then there is nothing to cancel."""
+    away = Away(harness)
+    away.factory.clientConnectionFailed(away.connector, Failure(error.ConnectionRefusedError()))
+    assert harness.said() == []
+    harness.clock.advance(0)
+    assert harness.said() == [("refused", BROKER, "connection refused")]
+    assert not away.connector.stoppedConnecting
+
+
+def test_an_address_that_is_given_up(harness: DriverHarness) -> None:
+    """Twisted is told to stop, and what it says then is told to nobody."""
+    away = Away(harness)
+    away.protocol.close(How.ABORT)
+    assert away.connector.stoppedConnecting
+    away.factory.clientConnectionFailed(away.connector, Failure(error.UserError()))
+    harness.clock.advance(0)
+    assert harness.said() == []
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_lost_broker_is_freed_at_once() -> None:
+    """Twisted's connector and transport refer to each other; they do not wait for the garbage collector."""
+    harness, accepting = DriverHarness(), Accepting()
+    listening = await endpoints.serverFromString(reactor, "tcp:0:interface=127.0.0.1").listen(accepting)
+    protocol = LegProtocol(harness.driver, Leg(BROKER, Limits()))
+    protocol.connect(AddressEndpoint(reactor, "127.0.0.1", listening.getHost().port, 5.0, None))
+    await until(lambda: protocol.transport is not None)
+    gc.collect()
+    gc.disable()
+    try:
+        seen = weakref.finalize(protocol.transport, int)
+        protocol.close(How.ABORT)
+        await until(lambda: protocol.transport is None)
+        await until(lambda: not seen.alive)
+    finally:
+        gc.enable()
+        await listening.stopListening()
 
 
 def test_several_attempts_at_a_time(harness: DriverHarness) -> None:

@@ -54,15 +54,22 @@ def accord(lines: bytes = b"") -> Accord:
 def test_put_in_place(value: bytes | None, result: Headers) -> None:
     """Where the header stood first; its repetitions go, the others stay in order."""
     headers = [(b"a", b"1"), (b"x", b"0"), (b"b", b"2"), (b"x", b"00")]
-    assert put(headers, b"x", value) == result
+    assert put(headers, {b"x": value}) == result
     assert headers == [(b"a", b"1"), (b"x", b"0"), (b"b", b"2"), (b"x", b"00")]
 
 
 def test_put_what_is_new() -> None:
     """At the end; taking out what is not there changes nothing."""
-    assert put([(b"a", b"1")], b"x", b"9") == [(b"a", b"1"), (b"x", b"9")]
-    assert put([], b"x", b"9") == [(b"x", b"9")]
-    assert put([(b"a", b"1"), (b"a", b"2")], b"x", None) == [(b"a", b"1"), (b"a", b"2")]
+    assert put([(b"a", b"1")], {b"x": b"9"}) == [(b"a", b"1"), (b"x", b"9")]
+    assert put([], {b"x": b"9"}) == [(b"x", b"9")]
+    assert put([(b"a", b"1"), (b"a", b"2")], {b"x": None}) == [(b"a", b"1"), (b"a", b"2")]
+
+
+def test_several_headers_are_put_at_a_time() -> None:
+    """Each in its place, new ones behind all others in their order; what is named twice is there once."""
+    headers = [(b"b", b"1"), (b"a", b"2"), (b"c", b"3"), (b"b", b"4")]
+    values = {b"y": b"8", b"b": b"6", b"c": None, b"x": b"7", b"z": None}
+    assert put(headers, values) == [(b"b", b"6"), (b"a", b"2"), (b"y", b"8"), (b"x", b"7")]
 
 
 @pytest.mark.parametrize(
@@ -527,3 +534,9 @@ def test_our_connect_is_one_that_the_brokers_took() -> None:
         sent = recording.sent[0].data
         if re.fullmatch(rb"CONNECT\n(login:guest\npasscode:guest\n)?\n\0", sent):
             assert Offer.read(first(sent, Side.DOWNSTREAM)).connect(ONLY_1_0, OURS) == sent
+
+
+def test_sessions_share_their_sets_of_versions() -> None:
+    """However they are spelled; one that holds what nobody speaks is the client's own."""
+    assert versions(b"1.2, 1.0") is versions(b"1.0,1.2")
+    assert versions(b"1.2,9.9") == {b"1.2", b"9.9"}

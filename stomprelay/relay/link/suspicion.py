@@ -8,7 +8,6 @@ that a broker still serves those that it has does not show that it takes new one
 shows it; so two attempts in vain are followed by a rest in which there is time for one.
 """
 
-from collections import deque
 from typing import Final
 
 from stomprelay.relay.model.group import Broker
@@ -36,7 +35,7 @@ class Suspicion:
 
     def __init__(self) -> None:
         self._count = 0
-        self._attempts: deque[tuple[Broker, Sight]] = deque(maxlen=PROOF + 1)
+        self._attempts: tuple[tuple[Broker, Sight], ...] = ()
         self.fault = ""
 
     def turned_away(self, broker: Broker, sight: Sight, fault: str) -> None:
@@ -44,12 +43,12 @@ class Suspicion:
         self._count += 1
         self.fault = fault
         if sight.well:
-            self._attempts.append((broker, sight))
+            self._attempts = (*self._attempts[-PROOF:], (broker, sight))
 
     def cleared(self) -> None:
         """A broker accepted the session: nothing is wrong with its CONNECT."""
         self._count = 0
-        self._attempts.clear()
+        self._attempts = ()
 
     @property
     def proved(self) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import translate
+from functools import cached_property
 
 from stomprelay.relay.model.upstream import Upstream
 from stomprelay.session.heartbeat import Terms
@@ -113,7 +114,7 @@ class Listener:
             {id(each): each for each in (self.upstream, *(route.upstream for route in self.routes))}.values()
         )
 
-    @property
+    @cached_property
     def budget(self) -> int:
         """How many bytes may be kept of one client. Without `kept` so many that back-pressure always comes first: for
         each group of brokers four times a body and what may wait to be sent again.

@@ -64,7 +64,7 @@ class Upstream:
     fan_out_queues: bool = True
     confirm: bool = False
     resend_buffer: int = 1024 * 1024
-    reconnect_rate: float = 500.0
+    reconnect_rate: float = 2000.0
     rebalance_rate: float = 10.0
     drain_timeout: float = 5.0
     checks: Checks = field(default=Checks())

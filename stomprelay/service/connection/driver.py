@@ -14,7 +14,7 @@ from stomprelay.relay.effects import Effect
 from stomprelay.service.connection.backpressure import ASKED, TURN
 from stomprelay.service.connection.protocol import LegOwner, LegProtocol, Runtime
 from stomprelay.service.connection.repeats import Repeats
-from stomprelay.service.log import logger, one_line
+from stomprelay.service.log import heard, logger, one_line, write
 from stomprelay.session.effects import Close, Event, GiveWay, Note, Pause, Resume, Send, Wake
 from stomprelay.session.leg import Leg
 from stomprelay.session.reasons import WARNINGS, spell_fault
@@ -133,11 +133,16 @@ class Driver(LegOwner):
     """The method that performs each kind of effect but `Send`."""
 
 
+def unlogged(effect: Note) -> bool:
+    """Whether a note is for the journal only, or a detail that nobody wants to know."""
+    return effect.quiet or (effect.detail and not heard(LogLevel.debug))
+
+
 def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str) -> None:
     """Write a note to the log in this form, which may use `event` and `text` beside its own fields. A quiet note is
     not logged, and of too many of one `kind` and event only the number.
     """
-    if effect.quiet:
+    if unlogged(effect):
         return
     level = LogLevel.warn if effect.event in WARNINGS else LogLevel.info
     name = f"{kind}: {effect.event.value}"
@@ -149,7 +154,7 @@ def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str
             return
     elif effect.event not in _ONCE and not repeats.passes(name):
         return
-    _log.emit(level, form, event=effect.event.value, text=one_line(effect.text), **fields)
+    write(_log, level, form, event=effect.event.value, text=one_line(effect.text), **fields)
 
 
 def spell_address(address: object) -> str:

@@ -10,11 +10,9 @@ from typing import Any, Final
 from twisted.internet import tcp
 from twisted.internet.defer import Deferred, TimeoutError, succeed
 from twisted.internet.interfaces import (
-    IAddress,
     IHalfCloseableProtocol,
     IHandshakeListener,
     IProtocol,
-    IProtocolFactory,
     IPushProducer,
     IReactorTime,
     IStreamClientEndpoint,
@@ -31,6 +29,7 @@ from stomprelay.service.connection.departures import Departures
 from stomprelay.service.connection.failures import shortage, spell
 from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.connection.timers import Timed, Timers
+from stomprelay.service.network.endpoints import AddressEndpoint, OneProtocol
 from stomprelay.service.network.layer import Layer
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.session.effects import How, Note
@@ -215,7 +214,7 @@ class LegProtocol(Timed):
         self.bytes_received = 0
         self.plain: tcp.Connection | None = None
         self._owner: LegOwner | None = owner
-        self._attempt: Deferred[Any] | None = None
+        self._attempt: Callable[[], object] | None = None
         self._address: object = None
         self._producer: IPushProducer | None = None
         self._tls: TLSMemoryBIOProtocol | None = None
@@ -227,17 +226,21 @@ class LegProtocol(Timed):
 
     def connect(self, endpoint: IStreamClientEndpoint) -> None:
         """Connect to a broker. The owner gets `connected` or `refused`; until then `close` cancels the attempt."""
-        self._attempt = endpoint.connect(_OneProtocol(self)).addErrback(self._attempt_failed)
-        if self.transport is not None:
-            self._attempt = None
+        factory = OneProtocol(self, self._attempt_failed)
+        if isinstance(endpoint, AddressEndpoint):
+            self._attempt = endpoint.attempt(factory).stopConnecting
+            return
+        attempt = endpoint.connect(factory).addErrback(self._attempt_failed)
+        if self.transport is None:
+            self._attempt = attempt.cancel
 
     def _attempt_failed(self, reason: Failure) -> None:
+        self._attempt = None
         # Perhaps at once: but all effects that the core returned must be performed before it is called again.
         self.runtime.reactor.callLater(0, self.failed, reason)
 
     def failed(self, reason: Failure) -> None:
         """Report `refused` to the owner: the attempt to connect failed."""
-        self._attempt = None
         if self._owner is not None:
             lacking = shortage(reason)
             if lacking:
@@ -436,19 +439,21 @@ class LegProtocol(Timed):
         reading, self.reading = self.reading, None
         transport = self.transport
         if transport is None:
-            attempt, self._attempt = self._attempt, None
-            if attempt is not None:
-                attempt.cancel()
+            cancel, self._attempt = self._attempt, None
+            if cancel is not None:
+                cancel()
         elif how is How.ABORT:
             self.runtime.socket_closing()
             transport.abortConnection()
         else:
             self.runtime.socket_closing()
+            self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
             if how is How.LINGER and self._tls is None:
                 transport.loseWriteConnection()
+            elif self.plain is not None:
+                direct.close(self.plain)
             else:
                 transport.loseConnection()
-            self.runtime.timers.set(self, self.runtime.seconds() + owner.linger)
         if reading is not None:
             reading.retire()
         owner.closed(self)
@@ -478,23 +483,3 @@ class LegProtocol(Timed):
             self.transport.loseConnection()
         else:
             self.transport.abortConnection()
-
-
-@implementer(IProtocolFactory)
-class _OneProtocol:
-    """The factory of one attempt to connect; it returns a protocol that was made before."""
-
-    __slots__ = ("_protocol",)
-
-    def __init__(self, protocol: LegProtocol) -> None:
-        self._protocol = protocol
-
-    def buildProtocol(self, addr: IAddress | None) -> LegProtocol:
-        """Return the protocol that was made for the attempt."""
-        return self._protocol
-
-    def doStart(self) -> None:
-        """Do nothing; Twisted calls it before the attempt."""
-
-    def doStop(self) -> None:
-        """Do nothing; Twisted calls it after the attempt."""

@@ -12,10 +12,10 @@ from stomprelay.relay.effects import Effect, Open, Pass, Report
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import PRESSURE
-from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text
+from stomprelay.service.connection.driver import Driver, log_note, spell_address, spell_text, unlogged
 from stomprelay.service.connection.pipes import make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
-from stomprelay.service.log import counted, logger, one_line
+from stomprelay.service.log import counted, logger, one_line, write
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.reasons import spell_fault
@@ -342,6 +342,8 @@ class RelayDriver(Driver):
         if effect.event in _ENDS and "delivering" not in effect.facts and self._began is not None:
             self._log_end(effect, self.runtime.seconds() - self._began)
             return
+        if unlogged(effect):
+            return
         if effect.event is Event.CONNECTED:
             if self._began is None:
                 self._began = self.runtime.seconds()
@@ -366,7 +368,8 @@ class RelayDriver(Driver):
         """Write the line of the end of a session that a broker had accepted."""
         session, info = self.relay.session, self.info()
         frames = {} if session is None else session.frames
-        _log.emit(
+        write(
+            _log,
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
             event=effect.event.value,

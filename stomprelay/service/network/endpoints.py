@@ -1,20 +1,29 @@
 """From configured endpoint strings to services that listen and to endpoints that connect to brokers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from twisted.application.internet import StreamServerEndpointService
 from twisted.internet import tcp
 from twisted.internet.abstract import isIPAddress, isIPv6Address
+from twisted.internet.defer import Deferred
 from twisted.internet.endpoints import (
     HostnameEndpoint,
     TCP4ClientEndpoint,
-    TCP6ClientEndpoint,
     clientFromString,
     serverFromString,
 )
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IProtocolFactory, IStreamClientEndpoint, IStreamServerEndpoint
+from twisted.internet.interfaces import (
+    IAddress,
+    IConnector,
+    IProtocol,
+    IProtocolFactory,
+    IStreamClientEndpoint,
+    IStreamServerEndpoint,
+)
+from twisted.python.failure import Failure
+from zope.interface import implementer
 
 from stomprelay.config.endpoint import client, server
 from stomprelay.relay.model.group import Broker
@@ -127,6 +136,73 @@ def _with_backlog(description: str) -> str:
     return description
 
 
+@implementer(IProtocolFactory)
+class OneProtocol:
+    """The factory of one attempt to connect: it returns a protocol that was made before. `failed` is called where
+    `AddressEndpoint.attempt` comes to nothing.
+    """
+
+    __slots__ = ("_failed", "_protocol")
+
+    def __init__(self, protocol: IProtocol, failed: Callable[[Failure], None]) -> None:
+        self._protocol: IProtocol | None = protocol
+        self._failed: Callable[[Failure], None] | None = failed
+
+    def buildProtocol(self, addr: IAddress | None) -> IProtocol | None:
+        """Return the protocol, and forget it: transports keep their factory."""
+        protocol, self._protocol = self._protocol, None
+        self._failed = None
+        return protocol
+
+    def doStart(self) -> None:
+        """Do nothing; Twisted calls it before the attempt."""
+
+    def doStop(self) -> None:
+        """Do nothing; Twisted calls it after the attempt."""
+
+    def startedConnecting(self, connector: object) -> None:
+        """Do nothing; Twisted calls it when the attempt has begun."""
+
+    def clientConnectionFailed(self, connector: object, reason: Failure) -> None:
+        """Report that the attempt failed."""
+        if self._failed is not None:
+            self._failed(reason)
+
+    def clientConnectionLost(self, connector: Any, reason: Failure) -> None:
+        """Part the connector from its transport, as Twisted does after an attempt that failed: else both wait for the
+        garbage collector. The protocol got `connectionLost`.
+        """
+        connector.transport = None
+
+
+@implementer(IStreamClientEndpoint)
+class AddressEndpoint:
+    """Connects to a port of an IP address, of version 4 or 6; `timeout` in seconds, `local` is what is bound to first.
+
+    `attempt` does what `connect` does, without the Deferred and the second protocol that an endpoint puts around each
+    connection: whoever connects a thousand sessions has no use for them.
+    """
+
+    def __init__(
+        self, reactor: Any, host: str, port: int, timeout: float, local: tuple[str, int] | None
+    ) -> None:
+        self._reactor = reactor
+        self._to = (host, port)
+        self._timeout = timeout
+        self._local = local
+
+    def attempt(self, factory: OneProtocol) -> IConnector:
+        """Begin to connect. The factory is asked for its protocol, or told why there is no connection."""
+        return self._reactor.connectTCP(  # type: ignore[no-any-return]
+            *self._to, factory, timeout=self._timeout, bindAddress=self._local
+        )
+
+    def connect(self, factory: IProtocolFactory) -> Deferred[IProtocol]:
+        """Connect; return a Deferred that fires with the protocol."""
+        endpoint = TCP4ClientEndpoint(self._reactor, *self._to, self._timeout, self._local)
+        return endpoint.connect(factory)
+
+
 def client_endpoint(reactor: Any, broker: Broker, secured: ClientTLS) -> IStreamClientEndpoint:
     """Return the endpoint that connects to a broker on the network. Raises `BadEndpoint` where the string or a TLS
     file cannot be used.
@@ -160,10 +236,8 @@ def _tcp(reactor: Any, arguments: Mapping[str, str]) -> IStreamClientEndpoint:
     host, port = arguments["host"], int(arguments["port"])
     timeout = float(arguments.get("timeout", "30"))
     local = (arguments["bindAddress"], 0) if "bindAddress" in arguments else None
-    if isIPAddress(host):
-        return TCP4ClientEndpoint(reactor, host, port, timeout, local)
-    if isIPv6Address(host):
-        return TCP6ClientEndpoint(reactor, host, port, timeout, local)
+    if isIPAddress(host) or isIPv6Address(host):
+        return AddressEndpoint(reactor, host, port, timeout, local)
     return HostnameEndpoint(reactor, host, port, timeout, local, ATTEMPT_DELAY)
 
 
