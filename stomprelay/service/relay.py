@@ -3,7 +3,7 @@
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from twisted.application.service import MultiService
@@ -70,7 +70,8 @@ class RelayService(MultiService):
 
     `state` is what runs; `embedded` is the embedded broker, if an upstream leads to it. SIGUSR1 pauses all brokers,
     SIGUSR2 resumes them; so does `state.pauses`, each by itself. `clock` is the time of the journal, in nanoseconds
-    since 1970. `descriptors` is how many file descriptors the process may have, None for no limit.
+    since 1970. `descriptors` is how many file descriptors the process may have, None for no limit. `inherited` are the
+    listeners' sockets by name, where this is a worker of several.
     """
 
     def __init__(
@@ -80,9 +81,11 @@ class RelayService(MultiService):
         seconds: Callable[[], float] = time.monotonic,
         clock: Callable[[], int] = time.time_ns,
         descriptors: int | None = None,
+        inherited: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__()
         self._descriptors = descriptors
+        self._inherited = inherited
         set_level(config.log_level)
         self._reactor = reactor
         run = os.urandom(4).hex()
@@ -148,7 +151,12 @@ class RelayService(MultiService):
         listener, factory = sessions.listener, ListenerFactory(sessions, self._accept)
         try:
             service = listening_service(
-                self._reactor, listener.name, listener.endpoint, factory, listener.tls
+                self._reactor,
+                listener.name,
+                listener.endpoint,
+                factory,
+                listener.tls,
+                None if self._inherited is None else self._inherited[listener.name],
             )
         except BadEndpoint as error:
             raise BadEndpoint(f"listener.{listener.name}.{error}") from error
@@ -165,7 +173,7 @@ class RelayService(MultiService):
         self._admin_connections = CONNECTIONS
 
         try:
-            pages = site(self.state, self._reactor, config.admin_hosts)
+            pages = site(self.state, self._reactor, config.admin_hosts, worker=self._inherited is not None)
             service = listening_service(self._reactor, "admin", endpoint, pages)
         except BadEndpoint as error:
             raise BadEndpoint(f"admin: {error}") from error

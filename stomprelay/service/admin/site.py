@@ -156,7 +156,7 @@ class AdminPages(Resource):
             return _begun(request, response)
         # Who goes away before is not responded to.
         request.notifyFinish().addErrback(lambda _: response.cancel())
-        response.addErrback(_failed).addCallback(partial(_respond, request))
+        _ = response.addErrback(_failed).addCallback(partial(_respond, request))
         return NOT_DONE_YET
 
     def _response(self, request: Any) -> Response | Deferred[Response]:

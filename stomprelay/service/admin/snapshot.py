@@ -95,7 +95,7 @@ class Snapshot(NamedTuple):
     workers: tuple[WorkerRow, ...] = ()
 
     @property
-    def count(self) -> int:
+    def clients(self) -> int:
         """Return how many sessions there are."""
         return sum(each.sessions for each in self.listeners)
 

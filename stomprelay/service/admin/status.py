@@ -41,7 +41,7 @@ def status(taken: Snapshot) -> str:
             _table(("upstream", "group", "broker", "state", "#sessions", "#failures"), brokers),
             *_journal(taken.journal),
             *_workers(taken.workers),
-            f"<h2>Sessions: {taken.count}</h2>\n",
+            f"<h2>Sessions: {taken.clients}</h2>\n",
             _table(
                 (
                     "session",

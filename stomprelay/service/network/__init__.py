@@ -1,4 +1,5 @@
 """Sockets and certificates: endpoints to listen on and to connect to, and their TLS.
 
-`endpoints` from configured strings to Twisted endpoints; `tls` certificates and their verification.
+`endpoints` from configured strings to Twisted endpoints; `sharing` sockets that several processes accept from;
+`tls` certificates and their verification.
 """

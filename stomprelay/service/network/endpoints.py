@@ -23,7 +23,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.log import logger
-from stomprelay.service.network import tls
+from stomprelay.service.network import sharing, tls
 
 BACKLOG: Final = 1024
 """Clients that may wait to be accepted, where the endpoint does not set it; Twisted's own default is 50."""
@@ -76,6 +76,17 @@ class ListeningService(StreamServerEndpointService):
             _log.critical("{text}", text=text)
             raise CannotStart(text) from error
 
+    def hold(self) -> int:
+        """Accept nobody from now on, and return the descriptor of the socket, for other processes that do. Raises
+        `CannotStart` for an endpoint that has none.
+        """
+        port = getattr(self._waitingForPort, "result", None)
+        if not isinstance(port, tcp.Port):
+            text = f"{self.name}: {self.description} cannot be shared by several workers"
+            _log.critical("{text}", text=text)
+            raise CannotStart(text)
+        return sharing.hold(port)
+
     def _accept_few(self) -> None:
         """Accept `ACCEPTED` clients at most in a turn of the reactor. Twisted begins with a hundred and takes ever more
         of them, all before the first one that is not wanted can be closed.
@@ -98,14 +109,18 @@ def listening_service(
     description: str,
     factory: IProtocolFactory,
     secured: ServerTLS | None = None,
+    inherited: int | None = None,
 ) -> ListeningService:
     """Return the service that listens on a Twisted server endpoint string, with TLS inside it where `secured` is
-    given.
+    given. `inherited` is the descriptor of the endpoint's socket where another process opened it.
 
     Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
     """
+    place, doors = _with_backlog(description), reactor
+    if inherited is not None:
+        place, doors = sharing.inherited(place), sharing.InheritedSocket(reactor, inherited)
     try:
-        endpoint = serverFromString(reactor, _with_backlog(description))
+        endpoint = serverFromString(doors, place)
     except Exception as error:
         raise BadEndpoint(f"endpoint {description!r}: {_why(error)}") from error
     if secured is not None:
