@@ -29,7 +29,8 @@ def hold(port: tcp.Port) -> int:
 
 class InheritedSocket:
     """A reactor that listens, once, on a socket which listens already, whatever it is asked to listen on; in all else
-    it is `reactor`. An endpoint that is made with it brings what is around the socket (TLS, the PROXY protocol) as ever.
+    it is `reactor`. An endpoint that is made with it brings what is around the socket (TLS, the PROXY protocol) as
+    ever.
     """
 
     def __init__(self, reactor: Any, descriptor: int) -> None:
