@@ -3,7 +3,7 @@
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from twisted.application.service import MultiService
@@ -32,6 +32,7 @@ from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.log import logger, set_level
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
+from stomprelay.service.network.sharing import Inherited
 from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals, open_descriptors
 from stomprelay.service.state import ListenerSessions, RelayState, Sessions
 
@@ -70,8 +71,8 @@ class RelayService(MultiService):
 
     `state` is what runs; `embedded` is the embedded broker, if an upstream leads to it. SIGUSR1 pauses all brokers,
     SIGUSR2 resumes them; so does `state.pauses`, each by itself. `clock` is the time of the journal, in nanoseconds
-    since 1970. `descriptors` is how many file descriptors the process may have, None for no limit. `inherited` are the
-    listeners' sockets by name, where this is a worker of several.
+    since 1970. `descriptors` is how many file descriptors the process may have, None for no limit. `inherited` is what
+    it has of its parent, where this is a worker of several.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class RelayService(MultiService):
         seconds: Callable[[], float] = time.monotonic,
         clock: Callable[[], int] = time.time_ns,
         descriptors: int | None = None,
-        inherited: Mapping[str, int] | None = None,
+        inherited: Inherited | None = None,
     ) -> None:
         super().__init__()
         self._descriptors = descriptors
@@ -149,14 +150,13 @@ class RelayService(MultiService):
 
     def _listen(self, sessions: ListenerSessions) -> None:
         listener, factory = sessions.listener, ListenerFactory(sessions, self._accept)
+        shared: dict[str, Any] = {}
+        if (inherited := self._inherited) is not None:
+            shared["inherited"] = inherited.sockets[listener.name]
+            shared["leads"] = lambda: inherited.leads(len(self.state.sessions))
         try:
             service = listening_service(
-                self._reactor,
-                listener.name,
-                listener.endpoint,
-                factory,
-                listener.tls,
-                None if self._inherited is None else self._inherited[listener.name],
+                self._reactor, listener.name, listener.endpoint, factory, listener.tls, **shared
             )
         except BadEndpoint as error:
             raise BadEndpoint(f"listener.{listener.name}.{error}") from error

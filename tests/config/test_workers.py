@@ -27,7 +27,7 @@ def read(tmp_path: Path, text: str, **options: str) -> Config:
     """The configuration in a file, with options over it."""
     path = tmp_path / "relay.toml"
     path.write_text(text)
-    return overridden(load(str(path)), **options, source=str(path))  # type: ignore[arg-type]
+    return overridden(load(str(path)), **options, source=str(path))
 
 
 def test_one_process_unless_asked(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from twisted.internet.protocol import Factory
 
 from stomprelay.config.endpoint import quoted
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
-from stomprelay.service.network.sharing import inherited
+from stomprelay.service.network.sharing import AWAY, Loads, inherited
 from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, reactor, running
 
 
@@ -129,3 +130,48 @@ def test_twisted_keeps_what_we_rely_on() -> None:
         assert kind._preexistingSocket is None
     assert not unix._inFilesystemNamespace(b"\0")
     assert socket.AF_UNIX in reactor._supportedAddressFamilies
+
+
+# Who accepts
+
+
+@pytest_twisted.ensureDeferred
+async def test_who_has_more_lets_others_accept() -> None:
+    """All clients go to the other one; when that is away, to the one that is left, after a short while each."""
+    leading, other = Accepting(), Accepting()
+    async with AsyncExitStack() as stack:
+        parent = listening_service(reactor, "public", ANY_PORT, Factory())
+        await stack.enter_async_context(running(parent))
+        descriptor, place = parent.hold(), f"tcp:127.0.0.1:{port_of(parent)}"
+        doors = [
+            listening_service(
+                reactor, "public", ANY_PORT, each, inherited=os.dup(descriptor), leads=partial(bool, number)
+            )
+            for number, each in ((1, leading), (0, other))
+        ]
+        for door in doors:
+            await stack.enter_async_context(running(door))
+        for _ in range(5):
+            await serves(other, await connect(place))
+        await maybeDeferred(doors[1].stopService)
+        for _ in range(3):
+            await serves(leading, await connect(place))
+        assert not leading.accepted.pending
+        assert not other.accepted.pending
+
+
+def test_who_has_more(tmp_path: Path) -> None:
+    """Each writes its own number; who is away does not count, and among many a few more are no matter."""
+    Loads.create(tmp_path / "loads", 3)
+    one, two = Loads(tmp_path / "loads"), Loads(tmp_path / "loads")
+    assert not one.leads(1, 5)
+    assert not two.leads(2, 5)
+    assert two.leads(2, 6)
+    assert not one.leads(1, 6)
+    two.write(2, AWAY)
+    assert not one.leads(1, 100)
+    assert not two.leads(2, 100)
+    assert not one.leads(1, 106)
+    assert one.leads(1, 107)
+    one.write(3, 0)
+    assert two.leads(2, 1)

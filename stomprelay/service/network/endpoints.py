@@ -1,6 +1,6 @@
 """From configured endpoint strings to services that listen and to endpoints that connect to brokers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from twisted.application.internet import StreamServerEndpointService
@@ -59,10 +59,18 @@ class ListeningService(StreamServerEndpointService):
     # By default Twisted only logs it, and runs on without the port.
     _raiseSynchronously = True
 
-    def __init__(self, name: str, description: str, endpoint: IStreamServerEndpoint, factory: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        endpoint: IStreamServerEndpoint,
+        factory: Any,
+        leads: Callable[[], bool] | None = None,
+    ) -> None:
         super().__init__(endpoint, factory)
         self.setName(name)
         self.description = description
+        self._leads = leads
 
     def privilegedStartService(self) -> None:
         """Listen, or raise `CannotStart`."""
@@ -100,7 +108,8 @@ class ListeningService(StreamServerEndpointService):
             port.numberAccepts = ACCEPTED
             accept()
 
-        port.doRead = paced  # type: ignore[method-assign]
+        paced_by = paced if self._leads is None else sharing.considerate(port, self._leads)
+        port.doRead = paced_by  # type: ignore[method-assign]
 
 
 def listening_service(
@@ -110,17 +119,21 @@ def listening_service(
     factory: IProtocolFactory,
     secured: ServerTLS | None = None,
     inherited: int | None = None,
+    leads: Callable[[], bool] | None = None,
 ) -> ListeningService:
     """Return the service that listens on a Twisted server endpoint string, with TLS inside it where `secured` is
-    given. `inherited` is the descriptor of the endpoint's socket where another process opened it.
+    given. `inherited` is the descriptor of the endpoint's socket where another process opened it; `leads`: whether
+    one of those that accept there should do so before this one.
 
     Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
     """
-    place, doors = _with_backlog(description), reactor
-    if inherited is not None:
-        place, doors = sharing.inherited(place), sharing.InheritedSocket(reactor, inherited)
     try:
-        endpoint = serverFromString(doors, place)
+        place = _with_backlog(description)
+        if inherited is None:
+            endpoint = serverFromString(reactor, place)
+        else:
+            doors = sharing.InheritedSocket(reactor, inherited)
+            endpoint = serverFromString(doors, sharing.inherited(place))
     except Exception as error:
         raise BadEndpoint(f"endpoint {description!r}: {_why(error)}") from error
     if secured is not None:
@@ -132,7 +145,7 @@ def listening_service(
             factory = TLSMemoryBIOFactory(tls.for_listener(secured), False, factory, reactor)
         except tls.Unusable as error:
             raise BadEndpoint(f"tls.{error}") from error
-    return ListeningService(name, description, endpoint, factory)
+    return ListeningService(name, description, endpoint, factory, leads)
 
 
 def _with_backlog(description: str) -> str:

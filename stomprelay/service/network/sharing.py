@@ -1,11 +1,15 @@
 """One listening socket for several processes: the parent opens it, and each worker accepts from it.
 
 With one socket, rather than one a process on the same port (`SO_REUSEPORT`), a worker that dies takes nobody with it
-who was not accepted yet, and a new client goes to a worker that has time for it.
+who was not accepted yet, and a new client goes to a worker that has time for it. Sessions stay for long, so one that
+has more of them than another lets that one go first: see `Loads`.
 """
 
 import socket
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from mmap import mmap
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
 
 from twisted.internet import tcp, unix
 from twisted.internet.interfaces import IProtocolFactory
@@ -17,6 +21,50 @@ _NO_PATH: Final = b"\0"
 """In place of the path of a UNIX socket: one that Twisted neither removes nor changes the mode of."""
 
 
+REST: Final = 0.005
+"""Seconds for which a worker leaves new clients to others that have fewer."""
+AWAY: Final = (1 << 64) - 1
+"""In place of the sessions of a worker that does not accept."""
+_CELL: Final = 8
+_SLACK: Final = 16
+"""A worker may have one session more for each so many, that many clients at once are accepted without rests."""
+
+
+class Loads:
+    """How many sessions each worker has, in a file that all of them map into memory: a number for each worker, counted
+    from 1, which it writes itself, and the parent while it is away.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        with open(path, "r+b") as file:
+            self._cells = memoryview(mmap(file.fileno(), 0)).cast("Q")
+
+    @classmethod
+    def create(cls, path: Path | str, workers: int) -> "Loads":
+        """Make the file, with all workers away."""
+        Path(path).write_bytes(AWAY.to_bytes(_CELL, "little") * workers)
+        return cls(path)
+
+    def write(self, number: int, sessions: int) -> None:
+        """Write how many sessions a worker has, or that it is `AWAY`."""
+        self._cells[number - 1] = sessions
+
+    def leads(self, number: int, sessions: int) -> bool:
+        """Write how many sessions a worker has, and return whether another one should accept before it."""
+        self.write(number, sessions)
+        fewest = min(self._cells)
+        return sessions > fewest + fewest // _SLACK
+
+
+class Inherited(NamedTuple):
+    """What a worker has of its parent: the descriptor of each listener's socket, by name, and `leads`: told how many
+    sessions it has, whether another one should accept before it.
+    """
+
+    sockets: Mapping[str, int]
+    leads: Callable[[int], bool]
+
+
 def hold(port: tcp.Port) -> int:
     """Let a port that listens accept nobody, and have its end close no other process's; return its descriptor, which
     workers inherit.
@@ -25,6 +73,36 @@ def hold(port: tcp.Port) -> int:
     port._shouldShutdown = False
     descriptor: int = port.fileno()
     return descriptor
+
+
+def considerate(port: tcp.Port, leads: Callable[[], bool]) -> Callable[[], None]:
+    """Return what a port is to do where its socket has clients: accept one, or, where this process `leads`, leave them
+    to others for `REST` seconds, and accept one that is there even then.
+    """
+    accept, reactor = port.doRead, cast(Any, port.reactor)
+    rested = False
+
+    def paced() -> None:
+        if not rested and leads():
+            port.stopReading()
+            reactor.callLater(REST, resume)
+        else:
+            port.numberAccepts = 1
+            accept()
+
+    def resume() -> None:
+        nonlocal rested
+        if port.connected and not port.disconnecting:
+            rested = True
+            port.startReading()
+            # Behind the next look at the sockets.
+            reactor.callLater(0, forget)
+
+    def forget() -> None:
+        nonlocal rested
+        rested = False
+
+    return paced
 
 
 class InheritedSocket:

@@ -5,12 +5,13 @@ Its first line of standard input is the plan; nothing follows it. To standard ou
 
 import os
 import sys
+from functools import partial
 from typing import Any, Final
 
 from twisted.internet.abstract import FileDescriptor
 from twisted.internet.error import ReactorNotRunning
 from twisted.internet.main import CONNECTION_DONE
-from twisted.logger import LogEvent, eventAsJSON, eventAsText, globalLogBeginner
+from twisted.logger import FileLogObserver, LogEvent, eventAsJSON, eventAsText, globalLogBeginner
 from twisted.python.failure import Failure
 from twisted.python.reflect import namedModule
 
@@ -53,7 +54,7 @@ class Lifeline(FileDescriptor):
 
 def line(event: LogEvent) -> str:
     """Return a line of the log as JSON, for `Child` in the parent: its text as it is to be, tracebacks included."""
-    kept = {name: event[name] for name in _KEPT if name in event}
+    kept: dict[str, Any] = {name: event.get(name) for name in _KEPT if name in event}
     text = eventAsText(event, includeTimestamp=False, includeSystem=False)
     return eventAsJSON({**kept, "log_format": "{text}", "text": text}) + "\n"
 
@@ -68,12 +69,7 @@ def main() -> int:
     os.setsid()
     namedModule(plan.reactor).install()
     log = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", errors="backslashreplace")
-
-    def write(event: LogEvent) -> None:
-        log.write(line(event))
-        log.flush()
-
-    globalLogBeginner.beginLoggingTo([write])
+    globalLogBeginner.beginLoggingTo([FileLogObserver(log, line)])
     from twisted.internet import reactor
 
     try:
@@ -87,15 +83,18 @@ def run(plan: Plan, reactor: Any) -> int:
     """Run the relay of a plan on a reactor. Raises `ConfigError` or `OSError` for what this process cannot read."""
     # What imports the reactor comes after it is installed.
     from stomprelay.service.network.endpoints import BadEndpoint
+    from stomprelay.service.network.sharing import Inherited, Loads
     from stomprelay.service.process import keep_freed_memory, raise_descriptor_limit
     from stomprelay.service.relay import RelayService
 
     keep_freed_memory()
     running_in = os.getcwd()
     os.chdir(plan.source.folder)
+    loads = Loads(plan.loads)
+    inherited = Inherited(plan.sockets, partial(loads.leads, plan.number))
     try:
         service = RelayService(
-            plan.read(), reactor, descriptors=raise_descriptor_limit(), inherited=plan.sockets
+            plan.read(), reactor, descriptors=raise_descriptor_limit(), inherited=inherited
         )
     except BadEndpoint as error:
         _log.critical("{error}", error=error)
@@ -105,6 +104,7 @@ def run(plan: Plan, reactor: Any) -> int:
         service.state.pauses.pause(service.state.brokers.find(uri))
     service.privilegedStartService()
     service.startService()
+    loads.write(plan.number, 0)
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
     Lifeline(reactor).startReading()
     reactor.run()

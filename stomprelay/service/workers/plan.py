@@ -37,14 +37,15 @@ class Source(NamedTuple):
 
 class Plan(NamedTuple):
     """What worker `number` is told: `sockets` are the descriptors of the listeners by name, `admin` the path of the
-    UNIX socket where it is asked, `paused` the addresses of the brokers that are out of service, `reactor` the module
-    of the parent's reactor.
+    UNIX socket where it is asked, `loads` that of the file of `Loads`, `paused` the addresses of the brokers that are
+    out of service, `reactor` the module of the parent's reactor.
     """
 
     number: int
     source: Source
     sockets: Mapping[str, int]
     admin: str
+    loads: str
     paused: Sequence[str]
     reactor: str
 

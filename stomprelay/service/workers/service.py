@@ -1,5 +1,6 @@
 """The parent of several workers, as `twistd` runs it: it listens for them, and is asked for all of them."""
 
+import os
 import shutil
 import tempfile
 from typing import Any, Final
@@ -13,6 +14,7 @@ from stomprelay.service.admin.site import site
 from stomprelay.service.brokers.brokers import ALL
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import ListeningService, listening_service
+from stomprelay.service.network.sharing import AWAY, Loads
 from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals
 from stomprelay.service.relay import MARGIN, RelayService
 from stomprelay.service.workers.crew import Crew
@@ -90,10 +92,12 @@ class WorkersService(MultiService):
         super().startService()
         sockets = {name: each.hold() for name, each in self._listeners.items()}
         self._folder = tempfile.mkdtemp(prefix="stomprelay-")
+        loads = os.path.join(self._folder, "loads")
+        self._loads = Loads.create(loads, self._count)
         module = type(self._reactor).__module__
 
         def plan(number: int, admin: str) -> Plan:
-            return Plan(number, self._source, sockets, admin, self.crew.paused, module)
+            return Plan(number, self._source, sockets, admin, loads, self.crew.paused, module)
 
         for number in range(1, self._count + 1):
             worker = Worker(number, self._reactor, self._folder, plan, self._changed)
@@ -102,6 +106,8 @@ class WorkersService(MultiService):
 
     def _changed(self, worker: Worker) -> None:
         self.crew.changed(worker)
+        if worker.admin is None:
+            self._loads.write(worker.number, AWAY)
         if self._notify.parent is None and self.crew.serving == self._count:
             _log.info("all {count} workers serve", count=self._count)
             self._notify.setServiceParent(self)
