@@ -20,6 +20,9 @@ from stomprelay.service.log import logger
 from stomprelay.service.workers.plan import Plan
 
 _log: Final = logger()
+EVERY: Final = 1.0
+"""Seconds after which the other workers know how many sessions this one has, at the latest."""
+
 _INPUT: Final = 0
 _KEPT: Final = ("log_time", "log_level", "log_namespace", "log_system")
 
@@ -82,6 +85,8 @@ def main() -> int:
 def run(plan: Plan, reactor: Any) -> int:
     """Run the relay of a plan on a reactor. Raises `ConfigError` or `OSError` for what this process cannot read."""
     # What imports the reactor comes after it is installed.
+    from twisted.internet.task import LoopingCall
+
     from stomprelay.service.network.endpoints import BadEndpoint
     from stomprelay.service.network.sharing import Inherited, Loads
     from stomprelay.service.process import keep_freed_memory, raise_descriptor_limit
@@ -104,7 +109,10 @@ def run(plan: Plan, reactor: Any) -> int:
         service.state.pauses.pause(service.state.brokers.find(uri))
     service.privilegedStartService()
     service.startService()
-    loads.write(plan.number, 0)
+    # With each new client it is written, too; this is for sessions that ended since.
+    own = LoopingCall(lambda: loads.write(plan.number, len(service.state.sessions)))
+    own.clock = reactor
+    _ = own.start(EVERY)
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
     Lifeline(reactor).startReading()
     reactor.run()
