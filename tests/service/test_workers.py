@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
@@ -175,6 +176,27 @@ def test_places_of_its_own_for_each_process(worker: Worker, reactor: ProcessReac
     assert len({Plan.parse(each.told).admin for each in reactor.processes}) == 2
 
 
+def test_last_words(worker: Worker, reactor: ProcessReactor, changes: list[bool]) -> None:
+    """What is heard of a process that ended is heard too late."""
+    reactor.ends()
+    reactor.tells("READY=1\nSTATUS=1 session")
+    assert (changes, worker.status, worker.row.state) == ([False], "", "is away")
+
+
+def test_a_system_without_processes(
+    worker: Worker, reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again until there is one."""
+    reactor.ends()
+    with monkeypatch.context() as patch, capturedLogs() as logs:
+        patch.setattr(reactor, "spawnProcess", Mock(side_effect=OSError(11, "no processes left")))
+        reactor.advance(FIRST)
+    assert "no processes left" in formatEvent(logs[0])
+    assert worker.restarts == 2
+    reactor.advance(LONGEST)
+    assert (len(reactor.processes), worker.row.state) == (2, "starts")
+
+
 def test_told_to_end(worker: Worker, reactor: ProcessReactor) -> None:
     """It hears that by the end of its input, and is not started again."""
     over: list[None] = []
@@ -213,6 +235,8 @@ def test_one_that_is_frozen(reactor: ProcessReactor, tmp_path: Path, monkeypatch
     watched.start()
     assert reactor.environments[0]["WATCHDOG_USEC"] == "10000000"
     assert "WATCHDOG_PID" not in reactor.environments[0]
+    reactor.advance(100)
+    reactor.tells("READY=1")
     reactor.advance(9)
     reactor.tells("WATCHDOG=1")
     reactor.advance(9)

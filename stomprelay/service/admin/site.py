@@ -22,10 +22,9 @@ and of more than `CONNECTIONS` the one that waits longest gives way.
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
@@ -154,9 +153,15 @@ class AdminPages(Resource):
         response = self._response(request)
         if isinstance(response, Response):
             return _begun(request, response)
-        # Who goes away before is not responded to.
-        request.notifyFinish().addErrback(lambda _: response.cancel())
-        _ = response.addErrback(_failed).addCallback(partial(_respond, request))
+        gone: list[Failure] = []
+        request.notifyFinish().addErrback(gone.append)
+
+        def respond(found: Response) -> None:
+            if not gone:
+                request.write(_begun(request, found))
+                request.finish()
+
+        _ = response.addErrback(_failed).addCallback(respond)
         return NOT_DONE_YET
 
     def _response(self, request: Any) -> Response | Deferred[Response]:
@@ -201,16 +206,7 @@ def _begun(request: Any, response: Response) -> bytes:
     return b"" if request.method == b"HEAD" else body
 
 
-def _respond(request: Any, response: Response | None) -> None:
-    """Send a response that took its time; None: nobody waits for it any more."""
-    if response is not None:
-        request.write(_begun(request, response))
-        request.finish()
-
-
-def _failed(failure: Failure) -> Response | None:
-    if failure.check(CancelledError):
-        return None
+def _failed(failure: Failure) -> Response:
     _log.failure("a request could not be responded to", failure)
     return refusal(500, "the relay failed; see its log")
 

@@ -248,6 +248,6 @@ def _brokers(one: BrokerRow, other: BrokerRow) -> BrokerRow:
 
 def _journals(rows: list[JournalRow]) -> JournalRow:
     worst = next((row for row in rows if row.stuck or row.trouble), rows[-1])
-    counts = {name: sum(row.counts[name] for row in rows) for name in worst.counts}
+    counts = {name: sum(row.counts.get(name, 0) for row in rows) for name in rows[0].counts}
     waiting = sum(row.waiting for row in rows)
     return worst._replace(stuck=any(row.stuck for row in rows), waiting=waiting, counts=counts)

@@ -108,7 +108,8 @@ class WorkersService(MultiService):
         self.crew.changed(worker)
         if worker.admin is None:
             self._loads.write(worker.number, AWAY)
-        if self._notify.parent is None and self.crew.serving == self._count:
+        first = self._notify.parent is None and not self._own.sessions.stopping
+        if first and self.crew.serving == self._count:
             _log.info("all {count} workers serve", count=self._count)
             self._notify.setServiceParent(self)
 

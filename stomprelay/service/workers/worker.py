@@ -105,6 +105,7 @@ class Worker:
         self._changed = changed
         self._delay = backoffPolicy(FIRST, LONGEST, 2.0, lambda: 0.0)
         self._failures = 0
+        self._begun = 0.0
         self._process: Any = None
         self._notices: Any = None
         self._again: Any = None
@@ -125,14 +126,19 @@ class Worker:
         return WorkerRow(self.number, process, "stops" if self._stopping else state, count, self.restarts)
 
     def start(self) -> None:
-        """Start a process for it."""
+        """Start a process for it; where the system has none to give, try again later."""
         self._again = None
+        self._begun = self._reactor.seconds()
+        try:
+            self._spawn()
+        except OSError as error:
+            self._ended(Failure(error))
+
+    def _spawn(self) -> None:
         path = os.path.join(self._folder, f"{self.number}-{self.restarts}")
         self._notices = self._reactor.listenUNIXDatagram(f"{path}.notify", Notices(self._noticed), mode=0o600)
         plan = self.plan = self._plan(self.number, f"{path}.admin")
         child = Child(self.name, self._ended)
-        begun = self._reactor.seconds()
-        self._begun = begun
         inherited: dict[int, Any] = {0: "w", 1: "r", 2: "r"}
         inherited |= {number: number for number in plan.sockets.values()}
         self._process = self._reactor.spawnProcess(
@@ -143,7 +149,6 @@ class Worker:
             childFDs=inherited,
         )
         self._process.writeToChild(0, plan.spell())
-        self._watch()
 
     def _environment(self, notify: str) -> dict[str, str]:
         """Return the environment of a process: it finds the code that we found, and tells us what we tell systemd."""
@@ -155,6 +160,8 @@ class Worker:
         return environment
 
     def _noticed(self, said: dict[str, str]) -> None:
+        if self._process is None:
+            return  # these were its last words
         self.status = said.get("STATUS", self.status)
         self._watch()
         if "READY" in said and self.plan is not None and self.admin is None:
@@ -181,7 +188,9 @@ class Worker:
         self.status = ""
         if self._silent is not None and self._silent.active():
             self._silent.cancel()
-        self._notices.stopListening()
+        if self._notices is not None:
+            self._notices.stopListening()
+            self._notices = None
         self._changed(self)
         if self._stopping:
             self._finished()
