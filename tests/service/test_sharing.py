@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 import pytest_twisted
 from twisted.internet.defer import maybeDeferred
+from twisted.internet.endpoints import clientFromString, wrapClientTLS
 from twisted.internet.protocol import Factory
 
 from stomprelay.config.endpoint import quoted
+from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.service.network import tls
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
 from stomprelay.service.network.sharing import AWAY, Loads, inherited
+from tests.service.certificates import self_signed
 from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, reactor, running
 
 
@@ -96,6 +100,19 @@ async def test_what_is_around_the_socket() -> None:
         client.transport.write(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n")
         server = await serves(accepting, client)
         assert server.transport.getPeer().host == "192.0.2.1"
+
+
+@pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")  # Twisted's own
+@pytest_twisted.ensureDeferred
+async def test_tls_of_the_endpoint(tmp_path: Path) -> None:
+    """Each worker has it."""
+    own = self_signed(tmp_path, "relay")
+    accepting = Accepting()
+    place = f"ssl:0:interface=127.0.0.1:privateKey={own.key}:certKey={own.certificate}"
+    async with shared(place, accepting) as (parent, _):
+        trusting = tls.for_broker(ClientTLS(ca=str(own.certificate)), "localhost")
+        plain = clientFromString(reactor, f"tcp:127.0.0.1:{port_of(parent)}")
+        await serves(accepting, await connect(wrapClientTLS(trusting, plain, reactor)))
 
 
 @pytest_twisted.ensureDeferred

@@ -1,7 +1,7 @@
 """The parent's end of workers, without any process: starts, restarts, what they tell, what they are asked and told."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -14,11 +14,15 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import Logger, LogLevel, capturedLogs, formatEvent
 from twisted.python.failure import Failure
 
+from stomprelay.config import Config
+from stomprelay.config.config import STOP_TIMEOUT
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot
+from stomprelay.service.relay import MARGIN
 from stomprelay.service.workers import worker as module
 from stomprelay.service.workers.child import line
 from stomprelay.service.workers.crew import Crew
 from stomprelay.service.workers.plan import Plan, Source
+from stomprelay.service.workers.service import GRACE, WorkersService
 from stomprelay.service.workers.worker import FIRST, LONGEST, STEADY, Child, Notices, Worker
 from tests.service.harness import RelayHarness, failover, listener, movable
 
@@ -57,6 +61,9 @@ class ProcessReactor(Clock):
         self.notices: list[Notices] = []
         self.environments: list[dict[str, str]] = []
         self.inherited: list[dict[int, Any]] = []
+
+    def callWhenRunning(self, call: Callable[[], object]) -> None:
+        call()
 
     def listenUNIXDatagram(self, address: str, protocol: Notices, mode: int) -> Any:
         assert mode == 0o600
@@ -291,6 +298,52 @@ def test_a_plan_is_read_as_the_parent_did(tmp_path: Path, monkeypatch: pytest.Mo
     found = Plan(2, source, {}, "/a:b", "", [], "").read()
     assert found.admin == "unix:/a\\:b:mode=600:lockfile=0"
     assert found.clients == 1
+
+
+# The parent
+
+
+@pytest.fixture
+def parent(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> WorkersService:
+    """One of two workers without listeners, which runs."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = WorkersService(Config((), workers=2), SOURCE, reactor)
+    made.startService()
+    return made
+
+
+def test_both_serve(parent: WorkersService, reactor: ProcessReactor, tmp_path: Path) -> None:
+    """The folder in which they meet is private, and gone at the end, of which both are told at once."""
+    assert [each.stat().st_mode & 0o777 for each in tmp_path.iterdir()] == [0o700]
+    for notices in reactor.notices:
+        notices.datagramReceived(b"READY=1\nSTATUS=0 sessions, 0 listeners", None)
+    assert parent._status() == "2 of 2 workers serve (1: 0 sessions, 0 listeners; 2: 0 sessions, 0 listeners)"
+    over: list[None] = []
+    _ = parent.stopService().addCallback(over.append)
+    assert [each.done for each in reactor.processes] == [["end"], ["end"]]
+    assert parent._status().startswith("stopping, 0 of 2 workers serve")
+    assert not over
+    for child in reactor.children:
+        child.processEnded(Failure(ProcessDone(0)))
+    assert over == [None]
+    assert not list(tmp_path.iterdir())
+    assert not reactor.getDelayedCalls()
+
+
+def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor) -> None:
+    """Is killed when all have had their time, with all that may come behind it."""
+    over: list[None] = []
+    _ = parent.stopService().addCallback(over.append)
+    reactor.children[0].processEnded(Failure(ProcessDone(0)))
+    reactor.advance(STOP_TIMEOUT + MARGIN + GRACE - 1)
+    assert reactor.processes[1].done == ["end"]
+    with capturedLogs() as logs:
+        reactor.advance(1)
+    assert [formatEvent(event) for event in logs] == ["workers that do not end are killed"]
+    assert reactor.processes[1].done == ["end", "KILL"]
+    assert not over
+    reactor.ends()
+    assert over == [None]
 
 
 # The crew

@@ -88,7 +88,7 @@ def run(plan: Plan, reactor: Any) -> int:
     from twisted.internet.task import LoopingCall
 
     from stomprelay.service.network.endpoints import BadEndpoint
-    from stomprelay.service.network.sharing import Inherited, Loads
+    from stomprelay.service.network.sharing import AWAY, Inherited, Loads
     from stomprelay.service.process import keep_freed_memory, raise_descriptor_limit
     from stomprelay.service.relay import RelayService
 
@@ -113,6 +113,12 @@ def run(plan: Plan, reactor: Any) -> int:
     own = LoopingCall(lambda: loads.write(plan.number, len(service.state.sessions)))
     own.clock = reactor
     _ = own.start(EVERY)
+
+    def leave() -> None:
+        own.stop()
+        loads.write(plan.number, AWAY)
+
+    reactor.addSystemEventTrigger("before", "shutdown", leave)
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
     Lifeline(reactor).startReading()
     reactor.run()
