@@ -153,7 +153,7 @@ class RelayService(MultiService):
         shared: dict[str, Any] = {}
         if (inherited := self._inherited) is not None:
             shared["inherited"] = inherited.sockets[listener.name]
-            shared["leads"] = lambda: inherited.leads(len(self.state.sessions))
+            shared["room"] = lambda: inherited.room(len(self.state.sessions))
         try:
             service = listening_service(
                 self._reactor, listener.name, listener.endpoint, factory, listener.tls, **shared

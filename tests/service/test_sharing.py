@@ -15,7 +15,7 @@ from twisted.internet.protocol import Factory
 
 from stomprelay.config.endpoint import quoted
 from stomprelay.relay.model.upstream import ClientTLS
-from stomprelay.service.network import tls
+from stomprelay.service.network import sharing, tls
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
 from stomprelay.service.network.sharing import AWAY, Loads, inherited
 from tests.service.certificates import self_signed
@@ -152,43 +152,58 @@ def test_twisted_keeps_what_we_rely_on() -> None:
 # Who accepts
 
 
-@pytest_twisted.ensureDeferred
-async def test_who_has_more_lets_others_accept() -> None:
-    """All clients go to the other one; when that is away, to the one that is left, after a short while each."""
-    leading, other = Accepting(), Accepting()
+@asynccontextmanager
+async def accepting_there(*rooms: tuple[Accepting, int]) -> AsyncIterator[str]:
+    """Workers with room for so many clients; yields where they accept."""
     async with AsyncExitStack() as stack:
         parent = listening_service(reactor, "public", ANY_PORT, Factory())
         await stack.enter_async_context(running(parent))
-        descriptor, place = parent.hold(), f"tcp:127.0.0.1:{port_of(parent)}"
-        doors = [
-            listening_service(
-                reactor, "public", ANY_PORT, each, inherited=os.dup(descriptor), leads=partial(bool, number)
+        for accepting, room in rooms:
+            descriptor = os.dup(parent.hold())
+            door = listening_service(
+                reactor, "public", ANY_PORT, accepting, inherited=descriptor, room=partial(int, room)
             )
-            for number, each in ((1, leading), (0, other))
-        ]
-        for door in doors:
             await stack.enter_async_context(running(door))
+        yield f"tcp:127.0.0.1:{port_of(parent)}"
+
+
+@pytest_twisted.ensureDeferred
+async def test_who_has_no_room_lets_others_accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it rests all clients go to the other one."""
+    monkeypatch.setattr(sharing, "REST", 3600.0)
+    full, other = Accepting(), Accepting()
+    before = set(reactor.getDelayedCalls())
+    async with accepting_there((full, 0), (other, 2)) as place:
         for _ in range(5):
             await serves(other, await connect(place))
-        await maybeDeferred(doors[1].stopService)
+    assert not full.accepted.pending
+    for call in set(reactor.getDelayedCalls()) - before:
+        call.cancel()
+
+
+@pytest_twisted.ensureDeferred
+async def test_who_has_no_room_accepts_those_that_nobody_accepts() -> None:
+    """After a short while."""
+    full = Accepting()
+    async with accepting_there((full, 0)) as place:
         for _ in range(3):
-            await serves(leading, await connect(place))
-        assert not leading.accepted.pending
-        assert not other.accepted.pending
+            await serves(full, await connect(place))
 
 
 def test_who_has_more(tmp_path: Path) -> None:
     """Each writes its own number; who is away does not count, and among many a few more are no matter."""
     Loads.create(tmp_path / "loads", 3)
     one, two = Loads(tmp_path / "loads"), Loads(tmp_path / "loads")
-    assert not one.leads(1, 5)
-    assert not two.leads(2, 5)
-    assert two.leads(2, 6)
-    assert not one.leads(1, 6)
+    assert one.room(1, 0) == 1
+    assert two.room(2, 0) == 1
+    assert two.room(2, 1) == 0
+    assert one.room(1, 0) == 1
+    assert one.room(1, 1) == 1
+    two.write(2, 100)
+    assert one.room(1, 60) == 1 + 60 // 8
+    assert two.room(2, 67) == 1
+    assert two.room(2, 68) == 0
     two.write(2, AWAY)
-    assert not one.leads(1, 100)
-    assert not two.leads(2, 100)
-    assert not one.leads(1, 106)
-    assert one.leads(1, 107)
+    assert one.room(1, 1000)
     one.write(3, 0)
-    assert two.leads(2, 1)
+    assert one.room(1, 1) == 0

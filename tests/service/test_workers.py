@@ -8,7 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 from twisted.internet.defer import Deferred, fail, succeed
-from twisted.internet.error import ProcessDone, ProcessExitedAlready, ProcessTerminated
+from twisted.internet.error import CannotListenError, ProcessDone, ProcessExitedAlready, ProcessTerminated
 from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import Logger, LogLevel, capturedLogs, formatEvent
@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 from stomprelay.config import Config
 from stomprelay.config.config import STOP_TIMEOUT
 from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot
+from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.relay import MARGIN
 from stomprelay.service.workers import worker as module
 from stomprelay.service.workers.child import line
@@ -328,6 +329,21 @@ def test_both_serve(parent: WorkersService, reactor: ProcessReactor, tmp_path: P
     assert over == [None]
     assert not list(tmp_path.iterdir())
     assert not reactor.getDelayedCalls()
+
+
+def test_nowhere_to_meet(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The relay does not start; a folder whose name is too long for sockets is told of again and again."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    service = WorkersService(Config((), workers=2), SOURCE, reactor)
+    with pytest.raises(CannotStart, match=r"workers: no temporary folder: .*No such file"):
+        service.startService()
+    assert not reactor.processes
+    made = Worker(1, reactor, "", lambda number, admin: plan_of([]), lambda it: None)
+    too_long = CannotListenError(None, "d" * 120, OSError("AF_UNIX path too long"))
+    with monkeypatch.context() as patch, capturedLogs() as logs:
+        patch.setattr(reactor, "listenUNIXDatagram", Mock(side_effect=too_long))
+        made.start()
+    assert "AF_UNIX path too long" in formatEvent(logs[0])
 
 
 def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor) -> None:

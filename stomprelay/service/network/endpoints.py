@@ -65,12 +65,12 @@ class ListeningService(StreamServerEndpointService):
         description: str,
         endpoint: IStreamServerEndpoint,
         factory: Any,
-        leads: Callable[[], bool] | None = None,
+        room: Callable[[], int] | None = None,
     ) -> None:
         super().__init__(endpoint, factory)
         self.setName(name)
         self.description = description
-        self._leads = leads
+        self._room = room
 
     def privilegedStartService(self) -> None:
         """Listen, or raise `CannotStart`."""
@@ -108,7 +108,7 @@ class ListeningService(StreamServerEndpointService):
             port.numberAccepts = ACCEPTED
             accept()
 
-        paced_by = paced if self._leads is None else sharing.considerate(port, self._leads)
+        paced_by = paced if self._room is None else sharing.considerate(port, self._room)
         port.doRead = paced_by  # type: ignore[method-assign]
 
 
@@ -119,11 +119,11 @@ def listening_service(
     factory: IProtocolFactory,
     secured: ServerTLS | None = None,
     inherited: int | None = None,
-    leads: Callable[[], bool] | None = None,
+    room: Callable[[], int] | None = None,
 ) -> ListeningService:
     """Return the service that listens on a Twisted server endpoint string, with TLS inside it where `secured` is
-    given. `inherited` is the descriptor of the endpoint's socket where another process opened it; `leads`: whether
-    one of those that accept there should do so before this one.
+    given. `inherited` is the descriptor of the endpoint's socket where another process opened it; `room`: how many
+    clients to accept before another process that does so, too.
 
     Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
     """
@@ -145,7 +145,7 @@ def listening_service(
             factory = TLSMemoryBIOFactory(tls.for_listener(secured), False, factory, reactor)
         except tls.Unusable as error:
             raise BadEndpoint(f"tls.{error}") from error
-    return ListeningService(name, description, endpoint, factory, leads)
+    return ListeningService(name, description, endpoint, factory, room)
 
 
 def _with_backlog(description: str) -> str:

@@ -26,8 +26,10 @@ REST: Final = 0.005
 AWAY: Final = (1 << 64) - 1
 """In place of the sessions of a worker that does not accept."""
 _CELL: Final = 8
-_SLACK: Final = 16
-"""A worker may have one session more for each so many, that many clients at once are accepted without rests."""
+_SLACK: Final = 8
+"""A worker may have one session more for each so many, that of many clients who come at once few have to wait."""
+_AT_ONCE: Final = 16
+"""Clients that are accepted in one turn of the reactor, at most."""
 
 
 class Loads:
@@ -49,20 +51,20 @@ class Loads:
         """Write how many sessions a worker has, or that it is `AWAY`."""
         self._cells[number - 1] = sessions
 
-    def leads(self, number: int, sessions: int) -> bool:
-        """Write how many sessions a worker has, and return whether another one should accept before it."""
+    def room(self, number: int, sessions: int) -> int:
+        """Write how many sessions a worker has, and return how many more it should accept before another one does."""
         self.write(number, sessions)
         fewest = min(self._cells)
-        return sessions > fewest + fewest // _SLACK
+        return max(fewest + fewest // _SLACK + 1 - sessions, 0)
 
 
 class Inherited(NamedTuple):
-    """What a worker has of its parent: the descriptor of each listener's socket, by name, and `leads`: told how many
-    sessions it has, whether another one should accept before it.
+    """What a worker has of its parent: the descriptor of each listener's socket, by name, and `room`: told how many
+    sessions it has, how many more it should accept before another worker does.
     """
 
     sockets: Mapping[str, int]
-    leads: Callable[[int], bool]
+    room: Callable[[int], int]
 
 
 def hold(port: tcp.Port) -> int:
@@ -75,20 +77,21 @@ def hold(port: tcp.Port) -> int:
     return descriptor
 
 
-def considerate(port: tcp.Port, leads: Callable[[], bool]) -> Callable[[], None]:
-    """Return what a port is to do where its socket has clients: accept one, or, where this process `leads`, leave them
-    to others for `REST` seconds, and accept one that is there even then.
+def considerate(port: tcp.Port, room: Callable[[], int]) -> Callable[[], None]:
+    """Return what a port is to do where its socket has clients: accept as many as it has `room` for, or, where it has
+    none, leave them to other processes for `REST` seconds, and accept one that is there even then.
     """
     accept, reactor = port.doRead, cast(Any, port.reactor)
     rested = False
 
     def paced() -> None:
-        if not rested and leads():
+        wanted = room() or int(rested)
+        if wanted:
+            port.numberAccepts = min(wanted, _AT_ONCE)
+            accept()
+        else:
             port.stopReading()
             reactor.callLater(REST, resume)
-        else:
-            port.numberAccepts = 1
-            accept()
 
     def resume() -> None:
         nonlocal rested

@@ -96,7 +96,7 @@ def run(plan: Plan, reactor: Any) -> int:
     running_in = os.getcwd()
     os.chdir(plan.source.folder)
     loads = Loads(plan.loads)
-    inherited = Inherited(plan.sockets, partial(loads.leads, plan.number))
+    inherited = Inherited(plan.sockets, partial(loads.room, plan.number))
     try:
         service = RelayService(
             plan.read(), reactor, descriptors=raise_descriptor_limit(), inherited=inherited

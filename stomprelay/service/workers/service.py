@@ -13,7 +13,7 @@ from stomprelay.config import Config
 from stomprelay.service.admin.site import site
 from stomprelay.service.brokers.brokers import ALL
 from stomprelay.service.log import logger
-from stomprelay.service.network.endpoints import ListeningService, listening_service
+from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
 from stomprelay.service.network.sharing import AWAY, Loads
 from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals
 from stomprelay.service.relay import MARGIN, RelayService
@@ -91,9 +91,14 @@ class WorkersService(MultiService):
             self._own.journal.prepare()
         super().startService()
         sockets = {name: each.hold() for name, each in self._listeners.items()}
-        self._folder = tempfile.mkdtemp(prefix="stomprelay-")
-        loads = os.path.join(self._folder, "loads")
-        self._loads = Loads.create(loads, self._count)
+        try:
+            self._folder = tempfile.mkdtemp(prefix="stomprelay-")
+            loads = os.path.join(self._folder, "loads")
+            self._loads = Loads.create(loads, self._count)
+        except OSError as error:
+            text = f"workers: no temporary folder: {error}"
+            _log.critical("{text}", text=text)
+            raise CannotStart(text) from error
         module = type(self._reactor).__module__
 
         def plan(number: int, admin: str) -> Plan:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from twisted.application.internet import backoffPolicy
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import ProcessExitedAlready
+from twisted.internet.error import CannotListenError, ProcessExitedAlready
 from twisted.internet.protocol import DatagramProtocol, ProcessProtocol
 from twisted.logger import eventFromJSON, globalLogPublisher
 from twisted.python.failure import Failure
@@ -131,7 +131,7 @@ class Worker:
         self._begun = self._reactor.seconds()
         try:
             self._spawn()
-        except OSError as error:
+        except (CannotListenError, OSError) as error:
             self._ended(Failure(error))
 
     def _spawn(self) -> None:
