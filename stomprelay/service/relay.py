@@ -95,7 +95,9 @@ class RelayService(MultiService):
         runtime = Runtime(reactor, seconds)
         self._stop_timeout = config.stop_timeout
         brokers = Brokers(config.listeners)
-        sessions = Sessions(config.listeners)
+        sessions = (
+            Sessions(config.listeners) if inherited is None else Sessions(config.listeners, inherited.room)
+        )
         self._admission = Admission(runtime, sessions.listeners.values(), config.clients)
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)

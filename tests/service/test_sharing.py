@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_twisted
@@ -17,8 +18,10 @@ from stomprelay.config.endpoint import quoted
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.network import sharing, tls
 from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
-from stomprelay.service.network.sharing import AWAY, Loads, inherited
+from stomprelay.service.network.sharing import AWAY, Inherited, Loads, inherited
+from stomprelay.service.relay import RelayService
 from tests.service.certificates import self_signed
+from tests.service.harness import RelayHarness
 from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, reactor, running
 
 
@@ -207,3 +210,23 @@ def test_who_has_more(tmp_path: Path) -> None:
     assert one.room(1, 1000)
     one.write(3, 0)
     assert one.room(1, 1) == 0
+
+
+def test_others_hear_of_sessions_that_end() -> None:
+    """At once, lest one be taken for full that is not."""
+    left: list[int] = []
+
+    def room(sessions: int) -> int:
+        left.append(sessions)
+        return 1
+
+    harness = RelayHarness()
+    door = Inherited({"public": 0}, room)
+    service = RelayService(harness.config, harness.reactor, harness.reactor.seconds, inherited=door)
+    sessions = service.state.sessions.listeners["public"]
+    drivers: list[Any] = [object(), object()]
+    for each in drivers:
+        sessions.add(each)
+    for each in drivers:
+        sessions.ended(each)
+    assert left == [1, 0]

@@ -60,7 +60,7 @@ class Loads:
 
 class Inherited(NamedTuple):
     """What a worker has of its parent: the descriptor of each listener's socket, by name, and `room`: told how many
-    sessions it has, how many more it should accept before another worker does.
+    sessions it has, with each that ends too, how many more it should accept before another worker does.
     """
 
     sockets: Mapping[str, int]

@@ -5,7 +5,6 @@ Its first line of standard input is the plan; nothing follows it. To standard ou
 
 import os
 import sys
-from functools import partial
 from typing import Any, Final
 
 from twisted.internet.abstract import FileDescriptor
@@ -20,9 +19,6 @@ from stomprelay.service.log import logger
 from stomprelay.service.workers.plan import Plan
 
 _log: Final = logger()
-EVERY: Final = 1.0
-"""Seconds after which the other workers know how many sessions this one has, at the latest."""
-
 _INPUT: Final = 0
 _KEPT: Final = ("log_time", "log_level", "log_namespace", "log_system")
 
@@ -85,8 +81,6 @@ def main() -> int:
 def run(plan: Plan, reactor: Any) -> int:
     """Run the relay of a plan on a reactor. Raises `ConfigError` or `OSError` for what this process cannot read."""
     # What imports the reactor comes after it is installed.
-    from twisted.internet.task import LoopingCall
-
     from stomprelay.service.network.endpoints import BadEndpoint
     from stomprelay.service.network.sharing import AWAY, Inherited, Loads
     from stomprelay.service.process import keep_freed_memory, raise_descriptor_limit
@@ -96,10 +90,16 @@ def run(plan: Plan, reactor: Any) -> int:
     running_in = os.getcwd()
     os.chdir(plan.source.folder)
     loads = Loads(plan.loads)
-    inherited = Inherited(plan.sockets, partial(loads.room, plan.number))
+
+    def room(sessions: int) -> int:
+        return loads.room(plan.number, AWAY if service.state.sessions.stopping else sessions)
+
     try:
         service = RelayService(
-            plan.read(), reactor, descriptors=raise_descriptor_limit(), inherited=inherited
+            plan.read(),
+            reactor,
+            descriptors=raise_descriptor_limit(),
+            inherited=Inherited(plan.sockets, room),
         )
     except BadEndpoint as error:
         _log.critical("{error}", error=error)
@@ -109,16 +109,7 @@ def run(plan: Plan, reactor: Any) -> int:
         service.state.pauses.pause(service.state.brokers.find(uri))
     service.privilegedStartService()
     service.startService()
-    # With each new client it is written, too; this is for sessions that ended since.
-    own = LoopingCall(lambda: loads.write(plan.number, len(service.state.sessions)))
-    own.clock = reactor
-    _ = own.start(EVERY)
-
-    def leave() -> None:
-        own.stop()
-        loads.write(plan.number, AWAY)
-
-    reactor.addSystemEventTrigger("before", "shutdown", leave)
+    loads.write(plan.number, 0)
     reactor.addSystemEventTrigger("before", "shutdown", service.stopService)
     Lifeline(reactor).startReading()
     reactor.run()
