@@ -91,6 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("-u", "--upstream", metavar="URI", help="as for twistd")
     check.add_argument("--admin", metavar="ENDPOINT", help="as for twistd")
     check.add_argument("--journal", metavar="DIR", help="as for twistd")
+    check.add_argument("--workers", metavar="N", help="as for twistd")
     check.set_defaults(run=_check)
 
     explain = commands.add_parser(
@@ -170,7 +171,13 @@ def _seconds(text: str) -> float:
 def _check(options: argparse.Namespace) -> int:
     try:
         config = overridden(
-            load(options.config), options.listen, options.upstream, options.admin, options.journal
+            load(options.config),
+            options.listen,
+            options.upstream,
+            options.admin,
+            options.journal,
+            options.workers,
+            options.config,
         )
         _check_usable(options.config, config)
     except ConfigError as error:

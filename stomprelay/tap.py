@@ -11,6 +11,7 @@ from stomprelay import config
 from stomprelay.service.network.endpoints import BadEndpoint
 from stomprelay.service.process import keep_freed_memory, raise_descriptor_limit
 from stomprelay.service.relay import RelayService
+from stomprelay.service.workers.plan import Source
 
 
 class Options(usage.Options):
@@ -36,6 +37,7 @@ class Options(usage.Options):
             "Endpoint for health, metrics and a status page, e.g. tcp:61680:interface=127.0.0.1",
         ],
         ["journal", None, None, "Folder for a journal of what passes."],
+        ["workers", None, None, "How many processes serve the clients, best one a core."],
     ]
 
     def __init__(self) -> None:
@@ -50,12 +52,10 @@ class Options(usage.Options):
 
     def postOptions(self) -> None:
         """Read the configuration, so that a mistake in it is shown as one of the command line."""
-        given: dict[str, Any] = {name: self[name] for name in ("listen", "upstream", "admin", "journal")}
+        given = {name: self[name] for name in ("listen", "upstream", "admin", "journal", "workers")}
         try:
-            if self["config"] is None:
-                self.configuration = config.default(**given)
-            else:
-                self.configuration = config.overridden(config.load(self["config"]), **given)
+            self.source = Source.of(self["config"], given)
+            self.configuration = self.source.read()
         except config.ConfigError as error:
             raise usage.UsageError(str(error)) from error
 
@@ -73,11 +73,16 @@ def _reactor() -> Any:
 
 
 def makeService(options: Options, reactor: Any = None) -> IService:
-    """Return the service that `twistd` runs: the relay that the options describe."""
+    """Return the service that `twistd` runs: the relay that the options describe, or the parent of its workers."""
     if reactor is None:
         reactor = _reactor()
     keep_freed_memory()
     try:
+        if options.configuration.workers > 1:
+            # What only a parent needs is not loaded where there is none.
+            from stomprelay.service.workers.service import WorkersService
+
+            return WorkersService(options.configuration, options.source, reactor)
         return RelayService(options.configuration, reactor, descriptors=raise_descriptor_limit())
     except BadEndpoint as error:
         raise SystemExit(f"stomprelay: {error}") from error

@@ -35,7 +35,6 @@ SHORT: dict[str, str] = {
     "pipeline/commands/catalogue.py": "a command of its own, loaded alone",
     "pipeline/spark/errors.py": "used by every room that asks Spark, and imports none of them",
     "pipeline/tables/traffic.py": "a table, beside the others",
-    "relay/effects.py": "what every room of the relay imports",
     "relay/model/counters.py": "the list of all counters",
     "service/brokers/brokers.py": "five modules import it, and it none of them",
     "service/connection/pipes.py": "the one place that knows whether pipes were compiled",

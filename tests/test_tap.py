@@ -13,7 +13,9 @@ from twisted.internet.testing import MemoryReactorClock
 from twisted.python import usage
 
 from stomprelay import tap
+from stomprelay.service.network.endpoints import CannotStart
 from stomprelay.service.relay import RelayService
+from stomprelay.service.workers.service import WorkersService
 
 
 def parsed(*arguments: str) -> tap.Options:
@@ -150,6 +152,50 @@ def test_a_start_that_fails_ends_twistd(tmp_path: Path, daemon: bool) -> None:
     deadline = time.monotonic() + 60
     while (tmp_path / "twistd.pid").exists():
         assert time.monotonic() < deadline
+
+
+def test_workers() -> None:
+    """Several of them have a parent; one is no worker, but the relay itself."""
+    service = tap.makeService(parsed("--workers", "3", "-u", "tcp://a:1"), MemoryReactorClock())
+    assert isinstance(service, WorkersService)
+    assert isinstance(tap.makeService(parsed("--workers", "1"), MemoryReactorClock()), RelayService)
+
+
+@pytest.mark.parametrize("number", ["0", "many", "1000", "2"])
+def test_workers_that_cannot_be(number: str) -> None:
+    """Two of them cannot share the embedded broker."""
+    with pytest.raises(usage.UsageError, match="workers: "):
+        parsed("--workers", number)
+
+
+def test_workers_are_checked_before_any_starts(tmp_path: Path) -> None:
+    """A certificate that is not there ends the parent, as it ends a process alone."""
+    path = tmp_path / "relay.toml"
+    path.write_text('workers = 2\n[listener.public.tls]\ncertificate = "no.pem"\nkey = "no.key"\n')
+    with pytest.raises(SystemExit, match=r"^stomprelay: listener\.public\.tls\.certificate: .*no\.pem"):
+        tap.makeService(parsed("-c", str(path), "-u", "tcp://a:1"), MemoryReactorClock())
+
+
+@pytest.mark.parametrize("which", ["port", "journal"])
+def test_workers_that_cannot_start(tmp_path: Path, which: str) -> None:
+    """A port that is taken, or a folder that cannot be used, ends the parent; no worker begins."""
+    from twisted.internet import reactor
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] if which == "port" else 0
+        (tmp_path / "file").touch()
+        folder = tmp_path / ("folder" if which == "port" else "file")
+        service = tap.makeService(
+            parsed(
+                *("--listen", f"tcp:{port}:interface=127.0.0.1", "-u", "tcp://a:1"),
+                *("--workers", "2", "--journal", str(folder)),
+            ),
+            reactor,
+        )
+        assert isinstance(service, WorkersService)
+        with pytest.raises(CannotStart, match=r"cannot (listen on|be used)"):
+            service.startService()
+        assert service.crew.workers == []
 
 
 def test_a_journal(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ KEYS: Final = (
     "stop_timeout",
     "log_level",
     "fast_path",
+    "workers",
     "limits",
     "listener",
     "upstream",
@@ -46,6 +47,8 @@ LIMIT_KEYS: Final = ("clients",)
 STOP_TIMEOUT: Final = 20.0
 LOG_LEVEL: Final = "info"
 FAST_PATH: Final = True
+MOST_WORKERS: Final = 256
+"""Processes that a relay may have: more than any machine of ours has cores, and few enough for a slip of the pen."""
 _LEVELS: Final = {each: each for each in ("error", "warn", "info", "debug")}
 DEFAULT: Final = "default"
 """The name of a listener or an upstream that no file names."""
@@ -68,9 +71,9 @@ class Config:
     bounds of the embedded broker, and the journal, which is kept if it has a directory. `admin_hosts` are names by
     which the admin endpoint may be asked beside its own; `clients` is how many there may be at a time, None: as many as
     the process has file descriptors for. When the relay stops, sessions have `stop_timeout` seconds to deliver what
-    their clients sent. `log_level` is the least that is logged. `fast_path`: frames
-    that need no look may pass without the core. All is checked but whether the endpoints, the TLS files
-    and that directory can be used.
+    their clients sent. `log_level` is the least that is logged. `fast_path`: frames that need no look may pass without
+    the core. `workers` is how many processes serve the clients; where there are several, each has its `share`. All is
+    checked but whether the endpoints, the TLS files and that directory can be used.
     """
 
     listeners: tuple[Listener, ...]
@@ -82,6 +85,7 @@ class Config:
     stop_timeout: float = STOP_TIMEOUT
     log_level: str = LOG_LEVEL
     fast_path: bool = FAST_PATH
+    workers: int = 1
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -91,23 +95,25 @@ class Config:
         )
 
 
-def load(path: str) -> Config:
-    """Return the configuration in a TOML file. Raises `ConfigError`, whose text is one line that the caller shows."""
-    return _read(_table(path))
+def load(path: str, text: str | None = None) -> Config:
+    """Return the configuration in a TOML file; `text` is what it holds, where it was read before. Raises `ConfigError`,
+    whose text is one line that the caller shows.
+    """
+    return _read(_table(path, read_text(path) if text is None else text))
 
 
 def admin(path: str) -> str | None:
     """Return the admin endpoint in a TOML file, None where it has none; nothing else of the file is checked.
     Raises `ConfigError`.
     """
-    return _table(path).get("admin", read_server)
+    return _table(path, read_text(path)).get("admin", read_server)
 
 
-def _table(path: str) -> Table:
-    return Table(path, os.path.dirname(os.path.abspath(path)), _values(path, _text(path)))
+def _table(path: str, text: str) -> Table:
+    return Table(path, os.path.dirname(os.path.abspath(path)), _values(path, text))
 
 
-def _text(path: str) -> str:
+def read_text(path: str) -> str:
     """Return the text of a file. Raises `ConfigError`."""
     try:
         with open(path, "rb") as stream:
@@ -141,11 +147,12 @@ def default(
     upstream: str | None = None,
     admin: str | None = None,
     journal: str | None = None,
+    workers: str | None = None,
 ) -> Config:
     """Return the configuration without a file, with the command line as in `overridden`. Without arguments: the
     embedded broker on port 61613 of the loopback interface.
     """
-    return overridden(_read(Table(COMMAND_LINE, "", {})), listen, upstream, admin, journal)
+    return overridden(_read(Table(COMMAND_LINE, "", {})), listen, upstream, admin, journal, workers)
 
 
 def overridden(
@@ -154,13 +161,16 @@ def overridden(
     upstream: str | None = None,
     admin: str | None = None,
     journal: str | None = None,
+    workers: str | None = None,
+    source: str = COMMAND_LINE,
 ) -> Config:
     """Return the configuration with the options of the command line, which take precedence over the file.
 
     With `listen` the relay listens on these endpoints and on no other, each with the settings of the file's first
     listener. With `upstream` every listener goes there, with the other settings of its own upstream; routes to that
     upstream go there too, routes to others stay. With `journal` one is kept in this directory, with the settings of
-    the file. Raises `ConfigError`.
+    the file. `workers` is a number in digits. `source` is the file, which an error names that is not one option's.
+    Raises `ConfigError`, also where what was loaded cannot be shared by so many workers.
     """
     listeners = config.listeners
     if listen:
@@ -175,7 +185,55 @@ def overridden(
     kept = config.journal
     if journal is not None:
         kept = replace(kept, directory=os.path.abspath(_option("--journal", directory, journal)))
-    return replace(config, listeners=listeners, admin=admin, journal=kept)
+    number = config.workers if workers is None else _option("--workers", _workers, _number(workers))
+    made = replace(config, listeners=listeners, admin=admin, journal=kept, workers=number)
+    if number > 1:
+        _sharable(source, made)
+    return made
+
+
+def share(config: Config, number: int) -> Config:
+    """Return what worker `number`, counted from 1, has of a configuration that several share: its part of the clients;
+    and only the first one removes old segments. What limits one session or one address is the same for each.
+    """
+
+    def part(clients: int | None) -> int | None:
+        return None if clients is None else (clients + config.workers - number) // config.workers
+
+    kept = config.journal if number == 1 else replace(config.journal, retain_age=None, retain_size=None)
+    return replace(
+        config,
+        listeners=tuple(replace(each, clients=part(each.clients)) for each in config.listeners),
+        clients=part(config.clients),
+        journal=kept,
+    )
+
+
+def _sharable(source: str, config: Config) -> None:
+    """Raise `ConfigError` where the workers of a configuration cannot share what it has."""
+    for upstream in config.upstreams:
+        if any(broker.endpoint == MEMORY for broker in upstream.brokers):
+            raise ConfigError(
+                f"{source}: workers: {config.workers} processes cannot share the embedded broker, to which "
+                f'upstream.{upstream.name}.uri leads ("{MEMORY}")'
+            )
+    limits = [("limits.clients", config.clients)]
+    limits += [(f"listener.{each.name}.limits.clients", each.clients) for each in config.listeners]
+    for key, clients in limits:
+        if clients is not None and clients < config.workers:
+            raise ConfigError(f"{source}: {key}: must be at least 1 for each of {config.workers} workers")
+
+
+def _workers(value: object) -> int:
+    """Return the number of workers. Raises `ValueError`."""
+    number = count(value)
+    if number > MOST_WORKERS:
+        raise ValueError(f"must be {MOST_WORKERS} at most, not {number}")
+    return number
+
+
+def _number(text: str) -> object:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
 
 
 def _option(option: str, read: Callable[[V], T], value: V) -> T:
@@ -243,6 +301,7 @@ def _read(table: Table) -> Config:
         table.get("stop_timeout", seconds_or_none, STOP_TIMEOUT),
         table.get("log_level", choice(_LEVELS), LOG_LEVEL),
         table.get("fast_path", flag, FAST_PATH),
+        table.get("workers", _workers, 1),
     )
 
 

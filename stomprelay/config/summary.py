@@ -51,7 +51,9 @@ def summary(config: Config) -> str:
     if config.journal.directory is not None:
         blocks.append(_block("journal", [("directory", config.journal.directory), *_journal(config.journal)]))
     stop = f"sessions have {config.stop_timeout:g} s to deliver what their clients sent"
+    each = config.workers
     relay = [
+        ("workers", "none: one process" if each == 1 else f"{each}, limits of clients divided among them"),
         ("at a stop", stop if config.stop_timeout else "sessions end at once"),
         ("log", f"from {config.log_level} on"),
         ("fast path", "where it can be" if config.fast_path else "never"),

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from stomprelay.relay.effects import Outbox, Pass
-from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer
+from stomprelay.relay.effects import Outbox
+from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer, Passes
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker
@@ -15,7 +15,7 @@ from stomprelay.relay.shutdown import Shutdown
 from stomprelay.session.effects import GiveWay, How, Pause, Resume, Wake
 from stomprelay.session.handshake import Offer
 from stomprelay.session.heartbeat import BEAT, Terms
-from stomprelay.session.leg import Leg, Side, State
+from stomprelay.session.leg import Leg, State
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import demanding_utf8
 from stomprelay.wire.errors import StompError
@@ -24,15 +24,10 @@ from stomprelay.wire.names import LOGIN
 _NONE: Final = frozenset[Leg]()
 
 
-def beating(leg: Leg) -> bool:
-    """Whether a leg's heart-beats count. A client that sent DISCONNECT is owed beats until it is answered."""
-    return leg.state is State.CONNECTED or (leg.state is State.LEAVING and leg.side is Side.DOWNSTREAM)
-
-
 def beat(legs: Iterable[Leg | None], outbox: Outbox, now: float) -> Leg | None:
     """Send the beats that are due on the legs that are connected. Returns the first leg whose peer is dead."""
     for leg in legs:
-        if leg is None or not beating(leg):
+        if leg is None or not leg.beating:
             continue
         if leg.heartbeat.dead(now):
             return leg
@@ -72,7 +67,7 @@ class ClientConnection:
         self._outbox = outbox
         self._flow = flow
         self._deferred = _NONE
-        self._passes: dict[Leg, Pass] = {}
+        self._passes = Passes(outbox)
         self._search = Search(flow, outbox)
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
         session.kept.watch([self._buffer.__len__])
@@ -102,7 +97,7 @@ class ClientConnection:
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
         deadline = min(self.shutdown.until, self._search.deadline)
-        if self.shutdown.listening and beating(self._client):
+        if self.shutdown.listening and self._client.beating:
             deadline = min(deadline, self._client.heartbeat.deadline)
         return deadline
 
@@ -245,14 +240,7 @@ class ClientConnection:
         """Ask that what may pass straight on does so from now on, and no more than that: call it at the end of each
         input.
         """
-        wanted = {each.leg: each for each in self._flow.passes() if self._unburdened(each.leg, each.to)}
-        passes = self._passes
-        if wanted or passes:
-            for leg, each in passes.items():
-                if leg not in wanted and not leg.closed:
-                    self._outbox.put(Pass(leg, each.to, None))
-            self._outbox.put(*(each for leg, each in wanted.items() if each is not passes.get(leg)))
-            self._passes = wanted
+        self._passes.allow([each for each in self._flow.passes() if self._unburdened(each.leg, each.to)])
 
     def _unburdened(self, leg: Leg, to: Leg) -> bool:
         """Whether both are there and nothing of `leg` waits, which what comes next would overtake."""

@@ -210,3 +210,23 @@ class InputBuffer:
         elif full or self._size >= self._most:
             self._paused = True
             self._outbox.put(Pause(self._client))
+
+
+class Passes:
+    """Which frames of which leg may be sent straight on, as the service was told last."""
+
+    __slots__ = ("_allowed", "_outbox")
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._allowed: list[Pass] = []
+        self._outbox = outbox
+
+    def allow(self, passes: list[Pass]) -> None:
+        """Allow these from now on, one for a leg at most, and no others."""
+        allowed = self._allowed
+        if passes != allowed:
+            legs = {each.leg for each in passes}
+            ended = [each for each in allowed if each.leg not in legs and not each.leg.closed]
+            self._outbox.put(*(Pass(each.leg, each.to, None) for each in ended))
+            self._outbox.put(*(each for each in passes if each not in allowed))
+            self._allowed = passes

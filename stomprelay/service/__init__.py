@@ -5,7 +5,7 @@ which clients are taken; `state` is what both listeners and the admin endpoint k
 signals, systemd, descriptors and memory; `drain` how sessions end when the relay stops; `log` the relay's own lines,
 and how many of them there are.
 
-The rooms, from the outside in: `admin` health, metrics and requests over HTTP; `brokers` probing, pausing and
-balancing brokers; `connection` one connection, and the drivers that connect a core to its connections; `journal`
-writing what passes; `network` endpoints and certificates.
+The rooms, from the outside in: `workers` a relay of several processes; `admin` health, metrics and requests over HTTP;
+`brokers` probing, pausing and balancing brokers; `connection` one connection, and the drivers that connect a core to
+its connections; `journal` writing what passes; `network` endpoints and certificates.
 """

@@ -78,6 +78,8 @@ class Signals(Service):
 
 EVERY: Final = 5.0
 """Seconds between two checks whether the status has changed."""
+WATCHDOG: Final = "WATCHDOG_USEC"
+"""The variable that has the time within which systemd expects a watchdog notice."""
 
 
 class Notify(Service):
@@ -97,9 +99,9 @@ class Notify(Service):
         self._status = status
         self._sent = ""
         self._address = _address(environment.get("NOTIFY_SOCKET", ""))
-        watchdog = _watchdog(environment)
-        self._watched = watchdog is not None
-        self._every = EVERY if watchdog is None else min(EVERY, watchdog / 2)
+        period = watchdog(environment)
+        self._watched = period is not None
+        self._every = EVERY if period is None else min(EVERY, period / 2)
         self._loop = LoopingCall(self._check)
         self._loop.clock = reactor
 
@@ -150,11 +152,11 @@ def _address(name: str) -> str | None:
     return name if name.startswith("/") else None
 
 
-def _watchdog(environment: Mapping[str, str]) -> float | None:
+def watchdog(environment: Mapping[str, str]) -> float | None:
     """Return the seconds within which systemd expects a watchdog notice; None where it expects none from this
     process.
     """
-    period, process = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
+    period, process = environment.get(WATCHDOG, ""), environment.get("WATCHDOG_PID", "")
     if not period.isdigit() or int(period) == 0 or (process and process != str(os.getpid())):
         return None
     return int(period) / 1_000_000

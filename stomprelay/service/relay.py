@@ -33,6 +33,7 @@ from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
 from stomprelay.service.log import logger, set_level
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
+from stomprelay.service.network.sharing import Inherited
 from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals, open_descriptors
 from stomprelay.service.state import ListenerSessions, RelayState, Sessions
 from stomprelay.wire.decoder import SCANNER
@@ -72,7 +73,8 @@ class RelayService(MultiService):
 
     `state` is what runs; `embedded` is the embedded broker, if an upstream leads to it. SIGUSR1 pauses all brokers,
     SIGUSR2 resumes them; so does `state.pauses`, each by itself. `clock` is the time of the journal, in nanoseconds
-    since 1970. `descriptors` is how many file descriptors the process may have, None for no limit.
+    since 1970. `descriptors` is how many file descriptors the process may have, None for no limit. `inherited` is what
+    it has of its parent, where this is a worker of several.
     """
 
     def __init__(
@@ -82,9 +84,11 @@ class RelayService(MultiService):
         seconds: Callable[[], float] = time.monotonic,
         clock: Callable[[], int] = time.time_ns,
         descriptors: int | None = None,
+        inherited: Inherited | None = None,
     ) -> None:
         super().__init__()
         self._descriptors = descriptors
+        self._inherited = inherited
         set_level(config.log_level)
         self._reactor = reactor
         run = os.urandom(4).hex()
@@ -94,7 +98,9 @@ class RelayService(MultiService):
         self._stop_timeout = config.stop_timeout
         self._passes = config.fast_path and PIPE is not None and config.journal.directory is None
         brokers = Brokers(config.listeners)
-        sessions = Sessions(config.listeners)
+        sessions = (
+            Sessions(config.listeners) if inherited is None else Sessions(config.listeners, inherited.room)
+        )
         self._admission = Admission(runtime, sessions.listeners.values(), config.clients)
         # Added first, the journal ends last.
         journal = self._add_journal(config.journal, sessions, run, clock)
@@ -149,9 +155,13 @@ class RelayService(MultiService):
 
     def _listen(self, sessions: ListenerSessions) -> None:
         listener, factory = sessions.listener, ListenerFactory(sessions, self._accept)
+        shared: dict[str, Any] = {}
+        if (inherited := self._inherited) is not None:
+            shared["inherited"] = inherited.sockets[listener.name]
+            shared["room"] = lambda: inherited.room(len(self.state.sessions))
         try:
             service = listening_service(
-                self._reactor, listener.name, listener.endpoint, factory, listener.tls
+                self._reactor, listener.name, listener.endpoint, factory, listener.tls, **shared
             )
         except BadEndpoint as error:
             raise BadEndpoint(f"listener.{listener.name}.{error}") from error
@@ -168,7 +178,7 @@ class RelayService(MultiService):
         self._admin_connections = CONNECTIONS
 
         try:
-            pages = site(self.state, self._reactor, config.admin_hosts)
+            pages = site(self.state, self._reactor, config.admin_hosts, worker=self._inherited is not None)
             service = listening_service(self._reactor, "admin", endpoint, pages)
         except BadEndpoint as error:
             raise BadEndpoint(f"admin: {error}") from error

@@ -87,12 +87,16 @@ class ListenerSessions:
 class Sessions:
     """The sessions of all listeners. Copy them before you do anything to them that may end one.
 
-    `listeners` has those of each listener by its name. `stopping`: no session is accepted any more.
+    `listeners` has those of each listener by its name. `stopping`: no session is accepted any more. `on_end` is called
+    when one is over, with the number of those that are left.
     """
 
-    def __init__(self, listeners: Iterable[Listener]) -> None:
+    def __init__(
+        self, listeners: Iterable[Listener], on_end: Callable[[int], object] = lambda left: None
+    ) -> None:
         self.listeners: Final = {each.name: ListenerSessions(each, self._ended) for each in listeners}
         self.stopping = False
+        self._on_end = on_end
         self._over: Deferred[None] | None = None
 
     def __iter__(self) -> Iterator[RelayDriver]:
@@ -118,6 +122,7 @@ class Sessions:
         return self._over
 
     def _ended(self) -> None:
+        self._on_end(len(self))
         if self._over is not None and not len(self):
             over, self._over = self._over, None
             if not over.called:

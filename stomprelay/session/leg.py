@@ -100,6 +100,12 @@ class Leg:
         self.gone = True
 
     @property
+    def beating(self) -> bool:
+        """Whether its heart-beats count. A client that sent DISCONNECT is owed beats until it is answered."""
+        leaving = self.state is State.LEAVING and self.side is Side.DOWNSTREAM
+        return leaving or self.state is State.CONNECTED
+
+    @property
     def closed(self) -> bool:
         """Whether nothing may be written to it any more."""
         return self.state is State.CLOSED

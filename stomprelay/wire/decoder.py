@@ -239,8 +239,7 @@ class Decoder:
         data, at = b"", 0
         try:
             while most > 0 and self._pieces is None:
-                data = self._data
-                at = self._at
+                data, at = self._data, self._at
                 if compiled:
                     asked = rules if at >= refused else ()
                     scanner = self._scanner if self._rules is asked else self._scanning(asked)

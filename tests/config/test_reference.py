@@ -133,6 +133,7 @@ def test_the_readme_has_the_same_settings() -> None:
         "listener.NAME.endpoint": "`-l`, `--listen`",
         "upstream.NAME.uri": "`-u`, `--upstream`",
         "journal.directory": "`--journal`",
+        "workers": "`--workers`",
     }
     assert rows == [
         [

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.client import beat, beating
+from stomprelay.relay.client import beat
 from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.flow import InputBuffer
 from stomprelay.session.effects import Event, How, Pause, Resume, Send
@@ -551,8 +551,8 @@ def test_a_leg_that_has_no_beats(side: Side, state: State) -> None:
     """Before CONNECTED nothing may be written, after DISCONNECT a broker expects nothing, a closed leg is no leg."""
     one, other = in_state(side, state), leg()
     other.heartbeat.received(99.0)
-    assert not beating(one)
-    assert beating(other)
+    assert not one.beating
+    assert other.beating
     assert beaten(one, other, now=100.0) == ([Send(other, b"\n")], None)
 
 
@@ -560,7 +560,7 @@ def test_a_client_that_waits_for_the_answer_to_disconnect() -> None:
     """It is sent beats until then; it need not send any, for `Shutdown` pauses its heart-beat."""
     client = in_state(Side.DOWNSTREAM, State.LEAVING)
     client.heartbeat.paused()
-    assert beating(client)
+    assert client.beating
     assert beaten(client, now=100.0) == ([Send(client, b"\n")], None)
 
 

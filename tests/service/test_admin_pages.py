@@ -9,7 +9,8 @@ from twisted.internet.error import ConnectionLost
 from stomprelay.relay.model.counters import COUNTERS
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.service.admin.metrics import metrics
-from stomprelay.service.admin.status import SHOWN, status
+from stomprelay.service.admin.snapshot import SHOWN, snapshot
+from stomprelay.service.admin.status import status
 from stomprelay.service.journal.queue import Dropped
 from tests.service.harness import (
     CONNECT,
@@ -25,7 +26,11 @@ from tests.service.harness import (
 
 def samples(harness: RelayHarness) -> list[str]:
     """The samples of brokers."""
-    return [line for line in metrics(harness.service.state).splitlines() if "upstream=" in line]
+    return [
+        line
+        for line in metrics(snapshot(harness.service.state, whole=False)).splitlines()
+        if "upstream=" in line
+    ]
 
 
 def test_every_metric_says_what_it_is() -> None:
@@ -34,7 +39,7 @@ def test_every_metric_says_what_it_is() -> None:
         listener(upstream=movable(failover(1, 2))), listener(name="other", endpoint="tcp:61614")
     )
     harness.session()
-    lines = metrics(harness.service.state).splitlines()
+    lines = metrics(snapshot(harness.service.state, whole=False)).splitlines()
     samples = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
     assert len(set(samples)) == len(samples)
     names = [line.split(" ")[2] for line in lines if line.startswith("# TYPE ")]
@@ -91,14 +96,14 @@ def test_labels_are_quoted() -> None:
         entry._replace(broker=odd)
         for entry in RelayHarness(listener(upstream=movable())).service.state.brokers.configured[:1]
     )
-    text = metrics(harness.service.state)
+    text = metrics(snapshot(harness.service.state, whole=False))
     assert 'broker="tcp://\\"\\\\:1"' in text
     assert 'stomprelay_sessions{listener="\\"\\\\\\n"} 0\n' in text
 
 
 def test_metrics_of_the_journal(tmp_path: Path) -> None:
     """What was written, left out, and waits; nothing where none is kept."""
-    assert "journal" not in metrics(RelayHarness().service.state)
+    assert "journal" not in metrics(snapshot(RelayHarness().service.state, whole=False))
     harness = JournalHarness(tmp_path)
     written = harness.journal.written
     written.blocks, written.frames, written.size, written.errors = 1, 2, 3, 4
@@ -108,7 +113,7 @@ def test_metrics_of_the_journal(tmp_path: Path) -> None:
     waiting = harness.journal.waiting
     found = [
         line
-        for line in metrics(harness.service.state).splitlines()
+        for line in metrics(snapshot(harness.service.state, whole=False)).splitlines()
         if "journal" in line and not line.startswith("#")
     ]
     assert found == [
@@ -131,7 +136,7 @@ def rows(harness: RelayHarness) -> list[tuple[str, ...]]:
     """The rows of all tables, as text."""
     return [
         tuple(re.findall("<td.*?>(.*?)</td>", row))
-        for row in re.findall("<tr>(.*?)</tr>", status(harness.service.state))
+        for row in re.findall("<tr>(.*?)</tr>", status(snapshot(harness.service.state, whole=True)))
     ]
 
 
@@ -179,7 +184,7 @@ def test_where_a_session_is() -> None:
 
 def test_the_journal_on_the_status_page(tmp_path: Path) -> None:
     """Where it is, how it is and how much; a failing disk shows, in the line for systemd, too."""
-    assert "Journal" not in status(RelayHarness().service.state)
+    assert "Journal" not in status(snapshot(RelayHarness().service.state, whole=True))
     harness = JournalHarness(tmp_path)
     waiting = str(harness.journal.waiting)
     assert (str(tmp_path), "is written", "0", "0", "0", waiting, "0", "0") in rows(harness)
@@ -199,7 +204,7 @@ def test_whatever_is_shown_is_escaped() -> None:
     main = movable(Group("<u>", (broker,)), name="<i>")
     harness = RelayHarness(listener(name="<script>alert(1)</script>", upstream=main))
     harness.client()
-    page = status(harness.service.state)
+    page = status(snapshot(harness.service.state, whole=True))
     assert not [mark for mark in ("<script>", "<b>", "<i>", "<u>") if mark in page]
     assert "&lt;i&gt;" in page
     assert "&lt;u&gt;" in page
@@ -212,6 +217,6 @@ def test_the_page_has_an_end() -> None:
     harness = RelayHarness()
     for _ in range(SHOWN + 5):
         harness.client()
-    page = status(harness.service.state)
+    page = status(snapshot(harness.service.state, whole=True))
     assert f"<h2>Sessions: {SHOWN + 5}</h2>" in page
     assert page.count("<td>192.0.2.7:4711</td>") == SHOWN

@@ -9,10 +9,11 @@ import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from stomprelay.service.state import RelayState
+from stomprelay.service.admin.snapshot import Snapshot
 
 LONGEST: Final = 86400.0
 """Seconds that sessions may be given to leave a broker, at most."""
+_SAID: Final = ("uri", "upstream", "group", "state", "sessions", "moving")
 
 
 class BadRequest(Exception):
@@ -55,23 +56,7 @@ def _within(values: Mapping[str, object]) -> float | None:
     return float(within)
 
 
-def brokers(state: RelayState) -> str:
+def brokers(taken: Snapshot) -> str:
     """Return all brokers with their states, as JSON text."""
-    now = state.runtime.seconds()
-    moving: dict[object, int] = {}
-    for session in state.sessions:
-        for link in session.relay.links:
-            if link.moving and link.broker is not None:
-                moving[link.broker] = moving.get(link.broker, 0) + 1
-    rows = [
-        {
-            "uri": each.broker.uri,
-            "upstream": each.upstream.name,
-            "group": each.group.name,
-            "state": each.state(now),
-            "sessions": each.broker.health.sessions,
-            "moving": moving.get(each.broker, 0),
-        }
-        for each in state.brokers
-    ]
+    rows = [{name: getattr(each, name) for name in _SAID} for each in taken.brokers]
     return json.dumps({"brokers": rows}) + "\n"

@@ -22,20 +22,23 @@ and of more than `CONNECTIONS` the one that waits longest gives way.
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
+from twisted.internet.defer import Deferred
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from twisted.web.http import HTTPChannel
 from twisted.web.resource import Resource
-from twisted.web.server import Request, Site
+from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from stomprelay.config.address import Authority
 from stomprelay.service.admin.hosts import Hosts
 from stomprelay.service.admin.metrics import metrics
 from stomprelay.service.admin.requests import BadRequest, BrokerRequest, brokers, parse
+from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot, spell
 from stomprelay.service.admin.status import status
-from stomprelay.service.brokers.brokers import ConfiguredBroker
+from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
+from stomprelay.service.log import logger
 from stomprelay.service.state import RelayState
 
 LONGEST_BODY: Final = 4096
@@ -46,6 +49,12 @@ the last response may wait to be read.
 """
 CONNECTIONS: Final = 32
 """Connections at a time, at most."""
+
+STATE: Final = "/state"
+"""The page of a worker that has its snapshot; `STATE_WHOLE` the whole one."""
+STATE_WHOLE: Final = "/state/whole"
+
+_log: Final = logger()
 
 _JSON: Final = "application/json"
 _PHRASES: Final = {421: b"Misdirected Request"}
@@ -68,10 +77,41 @@ class Response(NamedTuple):
     status: int = 200
 
 
-Page = Callable[[], Response]
-"""Returns the response to a GET."""
-Action = Callable[[bytes], Response]
-"""Does what the body of a POST asks for, and returns the response."""
+Page = Callable[[], Response | Deferred[Response]]
+"""Returns the response to a GET, at once or later."""
+Action = Callable[[bytes], Response | Deferred[Response]]
+"""Does what the body of a POST asks for, and returns the response, at once or later."""
+
+
+class Shown(Protocol):
+    """What the pages are about: the relay of this process, or one that has several. What takes its time is returned
+    as a Deferred.
+    """
+
+    brokers: Brokers
+
+    def snapshot(self, *, whole: bool) -> Snapshot | Deferred[Snapshot]:
+        """Return what it is now; for `whole` see `snapshot.snapshot`."""
+
+    def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None) -> Deferred[None] | None:
+        """Take these brokers out of service."""
+
+    def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None] | None:
+        """Take these brokers into service again."""
+
+
+class OwnRelay:
+    """The relay of this process."""
+
+    def __init__(self, state: RelayState) -> None:
+        self._state = state
+        self.brokers = state.brokers
+        self.pause = state.pauses.pause
+        self.resume = state.pauses.resume
+
+    def snapshot(self, *, whole: bool) -> Snapshot:
+        """Return what it is now."""
+        return snapshot(self._state, whole=whole)
 
 
 def refusal(status: int, reason: str) -> Response:
@@ -108,32 +148,38 @@ class AdminPages(Resource):
         self._actions = actions
         self._hosts = hosts
 
-    def render(self, request: Any) -> bytes:
+    def render(self, request: Any) -> Any:
         """Respond to GET and HEAD of pages, and to POST of actions, where the request has a `Host` of ours."""
+        response = self._response(request)
+        if isinstance(response, Response):
+            return _begun(request, response)
+        gone: list[Failure] = []
+        request.notifyFinish().addErrback(gone.append)
+
+        def respond(found: Response) -> None:
+            if not gone:
+                request.write(_begun(request, found))
+                request.finish()
+
+        _ = response.addErrback(_failed).addCallback(respond)
+        return NOT_DONE_YET
+
+    def _response(self, request: Any) -> Response | Deferred[Response]:
         page, action = self._pages.get(request.path), self._actions.get(request.path)
         misdirected = self._misdirected(request)
         if misdirected is not None:
-            response = misdirected
-        elif page is not None and request.method in (b"GET", b"HEAD"):
-            response = page()
-        elif action is not None and request.method == b"POST":
-            response = _post(request, action)
-        elif page is not None:
-            response = Response("GET only\n", status=405)
+            return misdirected
+        if page is not None and request.method in (b"GET", b"HEAD"):
+            return page()
+        if action is not None and request.method == b"POST":
+            return _post(request, action)
+        if page is not None:
             request.setHeader(b"allow", b"GET, HEAD")
-        elif action is not None:
-            response = refusal(405, "POST only")
+            return Response("GET only\n", status=405)
+        if action is not None:
             request.setHeader(b"allow", b"POST")
-        else:
-            response = Response("not found\n", status=404)
-        body = response.text.encode("utf-8")
-        request.setResponseCode(response.status, _PHRASES.get(response.status))
-        request.setHeader(b"content-type", response.kind.encode("ascii"))
-        request.setHeader(b"content-length", b"%d" % len(body))
-        request.setHeader(b"cache-control", b"no-store")
-        for name, value in _GUARDS.items():
-            request.setHeader(name, value)
-        return b"" if request.method == b"HEAD" else body
+            return refusal(405, "POST only")
+        return Response("not found\n", status=404)
 
     def _misdirected(self, request: Any) -> Response | None:
         """Return the refusal of a request to a host that is not ours; None where it is. Every browser says one, so that
@@ -148,7 +194,24 @@ class AdminPages(Resource):
         return Response("this host is not the relay's: name it in admin_hosts\n", status=421)
 
 
-def _post(request: Any, action: Action) -> Response:
+def _begun(request: Any, response: Response) -> bytes:
+    """Set status and headers of a response, and return the body to send."""
+    body = response.text.encode("utf-8")
+    request.setResponseCode(response.status, _PHRASES.get(response.status))
+    request.setHeader(b"content-type", response.kind.encode("ascii"))
+    request.setHeader(b"content-length", b"%d" % len(body))
+    request.setHeader(b"cache-control", b"no-store")
+    for name, value in _GUARDS.items():
+        request.setHeader(name, value)
+    return b"" if request.method == b"HEAD" else body
+
+
+def _failed(failure: Failure) -> Response:
+    _log.failure("a request could not be responded to", failure)
+    return refusal(500, "the relay failed; see its log")
+
+
+def _post(request: Any, action: Action) -> Response | Deferred[Response]:
     """Return the response of `action`, or a refusal where a web page in a browser could have sent the request."""
     if request.getHeader(b"origin") is not None or request.getHeader(b"sec-fetch-site") is not None:
         return refusal(403, "not from a web page")
@@ -238,51 +301,72 @@ class AdminSite(Site):
         """Write no line to an access log."""
 
 
-def _health(state: RelayState) -> Response:
-    """Return the response to GET /healthz. A journal that cannot be written is reported; the status is 503 only
-    where all sessions are held for it, or the relay stops.
+def _health(taken: Snapshot) -> Response:
+    """Return the response to GET /healthz. A journal that cannot be written is reported, and workers that are away; the
+    status is 503 only where sessions are held for the journal, no worker serves, or the relay stops.
     """
-    journal = state.journal
-    if state.sessions.stopping:
+    journal, workers = taken.journal, taken.workers
+    serve = sum(each.state == SERVES for each in workers)
+    if taken.stopping:
         return Response("stopping\n", status=503)
-    if journal is None or not journal.trouble:
-        return Response("ok\n")
-    text = f"the journal {journal.state}\n"
-    if journal.stuck:
-        return Response(f"nobody is read from: {text}", status=503)
-    return Response(f"ok, but {text}")
+    if workers and not serve:
+        return Response("no worker serves\n", status=503)
+    if journal is not None and journal.stuck:
+        return Response(f"nobody is read from: the journal {journal.state}\n", status=503)
+    trouble = [f"{serve} of {len(workers)} workers serve"] if serve < len(workers) else []
+    if journal is not None and journal.trouble:
+        trouble.append(f"the journal {journal.state}")
+    return Response(f"ok, but {', and '.join(trouble)}\n" if trouble else "ok\n")
 
 
-def site(state: RelayState, reactor: Any, hosts: Iterable[Authority] = ()) -> Site:
+def _later(taken: Snapshot | Deferred[Snapshot], page: Callable[[Snapshot], Response]) -> Any:
+    """Return a page about a snapshot, or a Deferred of it where that takes its time."""
+    return taken.addCallback(page) if isinstance(taken, Deferred) else page(taken)
+
+
+def site(
+    shown: Shown | RelayState, reactor: Any, hosts: Iterable[Authority] = (), *, worker: bool = False
+) -> Site:
     """Return the factory of the HTTP server, with all pages and actions. `hosts` are names by which it may be asked
-    beside its own.
+    beside its own. That of a `worker` has its snapshots, too.
     """
+    relay: Shown = OwnRelay(shown) if isinstance(shown, RelayState) else shown
+
+    def page(made: Callable[[Snapshot], str], kind: str, *, whole: bool) -> Page:
+        return lambda: _later(relay.snapshot(whole=whole), lambda taken: Response(made(taken), kind))
 
     def act(
-        body: bytes, do: Callable[[tuple[ConfiguredBroker, ...], BrokerRequest], None], *, timed: bool
-    ) -> Response:
+        body: bytes,
+        do: Callable[[tuple[ConfiguredBroker, ...], BrokerRequest], Deferred[None] | None],
+        *,
+        timed: bool,
+    ) -> Response | Deferred[Response]:
         try:
             request = parse(body, timed=timed)
         except BadRequest as error:
             return refusal(400, str(error))
-        found = state.brokers.find(request.broker)
+        found = relay.brokers.find(request.broker)
         if not found:
             return refusal(404, f"there is no broker {json.dumps(request.broker)}")
-        do(found, request)
-        return Response(brokers(state), _JSON)
+        done = do(found, request)
+        return done.addCallback(lambda _: listed()) if isinstance(done, Deferred) else listed()
 
-    def pause(found: tuple[ConfiguredBroker, ...], request: BrokerRequest) -> None:
-        state.pauses.pause(found, request.within)
+    def pause(found: tuple[ConfiguredBroker, ...], request: BrokerRequest) -> Deferred[None] | None:
+        return relay.pause(found, request.within)
 
-    def resume(found: tuple[ConfiguredBroker, ...], _request: BrokerRequest) -> None:
-        state.pauses.resume(found)
+    def resume(found: tuple[ConfiguredBroker, ...], _request: BrokerRequest) -> Deferred[None] | None:
+        return relay.resume(found)
 
+    listed = page(brokers, _JSON, whole=True)
     pages: dict[bytes, Page] = {
-        b"/": lambda: Response(status(state), "text/html; charset=utf-8"),
-        b"/healthz": lambda: _health(state),
-        b"/metrics": lambda: Response(metrics(state), "text/plain; version=0.0.4; charset=utf-8"),
-        b"/brokers": lambda: Response(brokers(state), _JSON),
+        b"/": page(status, "text/html; charset=utf-8", whole=True),
+        b"/healthz": lambda: _later(relay.snapshot(whole=False), _health),
+        b"/metrics": page(metrics, "text/plain; version=0.0.4; charset=utf-8", whole=False),
+        b"/brokers": listed,
     }
+    if worker:
+        pages[STATE.encode()] = page(spell, _JSON, whole=False)
+        pages[STATE_WHOLE.encode()] = page(spell, _JSON, whole=True)
     actions: dict[bytes, Action] = {
         b"/brokers/pause": lambda body: act(body, pause, timed=True),
         b"/brokers/resume": lambda body: act(body, resume, timed=False),

@@ -1,15 +1,11 @@
 """What runs, as a page for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
-from itertools import islice
 from typing import Final
 
 from stomprelay import __version__
-from stomprelay.service.state import RelayState
-
-SHOWN: Final = 1000
-"""Sessions on the page, at most."""
+from stomprelay.service.admin.snapshot import JournalRow, Snapshot, WorkerRow
 
 _HEAD: Final = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>stomprelay</title><style>
@@ -21,19 +17,31 @@ td.number, th.number { text-align: right; }
 """
 
 
-def status(state: RelayState) -> str:
-    """Return the status page, as HTML text."""
-    condition = "stopping" if state.sessions.stopping else "running"
+def status(taken: Snapshot) -> str:
+    """Return the status page, as HTML text, of a snapshot with sessions."""
+    condition = "stopping" if taken.stopping else "running"
+    listeners = (
+        (
+            *row[:4],
+            row.counters["sessions_opened"],
+            row.counters["errors_sent"] + row.counters["errors_passed"],
+        )
+        for row in taken.listeners
+    )
+    brokers = (
+        (row.upstream, row.group, row.uri, row.state, row.sessions, row.failures) for row in taken.brokers
+    )
     return "".join(
         (
             _HEAD,
             f"<h1>stomprelay {escape(__version__)}, {condition}</h1>\n",
             "<h2>Listeners</h2>\n",
-            _table(("listener", "endpoint", "broker", "#sessions", "#ever", "#errors"), _listeners(state)),
+            _table(("listener", "endpoint", "broker", "#sessions", "#ever", "#errors"), listeners),
             "<h2>Brokers</h2>\n",
-            _table(("upstream", "group", "broker", "state", "#sessions", "#failures"), _brokers(state)),
-            *_journal(state),
-            f"<h2>Sessions: {len(state.sessions)}</h2>\n",
+            _table(("upstream", "group", "broker", "state", "#sessions", "#failures"), brokers),
+            *_journal(taken.journal),
+            *_workers(taken.workers),
+            f"<h2>Sessions: {taken.clients}</h2>\n",
             _table(
                 (
                     "session",
@@ -44,32 +52,17 @@ def status(state: RelayState) -> str:
                     "#bytes from client",
                     "#bytes from broker",
                 ),
-                _sessions(state),
+                taken.sessions,
             ),
             "</body></html>\n",
         )
     )
 
 
-def _listeners(state: RelayState) -> Iterator[tuple[object, ...]]:
-    for sessions in state.sessions.listeners.values():
-        listener, counters = sessions.listener, sessions.counters
-        yield (
-            listener.name,
-            listener.endpoint,
-            ", ".join(str(broker) for upstream in listener.upstreams() for broker in upstream.brokers),
-            len(sessions),
-            counters["sessions_opened"],
-            counters["errors_sent"] + counters["errors_passed"],
-        )
-
-
-def _journal(state: RelayState) -> Iterator[str]:
-    journal = state.journal
-    if journal is None:
+def _journal(row: JournalRow | None) -> Iterator[str]:
+    if row is None:
         return
-    written, dropped = journal.written, journal.dropped
-    counts = (written.blocks, written.frames, written.size, journal.waiting, dropped.frames, written.errors)
+    counts = row.counts
     yield "<h2>Journal</h2>\n"
     yield _table(
         (
@@ -82,40 +75,31 @@ def _journal(state: RelayState) -> Iterator[str]:
             "#frames left out",
             "#errors",
         ),
-        iter([(journal.directory, journal.state, *counts)]),
+        [
+            (
+                row.directory,
+                row.state,
+                counts["blocks"],
+                counts["frames"],
+                counts["bytes"],
+                row.waiting,
+                counts["dropped_frames"],
+                counts["write_errors"],
+            )
+        ],
     )
 
 
-def _brokers(state: RelayState) -> Iterator[tuple[object, ...]]:
-    now = state.runtime.seconds()
-    for each in state.brokers:
-        health = each.broker.health
-        yield (
-            each.upstream.name,
-            each.group.name,
-            each.broker,
-            each.state(now),
-            health.sessions,
-            health.failures,
+def _workers(rows: tuple[WorkerRow, ...]) -> Iterator[str]:
+    if rows:
+        yield "<h2>Workers</h2>\n"
+        yield _table(
+            ("worker", "#process", "state", "#sessions", "#restarts"),
+            ((row.number, row.process or "", row.state, row.sessions, row.restarts) for row in rows),
         )
 
 
-def _sessions(state: RelayState) -> Iterator[tuple[object, ...]]:
-    for session in islice(state.sessions, SHOWN):
-        info = session.info()
-        versions = f"{info.client} to {info.broker}" if info.broker else info.client or "none yet"
-        yield (
-            info.name,
-            session.relay.listener.name,
-            info.peer,
-            versions,
-            ", ".join(info.brokers) or "none yet",
-            info.from_client,
-            info.from_brokers,
-        )
-
-
-def _table(names: tuple[str, ...], rows: Iterator[tuple[object, ...]]) -> str:
+def _table(names: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
     """Return an HTML table with these column names and rows. A column whose name begins with # holds numbers."""
     classes = [' class="number"' if name.startswith("#") else "" for name in names]
     pieces = ["<table><tr>"]

@@ -152,8 +152,8 @@ class Journal(Service):
 
     # From start to end
 
-    def startService(self) -> None:
-        """Begin to write. Raises `CannotStart` where the folder cannot be used."""
+    def prepare(self) -> None:
+        """Make the folder where it is not there. Raises `CannotStart` where it cannot be used."""
         try:
             self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
             self._folder.require()
@@ -161,6 +161,10 @@ class Journal(Service):
             text = f"journal: {self.directory} cannot be used: {error.strerror}"
             _log.critical("{text}", text=text)
             raise CannotStart(text) from error
+
+    def startService(self) -> None:
+        """Begin to write. Raises `CannotStart` where the folder cannot be used."""
+        self.prepare()
         super().startService()
         self._thread.start()
         facts = {"software": SOFTWARE, "pid": os.getpid()}

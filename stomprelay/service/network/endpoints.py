@@ -30,7 +30,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.log import logger
-from stomprelay.service.network import tls
+from stomprelay.service.network import sharing, tls
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
 
 BACKLOG: Final = 1024
@@ -67,10 +67,18 @@ class ListeningService(StreamServerEndpointService):
     # By default Twisted only logs it, and runs on without the port.
     _raiseSynchronously = True
 
-    def __init__(self, name: str, description: str, endpoint: IStreamServerEndpoint, factory: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        endpoint: IStreamServerEndpoint,
+        factory: Any,
+        room: Callable[[], int] | None = None,
+    ) -> None:
         super().__init__(endpoint, factory)
         self.setName(name)
         self.description = description
+        self._room = room
 
     def privilegedStartService(self) -> None:
         """Listen, or raise `CannotStart`."""
@@ -83,6 +91,17 @@ class ListeningService(StreamServerEndpointService):
             text = f"{self.name}: cannot listen on {self.description}: {reason}"
             _log.critical("{text}", text=text)
             raise CannotStart(text) from error
+
+    def hold(self) -> int:
+        """Accept nobody from now on, and return the descriptor of the socket, for other processes that do. Raises
+        `CannotStart` for an endpoint that has none.
+        """
+        port = getattr(self._waitingForPort, "result", None)
+        if not isinstance(port, tcp.Port):
+            text = f"{self.name}: {self.description} cannot be shared by several workers"
+            _log.critical("{text}", text=text)
+            raise CannotStart(text)
+        return sharing.hold(port)
 
     def _accept_few(self) -> None:
         """Accept `ACCEPTED` clients at most in a turn of the reactor. Twisted begins with a hundred and takes ever more
@@ -97,7 +116,8 @@ class ListeningService(StreamServerEndpointService):
             port.numberAccepts = ACCEPTED
             accept()
 
-        port.doRead = paced  # type: ignore[method-assign]
+        paced_by = paced if self._room is None else sharing.considerate(port, self._room)
+        port.doRead = paced_by  # type: ignore[method-assign]
 
 
 def listening_service(
@@ -106,14 +126,22 @@ def listening_service(
     description: str,
     factory: IProtocolFactory,
     secured: ServerTLS | None = None,
+    inherited: int | None = None,
+    room: Callable[[], int] | None = None,
 ) -> ListeningService:
     """Return the service that listens on a Twisted server endpoint string, with TLS inside it where `secured` is
-    given.
+    given. `inherited` is the descriptor of the endpoint's socket where another process opened it; `room`: how many
+    clients to accept before another process that does so, too.
 
     Inside: `haproxy:tcp:61614` with TLS reads the PROXY header first, in plain text. Raises `BadEndpoint`.
     """
     try:
-        endpoint = serverFromString(reactor, _with_backlog(description))
+        place = _with_backlog(description)
+        if inherited is None:
+            endpoint = serverFromString(reactor, place)
+        else:
+            doors = sharing.InheritedSocket(reactor, inherited)
+            endpoint = serverFromString(doors, sharing.inherited(place))
     except Exception as error:
         raise BadEndpoint(f"endpoint {description!r}: {_why(error)}") from error
     if secured is not None:
@@ -125,7 +153,7 @@ def listening_service(
             factory = LayerFactory(tls.for_listener(secured), False, factory, reactor)
         except tls.Unusable as error:
             raise BadEndpoint(f"tls.{error}") from error
-    return ListeningService(name, description, endpoint, factory)
+    return ListeningService(name, description, endpoint, factory, room)
 
 
 def _with_backlog(description: str) -> str:

@@ -1,0 +1,254 @@
+"""What a relay is at one moment, in numbers and words: what all pages show, and what several processes add up."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
+
+from stomprelay.relay.model.health import Health
+from stomprelay.service.brokers.brokers import ConfiguredBroker
+from stomprelay.service.journal.journal import Journal
+from stomprelay.service.state import ListenerSessions, RelayState
+
+SHOWN: Final = 1000
+"""Sessions in a snapshot, at most."""
+
+SERVES: Final = "serves"
+"""The state of a worker that accepts clients."""
+
+_WORST_FIRST: Final = ("paused", "out", "down", "up", "unknown")
+"""What is said of a broker of which the processes say different things: the first of these that one says."""
+
+
+class ListenerRow(NamedTuple):
+    """A listener: where it is, to which brokers it leads, its sessions, and what was counted."""
+
+    name: str
+    endpoint: str
+    brokers: str
+    sessions: int
+    counters: Mapping[str, int]
+
+
+class BrokerRow(NamedTuple):
+    """A broker in its group. `up` is None where nobody asked for it yet; `moving` of its `sessions` are about to leave
+    it.
+    """
+
+    uri: str
+    upstream: str
+    group: str
+    state: str
+    up: bool | None
+    paused: bool
+    sessions: int
+    moving: int
+    failures: int
+
+
+class JournalRow(NamedTuple):
+    """The journal: its folder and its state in words, whether it cannot be written, whether sessions are held for that,
+    and what was counted, by the end of the metric's name.
+    """
+
+    directory: str
+    state: str
+    trouble: bool
+    stuck: bool
+    waiting: int
+    counts: Mapping[str, int]
+
+
+class SessionRow(NamedTuple):
+    """A session, as the status page shows it."""
+
+    name: str
+    listener: str
+    client: str
+    versions: str
+    brokers: str
+    from_client: int
+    from_brokers: int
+
+
+class WorkerRow(NamedTuple):
+    """A process of a relay that has several: how often it was started anew, and its state in words."""
+
+    number: int
+    process: int | None
+    state: str
+    sessions: int
+    restarts: int
+
+
+class Snapshot(NamedTuple):
+    """What a relay is at one moment. `sessions` has `SHOWN` of them at most, and none where it is not whole;
+    `workers` is empty in a relay of one process.
+    """
+
+    stopping: bool
+    connections: int
+    listeners: tuple[ListenerRow, ...]
+    brokers: tuple[BrokerRow, ...]
+    journal: JournalRow | None
+    sessions: tuple[SessionRow, ...] = ()
+    workers: tuple[WorkerRow, ...] = ()
+
+    @property
+    def clients(self) -> int:
+        """Return how many sessions there are."""
+        return sum(each.sessions for each in self.listeners)
+
+
+def snapshot(state: RelayState, *, whole: bool) -> Snapshot:
+    """Return what the relay of this process is now; `whole`: with what each session has to be looked at for, which are
+    the sessions themselves and how many leave a broker.
+    """
+    state.sessions.report_passed()
+    moving: dict[object, int] = {}
+    for session in state.sessions if whole else ():
+        for link in session.relay.links:
+            if link.moving and link.broker is not None:
+                moving[link.broker] = moving.get(link.broker, 0) + 1
+    now = state.runtime.seconds()
+    return Snapshot(
+        state.sessions.stopping,
+        state.runtime.sockets,
+        tuple(_listener(each) for each in state.sessions.listeners.values()),
+        tuple(_broker(each, now, moving.get(each.broker, 0)) for each in state.brokers),
+        None if state.journal is None else _journal(state.journal),
+        tuple(islice(_sessions(state), SHOWN)) if whole else (),
+    )
+
+
+def _listener(sessions: ListenerSessions) -> ListenerRow:
+    listener = sessions.listener
+    brokers = ", ".join(str(broker) for upstream in listener.upstreams() for broker in upstream.brokers)
+    return ListenerRow(listener.name, listener.endpoint, brokers, len(sessions), dict(sessions.counters))
+
+
+def _broker(each: ConfiguredBroker, now: float, moving: int) -> BrokerRow:
+    health: Health = each.broker.health
+    return BrokerRow(
+        each.broker.uri,
+        each.upstream.name,
+        each.group.name,
+        each.state(now),
+        health.up,
+        health.paused,
+        health.sessions,
+        moving,
+        health.failures,
+    )
+
+
+def _journal(journal: Journal) -> JournalRow:
+    written, dropped = journal.written, journal.dropped
+    counts = {
+        "blocks": written.blocks,
+        "frames": written.frames,
+        "bytes": written.size,
+        "dropped_blocks": dropped.blocks,
+        "dropped_frames": dropped.frames,
+        "dropped_bytes": dropped.size,
+        "write_errors": written.errors,
+    }
+    return JournalRow(
+        str(journal.directory), journal.state, bool(journal.trouble), journal.stuck, journal.waiting, counts
+    )
+
+
+def _sessions(state: RelayState) -> Iterator[SessionRow]:
+    for session in state.sessions:
+        info = session.info()
+        versions = f"{info.client} to {info.broker}" if info.broker else info.client or "none yet"
+        yield SessionRow(
+            info.name,
+            session.relay.listener.name,
+            info.peer,
+            versions,
+            ", ".join(info.brokers) or "none yet",
+            info.from_client,
+            info.from_brokers,
+        )
+
+
+# Several processes
+
+
+def spell(taken: Snapshot) -> str:
+    """Return a snapshot as JSON text, for `parse` of the same version of the relay."""
+    return json.dumps(taken)
+
+
+def parse(text: bytes) -> Snapshot:
+    """Return the snapshot in a JSON text. Raises `ValueError` or `TypeError` for what is none."""
+    stopping, connections, listeners, brokers, journal, sessions, workers = json.loads(text)
+    return Snapshot(
+        stopping,
+        connections,
+        tuple(ListenerRow(*each) for each in listeners),
+        tuple(BrokerRow(*each) for each in brokers),
+        None if journal is None else JournalRow(*journal),
+        tuple(SessionRow(*each) for each in sessions),
+        tuple(WorkerRow(*each) for each in workers),
+    )
+
+
+def ended(last: Snapshot) -> Snapshot:
+    """Return what is left of a process that ended, from its last snapshot: what it counted, and nothing that is."""
+    journal = last.journal and last.journal._replace(trouble=False, stuck=False, waiting=0)
+    listeners = tuple(each._replace(sessions=0) for each in last.listeners)
+    return Snapshot(last.stopping, 0, listeners, (), journal)
+
+
+def summed(first: Snapshot, others: Iterable[Snapshot]) -> Snapshot:
+    """Return the sum of several processes of one relay, which has the listeners and brokers of `first` in their order:
+    it stops where `first` does, a broker is as the worst of them finds it, the journal as the first that is in trouble.
+    """
+    each = [first, *others]
+    listeners, brokers = {row.name: row for row in first.listeners}, {_key(row): row for row in first.brokers}
+    for one in each[1:]:
+        for listener in one.listeners:
+            known = listeners.get(listener.name)
+            listeners[listener.name] = listener if known is None else _listeners(known, listener)
+        for broker in one.brokers:
+            found = brokers.get(_key(broker))
+            brokers[_key(broker)] = broker if found is None else _brokers(found, broker)
+    journals = [one.journal for one in each if one.journal is not None]
+    return Snapshot(
+        first.stopping,
+        sum(one.connections for one in each),
+        tuple(listeners.values()),
+        tuple(brokers.values()),
+        _journals(journals) if journals else None,
+        tuple(islice((row for one in each for row in one.sessions), SHOWN)),
+    )
+
+
+def _key(row: BrokerRow) -> tuple[str, str, str]:
+    return row.upstream, row.group, row.uri
+
+
+def _listeners(one: ListenerRow, other: ListenerRow) -> ListenerRow:
+    counters = {name: count + other.counters.get(name, 0) for name, count in one.counters.items()}
+    return one._replace(sessions=one.sessions + other.sessions, counters=counters)
+
+
+def _brokers(one: BrokerRow, other: BrokerRow) -> BrokerRow:
+    ups = [row.up for row in (one, other) if row.up is not None]
+    return one._replace(
+        state=min(one.state, other.state, key=_WORST_FIRST.index),
+        up=all(ups) if ups else None,
+        paused=one.paused or other.paused,
+        sessions=one.sessions + other.sessions,
+        moving=one.moving + other.moving,
+        failures=max(one.failures, other.failures),
+    )
+
+
+def _journals(rows: list[JournalRow]) -> JournalRow:
+    worst = next((row for row in rows if row.stuck or row.trouble), rows[-1])
+    counts = {name: sum(row.counts.get(name, 0) for row in rows) for name in rows[0].counts}
+    waiting = sum(row.waiting for row in rows)
+    return worst._replace(stuck=any(row.stuck for row in rows), waiting=waiting, counts=counts)

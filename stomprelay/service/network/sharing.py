@@ -1,0 +1,168 @@
+"""One listening socket for several processes: the parent opens it, and each worker accepts from it.
+
+With one socket, rather than one a process on the same port (`SO_REUSEPORT`), a worker that dies takes nobody with it
+who was not accepted yet, and a new client goes to a worker that has time for it. Sessions stay for long, so one that
+has more of them than another lets that one go first: see `Loads`.
+"""
+
+import socket
+from collections.abc import Callable, Mapping
+from mmap import mmap
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from twisted.internet import tcp, unix
+from twisted.internet.interfaces import IProtocolFactory
+from twisted.protocols.tls import TLSMemoryBIOFactory
+
+from stomprelay.config.endpoint import server
+
+_NO_PATH: Final = b"\0"
+"""In place of the path of a UNIX socket: one that Twisted neither removes nor changes the mode of."""
+
+
+REST: Final = 0.005
+"""Seconds for which a worker leaves new clients to others that have fewer."""
+AWAY: Final = (1 << 64) - 1
+"""In place of the sessions of a worker that does not accept."""
+_CELL: Final = 8
+_SLACK: Final = 8
+"""A worker may have one session more for each so many, that of many clients who come at once few have to wait."""
+_AT_ONCE: Final = 16
+"""Clients that are accepted in one turn of the reactor, at most."""
+
+
+class Loads:
+    """How many sessions each worker has, in a file that all of them map into memory: a number for each worker, counted
+    from 1, which it writes itself, and the parent while it is away.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        with open(path, "r+b") as file:
+            self._cells = memoryview(mmap(file.fileno(), 0)).cast("Q")
+
+    @classmethod
+    def create(cls, path: Path | str, workers: int) -> "Loads":
+        """Make the file, with all workers away."""
+        Path(path).write_bytes(AWAY.to_bytes(_CELL, "little") * workers)
+        return cls(path)
+
+    def write(self, number: int, sessions: int) -> None:
+        """Write how many sessions a worker has, or that it is `AWAY`."""
+        self._cells[number - 1] = sessions
+
+    def room(self, number: int, sessions: int) -> int:
+        """Write how many sessions a worker has, and return how many more it should accept before another one does."""
+        self.write(number, sessions)
+        fewest = min(self._cells)
+        return max(fewest + fewest // _SLACK + 1 - sessions, 0)
+
+
+class Inherited(NamedTuple):
+    """What a worker has of its parent: the descriptor of each listener's socket, by name, and `room`: told how many
+    sessions it has, with each that ends too, how many more it should accept before another worker does.
+    """
+
+    sockets: Mapping[str, int]
+    room: Callable[[int], int]
+
+
+def hold(port: tcp.Port) -> int:
+    """Let a port that listens accept nobody, and have its end close no other process's; return its descriptor, which
+    workers inherit.
+    """
+    port.stopReading()
+    port._shouldShutdown = False
+    descriptor: int = port.fileno()
+    return descriptor
+
+
+def considerate(port: tcp.Port, room: Callable[[], int]) -> Callable[[], None]:
+    """Return what a port is to do where its socket has clients: accept as many as it has `room` for, or, where it has
+    none, leave them to other processes for `REST` seconds, and accept one that is there even then.
+    """
+    accept, reactor = port.doRead, cast(Any, port.reactor)
+    rested = False
+
+    def paced() -> None:
+        wanted = room() or int(rested)
+        if wanted:
+            port.numberAccepts = min(wanted, _AT_ONCE)
+            accept()
+        else:
+            port.stopReading()
+            reactor.callLater(REST, resume)
+
+    def resume() -> None:
+        nonlocal rested
+        if port.connected and not port.disconnecting:
+            rested = True
+            port.startReading()
+            # Behind the next look at the sockets.
+            reactor.callLater(0, forget)
+
+    def forget() -> None:
+        nonlocal rested
+        rested = False
+
+    return paced
+
+
+class InheritedSocket:
+    """A reactor that listens, once, on a socket which listens already, whatever it is asked to listen on; in all else
+    it is `reactor`. An endpoint that is made with it brings what is around the socket (TLS, the PROXY protocol) as
+    ever.
+    """
+
+    def __init__(self, reactor: Any, descriptor: int) -> None:
+        self._reactor = reactor
+        self._descriptor = descriptor
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reactor, name)
+
+    def listenTCP(
+        self, port: int, factory: IProtocolFactory, backlog: int = 50, interface: str = ""
+    ) -> tcp.Port:
+        """Accept clients of the socket."""
+        inherited = socket.socket(fileno=self._descriptor)
+        inherited.setblocking(False)
+        if inherited.family == socket.AF_UNIX:
+            local = unix.Port(_NO_PATH, factory, backlog, reactor=self._reactor)
+            local._preexistingSocket = inherited
+            local._shouldShutdown = False
+            local.startListening()
+            return local
+        with inherited:
+            adopted: tcp.Port = self._reactor.adoptStreamPort(inherited.fileno(), inherited.family, factory)
+        return adopted
+
+    def listenSSL(
+        self,
+        port: int,
+        factory: IProtocolFactory,
+        contextFactory: Any,
+        backlog: int = 50,
+        interface: str = "",
+    ) -> tcp.Port:
+        """Accept clients of the socket, with TLS."""
+        return self.listenTCP(port, TLSMemoryBIOFactory(contextFactory, False, factory), backlog)
+
+    def listenUNIX(
+        self,
+        address: str,
+        factory: IProtocolFactory,
+        backlog: int = 50,
+        mode: int = 0o666,
+        wantPID: int = 0,
+    ) -> tcp.Port:
+        """Accept clients of the socket; its path, and who may connect, are the parent's to look after."""
+        return self.listenTCP(0, factory, backlog)
+
+
+def inherited(description: str) -> str:
+    """Return an endpoint string that can be parsed where it is to listen on an `InheritedSocket`: what systemd handed
+    to the parent has no number here.
+    """
+    prefix = "haproxy:" if description.lower().startswith("haproxy:") else ""
+    return f"{prefix}tcp:0" if server(description).kind == "systemd" else description

@@ -1,0 +1,10 @@
+"""A relay of several processes: a parent that listens, and workers that accept from its sockets and relay.
+
+`service` the parent as `twistd` runs it; `crew` all workers as one relay: their sums, and orders to all of them;
+`worker` the parent's end of one worker: started, restarted, told to end; `asking` what the parent asks a worker for
+over HTTP; `plan` what a worker is told when it starts; `child` the worker's own end, a program.
+
+They speak by what is there for such ends: a worker is the parent's child and inherits the sockets; it says that it
+serves, and how it is, as it would tell systemd (`sd_notify`); its log comes as Twisted's JSON; orders and sums go
+through its own admin endpoint, a UNIX socket; and it ends in good order when its standard input does.
+"""

@@ -1,0 +1,109 @@
+"""All workers as one relay: what they are in sum, and orders that reach all of them."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.python.failure import Failure
+
+from stomprelay.service.admin.site import Shown
+from stomprelay.service.admin.snapshot import SERVES, Snapshot, ended, snapshot, summed
+from stomprelay.service.brokers.brokers import Brokers, ConfiguredBroker
+from stomprelay.service.log import logger
+from stomprelay.service.state import RelayState
+from stomprelay.service.workers.worker import Worker
+
+_log: Final = logger()
+
+
+class Crew(Shown):
+    """The workers of a relay. `own` is the parent's state, which has no sessions: it has the listeners and brokers, and
+    which brokers are paused, which a worker that starts is told.
+
+    What a worker counted stays in the sums when it ended, as it was when it was asked last.
+    """
+
+    def __init__(self, own: RelayState) -> None:
+        self.workers: list[Worker] = []
+        self.brokers: Brokers = own.brokers
+        self._own = own
+        self._gone: list[Snapshot] = []
+
+    @property
+    def paused(self) -> list[str]:
+        """Return the addresses of the brokers that are out of service, each once."""
+        return list(dict.fromkeys(each.broker.uri for each in self.brokers if each.broker.health.paused))
+
+    @property
+    def serving(self) -> int:
+        """Return how many workers serve."""
+        return sum(each.row.state == SERVES for each in self.workers)
+
+    def changed(self, worker: Worker) -> None:
+        """Take note that a worker serves now, or that it ended."""
+        if worker.admin is None:
+            if worker.last is not None:
+                self._gone = [summed(ended(worker.last), self._gone)]
+                worker.last = None
+            return
+        known = set(worker.plan.paused) if worker.plan is not None else set()
+        now = set(self.paused)
+        for uri in sorted(now - known):
+            _ = _heeded(worker, worker.admin.pause(uri))
+        for uri in sorted(known - now):
+            _ = _heeded(worker, worker.admin.resume(uri))
+
+    # What is shown and asked for
+
+    def snapshot(self, *, whole: bool) -> Deferred[Snapshot]:
+        """Return the sum of all workers. One that does not answer is in it as it was before."""
+
+        def told(taken: Snapshot, worker: Worker) -> None:
+            worker.last = taken
+
+        def added(_: object) -> Snapshot:
+            taken = [each.last for each in self.workers if each.last is not None]
+            if not whole:
+                taken = [each._replace(sessions=()) for each in taken]
+            total = summed(snapshot(self._own, whole=False), [*self._gone, *taken])
+            return total._replace(workers=tuple(each.row for each in self.workers))
+
+        def ask(worker: Worker) -> Deferred[Any]:
+            assert worker.admin is not None
+            return _heeded(worker, worker.admin.snapshot(whole=whole).addCallback(told, worker))
+
+        asked = [ask(each) for each in self.workers if each.admin is not None]
+        return DeferredList(asked).addCallback(added)
+
+    def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None = None) -> Deferred[None]:
+        """Have all workers take these brokers out of service."""
+        for each in found:
+            each.broker.health.pause()
+        return self._told(found, lambda worker, uri: worker.admin.pause(uri, within))
+
+    def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None]:
+        """Have all workers take these brokers into service again."""
+        for each in found:
+            each.broker.health.resume()
+        return self._told(found, lambda worker, uri: worker.admin.resume(uri))
+
+    def _told(
+        self, found: tuple[ConfiguredBroker, ...], order: Callable[[Any, str], Deferred[object]]
+    ) -> Deferred[None]:
+        uris = dict.fromkeys(each.broker.uri for each in found)
+        told = [
+            _heeded(worker, order(worker, uri))
+            for worker in self.workers
+            if worker.admin is not None
+            for uri in uris
+        ]
+        return DeferredList(told).addCallback(lambda _: None)
+
+
+def _heeded(worker: Worker, answer: Deferred[Any]) -> Deferred[Any]:
+    """Return a Deferred that does not fail: that a worker does not answer is logged."""
+
+    def failed(failure: Failure) -> None:
+        _log.warn("{worker} does not answer: {why}", worker=worker.name, why=failure.getErrorMessage())
+
+    return answer.addErrback(failed)

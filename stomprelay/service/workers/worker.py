@@ -1,0 +1,233 @@
+"""The parent's end of one worker: it is started, started anew when it ended, and told to end."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.application.internet import backoffPolicy
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.error import CannotListenError, ProcessExitedAlready
+from twisted.internet.protocol import DatagramProtocol, ProcessProtocol
+from twisted.logger import eventFromJSON, globalLogPublisher
+from twisted.python.failure import Failure
+
+from stomprelay.service.admin.snapshot import SERVES, Snapshot, WorkerRow
+from stomprelay.service.log import logger
+from stomprelay.service.process import WATCHDOG, watchdog
+from stomprelay.service.workers.asking import WorkerAdmin
+from stomprelay.service.workers.plan import Plan
+
+STEADY: Final = 60.0
+"""Seconds that a worker must have run for its end to be taken for the first one in a row."""
+FIRST: Final = 0.1
+LONGEST: Final = 30.0
+"""Seconds until a worker that ended is started anew, at the first time and at most."""
+
+_PROGRAM: Final = "stomprelay.service.workers.child"
+_log: Final = logger()
+
+
+class Notices(DatagramProtocol):
+    """What one process of a worker tells as it would tell systemd."""
+
+    noisy = False
+
+    def __init__(self, noticed: Callable[[dict[str, str]], None]) -> None:
+        self._noticed = noticed
+
+    def datagramReceived(self, datagram: bytes, addr: object) -> None:
+        """Pass on what is told, by its names."""
+        lines = datagram.decode("utf-8", "replace").splitlines()
+        self._noticed({name: value for name, _, value in (line.partition("=") for line in lines)})
+
+
+class Child(ProcessProtocol):
+    """A process of a worker: its log becomes ours."""
+
+    def __init__(self, name: str, ended: Callable[[Failure], None]) -> None:
+        self._name = name
+        self._ended = ended
+        self._rest = b""
+        self._words = b""
+
+    def outReceived(self, data: bytes) -> None:
+        """Write its lines to our log, with their own time, level and source."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            try:
+                event: dict[str, Any] = eventFromJSON(line.decode("utf-8"))
+            except ValueError:
+                self.errReceived(line + b"\n")
+                continue
+            source = event.get("log_system") or "{}#{}".format(
+                event.get("log_namespace"), getattr(event.get("log_level"), "name", "info")
+            )
+            event["log_system"] = f"{self._name}, {source}"
+            globalLogPublisher(event)
+
+    def errReceived(self, data: bytes) -> None:
+        """Write to our log what it says beside its own, such as why Python could not start."""
+        *lines, self._words = (self._words + data).split(b"\n")
+        for line in lines:
+            _log.warn("{name}: {text}", name=self._name, text=line.decode("utf-8", "backslashreplace"))
+
+    def processEnded(self, reason: Failure) -> None:
+        """Report the end: it is gone, and all that it said was read."""
+        self._ended(reason)
+
+
+class Worker:
+    """Worker `number`, over all processes that it has. `folder` is a private one, `plan` what its next process is told
+    (given the path of its admin socket), `changed` is called when it serves, and when it ended.
+
+    `admin` is where it can be asked, None while it does not serve. `last` is its last snapshot, for the caller to keep.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        reactor: Any,
+        folder: str,
+        plan: Callable[[int, str], Plan],
+        changed: Callable[["Worker"], None],
+    ) -> None:
+        self.number = number
+        self.name = f"worker {number}"
+        self.restarts = 0
+        self.admin: WorkerAdmin | None = None
+        self.last: Snapshot | None = None
+        self.plan: Plan | None = None
+        self.status = ""
+        self._reactor = reactor
+        self._folder = folder
+        self._plan = plan
+        self._changed = changed
+        self._delay = backoffPolicy(FIRST, LONGEST, 2.0, lambda: 0.0)
+        self._failures = 0
+        self._begun = 0.0
+        self._process: Any = None
+        self._notices: Any = None
+        self._again: Any = None
+        self._silent: Any = None
+        self._stopping = False
+        self._over: Deferred[None] | None = None
+        self._period = watchdog(os.environ)
+
+    @property
+    def row(self) -> WorkerRow:
+        """Return it as the status page shows it."""
+        process = None if self._process is None else self._process.pid
+        if self.admin is not None:
+            state = SERVES
+        else:
+            state = "is away" if process is None else "starts"
+        count = 0 if self.last is None else self.last.clients
+        return WorkerRow(self.number, process, "stops" if self._stopping else state, count, self.restarts)
+
+    def start(self) -> None:
+        """Start a process for it; where the system has none to give, try again later."""
+        self._again = None
+        self._begun = self._reactor.seconds()
+        try:
+            self._spawn()
+        except (CannotListenError, OSError) as error:
+            self._ended(Failure(error))
+
+    def _spawn(self) -> None:
+        path = os.path.join(self._folder, f"{self.number}-{self.restarts}")
+        self._notices = self._reactor.listenUNIXDatagram(f"{path}.notify", Notices(self._noticed), mode=0o600)
+        plan = self.plan = self._plan(self.number, f"{path}.admin")
+        child = Child(self.name, self._ended)
+        inherited: dict[int, Any] = {0: "w", 1: "r", 2: "r"}
+        inherited |= {number: number for number in plan.sockets.values()}
+        self._process = self._reactor.spawnProcess(
+            child,
+            sys.executable,
+            [sys.executable, "-P", "-m", _PROGRAM],
+            env=self._environment(f"{path}.notify"),
+            childFDs=inherited,
+        )
+        self._process.writeToChild(0, plan.spell())
+
+    def _environment(self, notify: str) -> dict[str, str]:
+        """Return the environment of a process: it finds the code that we found, and tells us what we tell systemd."""
+        environment = {**os.environ, "NOTIFY_SOCKET": notify}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        environment.pop("WATCHDOG_PID", None)
+        if self._period is None:
+            environment.pop(WATCHDOG, None)
+        return environment
+
+    def _noticed(self, said: dict[str, str]) -> None:
+        if self._process is None:
+            return  # these were its last words
+        self.status = said.get("STATUS", self.status)
+        self._watch()
+        if "READY" in said and self.plan is not None and self.admin is None:
+            self.admin = WorkerAdmin(self._reactor, self.plan.admin)
+            _log.info("{worker} serves, process {process}", worker=self.name, process=self._process.pid)
+            self._changed(self)
+
+    def _watch(self) -> None:
+        """Begin anew the time within which the process must say something, where systemd asks that of us."""
+        if self._silent is not None and self._silent.active():
+            self._silent.cancel()
+        if self._period is not None:
+            self._silent = self._reactor.callLater(self._period, self._frozen)
+
+    def _frozen(self) -> None:
+        _log.warn("{worker} said nothing for {time:g} s", worker=self.name, time=self._period)
+        self.signal("KILL")
+
+    def _ended(self, reason: Failure) -> None:
+        """Start it anew, later; a worker that was to end is over."""
+        ran = self._reactor.seconds() - self._begun
+        why = reason.getErrorMessage().rstrip(".")
+        self._process = self.admin = None
+        self.status = ""
+        if self._silent is not None and self._silent.active():
+            self._silent.cancel()
+        if self._notices is not None:
+            self._notices.stopListening()
+            self._notices = None
+        self._changed(self)
+        if self._stopping:
+            self._finished()
+            return
+        self._failures = 1 if ran > STEADY else self._failures + 1
+        self.restarts += 1
+        after = self._delay(self._failures - 1)
+        _log.warn(
+            "{worker} ended after {ran:.1f} s: {why}; it is started anew in {after:.1f} s (restart {count})",
+            worker=self.name,
+            ran=ran,
+            why=why,
+            after=after,
+            count=self.restarts,
+        )
+        self._again = self._reactor.callLater(after, self.start)
+
+    def stop(self) -> Deferred[None]:
+        """Have it end in good order. The Deferred fires when it is gone."""
+        self._stopping = True
+        if self._again is not None and self._again.active():
+            self._again.cancel()
+        if self._process is None:
+            return succeed(None)
+        self._over = Deferred()
+        self._process.closeStdin()
+        return self._over
+
+    def _finished(self) -> None:
+        if self._over is not None:
+            over, self._over = self._over, None
+            over.callback(None)
+
+    def signal(self, name: str) -> None:
+        """Send a signal to its process, if there is one."""
+        if self._process is not None:
+            try:
+                self._process.signalProcess(name)
+            except ProcessExitedAlready:
+                pass

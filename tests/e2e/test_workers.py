@@ -1,0 +1,453 @@
+"""A relay of several processes: one to its clients, to who watches it and to who stops it, whatever becomes of each."""
+
+import contextlib
+import json
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.child import PATIENCE
+from tests.e2e.ports import free_port
+from tests.e2e.raw import Closed, Connection, ScriptedBroker
+from tests.e2e.relay import ROOT, TWISTD, Relay, check, start, twistd
+from tests.e2e.rig import CONNECT
+from tests.e2e.talker import Talker
+
+pytestmark = pytest.mark.e2e
+
+WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Crew:
+    """A relay of `WORKERS` processes, and its journal."""
+
+    relay: Relay
+    port: int
+    admin: str
+    journal: Path
+
+    def get(self, path: str) -> str:
+        """GET a page of its administration."""
+        with urllib.request.urlopen(self.admin + path, timeout=30) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def post(self, path: str, **said: Any) -> list[dict[str, Any]]:
+        """POST a request, and return the brokers."""
+        request = urllib.request.Request(
+            self.admin + path, json.dumps(said).encode(), {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            brokers: list[dict[str, Any]] = json.loads(answer.read())["brokers"]
+            return brokers
+
+    def metrics(self) -> dict[str, int]:
+        """Return each metric, the sum of its samples."""
+        found: dict[str, int] = {}
+        for name, value in re.findall(
+            r"^stomprelay_(\w+)(?:\{.*\})? (\d+)$", self.get("/metrics"), re.MULTILINE
+        ):
+            found[name] = found.get(name, 0) + int(value)
+        return found
+
+    def workers(self) -> dict[int, tuple[int, str, int, int]]:
+        """Return process, state, sessions and restarts of each worker, as the status page has them."""
+        rows = re.findall(
+            r'<tr><td>(\d+)</td><td class="number">(\d*)</td><td>([a-z ]+)</td>'
+            r'<td class="number">(\d+)</td><td class="number">(\d+)</td></tr>',
+            self.get("/"),
+        )
+        return {
+            int(number): (int(process or 0), state, int(sessions), int(restarts))
+            for number, process, state, sessions, restarts in rows
+        }
+
+    def all_serve(self) -> bool:
+        """Whether every worker serves."""
+        return self.get("/healthz") == "ok\n"
+
+    def clients(self) -> list[Talker]:
+        """Connect clients until each worker has two."""
+        talkers: list[Talker] = []
+        while len(talkers) < 4 or min(row[2] for row in self.workers().values()) < 2:
+            assert len(talkers) < 500, "one worker takes all clients"
+            talkers.append(Talker.at(self.port))
+        return talkers
+
+
+@contextlib.contextmanager
+def crew(directory: Path, broker: int, more: str = "", upstream: str = "") -> Iterator[Crew]:
+    """Run a relay of several workers; it must end in good order, with a clean log, and leave no process."""
+    port, admin = free_port(), free_port()
+    path = directory / "stomprelay.toml"
+    path.write_text(f"""
+admin = "tcp:{admin}:interface=127.0.0.1"
+workers = {WORKERS}
+{more}
+[listener.main]
+endpoint = "tcp:{port}:interface=127.0.0.1"
+[upstream.main]
+uri = "failover:(tcp://127.0.0.1:{broker})"
+{upstream}
+[journal]
+directory = "{directory}/journal"
+bodies = "all"
+""")
+    child = start(directory, ["stomprelay", "-c", str(path)])
+    processes: set[int] = set()
+    try:
+        child.wait_for_output(rf"all {WORKERS} workers serve")
+        running = Crew(Relay(child), port, f"http://127.0.0.1:{admin}", directory / "journal")
+        processes = {row[0] for row in running.workers().values()}
+        yield running
+        if not child.exited(within=0):
+            processes |= {row[0] for row in running.workers().values()}
+    except Exception:
+        print(child.output)
+        raise
+    finally:
+        status = child.stop()
+    assert status in (0, -signal.SIGTERM), f"exit status {status}:\n{child.output}"
+    check(child)
+    assert not [each for each in processes if there(each)]
+
+
+def there(process: int) -> bool:
+    """Whether there is such a process."""
+    return process > 0 and Path(f"/proc/{process}").exists()
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of an embedded broker in a process of its own."""
+    port = free_port()
+    directory = tmp_path_factory.mktemp("broker")
+    with twistd(directory, ["stompbroker", "-l", f"tcp:{port}:interface=127.0.0.1"], [port]):
+        yield port
+
+
+@pytest.fixture
+def running(tmp_path: Path, broker: int) -> Iterator[Crew]:
+    """A relay of several workers before it."""
+    with crew(tmp_path, broker) as made:
+        yield made
+
+
+def exchange(clients: list[Talker], queue: str) -> None:
+    """Each client sends a message to the next one, and it comes."""
+    for number, client in enumerate(clients):
+        client.subscribe(f"{queue}.{number}", f"s{number}")
+    for number, client in enumerate(clients):
+        client.send(f"{queue}.{(number + 1) % len(clients)}", b"%d" % number)
+    assert [client.bodies(1)[0] for client in clients] == [
+        b"%d" % (number - 1 if number else len(clients) - 1) for number in range(len(clients))
+    ]
+
+
+def test_one_relay_to_all(running: Crew, queue: str) -> None:
+    """Clients of all workers talk to each other; the pages have the sum, and list everybody."""
+    clients = running.clients()
+    exchange(clients, queue)
+    counted = running.metrics()
+    assert counted["sessions"] == counted["sessions_opened_total"] == len(clients)
+    assert counted["connections"] == 2 * len(clients)
+    assert counted["worker_up"] == WORKERS
+    assert counted["worker_restarts_total"] == 0
+    [broker] = json.loads(running.get("/brokers"))["brokers"]
+    assert (broker["state"], broker["sessions"]) == ("up", len(clients))
+    assert f"<h2>Sessions: {len(clients)}</h2>" in running.get("/")
+    assert len(re.findall(r"<td>relay-[0-9a-f]{8}-\d+</td>", running.get("/"))) == len(clients)
+    for client in clients:
+        client.close()
+
+
+def test_a_worker_that_is_killed(running: Crew, queue: str) -> None:
+    """Its clients are lost, the others are not disturbed; another one takes its place, and what it counted counts."""
+    clients = running.clients()
+    before = running.metrics()
+    process, _, sessions, _ = running.workers()[1]
+    os.kill(process, signal.SIGKILL)
+    running.relay.wait_until(lambda: running.workers()[1][3] == 1 and running.all_serve())
+    assert "worker 1 ended after" in running.relay.log
+    left = [client for client in clients if not lost(client)]
+    assert len(left) == len(clients) - sessions
+    exchange(left, queue)
+    after = running.metrics()
+    assert after["sessions_opened_total"] == before["sessions_opened_total"]
+    assert after["client_frames_total"] >= before["client_frames_total"]
+    assert after["sessions"] == len(left)
+    assert after["worker_restarts_total"] == 1
+    anew = running.clients()
+    assert running.workers()[1][0] != process
+    exchange(anew, f"{queue}.anew")
+    for client in [*left, *anew]:
+        client.close()
+
+
+def lost(client: Talker) -> bool:
+    """Whether its connection is gone; one that is there answers."""
+    try:
+        client.ask("SEND", b"", destination="/queue/there")
+    except (Closed, OSError):
+        return True
+    return False
+
+
+def test_a_worker_that_is_told_to_end(running: Crew) -> None:
+    """Its clients get an ERROR in good order, and another one takes its place."""
+    clients = running.clients()
+    process, _, sessions, _ = running.workers()[2]
+    os.kill(process, signal.SIGTERM)
+    running.relay.wait_until(lambda: running.workers()[2][3] == 1 and running.all_serve())
+    assert sum(b"the relay is stopping" in client.rest() for client in clients if ended(client)) == sessions
+    for client in clients:
+        client.close()
+
+
+def ended(client: Talker) -> bool:
+    """Whether something came that was not asked for: the ERROR, as no message is under way."""
+    return bool(select.select([client.socket], [], [], 0)[0])
+
+
+def test_a_pause_reaches_all(running: Crew, queue: str, tmp_path: Path) -> None:
+    """Also a worker that starts while brokers are paused; `stomprelay` has the commands that it always had."""
+    clients = running.clients()
+    said = stomprelay("pause", "*", "--admin", running.admin)
+    assert said.stdout.endswith("paused, no sessions left\n"), said.stdout + said.stderr
+    assert said.returncode == 0
+    os.kill(running.workers()[1][0], signal.SIGKILL)
+    running.relay.wait_until(lambda: running.workers()[1][3] == 1 and running.all_serve())
+    with Connection.to(running.port) as late:
+        late.write(CONNECT)
+        [listed] = json.loads(running.get("/brokers"))["brokers"]
+        assert (listed["state"], listed["sessions"]) == ("paused", 0)
+        assert stomprelay("resume", "*", "--admin", running.admin).returncode == 0
+        assert late.frame().startswith(b"CONNECTED\n")
+    exchange([client for client in clients if not lost(client)], queue)
+    for client in clients:
+        client.close()
+
+
+def test_nobody_else_reaches_a_worker(running: Crew) -> None:
+    """What the processes tell each other is in a folder of their own, which is gone at the end."""
+    [folder] = {Path(found).parent for found in re.findall(r"starting on '(/.*)\.admin'", running.relay.log)}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    sockets = [each for each in folder.iterdir() if each.is_socket()]
+    assert len(sockets) == 2 * WORKERS
+    assert {each.stat().st_mode & 0o777 for each in sockets} == {0o600}
+    running.relay.send(signal.SIGTERM)
+    wait_for_end(running)
+    assert not folder.exists()
+
+
+def test_signals_reach_all(running: Crew, queue: str) -> None:
+    """SIGUSR1 to the parent pauses all brokers for all workers, SIGUSR2 resumes them."""
+    clients = running.clients()
+    running.relay.send(signal.SIGUSR1)
+    running.relay.wait_until(lambda: running.metrics()["broker_sessions"] == 0)
+    assert running.metrics()["broker_paused"] == 1
+    running.relay.send(signal.SIGUSR2)
+    exchange(clients, queue)
+    assert running.metrics()["broker_paused"] == 0
+    for client in clients:
+        client.close()
+
+
+def stomprelay(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    return subprocess.run(
+        [sys.executable, "-m", "stomprelay", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def test_one_journal(tmp_path: Path, broker: int, queue: str) -> None:
+    """Workers share its folder: what clients of each said is in it, and it is whole, even of one that was killed."""
+    with crew(tmp_path, broker) as running:
+        clients = running.clients()
+        exchange(clients, queue)
+        running.relay.wait_until(
+            lambda: sum(b"SUBSCRIBE" in path.read_bytes() for path in running.journal.iterdir()) == WORKERS
+        )
+        os.kill(running.workers()[1][0], signal.SIGKILL)
+        running.relay.wait_until(running.all_serve)
+        running.relay.wait_for_log("of a relay that died is ended")
+        for client in clients:
+            client.close()
+    listed = stomprelay("journal", "ls", str(running.journal))
+    assert listed.returncode == 0, listed.stderr
+    runs = set(re.findall(r"-([0-9a-f]{8})-\d{6}\b", listed.stdout))
+    assert len(runs) == WORKERS + 1
+    told = stomprelay("journal", "cat", str(running.journal))
+    assert told.returncode == 0, told.stderr
+    for number in range(len(clients)):
+        assert f"destination:{queue}.{number}" in told.stdout
+    assert stomprelay("journal", "verify", str(running.journal)).returncode == 0
+
+
+def test_a_stop_in_good_order(tmp_path: Path, broker: int, queue: str) -> None:
+    """Every client gets its ERROR, the port is closed, and no process is left."""
+    with crew(tmp_path, broker) as running:
+        clients = running.clients()
+        running.relay.send(signal.SIGTERM)
+        assert all(b"the relay is stopping" in client.error() for client in clients)
+        running.relay.wait_until(lambda: refused(running.port))
+        for client in clients:
+            client.close()
+        wait_for_end(running)
+
+
+def refused(port: int) -> bool:
+    """Whether nobody listens there: clients linger, so that the relay is still there to be asked."""
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+def wait_for_end(running: Crew) -> None:
+    """Wait until the parent is gone."""
+    assert running.relay._child.exited(within=PATIENCE), running.relay.log
+
+
+def test_a_second_signal(tmp_path: Path) -> None:
+    """Sessions that owe something have their time, in all workers; another SIGTERM to the parent ends it."""
+    with (
+        ScriptedBroker() as broker,
+        crew(tmp_path, broker.port, "stop_timeout = 600", "confirm = true") as running,
+    ):
+        owing: list[Connection] = []
+        while min(row[2] for row in running.workers().values()) < 1:
+            client = Connection.to(running.port)
+            client.write(CONNECT)
+            accepted = broker.accept()
+            accepted.connected()
+            assert client.frame().startswith(b"CONNECTED\n")
+            client.write(b"SEND\ndestination:/queue/a\n\nhello\0")
+            assert accepted.frame().startswith(b"SEND\n")
+            owing += [client, accepted]
+        running.relay.send(signal.SIGTERM)
+        for number in range(1, WORKERS + 1):
+            running.relay.wait_for_log(rf"worker {number}.* with something left to deliver, within 600 s")
+        assert running.get("/brokers")
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            running.get("/healthz")
+        running.relay.send(signal.SIGTERM)
+        wait_for_end(running)
+        assert len(re.findall(r"SENDs that may be lost: \d", running.relay.log)) >= WORKERS
+        for each in owing:
+            each.close()
+
+
+def test_a_parent_that_is_killed(tmp_path: Path, broker: int) -> None:
+    """Its workers end in good order by themselves, and the port is free."""
+    port = free_port()
+    options = ["--listen", f"tcp:{port}:interface=127.0.0.1", "-u", f"tcp://127.0.0.1:{broker}"]
+    child = start(tmp_path, ["stomprelay", *options, "--workers", str(WORKERS)])
+    try:
+        found = [
+            int(child.wait_for_output(rf"worker {number} serves, process (\d+)").group(1))
+            for number in range(1, WORKERS + 1)
+        ]
+        client = Talker.at(port)
+        child.send(signal.SIGKILL)
+        assert b"the relay is stopping" in client.error()
+        client.close()
+        deadline = time.monotonic() + PATIENCE
+        while any(map(there, found)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        with socket.create_server(("127.0.0.1", port)):
+            pass
+    finally:
+        child.stop()
+
+
+def test_systemd_hears_when_all_serve(tmp_path: Path, broker: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """READY comes once, when the last worker serves; the status says how many do; a stop is told at once."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(PATIENCE)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        with crew(tmp_path, broker) as running:
+            told = manager.recv(4096).decode()
+            assert told.startswith(
+                f"READY=1\nSTATUS={WORKERS} of {WORKERS} workers serve (1: 0 sessions, 1 listener"
+            )
+            assert "serves" in running.relay.log
+            running.relay.send(signal.SIGTERM)
+            while not (told := manager.recv(4096).decode()).startswith("STOPPING=1"):
+                assert told.startswith("STATUS="), told
+            wait_for_end(running)
+
+
+def test_a_daemon(tmp_path: Path, broker: int) -> None:
+    """The process of the pidfile is the one to stop; the log has the lines of all workers."""
+    port, pid, log = free_port(), tmp_path / "relay.pid", tmp_path / "relay.log"
+    options = ["--listen", f"tcp:{port}:interface=127.0.0.1", "-u", f"tcp://127.0.0.1:{broker}"]
+    begun = subprocess.run(
+        [TWISTD, "--pidfile", pid, "--logfile", log, "stomprelay", *options, "--workers", str(WORKERS)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert begun.returncode == 0, begun.stdout + begun.stderr
+    deadline = time.monotonic() + PATIENCE
+    try:
+        Talker.at(port).leave()
+        while not re.search(r"\[worker \d, stomprelay#info\] relay-.*: disconnected", log.read_text()):
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGTERM)
+        while pid.exists():
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.05)
+    assert "Traceback" not in log.read_text()
+
+
+def test_a_local_socket(tmp_path: Path, broker: int) -> None:
+    """Its mode stays as it is configured, and its path is there, whatever becomes of a worker; at the end it goes."""
+    place = tmp_path / "door"
+    options = ["--listen", f"unix:{place}:mode=600", "-u", f"tcp://127.0.0.1:{broker}"]
+    child = start(tmp_path, ["stomprelay", *options, "--workers", str(WORKERS)])
+    try:
+        process = child.wait_for_output(r"worker 1 serves, process (\d+)").group(1)
+        child.wait_for_output(r"worker 2 serves")
+        os.kill(int(process), signal.SIGTERM)
+        again = child.wait_for_output(r"worker 1 ended after .*restart 1")
+        child.wait_for_output(r"worker 1 serves", start=again.end())
+        assert place.stat().st_mode & 0o777 == 0o600
+        with socket.socket(socket.AF_UNIX) as plain:
+            plain.connect(str(place))
+            client = Connection(plain)
+            client.write(CONNECT)
+            assert client.frame().startswith(b"CONNECTED\n")
+    finally:
+        status = child.stop()
+    assert status in (0, -signal.SIGTERM)
+    assert not place.exists()
+    check(child)

@@ -1,0 +1,148 @@
+"""The admin endpoint of a relay whose answers take their time, because other processes have to be asked."""
+
+import json
+from typing import Any
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.error import ConnectionDone
+from twisted.logger import capturedLogs
+from twisted.python.failure import Failure
+from twisted.web.test.requesthelper import DummyChannel
+
+from stomprelay.service.admin.site import STATE, STATE_WHOLE, site
+from stomprelay.service.admin.snapshot import SERVES, Snapshot, WorkerRow, parse, snapshot
+from stomprelay.service.brokers.brokers import ConfiguredBroker
+from tests.service.harness import RelayHarness, failover, listener, movable
+
+
+class Slow:
+    """A relay that is asked and told, and answers when the test has it answer."""
+
+    def __init__(self) -> None:
+        self.harness = RelayHarness(listener(upstream=movable(failover(1, 2))))
+        self.brokers = self.harness.service.state.brokers
+        self.asked: list[Deferred[Any]] = []
+        self.told: list[tuple[str, int, float | None]] = []
+
+    def snapshot(self, *, whole: bool) -> Deferred[Snapshot]:
+        return self._later()
+
+    def pause(self, found: tuple[ConfiguredBroker, ...], within: float | None) -> Deferred[None]:
+        self.told.append(("pause", len(found), within))
+        return self._later()
+
+    def resume(self, found: tuple[ConfiguredBroker, ...]) -> Deferred[None]:
+        self.told.append(("resume", len(found), None))
+        return self._later()
+
+    def _later(self) -> Deferred[Any]:
+        self.asked.append(Deferred())
+        return self.asked[-1]
+
+    def taken(self, *states: str) -> Snapshot:
+        """What it is, with workers in these states."""
+        rows = tuple(WorkerRow(number, None, state, 0, 0) for number, state in enumerate(states, 1))
+        return snapshot(self.harness.service.state, whole=True)._replace(workers=rows)
+
+    def answers(self, *states: str) -> None:
+        """The last one who asked has the answer."""
+        self.asked.pop().callback(self.taken(*states))
+
+
+@pytest.fixture
+def slow() -> Slow:
+    """A relay that takes its time."""
+    return Slow()
+
+
+class Asking:
+    """A request, and what came back so far."""
+
+    def __init__(
+        self, shown: Any, method: str, path: str, body: bytes = b"", *, worker: bool = False
+    ) -> None:
+        self.channel = DummyChannel()
+        self.channel.site = factory = site(shown, None, worker=worker)
+        self.request: Any = factory.requestFactory(self.channel)
+        self.request.requestHeaders.addRawHeader("host", "localhost")
+        self.request.requestHeaders.addRawHeader("content-type", "application/json")
+        self.request.gotLength(len(body))
+        self.request.handleContentChunk(body)
+        self.request.requestReceived(method.encode(), path.encode(), b"HTTP/1.1")
+
+    def __call__(self) -> tuple[int, str]:
+        """Return status and body; 0 before anything came."""
+        head, _, body = self.channel.transport.written.getvalue().partition(b"\r\n\r\n")
+        return (int(head.split()[1]), body.decode()) if head else (0, "")
+
+
+def test_a_page_comes_when_it_is_there(slow: Slow) -> None:
+    """Not before, and as it would have come at once; to HEAD without its body."""
+    for method in ("GET", "HEAD"):
+        asking = Asking(slow, method, "/metrics")
+        assert asking() == (0, "")
+        slow.answers(SERVES)
+        status, text = asking()
+        assert status == 200
+        assert ("stomprelay_worker_up" in text) is (method == "GET")
+
+
+def test_an_order_and_its_result(slow: Slow) -> None:
+    """All are told first, then asked how the brokers are."""
+    asking = Asking(slow, "POST", "/brokers/pause", b'{"broker": "*", "within": 3}')
+    assert slow.told == [("pause", 2, 3.0)]
+    slow.asked.pop().callback(None)
+    assert asking() == (0, "")
+    slow.answers()
+    status, text = asking()
+    assert (status, len(json.loads(text)["brokers"])) == (200, 2)
+    Asking(slow, "POST", "/brokers/resume", b'{"broker": "192.0.2.1:61613"}')
+    assert slow.told[1:] == [("resume", 1, None)]
+
+
+def test_who_leaves_before(slow: Slow) -> None:
+    """Is not responded to, and nothing is wrong."""
+    asking = Asking(slow, "GET", "/")
+    asking.request.connectionLost(Failure(ConnectionDone()))
+    with capturedLogs() as logs:
+        slow.answers()
+    assert asking() == (0, "")
+    assert not logs
+
+
+def test_an_answer_that_fails(slow: Slow) -> None:
+    """Is our fault: it is logged, and said to be so without saying more."""
+    asking = Asking(slow, "GET", "/")
+    with capturedLogs() as logs:
+        slow.asked.pop().errback(ValueError("secret"))
+    assert len(logs) == 1
+    status, text = asking()
+    assert status == 500
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("states", "status", "text"),
+    [
+        ((SERVES, SERVES), 200, "ok\n"),
+        ((SERVES, "is away"), 200, "ok, but 1 of 2 workers serve\n"),
+        (("starts", "is away"), 503, "no worker serves\n"),
+    ],
+)
+def test_health(slow: Slow, states: tuple[str, ...], status: int, text: str) -> None:
+    """As long as one serves, clients are served."""
+    asking = Asking(slow, "GET", "/healthz")
+    slow.answers(*states)
+    assert asking() == (status, text)
+
+
+def test_only_a_worker_shows_its_snapshot(slow: Slow) -> None:
+    """To its parent, as text that it reads; no other relay has such a page."""
+    harness = slow.harness
+    harness.session()
+    for path, sessions in ((STATE, 0), (STATE_WHOLE, 1)):
+        assert Asking(harness.service.state, "GET", path)()[0] == 404
+        status, text = Asking(harness.service.state, "GET", path, worker=True)()
+        assert status == 200
+        assert len(parse(text.encode()).sessions) == sessions

@@ -1,0 +1,232 @@
+"""Sockets that several processes accept from: here each process is a service of its own."""
+
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_twisted
+from twisted.internet.defer import maybeDeferred
+from twisted.internet.endpoints import clientFromString, wrapClientTLS
+from twisted.internet.protocol import Factory
+
+from stomprelay.config.endpoint import quoted
+from stomprelay.relay.model.upstream import ClientTLS
+from stomprelay.service.network import sharing, tls
+from stomprelay.service.network.endpoints import CannotStart, ListeningService, listening_service
+from stomprelay.service.network.sharing import AWAY, Inherited, Loads, inherited
+from stomprelay.service.relay import RelayService
+from tests.service.certificates import self_signed
+from tests.service.harness import RelayHarness
+from tests.service.sockets import ANY_PORT, Accepting, Peer, connect, port_of, reactor, running
+
+
+@asynccontextmanager
+async def shared(
+    description: str, *workers: Accepting, worker: str = ""
+) -> AsyncIterator[tuple[ListeningService, list[ListeningService]]]:
+    """A parent that holds an endpoint, and workers that accept there."""
+    async with AsyncExitStack() as stack:
+        parent = listening_service(reactor, "public", description, Factory())
+        await stack.enter_async_context(running(parent))
+        descriptor = parent.hold()
+        accepting = [
+            listening_service(reactor, "public", worker or description, each, inherited=os.dup(descriptor))
+            for each in workers
+        ]
+        for each in accepting:
+            await stack.enter_async_context(running(each))
+        yield parent, accepting
+
+
+async def serves(accepting: Accepting, client: Peer) -> Peer:
+    """What accepts there hears the client; both are gone afterwards."""
+    client.transport.write(b"hello")
+    server = await accepting.accepted.get()
+    assert await server.receive_until(b"hello") == b"hello"
+    client.transport.loseConnection()
+    await server.ended()
+    server.transport.loseConnection()
+    await server.gone()
+    return server
+
+
+@pytest_twisted.ensureDeferred
+async def test_workers_accept_and_the_parent_does_not() -> None:
+    """When one ends the other goes on, and when the parent ends, too; a client that nobody accepted waits."""
+    one, other = Accepting(), Accepting()
+    async with shared(ANY_PORT, one, other) as (parent, workers):
+        place = f"tcp:127.0.0.1:{port_of(parent)}"
+        for accepting, worker in ((other, workers[0]), (other, parent)):
+            await maybeDeferred(worker.stopService)
+            client = await connect(place)
+            await serves(accepting, client)
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_client_waits_for_a_worker() -> None:
+    """Where all are away it is not refused; the next one accepts it."""
+    parent = listening_service(reactor, "public", ANY_PORT, Factory())
+    async with running(parent):
+        descriptor = parent.hold()
+        client = await connect(f"tcp:127.0.0.1:{port_of(parent)}")
+        late = Accepting()
+        worker = listening_service(reactor, "public", ANY_PORT, late, inherited=os.dup(descriptor))
+        async with running(worker):
+            await serves(late, client)
+
+
+@pytest_twisted.ensureDeferred
+async def test_the_path_and_the_mode_of_a_local_socket(tmp_path: Path) -> None:
+    """Are the parent's: a worker neither changes nor removes them."""
+    path = tmp_path / "door"
+    accepting = Accepting()
+    async with shared(f"unix:{quoted(str(path))}:mode=600", accepting) as (_, [worker]):
+        assert path.stat().st_mode & 0o777 == 0o600
+        client = await connect(f"unix:{quoted(str(path))}")
+        await serves(accepting, client)
+        await maybeDeferred(worker.stopService)
+        assert path.is_socket()
+    assert not path.exists()
+
+
+@pytest_twisted.ensureDeferred
+async def test_what_is_around_the_socket() -> None:
+    """A header of the PROXY protocol is read by the worker, as it would be by a process alone."""
+    accepting = Accepting()
+    async with shared(f"haproxy:{ANY_PORT}", accepting) as (parent, _):
+        client = await connect(f"tcp:127.0.0.1:{port_of(parent)}")
+        client.transport.write(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n")
+        server = await serves(accepting, client)
+        assert server.transport.getPeer().host == "192.0.2.1"
+
+
+@pytest.mark.filterwarnings("ignore:Passing pyOpenSSL:DeprecationWarning")  # Twisted's own
+@pytest_twisted.ensureDeferred
+async def test_tls_of_the_endpoint(tmp_path: Path) -> None:
+    """Each worker has it."""
+    own = self_signed(tmp_path, "relay")
+    accepting = Accepting()
+    place = f"ssl:0:interface=127.0.0.1:privateKey={own.key}:certKey={own.certificate}"
+    async with shared(place, accepting) as (parent, _):
+        trusting = tls.for_broker(ClientTLS(ca=str(own.certificate)), "localhost")
+        plain = clientFromString(reactor, f"tcp:127.0.0.1:{port_of(parent)}")
+        await serves(accepting, await connect(wrapClientTLS(trusting, plain, reactor)))
+
+
+@pytest_twisted.ensureDeferred
+async def test_a_socket_of_systemd() -> None:
+    """It has another number in a worker, or none: what is inherited counts."""
+    accepting = Accepting()
+    async with shared(ANY_PORT, accepting, worker="systemd:domain=INET:name=stomp") as (parent, _):
+        client = await connect(f"tcp:127.0.0.1:{port_of(parent)}")
+        await serves(accepting, client)
+
+
+def test_how_it_is_described_in_a_worker() -> None:
+    """What a worker cannot parse has a stand-in; the rest is as it was."""
+    assert inherited("systemd:domain=INET:index=0") == "tcp:0"
+    assert inherited("haproxy:systemd:domain=INET:index=0") == "haproxy:tcp:0"
+    assert inherited("ssl:1:privateKey=x") == "ssl:1:privateKey=x"
+
+
+def test_an_endpoint_without_a_socket() -> None:
+    """Cannot be shared, and the relay does not start."""
+    service = listening_service(reactor, "public", "stdio:", Factory())
+    with pytest.raises(CannotStart, match="public: stdio: cannot be shared by several workers"):
+        service.hold()
+
+
+def test_twisted_keeps_what_we_rely_on() -> None:
+    """A port that is told so leaves the socket open for others when it ends; by default it does not."""
+    from twisted.internet import tcp, unix
+
+    for kind in (tcp.Port, unix.Port):
+        assert kind._shouldShutdown is True
+        assert kind._preexistingSocket is None
+    assert not unix._inFilesystemNamespace(b"\0")
+    assert socket.AF_UNIX in reactor._supportedAddressFamilies
+
+
+# Who accepts
+
+
+@asynccontextmanager
+async def accepting_there(*rooms: tuple[Accepting, int]) -> AsyncIterator[str]:
+    """Workers with room for so many clients; yields where they accept."""
+    async with AsyncExitStack() as stack:
+        parent = listening_service(reactor, "public", ANY_PORT, Factory())
+        await stack.enter_async_context(running(parent))
+        for accepting, room in rooms:
+            descriptor = os.dup(parent.hold())
+            door = listening_service(
+                reactor, "public", ANY_PORT, accepting, inherited=descriptor, room=partial(int, room)
+            )
+            await stack.enter_async_context(running(door))
+        yield f"tcp:127.0.0.1:{port_of(parent)}"
+
+
+@pytest_twisted.ensureDeferred
+async def test_who_has_no_room_lets_others_accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it rests all clients go to the other one."""
+    monkeypatch.setattr(sharing, "REST", 3600.0)
+    full, other = Accepting(), Accepting()
+    before = set(reactor.getDelayedCalls())
+    async with accepting_there((full, 0), (other, 2)) as place:
+        for _ in range(5):
+            await serves(other, await connect(place))
+    assert not full.accepted.pending
+    for call in set(reactor.getDelayedCalls()) - before:
+        call.cancel()
+
+
+@pytest_twisted.ensureDeferred
+async def test_who_has_no_room_accepts_those_that_nobody_accepts() -> None:
+    """After a short while."""
+    full = Accepting()
+    async with accepting_there((full, 0)) as place:
+        for _ in range(3):
+            await serves(full, await connect(place))
+
+
+def test_who_has_more(tmp_path: Path) -> None:
+    """Each writes its own number; who is away does not count, and among many a few more are no matter."""
+    Loads.create(tmp_path / "loads", 3)
+    one, two = Loads(tmp_path / "loads"), Loads(tmp_path / "loads")
+    assert one.room(1, 0) == 1
+    assert two.room(2, 0) == 1
+    assert two.room(2, 1) == 0
+    assert one.room(1, 0) == 1
+    assert one.room(1, 1) == 1
+    two.write(2, 100)
+    assert one.room(1, 60) == 1 + 60 // 8
+    assert two.room(2, 67) == 1
+    assert two.room(2, 68) == 0
+    two.write(2, AWAY)
+    assert one.room(1, 1000)
+    one.write(3, 0)
+    assert one.room(1, 1) == 0
+
+
+def test_others_hear_of_sessions_that_end() -> None:
+    """At once, lest one be taken for full that is not."""
+    left: list[int] = []
+
+    def room(sessions: int) -> int:
+        left.append(sessions)
+        return 1
+
+    harness = RelayHarness()
+    door = Inherited({"public": 0}, room)
+    service = RelayService(harness.config, harness.reactor, harness.reactor.seconds, inherited=door)
+    sessions = service.state.sessions.listeners["public"]
+    drivers: list[Any] = [object(), object()]
+    for each in drivers:
+        sessions.add(each)
+    for each in drivers:
+        sessions.ended(each)
+    assert left == [1, 0]

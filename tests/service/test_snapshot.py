@@ -1,0 +1,150 @@
+"""What several processes are in sum: counts are added, and of states the worst is said."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stomprelay.service.admin.metrics import metrics
+from stomprelay.service.admin.requests import brokers
+from stomprelay.service.admin.snapshot import (
+    SERVES,
+    SHOWN,
+    JournalRow,
+    Snapshot,
+    WorkerRow,
+    ended,
+    parse,
+    snapshot,
+    spell,
+    summed,
+)
+from stomprelay.service.admin.status import status
+from tests.service.harness import SEND, JournalHarness, RelayHarness, failover, listener, movable
+
+
+def pair() -> tuple[RelayHarness, RelayHarness]:
+    """Two relays of one configuration."""
+    one, other = (RelayHarness(listener(upstream=movable(failover(1, 2)))) for _ in range(2))
+    return one, other
+
+
+def taken(harness: RelayHarness) -> Snapshot:
+    """All of one."""
+    return snapshot(harness.service.state, whole=True)
+
+
+def test_counts_are_added() -> None:
+    """Sessions, connections and counters by listener; sessions by broker; and the sessions one by one."""
+    one, other = pair()
+    one.session()
+    other.session()
+    client, _ = other.session()
+    client.sends(SEND)
+    total = summed(taken(one), [taken(other)])
+    assert total.clients == 3
+    assert total.connections == 6
+    [row] = total.listeners
+    assert (row.sessions, row.counters["sessions_opened"], row.counters["client_frames"]) == (3, 3, 1)
+    assert [broker.sessions for broker in total.brokers] == [3, 0]
+    assert len(total.sessions) == len({each.name for each in total.sessions}) == 3
+
+
+def test_a_whole_snapshot_as_text() -> None:
+    """It is the same when it was read."""
+    one, _ = pair()
+    one.session()
+    found = taken(one)
+    assert found.sessions
+    assert parse(spell(found).encode()) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "[]", "{}", '["x", "y"]', json.dumps([0, 0, [[1]], [], None, [], []])]
+)
+def test_what_is_no_snapshot(text: str) -> None:
+    """Is refused as such: it may be of another version."""
+    with pytest.raises((ValueError, TypeError)):
+        parse(text.encode())
+
+
+def test_the_worst_is_said_of_a_broker() -> None:
+    """It is up where all say so who know; paused where one says so; its failures are the longest row of them."""
+    one, other = pair()
+    mine, theirs = ([each.broker.health for each in it.service.state.brokers] for it in (one, other))
+    mine[0].up = True
+    assert said(one, other) == [("up", True), ("unknown", None)]
+    theirs[0].up = False
+    assert said(one, other) == [("down", False), ("unknown", None)]
+    mine[0].pause()
+    theirs[1].pause()
+    assert said(one, other) == [("paused", False), ("paused", None)]
+    theirs[0].failures, mine[0].failures = 2, 3
+    assert summed(taken(one), [taken(other)]).brokers[0].failures == 3
+
+
+def said(*harnesses: RelayHarness) -> list[tuple[str, bool | None]]:
+    """State and `up` of each broker, in sum; whose turn is first does not matter."""
+    first, *others = (taken(each) for each in harnesses)
+    found = [(row.state, row.up) for row in summed(first, others).brokers]
+    *others, last = first, *others
+    assert found == [(row.state, row.up) for row in summed(last, others).brokers]
+    return found
+
+
+def test_journals_are_one(tmp_path: Path) -> None:
+    """Their counts are added; one that is in trouble is told of."""
+    rows = [
+        JournalRow("/j", "is written", False, False, 5, {"blocks": 1}),
+        JournalRow("/j", "cannot be written: full", True, False, 7, {"blocks": 2}),
+        JournalRow("/j", "is written", False, False, 0, {"blocks": 4}),
+    ]
+    first, *others = (Snapshot(False, 0, (), (), row) for row in rows)
+    found = summed(first, others).journal
+    assert found == JournalRow("/j", "cannot be written: full", True, False, 12, {"blocks": 7})
+    kept = taken(JournalHarness(tmp_path))
+    assert summed(kept, []).journal == kept.journal
+
+
+def test_what_is_left_of_one_that_ended() -> None:
+    """Its counters; nothing that is there no more."""
+    one, other = pair()
+    one.session()
+    left = ended(taken(one))
+    total = summed(taken(other), [left])
+    assert (total.clients, total.connections) == (0, 0)
+    assert total.listeners[0].counters["sessions_opened"] == 1
+    assert [row.sessions for row in total.brokers] == [0, 0]
+    assert total.sessions == ()
+
+
+def test_the_sum_has_an_end() -> None:
+    """As many sessions as one page shows, however many processes there are."""
+    one, _ = pair()
+    one.session()
+    many = taken(one)._replace(sessions=taken(one).sessions * SHOWN)
+    assert len(summed(many, [many]).sessions) == SHOWN
+
+
+def test_workers_are_shown() -> None:
+    """By number: on the page for people, and whether they serve and how often they were started in the metrics."""
+    one, _ = pair()
+    rows = (WorkerRow(1, 4711, SERVES, 3, 0), WorkerRow(2, None, "is away", 0, 5))
+    crew = taken(one)._replace(workers=rows)
+    lines = metrics(crew).splitlines()
+    assert 'stomprelay_worker_up{worker="1"} 1' in lines
+    assert 'stomprelay_worker_up{worker="2"} 0' in lines
+    assert 'stomprelay_worker_restarts_total{worker="2"} 5' in lines
+    page = status(crew)
+    assert "<td>1</td>" in page
+    assert "4711" in page
+    assert "is away" in page
+    assert "worker" not in metrics(taken(one))
+    assert "Workers" not in status(taken(one))
+
+
+def test_the_brokers_are_those_that_remote_commands_read() -> None:
+    """With the keys that they had always."""
+    one, _ = pair()
+    rows = json.loads(brokers(taken(one)))["brokers"]
+    assert [list(row) for row in rows] == [["uri", "upstream", "group", "state", "sessions", "moving"]] * 2

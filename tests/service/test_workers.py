@@ -1,0 +1,486 @@
+"""The parent's end of workers, without any process: starts, restarts, what they tell, what they are asked and told."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.error import CannotListenError, ProcessDone, ProcessExitedAlready, ProcessTerminated
+from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactorClock
+from twisted.logger import Logger, LogLevel, capturedLogs, formatEvent
+from twisted.python.failure import Failure
+
+from stomprelay.config import Config
+from stomprelay.config.config import STOP_TIMEOUT
+from stomprelay.service.admin.snapshot import SERVES, Snapshot, snapshot
+from stomprelay.service.network.endpoints import CannotStart
+from stomprelay.service.relay import MARGIN
+from stomprelay.service.workers import worker as module
+from stomprelay.service.workers.child import line
+from stomprelay.service.workers.crew import Crew
+from stomprelay.service.workers.plan import Plan, Source
+from stomprelay.service.workers.service import GRACE, WorkersService
+from stomprelay.service.workers.worker import FIRST, LONGEST, STEADY, Child, Notices, Worker
+from tests.service.harness import RelayHarness, failover, listener, movable
+
+SOURCE = Source("relay.toml", "workers = 2", {"listen": [], "upstream": "tcp://a:1"}, "/somewhere")
+
+
+class Process:
+    """A process as its parent has it: what it was told, and what was done to it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.told = b""
+        self.done: list[str] = []
+        self.gone = False
+
+    def writeToChild(self, descriptor: int, data: bytes) -> None:
+        assert descriptor == 0
+        self.told += data
+
+    def closeStdin(self) -> None:
+        self.done.append("end")
+
+    def signalProcess(self, name: str) -> None:
+        if self.gone:
+            raise ProcessExitedAlready
+        self.done.append(name)
+
+
+class ProcessReactor(Clock):
+    """Starts no process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.processes: list[Process] = []
+        self.children: list[Child] = []
+        self.notices: list[Notices] = []
+        self.environments: list[dict[str, str]] = []
+        self.inherited: list[dict[int, Any]] = []
+
+    def callWhenRunning(self, call: Callable[[], object]) -> None:
+        call()
+
+    def listenUNIXDatagram(self, address: str, protocol: Notices, mode: int) -> Any:
+        assert mode == 0o600
+        self.notices.append(protocol)
+
+        class Port:
+            def stopListening(self) -> None:
+                """Nothing comes any more."""
+
+        return Port()
+
+    def spawnProcess(
+        self, child: Child, program: str, arguments: list[str], env: Any, childFDs: Any
+    ) -> Process:
+        self.children.append(child)
+        self.environments.append(env)
+        self.inherited.append(childFDs)
+        self.processes.append(Process(100 + len(self.processes)))
+        return self.processes[-1]
+
+    # What the process does
+
+    def tells(self, text: str) -> None:
+        """The last process sends a notice."""
+        self.notices[-1].datagramReceived(text.encode(), None)
+
+    def ends(self, error: Exception | None = None) -> None:
+        """It is gone."""
+        self.processes[-1].gone = True
+        self.children[-1].processEnded(Failure(error or ProcessTerminated(signal=9)))
+
+
+@pytest.fixture
+def reactor() -> ProcessReactor:
+    """A reactor that starts no process."""
+    return ProcessReactor()
+
+
+@pytest.fixture
+def changes() -> list[bool]:
+    """Whether the worker served, each time that it changed."""
+    return []
+
+
+@pytest.fixture
+def worker(reactor: ProcessReactor, changes: list[bool], tmp_path: Path) -> Iterator[Worker]:
+    """Worker 2, which was started."""
+
+    def plan(number: int, admin: str) -> Plan:
+        return Plan(number, SOURCE, {"public": 7}, admin, "/loads", [], "the.reactor")
+
+    made = Worker(2, reactor, str(tmp_path), plan, lambda it: changes.append(it.admin is not None))
+    made.start()
+    yield made
+    for call in reactor.getDelayedCalls():
+        call.cancel()
+
+
+def test_what_a_worker_is_told(worker: Worker, reactor: ProcessReactor, tmp_path: Path) -> None:
+    """Its plan in a line; it inherits the sockets by their numbers, and finds our code and our ear."""
+    [process] = reactor.processes
+    assert Plan.parse(process.told) == worker.plan
+    assert worker.plan == Plan(
+        2, SOURCE, {"public": 7}, str(tmp_path / "2-0.admin"), "/loads", [], "the.reactor"
+    )
+    assert reactor.inherited == [{0: "w", 1: "r", 2: "r", 7: 7}]
+    [environment] = reactor.environments
+    assert environment["NOTIFY_SOCKET"] == str(tmp_path / "2-0.notify")
+    assert str(Path(module.__file__).parents[3]) in environment["PYTHONPATH"].split(os.pathsep)
+
+
+def test_it_serves_when_it_says_so(worker: Worker, reactor: ProcessReactor, changes: list[bool]) -> None:
+    """By READY, once; its status is the last one."""
+    assert (worker.row.state, worker.row.process) == ("starts", 100)
+    reactor.tells("STATUS=0 sessions")
+    assert changes == []
+    reactor.tells("READY=1\nSTATUS=0 sessions, 1 listener")
+    assert changes == [True]
+    assert worker.row.state == SERVES
+    reactor.tells("STATUS=1 session\nWATCHDOG=1")
+    reactor.tells("READY=1")
+    assert changes == [True]
+    assert worker.status == "1 session"
+
+
+def test_one_that_ends_is_started_anew(worker: Worker, reactor: ProcessReactor, changes: list[bool]) -> None:
+    """Soon at first, later and later where it ends again and again, soon again where it ran for long."""
+    reactor.tells("READY=1")
+    waits = []
+    with capturedLogs() as logs:
+        for number in range(1, 12):
+            reactor.ends()
+            assert (worker.row.state, worker.row.process, worker.restarts) == ("is away", None, number)
+            [call] = reactor.getDelayedCalls()
+            waits.append(call.getTime() - reactor.seconds())
+            reactor.advance(waits[-1])
+            assert len(reactor.processes) == number + 1
+    assert waits[0] == pytest.approx(FIRST)
+    assert waits == sorted(waits)
+    assert waits[1] == pytest.approx(2 * FIRST)
+    assert waits[-1] == pytest.approx(LONGEST)
+    assert changes == [True] + [False] * 11
+    assert formatEvent(logs[0]).startswith("worker 2 ended after 0.0 s: ")
+    assert "signal 9" in formatEvent(logs[0])
+    assert formatEvent(logs[0]).endswith("it is started anew in 0.1 s (restart 1)")
+    reactor.advance(STEADY + 1)
+    reactor.ends()
+    [call] = reactor.getDelayedCalls()
+    assert call.getTime() - reactor.seconds() == pytest.approx(FIRST)
+
+
+def test_places_of_its_own_for_each_process(worker: Worker, reactor: ProcessReactor) -> None:
+    """What is left of one that was killed is not in the way of the next one."""
+    reactor.ends()
+    reactor.advance(FIRST)
+    assert len({each["NOTIFY_SOCKET"] for each in reactor.environments}) == 2
+    assert len({Plan.parse(each.told).admin for each in reactor.processes}) == 2
+
+
+def test_last_words(worker: Worker, reactor: ProcessReactor, changes: list[bool]) -> None:
+    """What is heard of a process that ended is heard too late."""
+    reactor.ends()
+    reactor.tells("READY=1\nSTATUS=1 session")
+    assert (changes, worker.status, worker.row.state) == ([False], "", "is away")
+
+
+def test_a_system_without_processes(
+    worker: Worker, reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again until there is one."""
+    reactor.ends()
+    with monkeypatch.context() as patch, capturedLogs() as logs:
+        patch.setattr(reactor, "spawnProcess", Mock(side_effect=OSError(11, "no processes left")))
+        reactor.advance(FIRST)
+    assert "no processes left" in formatEvent(logs[0])
+    assert worker.restarts == 2
+    reactor.advance(LONGEST)
+    assert (len(reactor.processes), worker.row.state) == (2, "starts")
+
+
+def test_told_to_end(worker: Worker, reactor: ProcessReactor) -> None:
+    """It hears that by the end of its input, and is not started again."""
+    over: list[None] = []
+    _ = worker.stop().addCallback(over.append)
+    assert (reactor.processes[0].done, over, worker.row.state) == (["end"], [], "stops")
+    worker.signal("TERM")
+    assert reactor.processes[0].done == ["end", "TERM"]
+    reactor.ends(ProcessDone(0))
+    assert over == [None]
+    assert not reactor.getDelayedCalls()
+    assert worker.restarts == 0
+
+
+def test_told_to_end_while_it_is_away(worker: Worker, reactor: ProcessReactor) -> None:
+    """Nobody is waited for, and no process begins any more."""
+    reactor.ends()
+    over: list[None] = []
+    _ = worker.stop().addCallback(over.append)
+    assert over == [None]
+    assert not reactor.getDelayedCalls()
+    worker.signal("KILL")
+
+
+def test_a_signal_that_comes_too_late(worker: Worker, reactor: ProcessReactor) -> None:
+    """The process is gone, and its end not yet heard of."""
+    reactor.processes[0].gone = True
+    worker.signal("TERM")
+
+
+def test_one_that_is_frozen(reactor: ProcessReactor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where systemd watches us we watch the workers: one that says nothing in time is killed."""
+    monkeypatch.setenv("WATCHDOG_USEC", "10000000")
+    monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()))
+    plan = Plan(1, SOURCE, {}, "", "", [], "")
+    watched = Worker(1, reactor, str(tmp_path), lambda number, admin: plan, lambda it: None)
+    watched.start()
+    assert reactor.environments[0]["WATCHDOG_USEC"] == "10000000"
+    assert "WATCHDOG_PID" not in reactor.environments[0]
+    reactor.advance(100)
+    reactor.tells("READY=1")
+    reactor.advance(9)
+    reactor.tells("WATCHDOG=1")
+    reactor.advance(9)
+    assert reactor.processes[0].done == []
+    reactor.advance(2)
+    assert reactor.processes[0].done == ["KILL"]
+    reactor.ends()
+    assert len(reactor.getDelayedCalls()) == 1
+
+
+def test_its_log_is_ours() -> None:
+    """Each line with its own level and text, whatever the pieces in which it comes; what is no event is told of."""
+    speaking = Logger("stomprelay")
+    with capturedLogs() as events:
+        speaking.warn("{seconds:.1f} s, {who!r}", seconds=1.25, who="a\nb")
+        try:
+            raise ValueError("out of order")
+        except ValueError:
+            speaking.failure("a session could not be ended")
+    data = "".join(map(line, events)).encode()
+    child = Child("worker 3", lambda reason: None)
+    with capturedLogs() as logs:
+        child.outReceived(data[:50])
+        child.outReceived(data[50:])
+        child.outReceived(b"not JSON\n")
+        child.errReceived(b"Fatal Python error\nno")
+    assert [(event["log_level"], formatEvent(event).splitlines()[0]) for event in logs] == [
+        (LogLevel.warn, "1.2 s, 'a\\nb'"),
+        (LogLevel.critical, "a session could not be ended"),
+        (LogLevel.warn, "worker 3: not JSON"),
+        (LogLevel.warn, "worker 3: Fatal Python error"),
+    ]
+    assert logs[0]["log_system"] == "worker 3, stomprelay#warn"
+    assert logs[0]["log_time"] == events[0]["log_time"]
+    assert "ValueError: out of order" in formatEvent(logs[1])
+
+
+def test_a_plan_is_a_line() -> None:
+    """Whatever is in the file."""
+    plan = Plan(1, SOURCE._replace(text='a = "\n\0ä"'), {"x": 3}, "/a:b", "/l", ["tcp://a:1"], "r")
+    assert plan.spell().count(b"\n") == 1
+    assert Plan.parse(plan.spell()) == plan
+
+
+def test_a_plan_is_read_as_the_parent_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the text, for the file may be another one by now; with an admin endpoint of the worker alone."""
+    (tmp_path / "relay.toml").write_text('workers = 2\nadmin = "tcp:1"\nlimits.clients = 3\n')
+    monkeypatch.chdir(tmp_path)
+    source = Source.of("relay.toml", {"upstream": "tcp://a:1"})
+    (tmp_path / "relay.toml").write_text("nonsense")
+    assert source.read().admin == "tcp:1"
+    found = Plan(2, source, {}, "/a:b", "", [], "").read()
+    assert found.admin == "unix:/a\\:b:mode=600:lockfile=0"
+    assert found.clients == 1
+
+
+# The parent
+
+
+@pytest.fixture
+def parent(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> WorkersService:
+    """One of two workers without listeners, which runs."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = WorkersService(Config((), workers=2), SOURCE, reactor)
+    made.startService()
+    return made
+
+
+def test_both_serve(parent: WorkersService, reactor: ProcessReactor, tmp_path: Path) -> None:
+    """The folder in which they meet is private, and gone at the end, of which both are told at once."""
+    assert [each.stat().st_mode & 0o777 for each in tmp_path.iterdir()] == [0o700]
+    for notices in reactor.notices:
+        notices.datagramReceived(b"READY=1\nSTATUS=0 sessions, 0 listeners", None)
+    assert parent._status() == "2 of 2 workers serve (1: 0 sessions, 0 listeners; 2: 0 sessions, 0 listeners)"
+    over: list[None] = []
+    _ = parent.stopService().addCallback(over.append)
+    assert [each.done for each in reactor.processes] == [["end"], ["end"]]
+    assert parent._status().startswith("stopping, 0 of 2 workers serve")
+    assert not over
+    for child in reactor.children:
+        child.processEnded(Failure(ProcessDone(0)))
+    assert over == [None]
+    assert not list(tmp_path.iterdir())
+    assert not reactor.getDelayedCalls()
+
+
+def test_nowhere_to_meet(reactor: ProcessReactor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The relay does not start; a folder whose name is too long for sockets is told of again and again."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    service = WorkersService(Config((), workers=2), SOURCE, reactor)
+    with pytest.raises(CannotStart, match=r"workers: no temporary folder: .*No such file"):
+        service.startService()
+    assert not reactor.processes
+    made = Worker(1, reactor, "", lambda number, admin: plan_of([]), lambda it: None)
+    too_long = CannotListenError(None, "d" * 120, OSError("AF_UNIX path too long"))
+    with monkeypatch.context() as patch, capturedLogs() as logs:
+        patch.setattr(reactor, "listenUNIXDatagram", Mock(side_effect=too_long))
+        made.start()
+    assert "AF_UNIX path too long" in formatEvent(logs[0])
+
+
+def test_one_that_does_not_end(parent: WorkersService, reactor: ProcessReactor) -> None:
+    """Is killed when all have had their time, with all that may come behind it."""
+    over: list[None] = []
+    _ = parent.stopService().addCallback(over.append)
+    reactor.children[0].processEnded(Failure(ProcessDone(0)))
+    reactor.advance(STOP_TIMEOUT + MARGIN + GRACE - 1)
+    assert reactor.processes[1].done == ["end"]
+    with capturedLogs() as logs:
+        reactor.advance(1)
+    assert [formatEvent(event) for event in logs] == ["workers that do not end are killed"]
+    assert reactor.processes[1].done == ["end", "KILL"]
+    assert not over
+    reactor.ends()
+    assert over == [None]
+
+
+# The crew
+
+
+class Asked:
+    """A worker's admin endpoint: what it was asked for; `answer` is its next snapshot, None where it has none."""
+
+    def __init__(self, answer: Snapshot | None = None) -> None:
+        self.answer = answer
+        self.orders: list[tuple[str, str]] = []
+
+    def snapshot(self, *, whole: bool) -> Deferred[Any]:
+        return fail(TimeoutError("no answer")) if self.answer is None else succeed(self.answer)
+
+    def pause(self, broker: str, within: float | None = None) -> Deferred[Any]:
+        self.orders.append((f"pause {within}", broker))
+        return succeed(None)
+
+    def resume(self, broker: str) -> Deferred[Any]:
+        self.orders.append(("resume", broker))
+        return fail(TimeoutError("no answer"))
+
+
+def relay() -> RelayHarness:
+    """A relay before two brokers."""
+    return RelayHarness(listener(upstream=movable(failover(1, 2))))
+
+
+@pytest.fixture
+def crew() -> Crew:
+    """Two workers that serve, with two sessions and one."""
+    own = Crew(relay().service.state)
+    for number in (1, 2):
+        harness = relay()
+        for _ in range(3 - number):
+            harness.session()
+        made = Worker(number, MemoryReactorClock(), "", lambda number, admin: plan_of([]), own.changed)
+        made.admin = Asked(snapshot(harness.service.state, whole=True))  # type: ignore[assignment]
+        made.plan = plan_of([])
+        own.workers.append(made)
+    return own
+
+
+def plan_of(paused: list[str]) -> Plan:
+    """A plan with these brokers out of service."""
+    return Plan(1, SOURCE, {}, "", "", paused, "")
+
+
+def asked(crew: Crew, number: int) -> Any:
+    """Where this worker is asked."""
+    return crew.workers[number - 1].admin
+
+
+def total(crew: Crew) -> Snapshot:
+    """The sum, which is there at once."""
+    found: list[Snapshot] = []
+    _ = crew.snapshot(whole=True).addCallback(found.append)
+    return found[0]
+
+
+def test_the_sum_of_a_crew(crew: Crew) -> None:
+    """And each worker in a row, with its sessions."""
+    found = total(crew)
+    assert found.clients == len(found.sessions) == 3
+    assert found.listeners[0].counters["sessions_opened"] == 3
+    assert [(row.number, row.state, row.sessions) for row in found.workers] == [
+        (1, SERVES, 2),
+        (2, SERVES, 1),
+    ]
+
+
+def test_one_that_does_not_answer(crew: Crew) -> None:
+    """Is in the sum as it was: no counter ever goes back."""
+    total(crew)
+    asked(crew, 1).answer = None
+    with capturedLogs() as logs:
+        assert total(crew).listeners[0].counters["sessions_opened"] == 3
+    assert [formatEvent(event) for event in logs] == ["worker 1 does not answer: no answer"]
+
+
+def test_what_one_that_ended_has_counted(crew: Crew) -> None:
+    """Stays, also when the next process of the worker counts from nothing, and ends."""
+    total(crew)
+    for _ in range(2):
+        first = crew.workers[0]
+        first.admin = None
+        crew.changed(first)
+        found = total(crew)
+        assert found.clients == 1
+        assert found.listeners[0].counters["sessions_opened"] == 3
+        first.admin = Asked(snapshot(relay().service.state, whole=True))  # type: ignore[assignment]
+        first.plan = plan_of([])
+        crew.changed(first)
+        assert total(crew).listeners[0].counters["sessions_opened"] == 3
+
+
+def test_orders_reach_all(crew: Crew) -> None:
+    """Those that serve; who does not answer is logged, and keeps nobody from the others."""
+    found = crew.brokers.find("192.0.2.1:61613")
+    uri = found[0].broker.uri
+    done: list[None] = []
+    _ = crew.pause(found, 5.0).addCallback(done.append)
+    assert crew.paused == [uri]
+    assert [row.state for row in total(crew).brokers] == ["paused", "unknown"]
+    with capturedLogs() as logs:
+        _ = crew.resume(found).addCallback(done.append)
+    assert done == [None, None]
+    assert len(logs) == 2
+    assert asked(crew, 1).orders == asked(crew, 2).orders == [("pause 5.0", uri), ("resume", uri)]
+    assert crew.paused == []
+
+
+def test_one_that_starts_while_brokers_are_paused(crew: Crew) -> None:
+    """Is told in its plan; what changed since then it is told when it serves."""
+    one, two = (each.broker.uri for each in crew.brokers)
+    _ = crew.pause(crew.brokers.find(one))
+    late = crew.workers[1]
+    late.plan, late.admin = plan_of([two]), Asked()  # type: ignore[assignment]
+    crew.changed(late)
+    assert asked(crew, 2).orders == [("pause None", one), ("resume", two)]
+    late.plan, late.admin = plan_of([one]), Asked()  # type: ignore[assignment]
+    crew.changed(late)
+    assert asked(crew, 2).orders == []
