@@ -135,8 +135,10 @@ class Shutdown:
         """The client is gone: its time begins, and it wants no more messages."""
         self._client.lost()
         self._last = min(self.until, now + self._listener.upstream.disconnect_timeout)
-        self.until = self._answered_by(now) if self._flow.ready else self._last
-        for link in self._flow.links:
+        flow = self._flow
+        asked = flow.ready or any(link.leaving for link in flow.links)
+        self.until = self._answered_by(now) if asked else self._last
+        for link in flow.links:
             if link.up and link.resender is not None:
                 link.resender.unsubscribe()
                 link.resender.flush(now)
@@ -241,7 +243,8 @@ class Shutdown:
         if gone:
             counters["clients_undelivered"] += 1
             what = "did not confirm all that was said"
-        owing = [(link.broker, link.group, link.upstream) for link in flow.links]
+        # One that was being left was reported then, and is not the session's any more.
+        owing = [(None if link.leaving else link.broker, link.group, link.upstream) for link in flow.links]
         self._outbox.put(*unconfirmed(owing, upstream, what, missing))
         name, receipt = upstream.name, flow.disconnect_receipt
         error = StompError("connection to the broker was lost", f"upstream {name}", receipt=receipt)

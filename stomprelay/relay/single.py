@@ -389,8 +389,9 @@ class Single:
         return error
 
     def unanswered(self) -> list[Link]:
-        """Return the link, if it has a broker that another one can replace."""
-        return [self._link] if self._resender is not None and self._link.up else []
+        """Return the link, if it has a broker that another one can replace, or leaves one."""
+        there = self._link.up or self._link.leaving
+        return [self._link] if self._resender is not None and there else []
 
     def uncertain(self, link: Link) -> int:
         """Return how many SENDs the link's brokers have not confirmed."""

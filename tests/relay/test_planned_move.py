@@ -28,6 +28,7 @@ from tests.relay.test_failover import (
     SEND,
     SUBSCRIBE,
     gets,
+    marks,
     message,
     settle,
 )
@@ -447,6 +448,53 @@ def test_the_client_goes_while_the_session_parts() -> None:
                 gets(play, rest)
             assert over(play)
             assert play.wake == inf
+
+
+@pytest.mark.parametrize("parting", [False, True], ids=["goes first", "parts first"])
+def test_the_client_goes_and_the_broker_does_not_confirm_that_the_session_parts(parting: bool) -> None:
+    """That broker has half of the time, as any other has; the next one gets what the client left."""
+    with started(product="rabbitmq", confirm=True, disconnect_timeout=4.0) as play:
+        play.client_says(SEND % b"1")
+        assert marks(play.broker_reads()) == [b"1:1"]
+        if not parting:
+            play.client_goes()
+        sent_away(play, within=0.0)
+        play.time_passes(0.0)
+        gets(play, GOODBYE % 2)
+        if parting:
+            play.time_passes(0.5)
+            play.client_goes()
+        play.time_passes(1.9)
+        assert len(play.opened) == 1
+        play.time_passes(0.2)
+        assert [each.uri for each in play.opened] == ["tcp://a", "tcp://b"]
+        found(play, product="rabbitmq")
+        assert marks(play.broker_reads()) == [b"!3:1"]
+        play.broker_says(RECEIPT % (OURS % 3))
+        play.broker_is_closed()
+        assert over(play)
+        assert play.facts(Event.LOST) == []
+        assert (play.counters["brokers_moved"], play.counters["clients_undelivered"]) == (1, 0)
+
+
+def test_the_time_of_a_client_that_went_ends_while_the_session_parts() -> None:
+    """The loss names no broker: the session had left the one that it had."""
+    with started(brokers=1, product="rabbitmq", confirm=True, disconnect_timeout=4.0) as play:
+        play.client_says(SEND % b"1")
+        play.client_goes()
+        play.broker_reads()
+        play.time_passes(2.1)
+        found(play, product="rabbitmq")
+        play.broker_reads()
+        sent_away(play, within=0.0)
+        play.time_passes(0.0)
+        gets(play, GOODBYE % 3)
+        play.time_passes(1.8)
+        assert not over(play)
+        play.time_passes(0.2)
+        assert over(play)
+        *_, last = play.facts(Event.LOST)
+        assert last == {"upstream": "main", "reason": "did not confirm all that was said", "possibly_lost": 1}
 
 
 def test_whoever_said_goodbye_is_not_moved() -> None:

@@ -254,9 +254,11 @@ class Fanout:
         return None
 
     def unanswered(self) -> list[Link]:
-        """Return the links without whose answer DISCONNECT cannot be sent or confirmed."""
+        """Return the links without whose answer DISCONNECT cannot be sent or confirmed, also where they leave."""
         members = [
-            member for target, member in self._places.values() if target.upstream.movable and member.up
+            member
+            for target, member in self._places.values()
+            if target.upstream.movable and (member.up or member.link.leaving)
         ]
         return [member.link for member in members if not member.safe or self._disconnect.awaits(member)]
 

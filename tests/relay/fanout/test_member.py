@@ -143,7 +143,7 @@ def test_a_flood_of_other_frames() -> None:
 # A session that moves to another broker
 
 
-def moving(quorum: int = 1, **settings: int) -> Playbook:
+def moving(quorum: int = 1, **settings: float) -> Playbook:
     """A client of two groups, the first of which has two brokers."""
     main = fan_out(2, quorum=quorum)
     groups = (group("main-1", "a", "c"), main.groups[1])
@@ -216,6 +216,25 @@ def test_moving_when_the_time_is_over() -> None:
         comes(play, "c")
         again = copied(1, send(b"1", receipt="r")).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
         play.broker_gets(again, at="c")
+
+
+def test_moving_for_a_client_that_went() -> None:
+    """The next broker is sent in time what the old one, which does not answer, did not confirm."""
+    with moving(quorum=2, disconnect_timeout=4.0) as play:
+        play.client_says(send(b"1", receipt="r"))
+        play.broker_reads(at="a")
+        play.broker_reads(at="b")
+        play.broker_says(receipt("r"), at="b")
+        play.client_goes()
+        leaves(play, 0.0)
+        play.time_passes(2.1)
+        assert play.broker_reads(at="a").startswith(b"DISCONNECT\n")
+        comes(play, "c")
+        again = copied(1, send(b"1", receipt="r")).replace(b"SEND\n", b"SEND\nrelay-resent:true\n")
+        play.broker_gets(again, at="c")
+        play.broker_says(receipt("r"), at="c")
+        assert play.relay.over
+        assert play.counters["clients_undelivered"] == 0
 
 
 def test_moving_off_a_route() -> None:
