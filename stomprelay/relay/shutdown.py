@@ -237,6 +237,9 @@ class Shutdown:
         if flow.settled:
             self.close(How.LINGER, ended(End.CLIENT, "client said goodbye"))
             return
+        if gone and now < self._last:  # brokers had their half, and there is no other to be asked
+            self.until = self._last
+            return
         counters["brokers_lost"] += flow.ready
         missing = self.lose(flow.links)
         what = "did not confirm DISCONNECT in time"

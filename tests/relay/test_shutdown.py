@@ -262,10 +262,14 @@ def test_its_time_is_not_prolonged_by_an_answer() -> None:
 
 
 def test_a_gone_client_whose_broker_does_not_confirm() -> None:
-    """The rest may be lost, which is counted; there is no client to send an ERROR to."""
+    """It has all of the client's time where there is no other to be asked. Then the rest may be lost, which is counted;
+    there is no client to send an ERROR to.
+    """
     play = Scene()
     play.unconfirmed(3)
     play.vanishes(1.0)
+    assert not play.is_overdue(play.shutdown.until)
+    assert play.shutdown.until == 6.0
     effects = play.is_overdue(play.shutdown.until)
     assert sent(effects) == b""
     assert notes(effects)[0] == (
