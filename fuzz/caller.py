@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from fuzz.broker import Mouth
 from fuzz.client import Client
-from stomprelay.relay.effects import Effect, Open, Report
+from stomprelay.relay.effects import Effect, Open, Pass, Report
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.session.effects import Close, GiveWay, Pause, Resume, Send, Wake
-from stomprelay.session.leg import Leg, Side, State
-from stomprelay.wire.decoder import Decoder
+from stomprelay.session.leg import EXPECTED, Leg, Side, State
+from stomprelay.wire.decoder import SCANNER, Decoder
 from stomprelay.wire.dialect import DIALECTS, V1_0
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
@@ -30,6 +30,7 @@ from stomprelay.wire.names import (
     MESSAGE,
     RECEIPT,
 )
+from stomprelay.wire.run import Run
 
 if TYPE_CHECKING:
     from fuzz.world import World
@@ -90,7 +91,9 @@ class Caller:
         scene = world.scene
         self.client = Client(scene.client, scene.words)
         self.counters = Counters()
-        self.relay = Relay(scene.front, b"c%d" % number, self.counters, world.chance.random)
+        passes = scene.passes and SCANNER is not None
+        self.relay = Relay(scene.front, b"c%d" % number, self.counters, world.chance.random, passes=passes)
+        self.passing: dict[Leg, Pass] = {}
         self.peer = Peer(self.relay.client)
         self.peers: dict[Leg, Peer] = {self.relay.client: self.peer}
         self.behind: deque[Peer] = deque()
@@ -130,8 +133,35 @@ class Caller:
         self.world.octets[peer.broker is not None] += len(data)
         if peer.broker is None and self.world.counts_receipts:
             self._counts(data)
-        self.input(self.relay.received, peer.leg, data, self.world.now, size=len(data))
+        passed = self._pass_on(data, self.passing[peer.leg]) if peer.leg in self.passing else 0
+        if passed < len(data):
+            data = data[passed:]
+            self.input(self.relay.received, peer.leg, data, self.world.now, size=len(data))
         return True
+
+    def _pass_on(self, data: bytes, allowed: Pass) -> int:
+        """Send on what may pass without the relay, as a pipe of the service does. Returns how many bytes that is."""
+        leg, passing, world = allowed.leg, allowed.passing, self.world
+        assert SCANNER is not None
+        assert passing is not None
+        if allowed.trails and data.endswith(b"\0"):
+            return 0
+        scanner = SCANNER(
+            leg.decoder.limits, leg.decoder.dialect, EXPECTED[leg.side, leg.state], passing.rules
+        )
+        frames = at = 0
+        while at < len(data):
+            run = scanner.scan(data, at)
+            if type(run) is not Run or not passing.takes(run):
+                break
+            frames += run.count
+            at = run.after
+        if at:
+            if world.listen is not None:
+                world.listen(self, self._pass_on, (leg, data[:at], world.now))
+            self._write(self._peer(allowed.to), data[:at])
+            self.relay.passed(leg, allowed.to, frames, at, world.now)
+        return at
 
     def loses(self, peer: Peer, reason: str = "Connection reset by peer") -> None:
         """A peer's connection ends."""
@@ -211,18 +241,20 @@ class Caller:
                     self.peers[leg] = Peer(leg, broker)
                 case Close(leg):
                     self._close(self._peer(leg))
-                case Pause(leg):
-                    peer = self._peer(leg)
-                    self.hold(peer, ASKED)
-                case Resume(leg):
-                    peer = self._peer(leg)
-                    self.release(peer, ASKED)
+                case Pause(leg) | Resume(leg):
+                    (self.hold if type(effect) is Pause else self.release)(self._peer(leg), ASKED)
                 case GiveWay(leg):
                     peer = self._peer(leg)
                     if peer in self.behind:
                         raise Stop(Finding("a leg gives way twice", leg.side.value))
                     self.hold(peer, TURN)
                     self.behind.append(peer)
+                case Pass(leg, to, passing):
+                    if self._peer(leg).closed or (passing is not None and self._peer(to).closed):
+                        raise Stop(Finding("what is closed may pass", leg.side.value))
+                    self.passing.pop(leg, None)
+                    if passing is not None:
+                        self.passing[leg] = effect
                 case Report(error):
                     raise Stop(_raised("an input", error))
                 case Wake(at):
@@ -241,6 +273,7 @@ class Caller:
             raise Stop(Finding("a leg is closed twice", peer.leg.side.value))
         peer.closed = True
         peer.waiting.clear()
+        self.passing.pop(peer.leg, None)
         if peer.broker is None:
             self.gone_at = min(self.gone_at, self.world.now)
         if peer.mouth is not None:

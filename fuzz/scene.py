@@ -31,7 +31,8 @@ TIGHT: Final = {
 @dataclass
 class Scene:
     """What a world begins with. `tame`: what client and brokers say is right, so that more can be asked of the relay;
-    `honest`: all brokers are embedded ones. `client` is the version that clients speak.
+    `honest`: all brokers are embedded ones. `client` is the version that clients speak. `passes`: what may pass without
+    the relay does, where the scanner is compiled.
     """
 
     kind: str
@@ -42,11 +43,13 @@ class Scene:
     words: Words
     tame: bool
     honest: bool
+    passes: bool
 
     def __str__(self) -> str:
         names = [self.kind, f"{self.client.decode()}-{self.broker.decode()}"]
         names += ["confirm"] * self.front.upstream.confirm + ["trace"] * self.front.trace
         names += ["small"] * (self.front.limits is SMALL) + ["honest" if self.honest else "scripted"]
+        names += ["passes"] * self.passes
         return " ".join([*names, "tame" if self.tame else "wild"])
 
 
@@ -108,9 +111,9 @@ def draw(chance: Random, *, large: bool) -> Scene:
         trace=random() < 0.3,
         **tight,  # type: ignore[arg-type]  # by name
     )
-    return Scene(
-        kind, client, broker, front, addresses, words, not (wild or odd or (mood and not honest)), honest
-    )
+    tame = not (wild or odd or (mood and not honest))
+    passes = kind in ("plain", "failover") and random() < 0.7
+    return Scene(kind, client, broker, front, addresses, words, tame, honest, passes)
 
 
 def _upstream(

@@ -1,6 +1,6 @@
 """One world told input by input, to see what led to a finding."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from fuzz.caller import Caller, Finding
 from fuzz.world import World
@@ -16,7 +16,7 @@ def told(seed: int, number: int) -> tuple[list[str], list[Finding]]:
     world = World(seed, number)
     lines.append(str(world.scene))
 
-    def listen(caller: Caller, act: Callable[..., Iterable[Effect]], arguments: tuple[object, ...]) -> None:
+    def listen(caller: Caller, act: Callable[..., object], arguments: tuple[object, ...]) -> None:
         said = [_shown(caller, each) for each in arguments[:-1]]
         lines.append(f"{world.now:.3f} {caller.relay.name.decode()} {act.__name__} {' '.join(said)}".rstrip())
 

@@ -6,7 +6,7 @@ or whose peer is gone, and what is written decodes as whole frames in the leg's 
 same each receipt comes at most once for a request; with clients that do, an ACK reaches the message that it names.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from random import Random
@@ -42,7 +42,7 @@ class World:
     before it is, `tell` with each effect.
     """
 
-    listen: Callable[[Caller, Callable[..., Iterable[Effect]], tuple[object, ...]], None] | None = None
+    listen: Callable[[Caller, Callable[..., object], tuple[object, ...]], None] | None = None
     tell: Callable[[Caller, Effect], None] | None = None
 
     def __init__(self, seed: int, number: int, plain: Callable[[int], float] = lambda size: inf) -> None:
