@@ -1,6 +1,6 @@
 """A world: the same one for the same number, and it sees what must not be."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 
 import pytest
@@ -133,7 +133,7 @@ def test_listening_changes_nothing() -> None:
     """A world that is told of is the one that was played."""
     heard: list[str] = []
 
-    def listen(caller: Caller, act: Callable[..., Iterable[Effect]], arguments: tuple[object, ...]) -> None:
+    def listen(caller: Caller, act: Callable[..., object], arguments: tuple[object, ...]) -> None:
         heard.append(act.__name__)
 
     silent, loud = World(1, 7), World(1, 7)
