@@ -53,6 +53,7 @@ class Joiner:
             for frame in frames:
                 if type(frame) is Run:
                     count += frame.count
+                    frame = frame.instead or frame
                     head = None
                 else:
                     count += 1
@@ -75,6 +76,8 @@ class Joiner:
         """Put in a frame: as it came where `head` is None, otherwise with that head. `extra` are header lines, each
         with its LF, to put in front. A run has no other head; its last frame gets the lines.
         """
+        if type(frame) is Run:
+            frame = frame.instead or frame
         data = self._data
         if frame.data is not data or frame.start != self._stop:
             if self._stop > self._start:

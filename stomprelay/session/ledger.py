@@ -164,6 +164,12 @@ class Ledger:
             return True
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
+    def rows(self, names: Sequence[Name]) -> list[Row] | None:
+        """Return what was recorded of the MESSAGEs of these names, if `acknowledged` will settle each of them; otherwise
+        None, and nothing is changed.
+        """
+        return None if self.forgot or self._tokened or self._hidden else self._recent.rows(names)
+
     def acknowledged(self, names: Sequence[Name]) -> bool:
         """Settle what ACKs or NACKs of these names, as they stand on the wire, are for, in no transaction. Return
         whether all of them may pass as they came; otherwise look at each of them: those that were settled here name

@@ -20,7 +20,7 @@ from stomprelay.wire.names import MESSAGE_ID
 
 Row = tuple[bytes, ...]
 """What a MESSAGE says of its delivery: the id of its subscription, its message-id and, where ACKs name that, its `ack`
-value. They are as they stand on the wire: see `Dialect.spells_once`.
+value. They are as they stand on the wire to the client, or would: see `Dialect.spells_once`.
 """
 Name = bytes | Row
 """What an ACK says of a delivery, in the same way: an `id`, or a message-id, or the id of a subscription and a
@@ -77,6 +77,22 @@ class Recent:
     def has_all(self, names: Iterable[Name]) -> bool:
         """Whether each of these names is that of one of them."""
         return all(map(self._rows.__contains__, names))
+
+    def rows(self, names: Sequence[Name]) -> list[Row] | None:
+        """Return the rows of these names; None where that is not certain, or `settle` may not find each of them."""
+        found = list(filter(None, map(self._rows.get, names)))
+        if len(found) < len(names) or len(set(names)) < len(names):
+            return None
+        if self._lines and len(names) > 1 and not self._are_first(names):
+            return None
+        return found
+
+    def _are_first(self, names: Sequence[Name]) -> bool:
+        """Whether these are the next ones of the only subscription, a cumulative one, one after the other."""
+        if len(self._subscriptions) != 1:
+            return False
+        (line,) = self._lines.values()
+        return list(islice(iter(line), len(names))) == list(names)
 
     def may_have(self, message_id: bytes, subscription: bytes | None) -> bool:
         """Whether one of them can be what is meant by this message-id, on the subscription of that id where one is
@@ -153,7 +169,7 @@ class Recent:
         if len(self._subscriptions) == 1:
             ((id, subscription),) = self._subscriptions.items()
             queue = lines[id]
-            if list(islice(iter(queue), len(names))) == list(names):  # as most do: one after the other
+            if self._are_first(names):  # as most do
                 settled = list(map(rows.pop, names))
                 for _ in names:
                     queue.popleft()

@@ -10,6 +10,7 @@ nothing: the frame may be unfinished, wrong, over a limit or merely unusual. Wha
 from functools import lru_cache
 from types import MemberDescriptorType
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject, PyTypeObject
@@ -97,6 +98,7 @@ cdef struct Command:
     bint shared         # its repeated heads are told by one object, see `Frame.memo`
     bint plain
     bint needs
+    bint parts
     int wants
     int count
     uint64_t lengths    # a bit for each length of a name that matters, content-length among them
@@ -163,6 +165,7 @@ cdef class Facts:
         command.rule = <PyObject *>rule
         command.plain = rule.plain
         command.needs = rule.needs
+        command.parts = rule.parts
         command.wants = len(rule.wants)
         for want, name in [*enumerate(rule.wants), *((-1, name) for name in rule.unless)]:
             command.names[command.count] = Name(<Text>PyBytes_AS_STRING(name), len(name), want)
@@ -381,7 +384,11 @@ cdef struct FrameSlots:
 
 
 cdef struct RunSlots:
-    Py_ssize_t rule, data, start, after, count, last, head, values
+    Py_ssize_t rule, data, start, after, count, last, head, values, plain, parts, instead
+
+
+cdef struct Parts:
+    Py_ssize_t head, body, after
 
 
 cdef Py_ssize_t place_of(kind, name) except -1:
@@ -412,6 +419,9 @@ cdef RunSlots _RUN = RunSlots(
     last=place_of(Run, "last"),
     head=place_of(Run, "head"),
     values=place_of(Run, "values"),
+    plain=place_of(Run, "plain"),
+    parts=place_of(Run, "parts"),
+    instead=place_of(Run, "instead"),
 )
 
 
@@ -474,7 +484,10 @@ cdef class Scanner:
         """The run that begins with the frame that was found."""
         cdef const Command *command = found.command
         cdef Py_ssize_t start = at, last = at, head = found.head, after = at, count = 0
+        cdef Py_ssize_t known
         cdef list values = []
+        cdef bytearray parts = bytearray() if command.parts else None
+        cdef bint plain = True
         cdef Span *span
         cdef int number
         while True:
@@ -489,7 +502,12 @@ cdef class Scanner:
                     )
                     for number in range(command.wants)
                 ]))
+            if command.parts:
+                known = PyByteArray_GET_SIZE(parts)
+                PyByteArray_Resize(parts, known + sizeof(Parts))
+                (<Parts *>(PyByteArray_AS_STRING(parts) + known))[0] = Parts(found.head, found.body, found.after)
             count += 1
+            plain = plain and found.plain
             last, head, after = at, found.head, found.after
             at = after
             if count == most or at >= size or not self.good(text, at, size, found):
@@ -505,6 +523,9 @@ cdef class Scanner:
         put(made, _RUN.last, last)
         put(made, _RUN.head, head)
         put(made, _RUN.values, values)
+        put(made, _RUN.plain, True if plain else False)
+        put(made, _RUN.parts, parts)
+        put(made, _RUN.instead, None)
         return made
 
     cdef frame(self, bytes data, Text text, Py_ssize_t at, const Found *found):
