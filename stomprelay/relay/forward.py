@@ -50,14 +50,15 @@ class Joiner:
         count = 0
         data, stop = self._data, self._stop
         try:
-            for frame in frames:
-                if type(frame) is Run:
-                    count += frame.count
-                    frame = frame.instead or frame
+            for found in frames:
+                frame = found
+                if type(found) is Run:
+                    count += found.count
+                    frame = found.instead or found
                     head = None
                 else:
                     count += 1
-                    head = None if frame.command in untouched else new_head(frame)
+                    head = None if found.command in untouched else new_head(found)
                 if head is None and frame.start == stop and frame.data is data:
                     stop = frame.after
                 elif head is NO_MORE:

@@ -165,8 +165,8 @@ class Ledger:
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
     def rows(self, names: Sequence[Name]) -> list[Row] | None:
-        """Return what was recorded of the MESSAGEs of these names, if `acknowledged` will settle each of them; otherwise
-        None, and nothing is changed.
+        """Return what was recorded of the MESSAGEs of these names, if `acknowledged` will settle each of them;
+        otherwise None, and nothing is changed.
         """
         return None if self.forgot or self._tokened or self._hidden else self._recent.rows(names)
 

@@ -16,7 +16,6 @@ from stomprelay.session.delivery import TOKEN
 from stomprelay.session.kept import THING
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
-from stomprelay.wire.names import MESSAGE_ID
 
 Row = tuple[bytes, ...]
 """What a MESSAGE says of its delivery: the id of its subscription, its message-id and, where ACKs name that, its `ack`
@@ -112,7 +111,7 @@ class Recent:
         """Return the rows decoded; `text` is `text_of` them."""
         if b"\\" not in text or not rows:
             return rows
-        values = iter(self._dialect.decode(MESSAGE_ID, text).split(b"\n"))
+        values = iter(self._dialect.decode_once(text).split(b"\n"))
         return list(zip(*[values] * len(rows[0]), strict=True))
 
     def unfamiliar(self, ids: set[bytes]) -> set[bytes]:

@@ -37,8 +37,9 @@ class Run:
     many; `last` is where the last one starts, and `head` where that one's header lines start. `values` are those that
     the rule wants, frame by frame, as they stand between the colon and the LF: bytes where one name is wanted, else
     tuples. `plain`: all heads are. `parts`, where the rule wants them, are three offsets of each frame, as C has
-    `Py_ssize_t`: its header lines, its body, and behind it. `instead` is the run that goes out in the place of this one;
-    None where it goes out as it came. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
+    `Py_ssize_t`: its header lines, its body, and behind it. `instead` is the run that goes out in the place of this
+    one; None where it goes out as it came. Use it before the next chunk is fed, then let it go: it keeps the chunk
+    alive.
     """
 
     __slots__ = (

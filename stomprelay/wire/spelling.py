@@ -1,16 +1,15 @@
 """What frames of one dialect are in another, for many at once: tables that two dialects make, and what writes by them.
 
-The dialects are the authority: the tables are what `Dialect` says of one byte and of one escape. All that is not plain
-between two dialects is not in them: a value that one of them cannot say, a CR, an escaped name. Frames with such a thing
-are looked at one by one.
+The dialects are the authority: the tables are what `Dialect` says of one byte and of one escape. What is not simple
+between two dialects is not in them: a value that one of them cannot say, a CR, an escaped name. Frames with such a
+thing are looked at one by one.
 """
 
 from typing import TYPE_CHECKING, Final
 
 from stomprelay.wire.decoder import SCANNER
-from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect
+from stomprelay.wire.dialect import ESCAPES, PROTOCOL_HEADERS, Dialect
 from stomprelay.wire.errors import FrameError
-from stomprelay.wire.names import ID
 from stomprelay.wire.run import Run
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ SPELLER: Final = _compiled()
 
 
 class Spelling:
-    """How frames of `source` are spelled for `target`. `alike`: all escapes are the same to both, but for that of CR."""
+    """How frames of `source` are spelled for `target`. `alike`: both have the same escapes, but for that of CR."""
 
     def __init__(self, source: Dialect, target: Dialect, *, alike: bool) -> None:
         self._source = source
@@ -79,13 +78,14 @@ class Spelling:
         return True
 
     def values(self, text: bytes) -> bytes | None:
-        """Return raw values of PROTOCOL_HEADERS, with LFs between them, as the target spells them; None where that has to
-        be done one by one.
+        """Return raw values of PROTOCOL_HEADERS, with LFs between them, as the target spells them; None where that has
+        to be done one by one.
         """
         if not self._source.spells_once(text):
             return None
-        text = self._source.decode(ID, text) if b"\\" in text else text
+        text = self._source.decode_once(text)
         if b"\\" in text:
             return None
-        text = self._target.encode(text).replace(b"\\n", b"\n")
+        if self._target.writes:
+            text = self._target.encode(text).replace(ESCAPES[b"\n"], b"\n")
         return text if self._target.spells_once(text) else None

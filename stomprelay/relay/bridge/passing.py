@@ -56,7 +56,7 @@ def _decoded(values: list[bytes], dialect: Dialect) -> list[bytes] | None:
     text = b"\n".join(values)
     if not dialect.spells_once(text):
         return None
-    return dialect.decode(RECEIPT_ID, text).split(b"\n") if b"\\" in text else values
+    return dialect.decode_once(text).split(b"\n") if b"\\" in text else values
 
 
 def to_client(bridges: Bridges, session: Session, *, receipts: bool) -> Passing:
@@ -111,9 +111,7 @@ def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
         values = iter(text.split(b"\n"))
         rows = list(zip(*[values] * len(wants), strict=True))
         ids = [row[0] for row in cast("list[Row]", run.values)]
-    found = [
-        session.subscriptions.named(bridge.source.decode(SUBSCRIPTION, id)) for id in dict.fromkeys(ids)
-    ]
+    found = [session.subscriptions.named(bridge.source.decode(SUBSCRIPTION, id)) for id in dict.fromkeys(ids)]
     drop = (ACK_HEADER,) if ACK_HEADER in wants else ()
     if None in found or (rows is None and any(each.ack != AUTO for each in found if each is not None)):
         return False

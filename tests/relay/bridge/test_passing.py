@@ -31,7 +31,7 @@ MOST = 8
 class Looking(Session):
     """A session that wants a look at each delivery and each ACK."""
 
-    def delivered(self, rows: Sequence[Row]) -> bool:
+    def delivered(self, rows: Sequence[Row], *, unnamed: bool = False) -> bool:
         """Never."""
         return False
 
