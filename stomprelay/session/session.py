@@ -214,13 +214,16 @@ class Session:
             if each is not self and each._ledger is not None:
                 yield each._ledger
 
-    def delivered(self, rows: Sequence[Row], *, unnamed: bool = False) -> bool:
-        """Record MESSAGEs that are sent to the client under the names that they came with: the rows are in its dialect.
+    def delivered(self, rows: Sequence[Row], text: bytes | None = None, *, unnamed: bool = False) -> bool:
+        """Record MESSAGEs that are sent to the client under the names that they came with: the rows are in its dialect;
+        `text` is `recent.text_of` them.
         Return False, and record nothing, where one of them has to be looked at: because it is for a subscription that
         has ended or is not known or, but for `unnamed`, was not named by the client, or because its names may not be
         its own.
         """
-        dialect, text = self.dialect, text_of(rows)
+        dialect = self.dialect
+        if text is None:
+            text = text_of(rows)
         if self._neighbours is not None or not dialect.spells_once(text):
             return False
         ledger, ids = self.ledger, set(map(_SUBSCRIPTION, rows))

@@ -16,8 +16,9 @@ class Speller:
         start: int,
         parts: bytearray,
         drop: tuple[bytes, ...],
-        adds: bytes | list[bytes],
+        adds: bytes,
     ) -> tuple[bytes, int, int] | None:
-        """What becomes of the frames from `start` on, with where the last one starts and where its header lines do;
-        None where one of them has something that is not told.
+        """What becomes of the frames from `start` on, with where the last one starts and where its header lines do.
+        `adds` are header lines, each with its LF, as many for each frame as for the others. None where one of them has
+        something that is not told.
         """

@@ -100,36 +100,36 @@ cdef class Speller:
         self.kept = tuple(stripped)
         self.count = point(self.stripped, self.kept)
 
-    def frames(self, bytes data not None, Py_ssize_t start, bytearray parts not None, tuple drop not None, adds):
+    def frames(self, bytes data not None, Py_ssize_t start, bytearray parts not None, tuple drop not None, bytes adds not None):
         cdef Py_ssize_t count = PyByteArray_GET_SIZE(parts) // <Py_ssize_t>sizeof(Parts), size = 0, at = start, i
         cdef const Parts *part = <const Parts *>PyByteArray_AS_STRING(parts)
         cdef Text text = <Text>PyBytes_AS_STRING(data)
         cdef Name[NAMES] names
         cdef int dropped = point(names, drop)
-        cdef bint each = type(adds) is list
-        cdef bytes add = b"" if each else adds
-        if each and len(adds) != count:
-            raise ValueError("not as many as there are frames")
+        cdef Text add = <Text>PyBytes_AS_STRING(adds), rest = add + PyBytes_GET_SIZE(adds)
+        cdef Py_ssize_t each = adds.count(b"\n"), more
+        if count == 0 or each % count or not (adds == b"" or adds.endswith(b"\n")):
+            raise ValueError("not as many lines for each of the frames")
+        each //= count
+        size = PyBytes_GET_SIZE(adds) + part[count - 1].after - start
         for i in range(count):
-            if each:
-                add = adds[i]
-            size += part[i].after - at + (GROWTH - 1) * (part[i].body - part[i].head) + PyBytes_GET_SIZE(add)
-            at = part[i].after
+            size += (GROWTH - 1) * (part[i].body - part[i].head)
         cdef PyObject *made = new_bytes(NULL, size)
         cdef unsigned char *first = <unsigned char *>text_of(made)
         cdef unsigned char *out = first
         cdef Py_ssize_t last = 0, head = 0
-        at = start
+        cdef Text line
         for i in range(count):
-            if each:
-                add = adds[i]
-            size = PyBytes_GET_SIZE(add)
             last = out - first
             out = copied(out, text, at, part[i].head)
             head = out - first
-            memcpy(out, PyBytes_AS_STRING(add), size)
+            for more in range(each):
+                line = add
+                add = <Text>memchr(add, c"\n", rest - add) + 1
+                memcpy(out, line, add - line)
+                out += add - line
             if text[part[i].head - 2] != c"\r":
-                out = self.lines(out + size, text, part[i].head, part[i].body - 1, names, dropped)
+                out = self.lines(out, text, part[i].head, part[i].body - 1, names, dropped)
             else:
                 out = NULL
             if out == NULL:

@@ -16,7 +16,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint64_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr, memcmp, memcpy
 
 from stomprelay.wire.dialect import ESCAPES
 from stomprelay.wire.frame import Frame
@@ -384,7 +384,7 @@ cdef struct FrameSlots:
 
 
 cdef struct RunSlots:
-    Py_ssize_t rule, data, start, after, count, last, head, values, plain, parts, instead
+    Py_ssize_t rule, data, start, after, count, last, head, values, lines, plain, parts, instead
 
 
 cdef struct Parts:
@@ -419,6 +419,7 @@ cdef RunSlots _RUN = RunSlots(
     last=place_of(Run, "last"),
     head=place_of(Run, "head"),
     values=place_of(Run, "values"),
+    lines=place_of(Run, "lines"),
     plain=place_of(Run, "plain"),
     parts=place_of(Run, "parts"),
     instead=place_of(Run, "instead"),
@@ -434,6 +435,13 @@ cdef inline void put(made, Py_ssize_t place, value):
     """Fill a slot of an object that is `blank`."""
     Py_INCREF(value)
     (<PyObject **>(<char *><PyObject *>made + place))[0] = <PyObject *>value
+
+
+cdef inline int append(bytearray to, Text text, Py_ssize_t size) except -1:
+    cdef Py_ssize_t known = PyByteArray_GET_SIZE(to)
+    PyByteArray_Resize(to, known + size)
+    memcpy(PyByteArray_AS_STRING(to) + known, text, size)
+    return 0
 
 
 cdef class Scanner:
@@ -484,14 +492,22 @@ cdef class Scanner:
         """The run that begins with the frame that was found."""
         cdef const Command *command = found.command
         cdef Py_ssize_t start = at, last = at, head = found.head, after = at, count = 0
-        cdef Py_ssize_t known
+        cdef Parts place
         cdef list values = []
+        cdef bytearray lines = bytearray()
         cdef bytearray parts = bytearray() if command.parts else None
         cdef bint plain = True
         cdef Span *span
         cdef int number
         while True:
-            if command.wants == 1:
+            if command.parts:
+                for number in range(command.wants):
+                    span = &found.values[number]
+                    if span.start:
+                        append(lines, text + span.start, span.end + 1 - span.start)
+                place = Parts(found.head, found.body, found.after)
+                append(parts, <Text>&place, sizeof(place))
+            elif command.wants == 1:
                 span = &found.values[0]
                 if span.start:
                     values.append(PyBytes_FromStringAndSize(<char *>text + span.start, span.end - span.start))
@@ -502,10 +518,6 @@ cdef class Scanner:
                     )
                     for number in range(command.wants)
                 ]))
-            if command.parts:
-                known = PyByteArray_GET_SIZE(parts)
-                PyByteArray_Resize(parts, known + sizeof(Parts))
-                (<Parts *>(PyByteArray_AS_STRING(parts) + known))[0] = Parts(found.head, found.body, found.after)
             count += 1
             plain = plain and found.plain
             last, head, after = at, found.head, found.after
@@ -523,6 +535,7 @@ cdef class Scanner:
         put(made, _RUN.last, last)
         put(made, _RUN.head, head)
         put(made, _RUN.values, values)
+        put(made, _RUN.lines, bytes(lines))
         put(made, _RUN.plain, True if plain else False)
         put(made, _RUN.parts, parts)
         put(made, _RUN.instead, None)

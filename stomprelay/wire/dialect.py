@@ -137,11 +137,15 @@ class Dialect:
         if not self.reads:
             return True
         # Every backslash begins the escape of a colon, the only one that peers have much use for.
-        return b":" not in lines and lines.count(b"\\") == lines.count(b"\\c")
+        return b":" not in lines and lines.count(b"\\") == lines.count(ESCAPES[b":"])
 
     def decode_once(self, lines: bytes) -> bytes:
         """What `decode` makes of raw values with LFs between them of which `spells_once` is True, all at once."""
-        return lines.replace(b"\\c", b":") if self.reads else lines
+        return lines.replace(ESCAPES[b":"], b":") if self.reads else lines
+
+    def encode_once(self, lines: bytes) -> bytes:
+        """What `encode` makes of values with LFs between them that hold no backslash, CR or LF, all at once."""
+        return lines.replace(b":", ESCAPES[b":"]) if b":" in self.writes else lines
 
     def _unescape(self, text: bytes) -> bytes:
         if b"\\\\" in text:

@@ -14,7 +14,7 @@ class Rule(NamedTuple):
     `unless`: a frame that has one of these needs a look. `wants`: the headers whose values are needed of each frame,
     of each name the first; a frame without one needs a look, or, where `needs` is False and `wants` one name, passes
     and adds nothing to the values. `plain`: a frame whose head is not plain, as `Frame` has it, needs a look. `parts`:
-    the run has to tell where the parts of its frames are, because they go out in other bytes.
+    its frames go out in other bytes, so that the run has to tell where their parts are.
     """
 
     command: bytes
@@ -36,8 +36,9 @@ class Run:
     `data[start:after]` is all of it: frames with nothing between them but the LF right behind a NUL. `count` is how
     many; `last` is where the last one starts, and `head` where that one's header lines start. `values` are those that
     the rule wants, frame by frame, as they stand between the colon and the LF: bytes where one name is wanted, else
-    tuples. `plain`: all heads are. `parts`, where the rule wants them, are three offsets of each frame, as C has
-    `Py_ssize_t`: its header lines, its body, and behind it. `instead` is the run that goes out in the place of this
+    tuples. `plain`: all heads are. Where the rule wants `parts`, these are three offsets of each frame, as C has
+    `Py_ssize_t`: its header lines, its body, and behind it; and the values stand in `lines`, each with an LF behind it,
+    and nowhere else. `instead` is the run that goes out in the place of this
     one; None where it goes out as it came. Use it before the next chunk is fed, then let it go: it keeps the chunk
     alive.
     """
@@ -49,6 +50,7 @@ class Run:
         "head",
         "instead",
         "last",
+        "lines",
         "parts",
         "plain",
         "rule",
@@ -68,6 +70,7 @@ class Run:
         values: list[bytes] | list[tuple[bytes, ...]],
         plain: bool = True,
         parts: bytearray | None = None,
+        lines: bytes = b"",
     ) -> None:
         self.rule = rule
         self.data = data
@@ -79,6 +82,7 @@ class Run:
         self.values = values
         self.plain = plain
         self.parts = parts
+        self.lines = lines
         self.instead: Run | None = None
 
     def replace(self, data: bytes, last: int, head: int) -> None:

@@ -8,7 +8,7 @@ thing are looked at one by one.
 from typing import TYPE_CHECKING, Final
 
 from stomprelay.wire.decoder import SCANNER
-from stomprelay.wire.dialect import ESCAPES, PROTOCOL_HEADERS, Dialect
+from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect
 from stomprelay.wire.errors import FrameError
 from stomprelay.wire.run import Run
 
@@ -63,9 +63,9 @@ class Spelling:
             return None
         return self._target.encode(value)
 
-    def respell(self, run: Run, drop: tuple[bytes, ...] = (), adds: bytes | list[bytes] = b"") -> bool:
-        """Have the run's frames go out as the target spells them, without the headers `drop` and with header lines
-        `adds` in front, each with its LF: the same for all, or for each its own. Return whether that can be.
+    def respell(self, run: Run, drop: tuple[bytes, ...] = (), adds: bytes = b"") -> bool:
+        """Have the run's frames go out as the target spells them, without the headers `drop` and with the header lines
+        `adds` in front, each with its LF, to each as many of them. Return whether that can be.
         """
         if run.plain and not drop and not adds:
             return True
@@ -86,6 +86,5 @@ class Spelling:
         text = self._source.decode_once(text)
         if b"\\" in text:
             return None
-        if self._target.writes:
-            text = self._target.encode(text).replace(ESCAPES[b"\n"], b"\n")
+        text = self._target.encode_once(text)
         return text if self._target.spells_once(text) else None

@@ -6,13 +6,12 @@ the session as they would have left it. What is not certain is left to the steps
 
 from collections.abc import Callable
 from functools import cache
-from operator import itemgetter
 from typing import Final, cast
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.bridge.steps import DELIVERED
-from stomprelay.session.recent import Name, Row, text_of
+from stomprelay.session.recent import Name, Row
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
@@ -42,21 +41,29 @@ _ACKNOWLEDGED: Final[dict[DeliveryNaming, Rule]] = {
 }
 """What has to be known of an ACK, as `session.recent.Name` has it."""
 
-_BY_MESSAGE: Final = b"subscription:%b\nmessage-id:%b\n", itemgetter(slice(0, 2))
+_BY_MESSAGE: Final = b"subscription:%b\nmessage-id:%b\n", (0, 1)
 _NAMED: Final = {
     DeliveryNaming.MESSAGE_ID: _BY_MESSAGE,
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _BY_MESSAGE,
-    DeliveryNaming.ACK: (b"id:%b\n", itemgetter(slice(2, 3))),
+    DeliveryNaming.ACK: (b"id:%b\n", (2,)),
 }
 """The header lines by which a broker is told which delivery is meant, and what they have of its row."""
 
 
-def _decoded(values: list[bytes], dialect: Dialect) -> list[bytes] | None:
-    """Return raw values decoded; None where that has to be done one by one."""
-    text = b"\n".join(values)
+def _decoded(run: Run, dialect: Dialect) -> list[bytes] | None:
+    """Return a run's values, of one name, decoded; None where that has to be done one by one."""
+    text = run.lines[:-1] if run.rule.parts else b"\n".join(cast("list[bytes]", run.values))
     if not dialect.spells_once(text):
         return None
-    return dialect.decode_once(text).split(b"\n") if b"\\" in text else values
+    if run.rule.parts:
+        return dialect.decode_once(text).split(b"\n") if run.lines else []
+    return dialect.decode_once(text).split(b"\n") if b"\\" in text else cast("list[bytes]", run.values)
+
+
+def _rows(text: bytes, width: int) -> list[Row]:
+    """Return as many values a row, with LFs between them all, as rows."""
+    values = iter(text.split(b"\n"))
+    return list(zip(*[values] * width, strict=True))
 
 
 def to_client(bridges: Bridges, session: Session, *, receipts: bool) -> Passing:
@@ -69,7 +76,7 @@ def to_client(bridges: Bridges, session: Session, *, receipts: bool) -> Passing:
 
     def takes(run: Run) -> bool:
         if run.rule.command == RECEIPT:
-            given = _decoded(cast("list[bytes]", run.values), bridges.broker)
+            given = _decoded(run, bridges.broker)
             if given is None or (bridge.judges and not bridge.spelling.respell(run)):
                 return False
             session.received_all(given)
@@ -103,15 +110,16 @@ def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts:
 
 def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
     """Take MESSAGEs between two versions: see `steps.deliver`."""
-    rows, wants, ids = None, run.rule.wants, cast("list[bytes]", run.values)
+    wants, rows = run.rule.wants, None
+    text = bridge.spelling.values(run.lines[:-1])
+    if text is None:
+        return False
     if len(wants) > 1:
-        text = bridge.spelling.values(text_of(cast("list[Row]", run.values)))
-        if text is None:
-            return False
-        values = iter(text.split(b"\n"))
-        rows = list(zip(*[values] * len(wants), strict=True))
-        ids = [row[0] for row in cast("list[Row]", run.values)]
-    found = [session.subscriptions.named(bridge.source.decode(SUBSCRIPTION, id)) for id in dict.fromkeys(ids)]
+        rows = _rows(text, len(wants))
+        ids = {row[0] for row in rows}
+    else:
+        ids = set(text.split(b"\n"))
+    found = [session.subscriptions.named(bridge.target.decode(SUBSCRIPTION, id)) for id in ids]
     drop = (ACK_HEADER,) if ACK_HEADER in wants else ()
     if None in found or (rows is None and any(each.ack != AUTO for each in found if each is not None)):
         return False
@@ -122,7 +130,7 @@ def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
         drop = drop if True in named else (SUBSCRIPTION, *drop)
     if not bridge.spelling.respell(run, drop):
         return False
-    return rows is None or session.delivered(rows, unnamed=True)
+    return rows is None or session.delivered(rows, text, unnamed=True)
 
 
 def to_broker(
@@ -136,17 +144,16 @@ def to_broker(
 
     def takes(run: Run) -> bool:
         if run.rule.command != SEND:
-            names = cast("list[Name]", run.values)
-            if bridge.judges and not _renamed(run, names, bridge, session):
-                return False
-            return not run.rule.wants or session.acknowledged(names)
+            if bridge.judges:
+                return _acknowledged(run, bridge, session)
+            return not run.rule.wants or session.acknowledged(cast("list[Name]", run.values))
         if bridge.judges and not bridge.spelling.respell(run):
             return False
         if unkept is not None:
             unkept(run.count)
         if not run.rule.wants:
             return True
-        asked = _decoded(cast("list[bytes]", run.values), bridge.source)
+        asked = _decoded(run, bridge.source)
         return asked is not None and session.owed_all(asked)
 
     return Passing(rules, takes)
@@ -170,15 +177,16 @@ def _rules_to_broker(bridge: Bridge, *, sends: bool) -> Rules:
     return tuple(rules)
 
 
-def _renamed(run: Run, names: list[Name], bridge: Bridge, session: Session) -> bool:
-    """Have ACKs or NACKs between two versions name what the broker knows: see `steps.name_delivery`."""
+def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:
+    """Take ACKs or NACKs between two versions: see `steps.name_delivery`."""
+    width, text = len(run.rule.wants), run.lines[:-1]
+    names: list[Name] = [*(text.split(b"\n") if width == 1 else _rows(text, width))]
     rows = session.rows(names)
-    if rows is None:
+    lines, columns = _NAMED[bridge.target.delivery]
+    if rows is None or len(rows[0]) <= columns[-1]:
         return False
-    lines, part = _NAMED[bridge.target.delivery]
-    text = bridge.spelling.values(text_of(list(map(part, rows))))
-    if text is None:
+    said = bridge.spelling.values(b"\n".join([row[column] for row in rows for column in columns]))
+    if said is None:
         return False
-    values = iter(text.split(b"\n"))
-    adds = list(map(lines.__mod__, zip(*[values] * lines.count(b"%b"), strict=True)))
-    return bridge.spelling.respell(run, (ID, MESSAGE_ID, SUBSCRIPTION), adds)
+    adds = lines * len(rows) % tuple(said.split(b"\n"))
+    return bridge.spelling.respell(run, (ID, MESSAGE_ID, SUBSCRIPTION), adds) and session.acknowledged(names)
