@@ -149,17 +149,18 @@ class Caller:
         scanner = SCANNER(
             leg.decoder.limits, leg.decoder.dialect, EXPECTED[leg.side, leg.state], passing.rules
         )
-        frames = at = 0
+        frames, at, out = 0, 0, b""
         while at < len(data):
             run = scanner.scan(data, at)
             if type(run) is not Run or not passing.takes(run):
                 break
             frames += run.count
             at = run.after
+            out += (run.instead or run).wire
         if at:
             if world.listen is not None:
                 world.listen(self, self._pass_on, (leg, data[:at], world.now))
-            self._write(self._peer(allowed.to), data[:at])
+            self._write(self._peer(allowed.to), out)
             self.relay.passed(leg, allowed.to, frames, at, world.now)
         return at
 

@@ -1,5 +1,6 @@
 """What rules let pass, found frame by frame: a reference for the scanner, and the service's part in scripts."""
 
+import struct
 from collections.abc import Iterator
 
 from stomprelay.relay.effects import Pass
@@ -49,9 +50,24 @@ def split(run: Run, decoder: Decoder) -> list[Frame]:
 def run_of(rule: Rule, frames: list[Frame]) -> Run:
     """Return frames that a rule lets pass, which stand back to back, as a run."""
     lists = [[value for value in wanted(rule, frame) or () if value is not None] for frame in frames]
-    values = [each[0] if len(rule.wants) == 1 else tuple(each) for each in lists if each]
     first, last = frames[0], frames[-1]
-    return Run(rule, first.data, first.start, last.after, len(frames), last.start, last.head, values)  # type: ignore[arg-type]
+    run = Run(
+        rule,
+        first.data,
+        first.start,
+        last.after,
+        len(frames),
+        last.start,
+        last.head,
+        [] if rule.parts else [each[0] if len(rule.wants) == 1 else tuple(each) for each in lists if each],  # type: ignore[arg-type]
+        all(frame.plain for frame in frames),
+    )
+    if rule.parts:
+        run.lines = b"".join([value + b"\n" for each in lists for value in each])
+        run.parts = bytearray().join(
+            [struct.pack("nnn", frame.head, frame.body, frame.after) for frame in frames]
+        )
+    return run
 
 
 def runs_of(frames: list[Frame], rules: Rules) -> Iterator[Run]:
@@ -85,13 +101,16 @@ def whole_frames(chunk: bytes, leg: Leg) -> list[Frame]:
     return found
 
 
-def passed_on(chunk: bytes, order: Pass) -> tuple[int, int]:
-    """Return how much of a chunk passes as a `Pass` says: its frames, and its bytes. Who counts is told of them."""
-    frames = size = 0
+def passed_on(chunk: bytes, order: Pass) -> tuple[int, int, bytes]:
+    """Return how much of a chunk passes as a `Pass` says, its frames and its bytes, and what goes out for it. Who
+    counts is told of them.
+    """
+    frames, size, out = 0, 0, b""
     if order.passing is not None and not (order.trails and chunk.endswith(b"\0")):
         for run in runs_of(whole_frames(chunk, order.leg), order.passing.rules):
             if not order.passing.takes(run):
                 break
             frames += run.count
             size = run.after
-    return frames, size
+            out += (run.instead or run).wire
+    return frames, size, out

@@ -322,9 +322,9 @@ class Playbook(AbstractContextManager["Playbook"]):
 
     def _pass_on(self, chunk: bytes, order: Pass) -> bytes:
         """Send on what may pass. Returns the rest, for the relay."""
-        frames, size = passed_on(chunk, order)
+        frames, size, out = passed_on(chunk, order)
         if size:
-            self._write(self._peer(order.to), chunk[:size])
+            self._write(self._peer(order.to), out)
             self.relay.passed(order.leg, order.to, frames, size, self.now)
             self.passed += frames
         return chunk[size:]

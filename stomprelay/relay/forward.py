@@ -50,13 +50,15 @@ class Joiner:
         count = 0
         data, stop = self._data, self._stop
         try:
-            for frame in frames:
-                if type(frame) is Run:
-                    count += frame.count
+            for found in frames:
+                frame = found
+                if type(found) is Run:
+                    count += found.count
+                    frame = found.instead or found
                     head = None
                 else:
                     count += 1
-                    head = None if frame.command in untouched else new_head(frame)
+                    head = None if found.command in untouched else new_head(found)
                 if head is None and frame.start == stop and frame.data is data:
                     stop = frame.after
                 elif head is NO_MORE:
@@ -75,6 +77,8 @@ class Joiner:
         """Put in a frame: as it came where `head` is None, otherwise with that head. `extra` are header lines, each
         with its LF, to put in front. A run has no other head; its last frame gets the lines.
         """
+        if type(frame) is Run:
+            frame = frame.instead or frame
         data = self._data
         if frame.data is not data or frame.start != self._stop:
             if self._stop > self._start:

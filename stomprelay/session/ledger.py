@@ -103,7 +103,7 @@ class Ledger:
         self._pending = self._lost = self._expected = self._in_doubt = 0
         self._ended: dict[Unsettled, None] = {}
         self._stale = False
-        self._recent = Recent(dialect)
+        self._recent = Recent(dialect, self._orders)
 
     def __len__(self) -> int:
         return self._pending + len(self._recent)
@@ -164,6 +164,12 @@ class Ledger:
             return True
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
+    def rows(self, names: Sequence[Name]) -> list[Row] | None:
+        """Return what was recorded of the MESSAGEs of these names, if `acknowledged` will settle each of them;
+        otherwise None, and nothing is changed.
+        """
+        return None if self.forgot or self._tokened or self._hidden else self._recent.rows(names)
+
     def acknowledged(self, names: Sequence[Name]) -> bool:
         """Settle what ACKs or NACKs of these names, as they stand on the wire, are for, in no transaction. Return
         whether all of them may pass as they came; otherwise look at each of them: those that were settled here name
@@ -185,8 +191,8 @@ class Ledger:
 
     def _list_recent(self) -> None:
         """Make a `Delivery` of each that is kept by its names alone, as it was when its subscription was open."""
-        for subscription, message_id, ack in self._recent.take():
-            self._add(subscription, message_id, ack, open=True)
+        for order, subscription, message_id, ack in self._recent.take():
+            self._add(order, subscription, message_id, ack, open=True)
 
     def noted(
         self,
@@ -206,12 +212,14 @@ class Ledger:
         account = self._accounts.get(subscription)
         if self._lost and isinstance(account, Cumulative):
             self._replace(account, message_id)
+        order = next(self._orders)
         return self._add(
-            subscription, message_id, ack, open=subscription.open, tokened=tokened, hidden=hidden
+            order, subscription, message_id, ack, open=subscription.open, tokened=tokened, hidden=hidden
         )
 
     def _add(
         self,
+        order: int,
         subscription: Subscription,
         message_id: bytes,
         ack: bytes | None,
@@ -224,7 +232,6 @@ class Ledger:
         if account is None:
             account = self._accounts[subscription] = unsettled(subscription)
             self._size += 0 if open else _left(account)
-        order = next(self._orders)
         delivery = Delivery(account, message_id, ack, order, self._connection, tokened=tokened, hidden=hidden)
         self._by_order[order] = delivery
         self._size += _cost(delivery)

@@ -7,7 +7,7 @@ and makes a `Delivery` of each.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, repeat
 from operator import itemgetter
 from typing import Any, Final
@@ -16,11 +16,10 @@ from stomprelay.session.delivery import TOKEN
 from stomprelay.session.kept import THING
 from stomprelay.session.subscriptions import CUMULATIVE, Subscription
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
-from stomprelay.wire.names import MESSAGE_ID
 
 Row = tuple[bytes, ...]
 """What a MESSAGE says of its delivery: the id of its subscription, its message-id and, where ACKs name that, its `ack`
-value. They are as they stand on the wire: see `Dialect.spells_once`.
+value. They are as they stand on the wire to the client, or would: see `Dialect.spells_once`.
 """
 Name = bytes | Row
 """What an ACK says of a delivery, in the same way: an `id`, or a message-id, or the id of a subscription and a
@@ -32,6 +31,7 @@ _NAME: Final[Mapping[DeliveryNaming, Callable[[Row], Any]]] = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: itemgetter(slice(2)),
     DeliveryNaming.ACK: itemgetter(2),
 }
+_ROW: Final[Callable[[tuple[Row, int]], Row]] = itemgetter(0)
 _OURS: Final = b"\n" + TOKEN
 
 
@@ -43,15 +43,16 @@ def text_of(rows: Sequence[Row]) -> bytes:
 class Recent:
     """The newest deliveries of a client of this dialect: all came on the broker's connection that there is, for open
     subscriptions, and no two have one name, nor has anything else in the ledger. They are kept in the order in which
-    they came.
+    they came, each with the number that `orders` gives it.
     """
 
-    __slots__ = ("_cumulative", "_dialect", "_lines", "_name", "_rows", "_subscriptions", "_text")
+    __slots__ = ("_cumulative", "_dialect", "_lines", "_name", "_orders", "_rows", "_subscriptions", "_text")
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, orders: Iterator[int]) -> None:
         self._dialect = dialect
+        self._orders = orders
         self._name = _NAME[dialect.delivery]
-        self._rows: dict[Name, Row] = {}
+        self._rows: dict[Name, tuple[Row, int]] = {}
         self._subscriptions: dict[bytes, Subscription] = {}
         self._cumulative: set[bytes] = set()
         # Of each cumulative subscription what is its own, in order.
@@ -78,6 +79,22 @@ class Recent:
         """Whether each of these names is that of one of them."""
         return all(map(self._rows.__contains__, names))
 
+    def rows(self, names: Sequence[Name]) -> list[Row] | None:
+        """Return the rows of these names; None where that is not certain, or `settle` may not find each of them."""
+        found = list(filter(None, map(self._rows.get, names)))
+        if len(found) < len(names) or len(set(names)) < len(names):
+            return None
+        if self._lines and len(names) > 1 and not self._are_first(names):
+            return None
+        return list(map(_ROW, found))
+
+    def _are_first(self, names: Sequence[Name]) -> bool:
+        """Whether these are the next ones of the only subscription, a cumulative one, one after the other."""
+        if len(self._subscriptions) != 1:
+            return False
+        (line,) = self._lines.values()
+        return list(islice(iter(line), len(names))) == list(names)
+
     def may_have(self, message_id: bytes, subscription: bytes | None) -> bool:
         """Whether one of them can be what is meant by this message-id, on the subscription of that id where one is
         given. Both are decoded.
@@ -96,7 +113,7 @@ class Recent:
         """Return the rows decoded; `text` is `text_of` them."""
         if b"\\" not in text or not rows:
             return rows
-        values = iter(self._dialect.decode(MESSAGE_ID, text).split(b"\n"))
+        values = iter(self._dialect.decode_once(text).split(b"\n"))
         return list(zip(*[values] * len(rows[0]), strict=True))
 
     def unfamiliar(self, ids: set[bytes]) -> set[bytes]:
@@ -114,14 +131,10 @@ class Recent:
         and add none, where one of them has a name that is here, or may be a token of ours.
         """
         kept, names = self._rows, list(map(self._name, rows))
-        if _OURS in text or not kept.keys().isdisjoint(names):
+        different = set(names)
+        if _OURS in text or len(different) < len(names) or not kept.keys().isdisjoint(different):
             return False
-        together = len(kept) + len(names)
-        kept.update(zip(names, rows, strict=True))
-        if len(kept) < together:  # two of them have one name
-            for name in names:
-                kept.pop(name, None)
-            return False
+        kept.update(zip(names, zip(rows, self._orders, strict=False), strict=True))
         self._text += len(text) + 1
         if self._cumulative and len(self._subscriptions) == 1:
             self._lines.setdefault(rows[0][0], deque()).extend(names)
@@ -140,33 +153,35 @@ class Recent:
         if self._lines:
             found, settled, covered = self._settle_in_order(names)
         else:
-            settled = list(map(self._rows.pop, names, repeat(())))
-            if () in settled:
-                found, settled = False, list(filter(None, settled))
+            popped = list(map(self._rows.pop, names, repeat(None)))
+            settled = [each for each in popped if each is not None]
+            found = len(settled) == len(popped)
         if settled:
-            self._text -= len(text_of(settled)) + 1
+            self._text -= len(text_of(list(map(_ROW, settled)))) + 1
         return found, covered
 
-    def _settle_in_order(self, names: Sequence[Name]) -> tuple[bool, list[Row], list[Subscription]]:
-        """Do as `settle`, and return the rows too."""
+    def _settle_in_order(
+        self, names: Sequence[Name]
+    ) -> tuple[bool, list[tuple[Row, int]], list[Subscription]]:
+        """Do as `settle`, and return the rows too, with their numbers."""
         rows, lines = self._rows, self._lines
         if len(self._subscriptions) == 1:
             ((id, subscription),) = self._subscriptions.items()
             queue = lines[id]
-            if list(islice(iter(queue), len(names))) == list(names):  # as most do: one after the other
+            if self._are_first(names):  # as most do
                 settled = list(map(rows.pop, names))
                 for _ in names:
                     queue.popleft()
                 if not queue:
                     del lines[id]
                 return True, settled, [subscription]
-        found, settled, covered = True, list[Row](), dict[bytes, Subscription]()
+        found, settled, covered = True, list[tuple[Row, int]](), dict[bytes, Subscription]()
         for name in names:
-            row = rows.get(name)
-            if row is None:
+            numbered = rows.get(name)
+            if numbered is None:
                 found = False
                 continue
-            id = row[0]
+            id = numbered[0][0]
             line = lines.get(id)
             if line is not None:
                 first = line.popleft()
@@ -179,15 +194,16 @@ class Recent:
             settled.append(rows.pop(name))
         return found, settled, list(covered.values())
 
-    def take(self) -> list[tuple[Subscription, bytes, bytes | None]]:
-        """Return all of them in order, each as its subscription and, decoded, its message-id and `ack` value. They are
-        forgotten here.
+    def take(self) -> list[tuple[int, Subscription, bytes, bytes | None]]:
+        """Return all of them in order, each as its number, its subscription and, decoded, its message-id and `ack`
+        value. They are forgotten here.
         """
-        rows, subscriptions = list(self._rows.values()), self._subscriptions
+        numbered, subscriptions = list(self._rows.values()), self._subscriptions
+        rows = list(map(_ROW, numbered))
         self._rows, self._subscriptions, self._cumulative, self._lines = {}, {}, set(), {}
         self._text = 0
         decoded = self.decoded(rows, text_of(rows))
         return [
-            (subscriptions[row[0]], each[1], each[2] if len(each) > 2 else None)
-            for row, each in zip(rows, decoded, strict=True)
+            (order, subscriptions[row[0]], each[1], each[2] if len(each) > 2 else None)
+            for (row, order), each in zip(numbered, decoded, strict=True)
         ]

@@ -214,19 +214,22 @@ class Session:
             if each is not self and each._ledger is not None:
                 yield each._ledger
 
-    def delivered(self, rows: Sequence[Row]) -> bool:
-        """Record MESSAGEs that are sent to the client as they came, where its broker and it name deliveries alike.
-        Return False, and record nothing, where one of them has to be looked at: because it is for a subscription that
-        has ended or is not known, because its names may not be its own, or because they make the session `full`.
+    def delivered(self, rows: Sequence[Row], text: bytes | None = None, *, unnamed: bool = False) -> bool:
+        """Record MESSAGEs that are sent to the client under the names that they came with: the rows are in its dialect,
+        `text` is `recent.text_of` them. Return False, and record nothing, where one of them has to be looked at:
+        because it is for a subscription that has ended or is not known or, but for `unnamed`, was not named by the
+        client, because its names may not be its own, or because they make the session `full`.
         """
-        dialect, text = self.dialect, text_of(rows)
+        dialect = self.dialect
+        if text is None:
+            text = text_of(rows)
         if self._neighbours is not None or not dialect.spells_once(text):
             return False
         ledger, ids = self.ledger, set(map(_SUBSCRIPTION, rows))
         unaccounted = set()
         for id in ledger.unfamiliar(ids):
             subscription = self.subscriptions.delivered(dialect.decode(ID, id), b"")
-            if subscription is None or not subscription.named:
+            if subscription is None or not (unnamed or subscription.named):
                 return False
             if subscription.ack == AUTO:
                 unaccounted.add(id)
@@ -242,6 +245,12 @@ class Session:
         if ledger.awaited + len(rows) >= self._most or self.kept.full:
             return False  # whoever looks at them sees when it is enough
         return ledger.delivered(rows, text)
+
+    def rows(self, names: Sequence[Name]) -> list[Row] | None:
+        """Return what was `delivered` by these names, if `acknowledged` will settle each of them; otherwise None, and
+        nothing is changed.
+        """
+        return None if self._ledger is None else self._ledger.rows(names)
 
     def acknowledged(self, names: Sequence[Name]) -> bool:
         """Settle what ACKs or NACKs of these names are for, in no transaction, where client and broker name deliveries

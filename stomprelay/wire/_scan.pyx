@@ -10,12 +10,13 @@ nothing: the frame may be unfinished, wrong, over a limit or merely unusual. Wha
 from functools import lru_cache
 from types import MemberDescriptorType
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint64_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr, memcmp, memcpy
 
 from stomprelay.wire.dialect import ESCAPES
 from stomprelay.wire.frame import Frame
@@ -97,6 +98,7 @@ cdef struct Command:
     bint shared         # its repeated heads are told by one object, see `Frame.memo`
     bint plain
     bint needs
+    bint parts
     int wants
     int count
     uint64_t lengths    # a bit for each length of a name that matters, content-length among them
@@ -163,6 +165,7 @@ cdef class Facts:
         command.rule = <PyObject *>rule
         command.plain = rule.plain
         command.needs = rule.needs
+        command.parts = rule.parts
         command.wants = len(rule.wants)
         for want, name in [*enumerate(rule.wants), *((-1, name) for name in rule.unless)]:
             command.names[command.count] = Name(<Text>PyBytes_AS_STRING(name), len(name), want)
@@ -369,7 +372,11 @@ cdef struct FrameSlots:
 
 
 cdef struct RunSlots:
-    Py_ssize_t rule, data, start, after, count, last, head, values
+    Py_ssize_t rule, data, start, after, count, last, head, values, lines, plain, parts, instead
+
+
+cdef struct Parts:
+    Py_ssize_t head, body, after
 
 
 cdef Py_ssize_t place_of(kind, name) except -1:
@@ -389,6 +396,8 @@ cdef RunSlots _RUN = RunSlots(
     rule=place_of(Run, "rule"), data=place_of(Run, "data"), start=place_of(Run, "start"),
     after=place_of(Run, "after"), count=place_of(Run, "count"), last=place_of(Run, "last"),
     head=place_of(Run, "head"), values=place_of(Run, "values"),
+    lines=place_of(Run, "lines"), plain=place_of(Run, "plain"), parts=place_of(Run, "parts"),
+    instead=place_of(Run, "instead"),
 )
 
 
@@ -401,6 +410,13 @@ cdef inline void put(made, Py_ssize_t place, value):
     """Fill a slot of an object that is `blank`."""
     Py_INCREF(value)
     (<PyObject **>(<char *><PyObject *>made + place))[0] = <PyObject *>value
+
+
+cdef inline int append(bytearray to, Text text, Py_ssize_t size) except -1:
+    cdef Py_ssize_t known = PyByteArray_GET_SIZE(to)
+    PyByteArray_Resize(to, known + size)
+    memcpy(PyByteArray_AS_STRING(to) + known, text, size)
+    return 0
 
 
 cdef class Scanner:
@@ -450,11 +466,22 @@ cdef class Scanner:
         """The run that begins with the frame that was found."""
         cdef const Command *command = found.command
         cdef Py_ssize_t start = at, last = at, head = found.head, after = at, count = 0
+        cdef Parts place
         cdef list values = []
+        cdef bytearray lines = bytearray()
+        cdef bytearray parts = bytearray() if command.parts else None
+        cdef bint plain = True
         cdef Span *span
         cdef int number
         while True:
-            if command.wants == 1:
+            if command.parts:
+                for number in range(command.wants):
+                    span = &found.values[number]
+                    if span.start:
+                        append(lines, text + span.start, span.end + 1 - span.start)
+                place = Parts(found.head, found.body, found.after)
+                append(parts, <Text>&place, sizeof(place))
+            elif command.wants == 1:
                 span = &found.values[0]
                 if span.start:
                     values.append(PyBytes_FromStringAndSize(<char *>text + span.start, span.end - span.start))
@@ -464,6 +491,7 @@ cdef class Scanner:
                     for number in range(command.wants)
                 ]))
             count += 1
+            plain = plain and found.plain
             last, head, after = at, found.head, found.after
             at = after
             if count == most or at >= size or not self.good(text, at, size, found):
@@ -479,6 +507,10 @@ cdef class Scanner:
         put(made, _RUN.last, last)
         put(made, _RUN.head, head)
         put(made, _RUN.values, values)
+        put(made, _RUN.lines, bytes(lines))
+        put(made, _RUN.plain, True if plain else False)
+        put(made, _RUN.parts, parts)
+        put(made, _RUN.instead, None)
         return made
 
     cdef frame(self, bytes data, Text text, Py_ssize_t at, const Found *found):

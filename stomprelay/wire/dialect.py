@@ -39,9 +39,6 @@ _LAST_CRS: Final = re.compile(rb"(?<!\r)\r++\Z")
 _LINE_ENDS: Final = re.compile(rb"(?<!\r)(?:\r*+\n|\r++\Z)")
 """Both begin only where a run of CRs begins, so that many CRs are looked through once."""
 
-_NO_COLON: Final = re.compile(rb"\\(?:[^c]|\Z)")
-"""Matches an escape that is not that of a colon, the only one that peers have much use for."""
-
 LETTERS: Final = {escape[1:]: byte for byte, escape in ESCAPES.items()}
 
 PROTOCOL_HEADERS: Final = frozenset(
@@ -133,13 +130,22 @@ class Dialect:
 
     def spells_once(self, lines: bytes) -> bool:
         """Whether raw values of PROTOCOL_HEADERS, with LFs between them, are spelled as `encode` spells them: no two
-        of them stand for one value then, and `decode` takes all of them at once. False also where that is not certain.
+        of them stand for one value then, see also `decode_once`. False also where that is not certain.
         """
         if b"\r" in lines or (self.padded and b" " in lines):
             return False
         if not self.reads:
             return True
-        return b":" not in lines and (b"\\" not in lines or _NO_COLON.search(lines) is None)
+        # Every backslash begins the escape of a colon, the only one that peers have much use for.
+        return b":" not in lines and lines.count(b"\\") == lines.count(ESCAPES[b":"])
+
+    def decode_once(self, lines: bytes) -> bytes:
+        """What `decode` makes of raw values with LFs between them of which `spells_once` is True, all at once."""
+        return lines.replace(ESCAPES[b":"], b":") if self.reads else lines
+
+    def encode_once(self, lines: bytes) -> bytes:
+        """What `encode` makes of values with LFs between them that hold no backslash, CR or LF, all at once."""
+        return lines.replace(b":", ESCAPES[b":"]) if b":" in self.writes else lines
 
     def _unescape(self, text: bytes) -> bytes:
         if b"\\\\" in text:

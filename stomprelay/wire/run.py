@@ -13,7 +13,8 @@ class Rule(NamedTuple):
 
     `unless`: a frame that has one of these needs a look. `wants`: the headers whose values are needed of each frame,
     of each name the first; a frame without one needs a look, or, where `needs` is False and `wants` one name, passes
-    and adds nothing to the values. `plain`: a frame whose head is not plain, as `Frame` has it, needs a look.
+    and adds nothing to the values. `plain`: a frame whose head is not plain, as `Frame` has it, needs a look. `parts`:
+    its frames go out in other bytes, so that the run has to tell where their parts are.
     """
 
     command: bytes
@@ -21,6 +22,7 @@ class Rule(NamedTuple):
     wants: tuple[bytes, ...] = ()
     needs: bool = True
     plain: bool = False
+    parts: bool = False
 
 
 Rules = tuple[Rule, ...]
@@ -34,10 +36,27 @@ class Run:
     `data[start:after]` is all of it: frames with nothing between them but the LF right behind a NUL. `count` is how
     many; `last` is where the last one starts, and `head` where that one's header lines start. `values` are those that
     the rule wants, frame by frame, as they stand between the colon and the LF: bytes where one name is wanted, else
-    tuples. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
+    tuples. `plain`: all heads are. Where the rule wants `parts`, these are three offsets of each frame, as C has
+    `Py_ssize_t`: its header lines, its body, and behind it; and the values stand in `lines`, each with an LF behind it,
+    and nowhere else. `instead` is the run that goes out in the place of this
+    one; None where it goes out as it came. Use it before the next chunk is fed, then let it go: it keeps the chunk
+    alive.
     """
 
-    __slots__ = ("after", "count", "data", "head", "last", "rule", "start", "values")
+    __slots__ = (
+        "after",
+        "count",
+        "data",
+        "head",
+        "instead",
+        "last",
+        "lines",
+        "parts",
+        "plain",
+        "rule",
+        "start",
+        "values",
+    )
 
     def __init__(
         self,
@@ -49,6 +68,9 @@ class Run:
         last: int,
         head: int,
         values: list[bytes] | list[tuple[bytes, ...]],
+        plain: bool = True,
+        parts: bytearray | None = None,
+        lines: bytes = b"",
     ) -> None:
         self.rule = rule
         self.data = data
@@ -58,6 +80,14 @@ class Run:
         self.last = last
         self.head = head
         self.values = values
+        self.plain = plain
+        self.parts = parts
+        self.lines = lines
+        self.instead: Run | None = None
+
+    def replace(self, data: bytes, last: int, head: int) -> None:
+        """From now on the same frames go out in these bytes; `last` and `head` are as those of a run."""
+        self.instead = Run(self.rule, data, 0, len(data), self.count, last, head, [], self.plain)
 
     @property
     def command(self) -> bytes:

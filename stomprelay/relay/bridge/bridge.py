@@ -21,6 +21,7 @@ from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect, Headers
 from stomprelay.wire.errors import Refused, StompError
 from stomprelay.wire.frame import END, Frame
 from stomprelay.wire.names import CLIENT_COMMANDS, CONTENT_LENGTH, MESSAGE, RECEIPT_HEADER
+from stomprelay.wire.spelling import Spelling
 
 _ORDINARY: Final = bytes(byte for byte in range(256) if byte not in b":\n\\\r")
 
@@ -44,7 +45,7 @@ class Bridge:
 
     `untouched` are the commands whose frames pass as they came, without a look, in a session without subscriptions
     that ask for ACKs; `tracked` bridges look at MESSAGEs in sessions with them. `takes_out` are headers that no MESSAGE
-    keeps, `judges` is that of the `Pair`.
+    keeps, `judges` is that of the `Pair`. `spelling` is for frames that are taken together where it `judges`.
     """
 
     takes_out: tuple[bytes, ...] = ()
@@ -72,6 +73,7 @@ class Bridge:
             source.escaped_names != target.escaped_names and bool(source.reads) and bool(target.reads)
         )
         self._only_cr = alike and (source.reads ^ target.writes) <= {b"\r"}
+        self.spelling = Spelling(source, target, alike=self._only_cr)
 
     def with_steps(self, steps: dict[bytes, Callable[[Pair, Frame, Session], Edit]]) -> "Bridge":
         """Return the same bridge with other steps, by command."""

@@ -41,13 +41,29 @@ _ACKNOWLEDGED: Final[dict[DeliveryNaming, Rule]] = {
 }
 """What has to be known of an ACK, as `session.recent.Name` has it."""
 
+_BY_MESSAGE: Final = b"subscription:%b\nmessage-id:%b\n", (0, 1)
+_NAMED: Final = {
+    DeliveryNaming.MESSAGE_ID: _BY_MESSAGE,
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _BY_MESSAGE,
+    DeliveryNaming.ACK: (b"id:%b\n", (2,)),
+}
+"""The header lines by which a broker is told which delivery is meant, and what they have of its row."""
 
-def _decoded(values: list[bytes], dialect: Dialect) -> list[bytes] | None:
-    """Return raw values decoded; None where that has to be done one by one."""
-    text = b"\n".join(values)
+
+def _decoded(run: Run, dialect: Dialect) -> list[bytes] | None:
+    """Return a run's values, of one name, decoded; None where that has to be done one by one."""
+    text = run.lines[:-1] if run.rule.parts else b"\n".join(cast("list[bytes]", run.values))
     if not dialect.spells_once(text):
         return None
-    return dialect.decode(RECEIPT_ID, text).split(b"\n") if b"\\" in text else values
+    if run.rule.parts:
+        return dialect.decode_once(text).split(b"\n") if run.lines else []
+    return dialect.decode_once(text).split(b"\n") if b"\\" in text else cast("list[bytes]", run.values)
+
+
+def _rows(text: bytes, width: int) -> list[Row]:
+    """Return as many values a row, with LFs between them all, as rows."""
+    values = iter(text.split(b"\n"))
+    return list(zip(*[values] * width, strict=True))
 
 
 def to_client(bridges: Bridges, session: Session, *, receipts: bool) -> Passing:
@@ -55,17 +71,18 @@ def to_client(bridges: Bridges, session: Session, *, receipts: bool) -> Passing:
     each SUBSCRIBE and UNSUBSCRIBE.
     """
     bridge = bridges.to_client
-    naming = bridge.source.delivery if bridge.tracked and session.subscriptions.acknowledging else None
-    rules = _rules_to_client(bridge, naming, receipts=receipts)
+    accounted = (bridge.tracked or _names(bridge)) and session.subscriptions.acknowledging > 0
+    rules = _rules_to_client(bridge, bridge.source.delivery if accounted else None, receipts=receipts)
 
     def takes(run: Run) -> bool:
         if run.rule.command == RECEIPT:
-            given = _decoded(cast("list[bytes]", run.values), bridges.broker)
-            if given is not None:
-                session.received_all(given)
-            return given is not None
+            given = _decoded(run, bridges.broker)
+            if given is None or (bridge.judges and not bridge.spelling.respell(run)):
+                return False
+            session.received_all(given)
+            return True
         if bridge.judges:
-            return _needs_no_account(cast("list[bytes]", run.values), session)
+            return _delivered(run, bridge, session)
         if not run.rule.wants:
             return True
         return session.delivered(cast("list[Row]", run.values))
@@ -73,21 +90,47 @@ def to_client(bridges: Bridges, session: Session, *, receipts: bool) -> Passing:
     return Passing(rules, takes)
 
 
+def _names(bridge: Bridge) -> bool:
+    """Whether a client of another version names deliveries by what they came with, not by tokens of ours."""
+    return bridge.judges and bridge.target.delivery is not DeliveryNaming.ACK
+
+
 @cache
 def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool) -> Rules:
     """`naming`: how deliveries of which account is kept are named; None where none is."""
     if bridge.judges:
-        message = Rule(MESSAGE, (ACK_HEADER, *bridge.takes_out), (SUBSCRIPTION,), plain=True)
+        wants = (SUBSCRIPTION,) if naming is None or not _names(bridge) else DELIVERED[naming]
+        unless = bridge.takes_out if ACK_HEADER in wants else (ACK_HEADER, *bridge.takes_out)
+        message = Rule(MESSAGE, unless, wants, parts=True)
     else:
         message = Rule(MESSAGE, bridge.takes_out, () if naming is None else DELIVERED[naming])
-    receipt = Rule(RECEIPT, (), (RECEIPT_ID,), needs=False, plain=bridge.judges)
+    receipt = Rule(RECEIPT, (), (RECEIPT_ID,), needs=False, parts=bridge.judges)
     return (message, receipt) if receipts else (message,)
 
 
-def _needs_no_account(ids: list[bytes], session: Session) -> bool:
-    """Whether MESSAGEs with these `subscription` headers stay as they are between two versions."""
-    found = [session.subscriptions.named(id) for id in set(ids)]
-    return all(each is not None and each.named and each.ack == AUTO for each in found)
+def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
+    """Take MESSAGEs between two versions: see `steps.deliver`."""
+    wants, rows = run.rule.wants, None
+    text = bridge.spelling.values(run.lines[:-1])
+    if text is None:
+        return False
+    if len(wants) > 1:
+        rows = _rows(text, len(wants))
+        ids = {row[0] for row in rows}
+    else:
+        ids = set(text.split(b"\n"))
+    found = [session.subscriptions.named(bridge.target.decode(SUBSCRIPTION, id)) for id in ids]
+    drop = (ACK_HEADER,) if ACK_HEADER in wants else ()
+    if None in found or (rows is None and any(each.ack != AUTO for each in found if each is not None)):
+        return False
+    if not bridge.target.named_subscriptions:
+        named = {each.named for each in found if each is not None}
+        if len(named) > 1:
+            return False
+        drop = drop if True in named else (SUBSCRIPTION, *drop)
+    if not bridge.spelling.respell(run, drop):
+        return False
+    return rows is None or session.delivered(rows, text, unnamed=True)
 
 
 def to_broker(
@@ -100,13 +143,17 @@ def to_broker(
     rules = _rules_to_broker(bridge, sends=sends)
 
     def takes(run: Run) -> bool:
-        if unkept is not None and run.rule.command == SEND:
+        if run.rule.command != SEND:
+            if bridge.judges:
+                return _acknowledged(run, bridge, session)
+            return not run.rule.wants or session.acknowledged(cast("list[Name]", run.values))
+        if bridge.judges and not bridge.spelling.respell(run):
+            return False
+        if unkept is not None:
             unkept(run.count)
         if not run.values:
             return True
-        if run.rule.command != SEND:
-            return session.acknowledged(cast("list[Name]", run.values))
-        asked = _decoded(cast("list[bytes]", run.values), bridge.source)
+        asked = _decoded(run, bridge.source)
         return asked is not None and session.owed_all(asked)
 
     return Passing(rules, takes)
@@ -116,12 +163,30 @@ def to_broker(
 def _rules_to_broker(bridge: Bridge, *, sends: bool) -> Rules:
     rules: list[Rule] = []
     if sends and bridge.tracked:
-        rules.append(Rule(SEND, (RECEIPT_HEADER, TRANSACTION, *RESERVED), plain=bridge.judges))
+        rules.append(Rule(SEND, (RECEIPT_HEADER, TRANSACTION, *RESERVED), parts=bridge.judges))
     elif sends:
-        rules.append(Rule(SEND, RESERVED, (RECEIPT_HEADER,), needs=False, plain=bridge.judges))
-    if not bridge.judges:
-        acknowledged = _ACKNOWLEDGED[bridge.source.delivery] if bridge.tracked else Rule(ACK)
-        rules += [
-            acknowledged._replace(command=each) for each in (ACK, NACK) if each in bridge.target.commands
-        ]
+        rules.append(Rule(SEND, RESERVED, (RECEIPT_HEADER,), needs=False, parts=bridge.judges))
+    if bridge.judges and bridge.source.delivery is DeliveryNaming.ACK:
+        return tuple(rules)
+    acknowledged = _ACKNOWLEDGED[bridge.source.delivery] if bridge.tracked or bridge.judges else Rule(ACK)
+    rules += [
+        acknowledged._replace(command=each, parts=bridge.judges)
+        for each in (ACK, NACK)
+        if each in bridge.target.commands
+    ]
     return tuple(rules)
+
+
+def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:
+    """Take ACKs or NACKs between two versions: see `steps.name_delivery`."""
+    width, text = len(run.rule.wants), run.lines[:-1]
+    names: list[Name] = [*(text.split(b"\n") if width == 1 else _rows(text, width))]
+    rows = session.rows(names)
+    lines, columns = _NAMED[bridge.target.delivery]
+    if rows is None or len(rows[0]) <= columns[-1]:
+        return False
+    said = bridge.spelling.values(b"\n".join([row[column] for row in rows for column in columns]))
+    if said is None:
+        return False
+    adds = lines * len(rows) % tuple(said.split(b"\n"))
+    return bridge.spelling.respell(run, (ID, MESSAGE_ID, SUBSCRIPTION), adds) and session.acknowledged(names)

@@ -37,7 +37,8 @@ def write(connection, bytes data not None):
 cdef class Pipe:
     """Reads `source` (a `LegProtocol` on a bare socket), in place of its transport's `doRead` while it is `open`.
 
-    What is received goes to `target` as long as `scan(data, at)` finds runs that `takes` takes; from the first frame
+    What is received goes to `target` as long as `scan(data, at)` finds runs that `takes` takes, in the bytes that it
+    had them go out in; from the first frame
     on that is none it goes to `source.dataReceived`, as all of it would without the pipe. Where the peer `trails`, nothing
     is sent on that lacks the LF behind its last frame. `failed` is called with what any of them raised: then what was received goes
     nowhere.
@@ -90,7 +91,9 @@ cdef class Pipe:
         cdef char *into = few
         cdef PyObject *chunk = NULL
         cdef int failure
+        cdef Py_ssize_t kept = 0, after
         cdef bytes data
+        cdef list anew = []
         if room > FEW:
             chunk = PyBytes_FromStringAndSize(NULL, room)
             into = PyBytes_AS_STRING(chunk)
@@ -116,12 +119,20 @@ cdef class Pipe:
                     if type(run) is not Run or not self._takes(run):
                         break
                     frames += run.count
-                    at = run.after
+                    after = run.after
+                    if run.instead is not None:
+                        anew += [data[kept:at], run.instead.data]
+                        kept = after
+                    at = after
             if at:
                 self.frames += frames
                 self._size += at
                 self._at = self._seconds()
-                self.target.write(data if at == size else data[:at])
+                if anew:
+                    anew.append(data[kept:at])
+                    self.target.write(b"".join(anew))
+                else:
+                    self.target.write(data if at == size else data[:at])
         except Exception as error:
             self._failed(error)
             return None

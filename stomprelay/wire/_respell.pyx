@@ -1,0 +1,211 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True
+"""Writes frames anew with other headers in front, some taken out, and the rest spelled for another dialect.
+
+The contract. `Speller` is told by `Spelling` what each byte of a value becomes and what each escape does; `frames` reads
+bytes of a run alone, each at most three times, and writes no more than was counted before. It knows no version and
+judges nothing: for a frame with anything that it was not told, all of the run is left to `Bridge`.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from libc.string cimport memchr, memcmp, memcpy
+
+cdef extern from "Python.h":
+    PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *content, Py_ssize_t size) except NULL
+    char *text_of "PyBytes_AS_STRING"(PyObject *chunk)
+    int _PyBytes_Resize(PyObject **chunk, Py_ssize_t size) except -1
+    void drop_reference "Py_DECREF"(PyObject *chunk)
+
+ctypedef const unsigned char *Text
+
+cdef enum:
+    NAMES = 16
+    GROWTH = 2          # bytes of which no more are written for one of a value that is read
+
+
+cdef struct Parts:
+    Py_ssize_t head, body, after
+
+
+cdef struct Piece:
+    bint known
+    int size
+    unsigned char[2 * GROWTH] text
+
+
+cdef struct Name:
+    Text text
+    Py_ssize_t size
+
+
+cdef int fill(Piece[256] pieces, spelled, int read) except -1:
+    """Fill a table of what so many bytes that are read become."""
+    cdef int octet, i
+    for octet in range(256):
+        text = spelled[octet]
+        pieces[octet].known = text is not None
+        if text is None:
+            continue
+        if len(text) > read * GROWTH:
+            raise ValueError("a byte becomes too many")
+        pieces[octet].size = len(text)
+        for i in range(len(text)):
+            pieces[octet].text[i] = text[i]
+    return 0
+
+
+cdef int point(Name[NAMES] names, texts) except -1:
+    """Point at these texts, which must live as long; return how many they are."""
+    cdef int count = 0
+    if len(texts) > NAMES:
+        raise ValueError("too many names")
+    for text in texts:
+        names[count] = Name(<Text>PyBytes_AS_STRING(text), len(text))
+        count += 1
+    return count
+
+
+cdef bint among(const Name[NAMES] names, int count, Text text, Py_ssize_t size) noexcept nogil:
+    cdef int i
+    for i in range(count):
+        if names[i].size == size and memcmp(names[i].text, text, size) == 0:
+            return True
+    return False
+
+
+cdef class Speller:
+    """Writes frames for another dialect. `octets`, `escapes`: what a byte of a value becomes, and what a backslash and
+    a byte do; None for what is not told, `escapes` None where a backslash begins none. `padded`: blanks in front of a
+    value are not written, nor those behind the values of the headers `stripped`.
+    """
+
+    cdef Piece[256] octets
+    cdef Piece[256] escapes
+    cdef bint[256] ordinary
+    cdef bint escaped, padded
+    cdef int count
+    cdef Name[NAMES] stripped
+    cdef object kept
+
+    def __init__(self, octets, escapes, padded, stripped):
+        cdef int octet
+        fill(self.octets, octets, 1)
+        self.escaped = escapes is not None
+        if self.escaped:
+            fill(self.escapes, escapes, 2)
+        for octet in range(256):
+            self.ordinary[octet] = octets[octet] == bytes([octet]) and not (self.escaped and octet == c"\\")
+        self.padded = padded
+        self.kept = tuple(stripped)
+        self.count = point(self.stripped, self.kept)
+
+    def frames(self, bytes data not None, Py_ssize_t start, bytearray parts not None, tuple drop not None, bytes adds not None):
+        cdef Py_ssize_t count = PyByteArray_GET_SIZE(parts) // <Py_ssize_t>sizeof(Parts), size = 0, at = start, i
+        cdef const Parts *part = <const Parts *>PyByteArray_AS_STRING(parts)
+        cdef Text text = <Text>PyBytes_AS_STRING(data)
+        cdef Name[NAMES] names
+        cdef int dropped = point(names, drop)
+        cdef Text add = <Text>PyBytes_AS_STRING(adds), rest = add + PyBytes_GET_SIZE(adds)
+        cdef Py_ssize_t each = adds.count(b"\n"), more
+        if count == 0 or each % count or not (adds == b"" or adds.endswith(b"\n")):
+            raise ValueError("not as many lines for each of the frames")
+        each //= count
+        size = PyBytes_GET_SIZE(adds) + part[count - 1].after - start
+        for i in range(count):
+            size += (GROWTH - 1) * (part[i].body - part[i].head)
+        cdef PyObject *made = new_bytes(NULL, size)
+        cdef unsigned char *first = <unsigned char *>text_of(made)
+        cdef unsigned char *out = first
+        cdef Py_ssize_t last = 0, head = 0
+        cdef Text line
+        for i in range(count):
+            last = out - first
+            out = copied(out, text, at, part[i].head)
+            head = out - first
+            for more in range(each):
+                line = add
+                add = <Text>memchr(add, c"\n", rest - add) + 1
+                memcpy(out, line, add - line)
+                out += add - line
+            if text[part[i].head - 2] != c"\r":
+                out = self.lines(out, text, part[i].head, part[i].body - 1, names, dropped)
+            else:
+                out = NULL
+            if out == NULL:
+                drop_reference(made)
+                return None
+            at = part[i].after
+            out = copied(out, text, part[i].body - 1, at)
+        _PyBytes_Resize(&made, out - first)
+        written = <bytes>made
+        drop_reference(made)    # `written` has a reference of its own
+        return written, last, head
+
+    cdef unsigned char *lines(
+        self, unsigned char *out, Text text, Py_ssize_t at, Py_ssize_t end, const Name[NAMES] drop, int dropped
+    ) noexcept nogil:
+        """Write what becomes of header lines, and return the end of it; NULL where it was not told."""
+        cdef const void *found
+        cdef Py_ssize_t colon, line, stop
+        while at < end:
+            line = at
+            stop = <Text>memchr(text + at, c"\n", end - at) - text
+            found = memchr(text + at, c":", stop - at)
+            if found == NULL or <Text>found == text + at:
+                return NULL
+            colon = <Text>found - text
+            at = stop + 1
+            if memchr(text + line, c"\\", colon - line) != NULL or memchr(text + line, c"\r", colon - line) != NULL:
+                return NULL
+            if among(drop, dropped, text + line, colon - line):
+                continue
+            out = copied(out, text, line, colon + 1)
+            if self.padded:
+                found = text + line
+                line = colon + 1
+                while line < stop and text[line] == c" ":
+                    line += 1
+                if stop > line and text[stop - 1] == c" " and (
+                    among(self.stripped, self.count, <Text>found, <Text>(text + colon) - <Text>found)
+                ):
+                    while stop > line and text[stop - 1] == c" ":
+                        stop -= 1
+            else:
+                line = colon + 1
+            out = self.value(out, text, line, stop)
+            if out == NULL:
+                return NULL
+            out[0] = c"\n"
+            out += 1
+        return out
+
+    cdef unsigned char *value(self, unsigned char *out, Text text, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
+        """Do the same with a value."""
+        cdef const Piece *piece
+        cdef unsigned char octet
+        cdef int i
+        while at < end:
+            octet = text[at]
+            at += 1
+            if self.ordinary[octet]:
+                out[0] = octet
+                out += 1
+                continue
+            piece = &self.octets[octet]
+            if self.escaped and octet == c"\\":
+                if at == end:
+                    return NULL
+                piece = &self.escapes[text[at]]
+                at += 1
+            if not piece.known:
+                return NULL
+            for i in range(piece.size):
+                out[i] = piece.text[i]
+            out += piece.size
+        return out
+
+
+cdef inline unsigned char *copied(unsigned char *out, Text text, Py_ssize_t at, Py_ssize_t end) noexcept nogil:
+    memcpy(out, text + at, end - at)
+    return out + (end - at)

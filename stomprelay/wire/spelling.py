@@ -1,0 +1,90 @@
+"""What frames of one dialect are in another, for many at once: tables that two dialects make, and what writes by them.
+
+The dialects are the authority: the tables are what `Dialect` says of one byte and of one escape. What is not simple
+between two dialects is not in them: a value that one of them cannot say, a CR, an escaped name. Frames with such a
+thing are looked at one by one.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from stomprelay.wire.decoder import SCANNER
+from stomprelay.wire.dialect import PROTOCOL_HEADERS, Dialect
+from stomprelay.wire.errors import FrameError
+from stomprelay.wire.run import Run
+
+if TYPE_CHECKING:
+    from stomprelay.wire._respell import Speller
+
+Table = list[bytes | None]
+
+_OCTETS: Final = [bytes([octet]) for octet in range(256)]
+
+
+def _compiled() -> "type[Speller] | None":
+    if SCANNER is None:
+        return None
+    try:
+        from stomprelay.wire._respell import Speller
+    except ImportError:
+        return None
+    return Speller
+
+
+SPELLER: Final = _compiled()
+"""What writes many frames anew; None where it was not built, or nothing compiled is wanted."""
+
+
+class Spelling:
+    """How frames of `source` are spelled for `target`. `alike`: both have the same escapes, but for that of CR."""
+
+    def __init__(self, source: Dialect, target: Dialect, *, alike: bool) -> None:
+        self._source = source
+        self._target = target
+        escapes: Table | None = None
+        if alike:
+            octets: Table = [None if each == b"\r" else each for each in _OCTETS]
+            escapes = [None if each in b"\\\r" else b"\\" + each for each in _OCTETS]
+            escapes[ord("r")] = None
+        else:
+            octets = [self._becomes(each) for each in _OCTETS]
+            if source.reads:
+                escapes = [self._becomes(b"\\" + each) for each in _OCTETS]
+        self._speller = None
+        if SPELLER is not None:
+            self._speller = SPELLER(octets, escapes, source.padded, tuple(PROTOCOL_HEADERS))
+
+    def _becomes(self, spelled: bytes) -> bytes | None:
+        """What a byte of a value, or an escape, becomes; None for what needs a look."""
+        try:
+            value = self._source.decode(b"", b"." + spelled)[1:]
+        except FrameError:
+            return None
+        if b"\r" in value + spelled or not self._target.speakable(value):
+            return None
+        return self._target.encode(value)
+
+    def respell(self, run: Run, drop: tuple[bytes, ...] = (), adds: bytes = b"") -> bool:
+        """Have the run's frames go out as the target spells them, without the headers `drop` and with the header lines
+        `adds` in front, each with its LF, to each as many of them. Return whether that can be.
+        """
+        if run.plain and not drop and not adds:
+            return True
+        if self._speller is None or run.parts is None:
+            return False
+        made = self._speller.frames(run.data, run.start, run.parts, drop, adds)
+        if made is None:
+            return False
+        run.replace(*made)
+        return True
+
+    def values(self, text: bytes) -> bytes | None:
+        """Return raw values of PROTOCOL_HEADERS, with LFs between them, as the target spells them; None where that has
+        to be done one by one.
+        """
+        if not self._source.spells_once(text):
+            return None
+        text = self._source.decode_once(text)
+        if b"\\" in text:
+            return None
+        text = self._target.encode_once(text)
+        return text if self._target.spells_once(text) else None

@@ -1,0 +1,347 @@
+"""Frames that are taken together between two versions go out as `Bridge.carry` has each of them by itself."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stomprelay.relay.bridge.negotiation import Bridges, bridges_between
+from stomprelay.relay.bridge.passing import to_broker, to_client
+from stomprelay.relay.forward import Joiner
+from stomprelay.relay.model.listener import LossPolicy
+from stomprelay.session.session import Session
+from stomprelay.wire import spelling
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import DIALECTS, Dialect
+from stomprelay.wire.errors import StompError
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.head import Limits
+from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, RECEIPT
+from stomprelay.wire.run import Passing, Run
+
+pytestmark = pytest.mark.skipif(spelling.SPELLER is None, reason="not built, or not wanted")
+
+MOST = 8
+"""How many deliveries may await their ACK."""
+
+
+class Side:
+    """A session between two versions, with frames taken as they come, or in `runs` where that can be."""
+
+    def __init__(self, client: bytes, broker: bytes, profile: str = "generic", **more: object) -> None:
+        self.runs = bool(more.pop("runs", True))
+        loss = more.pop("loss", LossPolicy.REPLACE)
+        assert isinstance(loss, LossPolicy)
+        tracked = bool(more.pop("tracked", False))
+        self.bridges: Bridges = bridges_between(client, broker, profile, loss, tracked=tracked)
+        self.session = Session(b"s", DIALECTS[client], MOST, Counter())
+        self.taken = 0
+        self._up = Decoder(self.session.dialect, CLIENT_COMMANDS, Limits())
+        self._down = Decoder(self.bridges.broker, BROKER_COMMANDS, Limits())
+
+    def from_client(self, wire: bytes) -> bytes:
+        """Return what the broker is sent of it, with errors in their places."""
+        return self._carry(self._up, wire, to_broker(self.bridges, self.session, sends=True))
+
+    def from_broker(self, wire: bytes) -> bytes:
+        """Return what the client is sent of it, with errors in their places."""
+        return self._carry(self._down, wire, to_client(self.bridges, self.session, receipts=True))
+
+    def _carry(self, decoder: Decoder, wire: bytes, passing: Passing) -> bytes:
+        decoder.feed(wire)
+        joiner = Joiner()
+        for found in decoder.runs(passing) if self.runs else decoder.frames():
+            if type(found) is Run:
+                self.taken += found.count
+                joiner.add(found, None)
+            else:
+                joiner.write(self._look(found, decoder))
+        return joiner.take()
+
+    def _look(self, frame: Frame, decoder: Decoder) -> bytes:
+        bridge = self.bridges.to_broker if decoder is self._up else self.bridges.to_client
+        if frame.command is RECEIPT:
+            self.session.received(frame.header(b"receipt-id", self.bridges.broker))
+        try:
+            return bridge.carry(frame, self.session)
+        except StompError as error:
+            return b"<%b>" % str(error).encode()
+
+
+# ------------------------------------------------------------------ octet by octet
+
+
+def test_sends_of_1_0_to_1_2() -> None:
+    """What has to be escaped is, blanks that are no part of a value go, and bodies stay what they are."""
+    it = Side(b"1.0", b"1.2")
+    assert it.from_client(
+        b"SEND\ndestination: /queue/a \nx:  a:b\\c \n\nbo\\dy:\0"
+        b"SEND\ndestination:/queue/a\ncontent-length: 3 \nreceipt:r:1\n\n\0:\\\0\n"
+        b"SEND\ndestination:/queue/plain\n\nplain\0"
+    ) == (
+        b"SEND\ndestination:/queue/a\nx:a\\cb\\\\c \n\nbo\\dy:\0"
+        b"SEND\ndestination:/queue/a\ncontent-length:3\nreceipt:r\\c1\n\n\0:\\\0\n"
+        b"SEND\ndestination:/queue/plain\n\nplain\0"
+    )
+    assert (it.taken, list(it.session.receipts)) == (3, [b"r:1"])
+
+
+def test_what_is_plain_passes_as_it_came() -> None:
+    """It is the slice that came: no bytes are made for it."""
+    it = Side(b"1.0", b"1.2")
+    wire = b"SEND\ndestination:/queue/a\n\nx\0" * 3
+    assert it.from_client(wire) == wire
+    assert it.taken == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "spelled"),
+    [
+        (b"SUBSCRIBE\ndestination:/queue/a\nack:client-individual\n\n\0", b""),
+        (b"SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client\n\n\0", b"subscription:s\n"),
+    ],
+    ids=["without an id", "with an id"],
+)
+def test_messages_of_1_2_to_1_0_and_their_acks(line: bytes, spelled: bytes) -> None:
+    """The client is given neither the `ack` value nor a name that it did not choose; the broker is told the value."""
+    it = Side(b"1.0", b"1.2")
+    sent = it.from_client(line)
+    name = sent.partition(b"\nid:")[2].partition(b"\n")[0]
+    message = b"MESSAGE\nsubscription:%b\nmessage-id:ID\\c%d\nack:k\\c%d\nx:\\c\n\nbody\0\n"
+    told = it.from_broker(b"".join([message % (name, n, n) for n in range(3)]))
+    assert told == b"".join(
+        [b"MESSAGE\n%bmessage-id:ID:%d\nx::\n\nbody\0\n" % (spelled, n) for n in range(3)]
+    )
+    assert (it.taken, it.session.ledger.awaited) == (3, 3)
+    told = it.from_client(b"".join([b"ACK\nmessage-id:ID:%d\nfoo:b:\n\n\0\n" % n for n in range(3)]))
+    assert told == b"".join([b"ACK\nid:k\\c%d\nfoo:b\\c\n\n\0\n" % n for n in range(3)])
+    assert (it.taken, it.session.ledger.awaited, it.session.ledger.size) == (6, 0, 0)
+
+
+def test_acks_of_1_1_to_1_0() -> None:
+    """They name what the broker called it."""
+    it = Side(b"1.1", b"1.0")
+    it.from_client(b"SUBSCRIBE\nid:a:b\ndestination:/queue/a\nack:client-individual\n\n\0")
+    told = it.from_broker(b"MESSAGE\nsubscription:a:b\nmessage-id:m:1\n\n\0")
+    assert told == b"MESSAGE\nsubscription:a\\cb\nmessage-id:m\\c1\n\n\0"
+    told = it.from_client(b"NACK\nid:7\nmessage-id:m\\c1\nsubscription:a\\cb\n\n\0")
+    assert told.startswith(b"<NACK cannot be said to the broker")
+    told = it.from_client(b"ACK\nmessage-id:m\\c1\nsubscription:a\\cb\n\n\0")
+    assert told == b"ACK\nsubscription:a:b\nmessage-id:m:1\n\n\0"
+    assert (it.taken, it.session.ledger.awaited) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"x:a\r", b"x\\c:1", b"x:\\n", b"x:\\r", b"x:\\r.", b":1"],
+    ids=["CR", "name", "LF", "last CR", "CR within", "no name"],
+)
+def test_what_has_to_be_looked_at(line: bytes) -> None:
+    """One frame of that kind, and all of its run are carried by themselves: it is counted what is lost."""
+    wire = b"MESSAGE\nsubscription:s\nmessage-id:1\n%b\n\n\0" * 2
+    both = [Side(b"1.0", b"1.2", "activemq", runs=runs) for runs in (True, False)]
+    for it in both:
+        it.from_client(b"SUBSCRIBE\nid:s\ndestination:/queue/a\n\n\0")
+    told, expected = [it.from_broker(wire.replace(b"%b", line)) for it in both if line != b":1"] or (b"", b"")
+    assert told == expected
+    assert both[0].taken == 0
+    assert both[0].session.counters == both[1].session.counters
+
+
+def test_an_ack_twice_in_one_chunk() -> None:
+    """The first one is sent to the broker, the second is refused."""
+    it = Side(b"1.0", b"1.2")
+    it.from_client(b"SUBSCRIBE\nid:s\ndestination:/queue/a\nack:client-individual\n\n\0")
+    it.from_broker(b"MESSAGE\nsubscription:s\nmessage-id:1\nack:k\n\n\0")
+    told = it.from_client(b"ACK\nmessage-id:1\n\n\0" * 2)
+    assert told.startswith(b"ACK\nid:k\n\n\0<ACK names no message")
+
+
+# ------------------------------------------------------------------ against a session that looks at each frame
+
+values = st.one_of(
+    st.sampled_from([b"1", b"2", b"x:y", b"x y", b" x ", b"relay-x", b""]),
+    st.lists(st.sampled_from([b":", b"\\", b"\n", b"\r", b" ", b"a", b"c", b"\xc3\xa9"]), max_size=5).map(
+        b"".join
+    ),
+)
+lines = st.one_of(
+    st.sampled_from(
+        [b"x:\\c", b"x: \\\\", b"x:a:b", b"x :y", b"x\\c:y", b"x:y\r", b"ack:1", b"id:4", b"x:\\r", b"x:"]
+    ),
+    st.sampled_from(
+        [b"content-length:0", b"content-length: 0 ", b"x:\\\\r", b"redelivered:a", b"receipt: r:1"]
+    ),
+)
+modes = st.sampled_from([b"client", b"client-individual", b"client-individual", b"auto"])
+subscriptions = st.integers(0, 2)
+numbers = st.integers(0, 40)
+more = st.lists(lines, max_size=2)
+events = st.one_of(
+    st.tuples(st.just("subscribe"), st.one_of(st.none(), st.sampled_from([b"a", b"b", b"c:d"])), modes),
+    st.tuples(st.just("unsubscribe"), subscriptions, st.none()),
+    st.tuples(st.just("sends"), st.lists(st.tuples(values, more), min_size=1, max_size=4), st.none()),
+    st.tuples(st.just("messages"), st.lists(st.tuples(values, more), min_size=1, max_size=4), subscriptions),
+    st.tuples(st.just("new"), st.integers(1, 5), subscriptions),
+    st.tuples(st.just("new and acks"), st.integers(1, 5), subscriptions),
+    st.tuples(st.just("new and acks"), st.integers(1, 5), subscriptions),
+    st.tuples(st.just("acks"), st.lists(st.tuples(numbers, more), min_size=1, max_size=4), st.none()),
+    st.tuples(st.just("acks in order"), st.integers(1, 5), st.booleans()),
+    st.tuples(st.just("acks in order"), st.integers(1, 5), st.booleans()),
+    st.tuples(st.just("receipts"), st.lists(values, min_size=1, max_size=3), st.none()),
+    st.tuples(st.just("begin"), st.none(), st.none()),
+    st.tuples(st.just("commit"), st.none(), st.none()),
+    st.tuples(st.just("lost"), st.none(), st.none()),
+)
+
+
+def frame(command: bytes, headers: list[tuple[bytes, bytes]], dialect: Dialect, extra: list[bytes]) -> bytes:
+    """A frame as a peer of this dialect spells it, where it can, with raw lines behind its headers."""
+    known = [(name, value if dialect.speakable(value) else b"odd") for name, value in headers]
+    return b"%b\n%b%b\n\0\n" % (command, dialect.write(known), b"".join([b"%b\n" % each for each in extra]))
+
+
+class Play:
+    """One conversation with two sessions: one that looks at each frame, and one that takes whole runs."""
+
+    def __init__(
+        self, client: bytes, broker: bytes, profile: str, loss: LossPolicy, *, tracked: bool
+    ) -> None:
+        self.sides = [
+            Side(client, broker, profile, loss=loss, tracked=tracked, runs=runs) for runs in (False, True)
+        ]
+        self.client, self.broker = self.sides[0].session.dialect, self.sides[0].bridges.broker
+        self.ids: list[bytes] = [b"unknown"]
+        self.names: list[list[tuple[bytes, bytes]]] = []
+        self.next = self.fresh = 0
+
+    def _good(self, wire: bytes, dialect: Dialect, commands: frozenset[bytes]) -> bool:
+        decoder = Decoder(dialect, commands, Limits())
+        decoder.feed(wire)
+        try:
+            list(decoder.frames())
+        except StompError:
+            return False
+        return True
+
+    def client_says(self, frames: list[bytes]) -> bytes:
+        """Both brokers are sent the same of it."""
+        good = [each for each in frames if self._good(each, self.client, CLIENT_COMMANDS)]
+        told, same = [each.from_client(b"".join(good)) for each in self.sides]
+        assert same == told
+        return told
+
+    def broker_says(self, frames: list[bytes]) -> None:
+        """Both clients are sent the same of it."""
+        good = [each for each in frames if self._good(each, self.broker, BROKER_COMMANDS)]
+        told, same = [each.from_broker(b"".join(good)) for each in self.sides]
+        assert same == told
+        decoder = Decoder(self.client, BROKER_COMMANDS, Limits())
+        decoder.feed(told)
+        try:
+            self.names += map(self._named, decoder.frames())
+        except StompError:
+            pass  # an error of the relay's own stands there
+
+    def _named(self, message: Frame) -> list[tuple[bytes, bytes]]:
+        """How the client acknowledges it."""
+        has = dict(message.headers(self.client))
+        if self.client.version == b"1.2":
+            return [(b"id", has.get(b"ack", b""))]
+        both = [(name, value) for name, value in has.items() if name in {b"message-id", b"subscription"}]
+        return both if self.client.version == b"1.1" else [each for each in both if each[0] == b"message-id"]
+
+    def _acks(self, those: Iterator[tuple[int, list[bytes]]]) -> list[bytes]:
+        return [
+            frame(b"ACK", self.names[number % len(self.names)], self.client, extra) for number, extra in those
+        ]
+
+    def happens(self, what: str, first: object, second: object) -> None:
+        """An event."""
+        match what, first, second:
+            case "subscribe", id, bytes(mode):
+                headers = [(b"destination", b"/queue/%d" % len(self.ids)), (b"ack", mode)]
+                if isinstance(id, bytes) or self.client.named_subscriptions:
+                    headers.insert(0, (b"id", id if isinstance(id, bytes) else b"e"))
+                told = self.client_says([frame(b"SUBSCRIBE", headers, self.client, [])])
+                name = told.partition(b"\nid:")[2].partition(b"\n")[0]
+                self.ids.append(self.broker.decode(b"id", name))
+            case "unsubscribe", int(number), _:
+                id = self.ids[number % len(self.ids)]
+                self.client_says([frame(b"UNSUBSCRIBE", [(b"id", id)], self.client, [])])
+            case "sends", list(those), _:
+                self.client_says(
+                    [
+                        frame(b"SEND", [(b"destination", v), (b"x", v)], self.client, extra)
+                        for v, extra in those
+                    ]
+                )
+            case "messages", list(those), int(number):
+                self.broker_says([self._message(value, number, extra) for value, extra in those])
+            case "new", int(count), int(number):
+                self.fresh += count
+                new = range(self.fresh - count, self.fresh)
+                self.broker_says([self._message(b"ID:%d" % each, number, []) for each in new])
+            case "new and acks", int(count), int(number):
+                self.next = len(self.names)
+                self.happens("new", count, number)
+                if self.names:
+                    self.happens("acks in order", count, False)
+            case "acks", list(those), _ if self.names:
+                self.client_says(self._acks(iter(those)))
+            case "acks in order", int(count), bool(skips) if self.names:
+                self.next += skips
+                self.client_says(self._acks((self.next + each, [b"x:a"]) for each in range(count)))
+                self.next += count
+            case "receipts", list(those), _:
+                self.broker_says([frame(b"RECEIPT", [(b"receipt-id", v)], self.broker, []) for v in those])
+            case ("begin" | "commit") as command, _, _:
+                self.client_says([b"%b\ntransaction:t\n\n\0" % command.upper().encode()])
+            case "lost", _, _:
+                for each in self.sides:
+                    each.session.lost_broker()
+        seen, same = [self._seen(each.session) for each in self.sides]
+        assert same == seen
+
+    def _message(self, value: bytes, number: int, extra: list[bytes]) -> bytes:
+        headers = [(b"subscription", self.ids[number % len(self.ids)]), (b"message-id", value)]
+        if self.broker.version == b"1.2":
+            headers.append((b"ack", value + b"-k"))
+        return frame(b"MESSAGE", headers, self.broker, extra)
+
+    @staticmethod
+    def _seen(session: Session) -> list[object]:
+        ledger = session.ledger
+        return [
+            (len(ledger), ledger.awaited, ledger.full, ledger.crowded, ledger.expecting, ledger.forgot),
+            (session.full, session.crowded, session.quiet, dict(session.counters), list(session.receipts)),
+            [(name, each.acknowledged, each.doomed) for name, each in session.transactions.items()],
+        ]
+
+
+pairs = st.sampled_from([(one, other) for one in DIALECTS for other in DIALECTS if one != other])
+
+
+@settings(max_examples=4 * settings().max_examples)
+@given(
+    pair=pairs,
+    profile=st.sampled_from(["generic", "rabbitmq", "activemq"]),
+    loss=st.sampled_from(list(LossPolicy)),
+    tracked=st.booleans(),
+    script=st.lists(events, max_size=30),
+)
+def test_runs_change_nothing(
+    pair: tuple[bytes, bytes],
+    profile: str,
+    loss: LossPolicy,
+    tracked: bool,
+    script: list[tuple[str, object, object]],
+) -> None:
+    """Any conversation between any two: the same is sent and kept as with a look at each frame."""
+    play = Play(*pair, profile, loss, tracked=tracked)
+    play.happens("subscribe", b"a", b"client-individual")
+    play.happens("subscribe", None, b"client")
+    for event in script:
+        play.happens(*event)
