@@ -77,19 +77,23 @@ def test_every_length_at_the_end_of_a_page(brink: Brink, data: st.DataObject) ->
         assert scanner.offsets(brink.put(stream[:size]), 0) == scanner.offsets(stream[:size], 0)
 
 
+CASES: Final = ("tests/wire", "tests/relay/bridge/test_respelling.py")
 ADDRESS_SANITIZER: Final = """
 import importlib.util, sys, pytest
-spec = importlib.util.spec_from_file_location("stomprelay.wire._scan", sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = module
-spec.loader.exec_module(module)
-raise SystemExit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.argv[2:]]))
+for name, built in zip(("_scan", "_respell"), sys.argv[1:3]):
+    spec = importlib.util.spec_from_file_location("stomprelay.wire." + name, built)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+raise SystemExit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.argv[3:]]))
 """
 
 
 @pytest.mark.deep
 def test_the_wire_cases_under_address_sanitizer(tmp_path: Path) -> None:
-    """All of them again in another process, whose scanner was built to tell of any read or write out of bounds."""
+    """All of them, and those of frames spelled anew, again in another process, where what is compiled was built to tell
+    of any read or write out of bounds.
+    """
     compiler, cython = shutil.which("gcc"), shutil.which("cython", path=str(Path(sys.executable).parent))
     if compiler is None or cython is None:
         pytest.skip("needs gcc and Cython: apt-get install gcc; pip install cython")
@@ -98,11 +102,14 @@ def test_the_wire_cases_under_address_sanitizer(tmp_path: Path) -> None:
     ).stdout.strip()
     if not Path(found).is_file():
         pytest.skip("needs libasan, which comes with gcc: apt-get install gcc")
-    source, built = tmp_path / "_scan.c", tmp_path / f"_scan{sysconfig.get_config_var('EXT_SUFFIX')}"
-    subprocess.run([cython, "-3", ROOT / "stomprelay/wire/_scan.pyx", "-o", source], cwd=ROOT, check=True)
     options = ["-shared", "-fPIC", "-g", "-O1", "-fsanitize=address", "-fno-omit-frame-pointer"]
     include = f"-I{sysconfig.get_path('include')}"
-    subprocess.run([compiler, *options, include, source, "-o", built], check=True)
+    all_built = []
+    for name in ("_scan", "_respell"):
+        source, built = tmp_path / f"{name}.c", tmp_path / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+        subprocess.run([cython, "-3", ROOT / f"stomprelay/wire/{name}.pyx", "-o", source], cwd=ROOT, check=True)
+        subprocess.run([compiler, *options, include, source, "-o", built], check=True)
+        all_built.append(built)
     environment = {
         **os.environ,
         "LD_PRELOAD": found,
@@ -111,7 +118,7 @@ def test_the_wire_cases_under_address_sanitizer(tmp_path: Path) -> None:
     }
     environment.pop("STOMPRELAY_PURE", None)
     ran = subprocess.run(
-        [sys.executable, "-c", ADDRESS_SANITIZER, built, "tests/wire", "-k", "not pure"],
+        [sys.executable, "-c", ADDRESS_SANITIZER, *all_built, *CASES, "-k", "not pure"],
         cwd=ROOT,
         env=environment,
         capture_output=True,
