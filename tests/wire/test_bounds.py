@@ -74,5 +74,10 @@ def test_every_length_at_the_end_of_a_page(brink: Brink, data: st.DataObject) ->
 
 @pytest.mark.deep
 def test_the_wire_cases_under_address_sanitizer(tmp_path: Path) -> None:
-    """All of them again in another process, whose scanner was built to tell of any read or write out of bounds."""
-    run_sanitized(tmp_path, ["stomprelay/wire/_scan.pyx"], "tests/wire", "-k", "not pure")
+    """All of them, and those of frames spelled anew, again in another process, where what is compiled was built to tell
+    of any read or write out of bounds.
+    """
+    compiled = ["stomprelay/wire/_scan.pyx", "stomprelay/wire/_respell.pyx"]
+    run_sanitized(
+        tmp_path, compiled, "tests/wire", "tests/relay/bridge/test_respelling.py", "-k", "not pure"
+    )

@@ -258,7 +258,9 @@ class PendingDeliveries:
                 delivery.replaced,
             ]
 
-        rows = [told(each, None) for each in self._pending.values()]
+        # What an aborted transaction gave back stands last, but came first.
+        pending = sorted(self._pending.values(), key=lambda each: each.order)
+        rows = [told(each, None) for each in pending]
         rows += [told(each, name) for name, held in self._held.items() for each in held]
         return [self._orders, self._others, rows]
 

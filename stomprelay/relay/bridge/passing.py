@@ -151,7 +151,7 @@ def to_broker(
             return False
         if unkept is not None:
             unkept(run.count)
-        if not run.values:
+        if not run.values and not run.lines:
             return True
         asked = _decoded(run, bridge.source)
         return asked is not None and session.owed_all(asked)
