@@ -21,10 +21,12 @@ So a reader finds the next block after damage by its magic, and returns no block
 The texts of damages say "octets": users see them in the output of `stomprelay journal` and in the pipeline's tables.
 """
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from struct import Struct
+from sys import byteorder
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -58,6 +60,13 @@ _new: Final = tuple.__new__
 def _numbers(count: int) -> Struct:
     """Return the format of this many sizes."""
     return Struct(f"<{count}I")
+
+
+def _packed(sizes: Sequence[int]) -> bytes:
+    """Return sizes as they stand in a block. An `array` of 32 bits has them so, where numbers are little-endian."""
+    if type(sizes) is array and byteorder == "little":
+        return sizes.tobytes()
+    return _numbers(len(sizes)).pack(*sizes)
 
 
 class RecordedFrame(NamedTuple):
@@ -116,7 +125,7 @@ def encode(
         [
             _INNER.pack(time, number, kind, 0, len(context), len(sizes) // SIZES),
             context,
-            _numbers(len(sizes)).pack(*sizes),
+            _packed(sizes),
         ]
     )
     return [_OUTER.pack(MAGIC, len(rest) + len(payload), crc32(payload, crc32(rest))), rest, payload]
@@ -127,7 +136,7 @@ def sealed(kind: int, time: int, number: int, context: bytes, sizes: Sequence[in
     if len(payload) > _SMALL:
         return b"".join(encode(BlockKind(kind), time, number, context, sizes, payload))
     count, named = len(sizes), len(context)
-    rest = _INNER.pack(time, number, kind, 0, named, count // SIZES) + context + _numbers(count).pack(*sizes)
+    rest = _INNER.pack(time, number, kind, 0, named, count // SIZES) + context + _packed(sizes)
     rest += payload
     return _OUTER.pack(MAGIC, len(rest), crc32(rest)) + rest
 

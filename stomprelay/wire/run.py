@@ -27,6 +27,17 @@ Rules = tuple[Rule, ...]
 """At most one rule for each command."""
 
 
+class Keep(NamedTuple):
+    """What is kept of each frame of a run for a record: its head, and `bodies` bytes of its body at most.
+
+    `secrets`: a frame that may have a header of one of these names needs a look, in whatever case it stands, with
+    blanks around it or with a backslash in it. They have no colon, backslash or line end.
+    """
+
+    bodies: int
+    secrets: tuple[bytes, ...]
+
+
 @final
 class Run:
     """One frame or more of one command that one rule lets pass, back to back in one chunk.
@@ -35,9 +46,12 @@ class Run:
     many; `last` is where the last one starts, and `head` where that one's header lines start. `values` are those that
     the rule wants, frame by frame, as they stand between the colon and the LF: bytes where one name is wanted, else
     tuples. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
+
+    `kept` is what a `Keep` asks for, else None: for each frame the sizes of its head, of what is kept of its body, and
+    of its body, as C's 32 bits each; and its head and what is kept of its body, back to back.
     """
 
-    __slots__ = ("after", "count", "data", "head", "last", "rule", "start", "values")
+    __slots__ = ("after", "count", "data", "head", "kept", "last", "rule", "start", "values")
 
     def __init__(
         self,
@@ -49,6 +63,7 @@ class Run:
         last: int,
         head: int,
         values: list[bytes] | list[tuple[bytes, ...]],
+        kept: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.rule = rule
         self.data = data
@@ -58,6 +73,7 @@ class Run:
         self.last = last
         self.head = head
         self.values = values
+        self.kept = kept
 
     @property
     def command(self) -> bytes:
