@@ -4,7 +4,8 @@
 The contract. `look` reads bytes of `text[at:size]` alone, each at most twice, and no more of them than the one frame
 that begins at `at`. It says yes only to a frame that the Python decoder takes too, with the same offsets; no says
 nothing: the frame may be unfinished, wrong, over a limit or merely unusual. What is right where is told by the
-`Dialect`, the `Limits` and the `Rules`, as data. tests/wire/test_scan.py holds the two against each other.
+`Dialect`, the `Limits`, the `Rules` and the `Keep`, as data. tests/wire/test_scan.py holds the two against each other, and
+tests/journal/test_runs.py what is kept of runs against what is kept of their frames.
 """
 
 from functools import lru_cache
