@@ -140,6 +140,13 @@ def test_a_run_in_which_a_secret_may_be() -> None:
     assert one.take()[2] == plain[:-1] * 2 + b"SEND\nX-Auth-TOKEN:***\n\n" + plain[:-1]
 
 
+@pytest.mark.parametrize("name", [b" token", b"token ", b"\ttoken", b"token\t", b"TokeN", b"to\\cken", b" a"])
+def test_what_may_be_a_secret_is_in_no_run(name: bytes) -> None:
+    """Rather too often than too seldom."""
+    one = recorder(Capture(redact=["token"]))
+    assert read(one, b"SEND\nb:1\n%b:geheim\n\n\0" % name) == 0
+
+
 def test_a_passcode_that_comes_with_what_follows() -> None:
     """CONNECT is looked at, and a passcode is in no run."""
     opening = LegRecorder(Leg(Side.DOWNSTREAM, Limits()), Capture(ALL))
