@@ -37,7 +37,6 @@ SHORT: dict[str, str] = {
     "pipeline/tables/traffic.py": "a table, beside the others",
     "relay/model/counters.py": "the list of all counters",
     "service/brokers/brokers.py": "five modules import it, and it none of them",
-    "service/connection/pipes.py": "the one place that knows whether pipes were compiled",
     "service/connection/reactor.py": "can be imported where there is epoll only",
     "service/log.py": "every module of the service imports it, and it none of them",
     "session/reasons.py": "words that the service and the pipeline share",

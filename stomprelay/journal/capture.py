@@ -4,6 +4,7 @@
 """
 
 import re
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import translate
 from typing import Final
@@ -14,6 +15,7 @@ from stomprelay.wire.dialect import DIALECTS, Dialect
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import DESTINATION, PASSCODE
+from stomprelay.wire.run import Keep, Run
 
 MASK: Final = b"***"
 """What is recorded in place of a secret value."""
@@ -21,6 +23,9 @@ TRACE: Final = b"relay-trace"
 """The header that a relay adds to a SEND, by which the same message is recognised when a broker delivers it."""
 
 _KNOWN: Final = 4096
+_ODD: Final = re.compile(rb"[:\\\r\n\0]")
+_MANY: Final = 32
+"""Names of headers, beyond which each frame is looked at."""
 
 
 def _spellings(names: Iterable[bytes]) -> set[bytes]:
@@ -54,10 +59,11 @@ class Capture:
     """What is recorded of each frame: `bodies` bytes of the body, or as many as the first of the `rules` that matches
     its destination has; the head without the values of the headers in `redact` and the client's passcode.
 
-    `uniform`: it is the same for all frames but a leg's first, so those need not be examined.
+    `uniform`: it is the same for all frames but a leg's first, so those need not be examined. `keep`: what it comes to
+    for frames that need no look; None where each needs one.
     """
 
-    __slots__ = ("_hints", "_matches", "_most", "_opening", "_secret", "bodies", "uniform")
+    __slots__ = ("_hints", "_matches", "_most", "_opening", "_secret", "bodies", "keep", "uniform")
 
     def __init__(
         self, bodies: int = NOTHING, rules: Iterable[BodyRule] = (), redact: Iterable[str] = ()
@@ -72,6 +78,9 @@ class Capture:
         ]
         self._most: dict[bytes, int] = {}
         self.uniform = not names and not self._matches
+        secrets = {name.lower() for name in (PASSCODE, *names)}
+        looks = self._matches or len(secrets) > _MANY or any(map(_ODD.search, secrets))
+        self.keep = None if looks else Keep(bodies, tuple(sorted(secrets)))
 
     def head(self, frame: Frame, *, opening: bool = False) -> bytes:
         """Return the frame's head, from the command to the blank line, with `MASK` for each secret value. `opening`:
@@ -128,9 +137,9 @@ class LegRecorder:
     """Collects the frames that a leg's decoder reads. Where `frames` is not empty, `take` it before the next chunk is
     fed to the decoder, for a frame is only valid until then.
 
-    `traced`: the relay may have given frames a trace. `frames` are those since the last `take`, `number` how many
-    there were before them. `context` is the caller's to set: the encoded `Context` of the leg's frames, empty until
-    it is known.
+    `traced`: the relay may have given frames a trace. `frames` are those since the last `take`, alone or in runs,
+    `number` how many there were before them. `keep`: what runs must have kept; None where there may be none. `context`
+    is the caller's to set: the encoded `Context` of the leg's frames, empty until it is known.
     """
 
     __slots__ = (
@@ -142,67 +151,78 @@ class LegRecorder:
         "_uniform",
         "context",
         "frames",
+        "keep",
         "leg",
         "number",
     )
 
     def __init__(self, leg: Leg, capture: Capture, *, traced: bool = False) -> None:
         self.leg = leg
-        self.frames: list[Frame] = []
+        self.frames: list[Frame | Run] = []
         self.number = 0
         self.context = b""
+        self.keep = None if traced else capture.keep
         self._capture = capture
         self._memo: bytes | None = None
         self._memo_head = b""
         self._traced = traced
         self._uniform = capture.uniform and not traced
         self._heads_only = self._uniform and not capture.bodies
-        leg.decoder.record(self.frames)
+        leg.decoder.record(self.frames, self.keep)
 
     def take(self) -> BlockContent:
         """Return what is recorded of the frames since the last call, as the content of one block, and forget them."""
         frames, number = self.frames, self.number
-        if self._heads_only and number and len(frames) == 1:
-            frame = frames.pop()
-            head = frame.memo or frame.data[frame.start : frame.body]
-            self.number = number + 1
-            return number, (len(head), 0, frame.end - frame.body), head
-        pieces: list[bytes] = []
-        sizes: list[int] = []
-        if not number or not self._uniform:
-            self._examine(frames, pieces, sizes)
-        elif most := self._capture.bodies:
-            for frame in frames:
-                body, end = frame.body, frame.end
-                kept = min(end, body + most)
-                pieces.append(frame.data[frame.start : kept])
-                sizes += (body - frame.start, kept - body, end - body)
-        else:
-            for frame in frames:
+        if len(frames) == 1:
+            frame = frames[0]
+            if type(frame) is Run:
+                frames.clear()
+                self.number = number + frame.count
+                assert frame.kept is not None
+                return number, array("I", frame.kept[0]), frame.kept[1]
+            if self._heads_only and number:
+                frames.clear()
                 head = frame.memo or frame.data[frame.start : frame.body]
-                pieces.append(head)
-                sizes += (len(head), 0, frame.end - frame.body)
-        self.number = number + len(frames)
+                self.number = number + 1
+                return number, (len(head), 0, frame.end - frame.body), head
+        pieces: list[bytes] = []
+        sizes = array("I")
+        for frame in frames:
+            if type(frame) is Run:
+                assert frame.kept is not None
+                sizes.frombytes(frame.kept[0])
+                pieces.append(frame.kept[1])
+                self.number += frame.count
+            else:
+                self._add(frame, pieces, sizes)
+                self.number += 1
         frames.clear()
         return number, sizes, pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _examine(self, frames: list[Frame], pieces: list[bytes], sizes: list[int]) -> None:
-        """Add the pieces and sizes of frames that may differ: a leg's first, and all where not `uniform`."""
-        capture, dialect, traced_too = self._capture, self.leg.dialect, self._traced
-        redacted, most = capture.head, capture.most
-        for number, frame in enumerate(frames, self.number):
-            body, end = frame.body, frame.end
-            kept = min(end, body + most(frame, dialect))
-            memo = frame.memo
-            if memo is not None and memo is self._memo:
-                head = self._memo_head
-            else:
-                head = redacted(frame, opening=not number)
-                self._memo, self._memo_head = memo, head
-            trace = getattr(frame, "trace", None) if traced_too else None
-            if trace is not None:
-                head = traced(head, trace)
-            pieces.append(head)
-            if kept > body:
-                pieces.append(frame.data[body:kept])
-            sizes += (len(head), kept - body, end - body)
+    def _add(self, frame: Frame, pieces: list[bytes], sizes: "array[int]") -> None:
+        """Add the pieces and sizes of one frame, which is looked at where it may differ from others: a leg's first, and
+        all where not `uniform`.
+        """
+        body, end = frame.body, frame.end
+        if self._uniform and self.number:
+            most = self._capture.bodies
+            head = frame.memo or frame.data[frame.start : body]
+        else:
+            most = self._capture.most(frame, self.leg.dialect)
+            head = self._head(frame)
+        kept = min(end, body + most)
+        pieces.append(head)
+        if kept > body:
+            pieces.append(frame.data[body:kept])
+        sizes.extend((len(head), kept - body, end - body))
+
+    def _head(self, frame: Frame) -> bytes:
+        """Return a frame's head without secrets, and with the trace that it was given."""
+        memo = frame.memo
+        if memo is not None and memo is self._memo:
+            head = self._memo_head
+        else:
+            head = self._capture.head(frame, opening=not self.number)
+            self._memo, self._memo_head = memo, head
+        trace = getattr(frame, "trace", None) if self._traced else None
+        return head if trace is None else traced(head, trace)

@@ -96,7 +96,7 @@ class RelayService(MultiService):
         self._named = 0
         runtime = Runtime(reactor, seconds)
         self._stop_timeout = config.stop_timeout
-        self._passes = config.fast_path and PIPE is not None and config.journal.directory is None
+        self._passes = config.fast_path and PIPE is not None
         brokers = Brokers(config.listeners)
         sessions = (
             Sessions(config.listeners) if inherited is None else Sessions(config.listeners, inherited.room)

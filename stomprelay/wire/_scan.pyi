@@ -3,7 +3,7 @@ from _typeshed import ReadableBuffer
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
-from stomprelay.wire.run import Rules, Run
+from stomprelay.wire.run import Keep, Rules, Run
 
 class Scanner:
     """Finds whole, good frames. `seen` counts the bytes that it looked at; `trails`: one had an LF behind its NUL."""
@@ -12,7 +12,12 @@ class Scanner:
     trails: bool
 
     def __init__(
-        self, limits: Limits, dialect: Dialect, commands: frozenset[bytes], rules: Rules = ()
+        self,
+        limits: Limits,
+        dialect: Dialect,
+        commands: frozenset[bytes],
+        rules: Rules = (),
+        keep: Keep | None = None,
     ) -> None: ...
     def scan(self, data: bytes, at: int, most: int = ...) -> Frame | Run | None:
         """The good frame that begins at `at`, or the run of `most` frames at most; None where the Python decoder has to

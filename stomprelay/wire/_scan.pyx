@@ -4,7 +4,8 @@
 The contract. `look` reads bytes of `text[at:size]` alone, each at most twice, and no more of them than the one frame
 that begins at `at`. It says yes only to a frame that the Python decoder takes too, with the same offsets; no says
 nothing: the frame may be unfinished, wrong, over a limit or merely unusual. What is right where is told by the
-`Dialect`, the `Limits` and the `Rules`, as data. tests/wire/test_scan.py holds the two against each other.
+`Dialect`, the `Limits`, the `Rules` and the `Keep`, as data. tests/wire/test_scan.py holds the two against each other, and
+tests/journal/test_runs.py what is kept of runs against what is kept of their frames.
 """
 
 from functools import lru_cache
@@ -15,7 +16,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from stomprelay.wire.dialect import ESCAPES
@@ -79,6 +80,8 @@ cdef enum:
     NAMES = 16          # those that a rule speaks of
     WANTS = 8           # those whose values it wants
     DIGITS = 18         # of a content-length
+    SECRETS = 32        # names of headers that are not recorded
+    KEPT = 256          # frames of a run that is recorded
 
 cdef Py_ssize_t _MOST = 1 << 62
 
@@ -119,16 +122,21 @@ cdef struct Found:
 
 
 cdef class Facts:
-    """What limits, dialect, commands and rules come to; of all scanners that have the same."""
+    """What limits, dialect, commands, rules and what is kept come to; of all scanners that have the same."""
 
     cdef Py_ssize_t headers, header_line, longest
+    cdef Py_ssize_t bodies      # so many bytes of each are kept
+    cdef bint keeps             # runs are recorded
+    cdef int secret_count
+    cdef Name[SECRETS] secrets
+    cdef uint32_t[64] starts    # for each length of a secret's name a bit for each letter that it may begin with
     cdef bint strict, padded, crlf, raw_cr, utf8, escapes
     cdef bint[256] letters
     cdef int count
     cdef Command[COMMANDS] commands
     cdef object kept
 
-    def __init__(self, limits, dialect, commands, rules):
+    def __init__(self, limits, dialect, commands, rules, keep):
         if len(commands) > COMMANDS:
             raise ValueError("more commands than there are")
         self.headers = min(limits.headers, _MOST)
@@ -143,10 +151,24 @@ cdef class Facts:
         for byte in dialect.reads | {b"\\"}:
             self.letters[ESCAPES[byte][1]] = True
         # The tables point into these.
-        self.kept = tuple(commands), rules
+        self.kept = tuple(commands), rules, keep
+        if keep is not None:
+            self.keep(keep)
         ruled = {rule.command: rule for rule in rules}
         for command in self.kept[0]:
             self.add(command, ruled.get(command))
+
+    cdef keep(self, keep):
+        cdef bytes name
+        if len(keep.secrets) > SECRETS:
+            raise ValueError("secrets of too many names")
+        self.keeps = True
+        self.bodies = min(keep.bodies, _MOST)
+        self.longest = min(self.longest, 0xffffffff)
+        for name in keep.secrets:
+            self.secrets[self.secret_count] = Name(<Text>PyBytes_AS_STRING(name), len(name), -1)
+            self.secret_count += 1
+            self.starts[min(len(name), 63)] |= letter(name[0]) if name else 0
 
     cdef add(self, bytes text, rule):
         cdef Command *command = &self.commands[self.count]
@@ -180,10 +202,39 @@ cdef inline uint64_t bit(Py_ssize_t length) noexcept nogil:
     return (<uint64_t>1) << (length if length < 63 else 63)
 
 
+cdef inline uint32_t letter(unsigned char octet) noexcept nogil:
+    """A bit that is the same for a letter in either case."""
+    return (<uint32_t>1) << (octet & 31)
+
+
+cdef inline bint veiled(Facts facts, Text text, Py_ssize_t line, Py_ssize_t colon) noexcept nogil:
+    """Whether a header line may be one whose value is not recorded: rather too often than too seldom."""
+    cdef Py_ssize_t size = colon - line
+    return (
+        text[line] <= c" "
+        or text[colon - 1] <= c" "
+        or (facts.starts[size if size < 63 else 63] & letter(text[line]) and secret(facts, text + line, size))
+    )
+
+
+cdef bint secret(Facts facts, Text text, Py_ssize_t size) noexcept nogil:
+    """Whether this is a secret's name, in any case."""
+    cdef Py_ssize_t i
+    cdef int number
+    for number in range(facts.secret_count):
+        if facts.secrets[number].size == size:
+            for i in range(size):
+                if (text[i] | 0x20) != (facts.secrets[number].text[i] | 0x20):
+                    break
+            else:
+                return True
+    return False
+
+
 cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *found) noexcept nogil:
     """Whether the frame that begins at `at` is whole and good, but for its UTF-8; and where its parts are."""
     # What the loop needs is in locals: the compiler cannot know that it stays the same.
-    cdef bint strict = facts.strict, padded = facts.padded
+    cdef bint strict = facts.strict, padded = facts.padded, keeps = facts.keeps
     cdef Py_ssize_t header_line = facts.header_line, lines = facts.headers
     cdef const Command *command = NULL
     cdef Py_ssize_t line, colon = -1, second = -1, place = at, i
@@ -247,10 +298,14 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
                     plain = False
                 elif lengths & bit(colon - line) and not named(command, text, line, colon, i, &length, found):
                     return False
+                elif keeps and veiled(facts, text, line, colon):
+                    found.barred = True
                 line = i + 1
                 colon = -1
             elif octet == c"\\":
                 plain = False
+                if keeps and colon < 0:
+                    found.barred = True
                 if i != second and strict and facts.escapes:
                     if i + 1 >= size or not facts.letters[text[i + 1]]:
                         return False
@@ -372,7 +427,7 @@ cdef struct FrameSlots:
 
 
 cdef struct RunSlots:
-    Py_ssize_t rule, data, start, after, count, last, head, values, lines, plain, parts, instead
+    Py_ssize_t rule, data, start, after, count, last, head, values, lines, plain, parts, instead, kept
 
 
 cdef struct Parts:
@@ -397,7 +452,7 @@ cdef RunSlots _RUN = RunSlots(
     after=place_of(Run, "after"), count=place_of(Run, "count"), last=place_of(Run, "last"),
     head=place_of(Run, "head"), values=place_of(Run, "values"),
     lines=place_of(Run, "lines"), plain=place_of(Run, "plain"), parts=place_of(Run, "parts"),
-    instead=place_of(Run, "instead"),
+    instead=place_of(Run, "instead"), kept=place_of(Run, "kept"),
 )
 
 
@@ -419,6 +474,24 @@ cdef inline int append(bytearray to, Text text, Py_ssize_t size) except -1:
     return 0
 
 
+cdef kept_of(Text text, Py_ssize_t at, const uint32_t *sizes, Py_ssize_t count):
+    """What is kept of so many frames, which stand back to back from `at` on, and these sizes; see `Run.kept`."""
+    cdef Py_ssize_t total = 0, i
+    cdef bytes payload
+    cdef char *into
+    for i in range(0, 3 * count, 3):
+        total += <Py_ssize_t>sizes[i] + sizes[i + 1]
+    payload = PyBytes_FromStringAndSize(NULL, total)
+    into = PyBytes_AS_STRING(payload)
+    for i in range(0, 3 * count, 3):
+        memcpy(into, text + at, <size_t>sizes[i] + sizes[i + 1])
+        into += <Py_ssize_t>sizes[i] + sizes[i + 1]
+        at += <Py_ssize_t>sizes[i] + sizes[i + 2] + 1
+        if i < 3 * (count - 1):
+            at += text[at] == c"\n"
+    return PyBytes_FromStringAndSize(<const char *>sizes, 12 * count), payload
+
+
 cdef class Scanner:
     """Scans chunks under some limits for frames of a dialect: for the commands that may come, and with the rules."""
 
@@ -427,8 +500,8 @@ cdef class Scanner:
     cdef readonly Py_ssize_t seen
     cdef readonly bint trails
 
-    def __init__(self, limits, dialect, commands, rules=()):
-        self.facts = _facts(limits, dialect, commands, rules)
+    def __init__(self, limits, dialect, commands, rules=(), keep=None):
+        self.facts = _facts(limits, dialect, commands, rules, keep)
         self.memo = b""
         self.seen = 0
 
@@ -473,6 +546,9 @@ cdef class Scanner:
         cdef bint plain = True
         cdef Span *span
         cdef int number
+        cdef uint32_t sizes[3 * KEPT]
+        if self.facts.keeps and most > KEPT:
+            most = KEPT
         while True:
             if command.parts:
                 for number in range(command.wants):
@@ -490,6 +566,10 @@ cdef class Scanner:
                     <bytes>(<char *>text)[found.values[number].start : found.values[number].end]
                     for number in range(command.wants)
                 ]))
+            if self.facts.keeps:
+                sizes[3 * count] = found.body - at
+                sizes[3 * count + 1] = min(found.end - found.body, self.facts.bodies)
+                sizes[3 * count + 2] = found.end - found.body
             count += 1
             plain = plain and found.plain
             last, head, after = at, found.head, found.after
@@ -511,6 +591,7 @@ cdef class Scanner:
         put(made, _RUN.plain, True if plain else False)
         put(made, _RUN.parts, parts)
         put(made, _RUN.instead, None)
+        put(made, _RUN.kept, kept_of(text, start, sizes, count) if self.facts.keeps else None)
         return made
 
     cdef frame(self, bytes data, Text text, Py_ssize_t at, const Found *found):

@@ -33,7 +33,7 @@ from stomprelay.wire.names import (
     UNESCAPED,
 )
 from stomprelay.wire.pieces import Pieces
-from stomprelay.wire.run import NOTHING_PASSES, Passing, Rules, Run
+from stomprelay.wire.run import NOTHING_PASSES, Keep, Passing, Rules, Run
 
 if TYPE_CHECKING:
     from stomprelay.wire._scan import Scanner
@@ -86,8 +86,8 @@ class Decoder:
     """Feed it chunks, then exhaust `frames()`; it keeps what is unfinished.
 
     `dialect` and the commands that may come (`expect`) can change between two frames of one chunk, as they do
-    after CONNECT. `trails` tells that the peer writes an LF behind its frames. With `record` a list is given each
-    frame before `frames()` yields it.
+    after CONNECT. `trails` tells that the peer writes an LF behind its frames. With `record` a list is given all
+    that is yielded, before it is.
     """
 
     __slots__ = (
@@ -98,6 +98,7 @@ class Decoder:
         "_data",
         "_end",
         "_head",
+        "_keeping",
         "_later",
         "_line",
         "_lines",
@@ -131,7 +132,8 @@ class Decoder:
         self._mark: re.Pattern[bytes] | None = None
         self._most = 0
         self.trails = False
-        self._recording: list[Frame] | None = None
+        self._recording: list[Frame | Run] | None = None
+        self._keeping: Keep | None = None
         self.expect(dialect, commands)
 
     def expect(self, dialect: Dialect, commands: frozenset[bytes]) -> None:
@@ -144,9 +146,13 @@ class Decoder:
         self._memo_facts = _NO_FACTS
         self._rules: Rules | None = None
 
-    def record(self, frames: list[Frame]) -> None:
-        """From the next frame on, put each into this list before it is yielded; the caller empties the list."""
+    def record(self, frames: list[Frame | Run], keep: Keep | None = None) -> None:
+        """From the next frame on, put each into this list before it is yielded; the caller empties the list. Runs come,
+        and are put there, only where it is said what they `keep`.
+        """
         self._recording = frames
+        self._keeping = keep
+        self._rules = None
 
     @property
     def buffered(self) -> int:
@@ -230,11 +236,11 @@ class Decoder:
         self, passing: Passing, most: int = maxsize
     ) -> Iterator[Frame | Run]:
         """The same as `frames()`, `most` frames of them at most, but neighbours that `passing` lets pass may come as a
-        `Run`; while frames are recorded, none do. Pass the same object while it stays the same.
+        `Run`. Pass the same object while it stays the same.
         """
         compiled = SCANNER is not None
         recording = self._recording
-        rules = passing.rules if recording is None else ()
+        rules = passing.rules if recording is None or self._keeping is not None else ()
         refused = -1
         data, at = b"", 0
         try:
@@ -251,9 +257,9 @@ class Decoder:
                         most -= found.count
                     elif found is not None:
                         most -= 1
+                    if found is not None:
                         if recording is not None:
                             recording.append(found)
-                    if found is not None:
                         self._at = found.after
                         if scanner.trails:
                             self.trails = True
@@ -339,7 +345,7 @@ class Decoder:
         """The scanner for what may come now, with these rules."""
         assert SCANNER is not None
         self._rules = rules
-        self._scanner = SCANNER(self.limits, self.dialect, self._allowed, rules)
+        self._scanner = SCANNER(self.limits, self.dialect, self._allowed, rules, self._keeping)
         return self._scanner
 
     def _await(

@@ -29,6 +29,17 @@ Rules = tuple[Rule, ...]
 """At most one rule for each command."""
 
 
+class Keep(NamedTuple):
+    """What is kept of each frame of a run for a record: its head, and `bodies` bytes of its body at most.
+
+    `secrets`: a frame that may have a header of one of these names needs a look, in whatever case it stands, with
+    blanks around it or with a backslash in it. They have no colon, backslash or line end.
+    """
+
+    bodies: int
+    secrets: tuple[bytes, ...]
+
+
 @final
 class Run:
     """One frame or more of one command that one rule lets pass, back to back in one chunk.
@@ -38,9 +49,11 @@ class Run:
     the rule wants, frame by frame, as they stand between the colon and the LF: bytes where one name is wanted, else
     tuples. `plain`: all heads are. Where the rule wants `parts`, these are three offsets of each frame, as C has
     `Py_ssize_t`: its header lines, its body, and behind it; and the values stand in `lines`, each with an LF behind it,
-    and nowhere else. `instead` is the run that goes out in the place of this
-    one; None where it goes out as it came. Use it before the next chunk is fed, then let it go: it keeps the chunk
-    alive.
+    and nowhere else. `instead` is the run that goes out in the place of this one; None where it goes out as it came.
+    Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
+
+    `kept` is what a `Keep` asks for, else None: for each frame the sizes of its head, of what is kept of its body, and
+    of its body, as C's 32 bits each; and its head and what is kept of its body, back to back.
     """
 
     __slots__ = (
@@ -49,6 +62,7 @@ class Run:
         "data",
         "head",
         "instead",
+        "kept",
         "last",
         "lines",
         "parts",
@@ -71,6 +85,7 @@ class Run:
         plain: bool = True,
         parts: bytearray | None = None,
         lines: bytes = b"",
+        kept: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.rule = rule
         self.data = data
@@ -84,6 +99,7 @@ class Run:
         self.parts = parts
         self.lines = lines
         self.instead: Run | None = None
+        self.kept = kept
 
     def replace(self, data: bytes, last: int, head: int) -> None:
         """From now on the same frames go out in these bytes; `last` and `head` are as those of a run."""

@@ -1,6 +1,8 @@
 """With the fast path and without it: the same conversation leaves the same bytes, counters and log."""
 
 import re
+import subprocess
+import sys
 import urllib.request
 from pathlib import Path
 from typing import NamedTuple
@@ -108,8 +110,8 @@ def counters(port: int) -> list[str]:
     return [line for line in lines if re.match(r"stomprelay_\w+_total", line)]
 
 
-def played(directory: Path, uri: str, fast: bool) -> Outcome:
-    """Play it on a relay of its own."""
+def played(directory: Path, uri: str, fast: bool, more: str = "") -> Outcome:
+    """Play it on a relay of its own, whose configuration has `more`."""
     directory.mkdir()
     port, admin = free_port(), free_port()
     with ScriptedBroker() as broker:
@@ -121,7 +123,7 @@ endpoint = "tcp:{port}:interface=127.0.0.1"
 heart_beat = [0, 0]
 [upstream.main]
 uri = "{uri.format(f"tcp://127.0.0.1:{broker.port}")}"
-"""
+{more}"""
         with relay(directory, config, [port, admin]) as running:
             conversation = Conversation(port, broker)
             play(conversation)
@@ -146,3 +148,24 @@ def test_nobody_can_tell(tmp_path: Path, uri: str) -> None:
     slow = played(tmp_path / "slow", uri, False)
     assert fast == slow
     assert len(fast.at_broker) == 294
+
+
+def cat(folder: Path) -> list[str]:
+    """What `stomprelay journal cat` shows, without what differs from run to run: times, names, ports and the like."""
+    command = [sys.executable, "-m", "stomprelay", "journal", "cat", "--bodies", str(folder)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert shown.stderr == ""
+    hidden = r"^\S+ |relay-[0-9a-f]{8}|127\.0\.0\.1:\d+|\b[0-9.]+ s\b|(?<=pid=)\d+"
+    return [re.sub(hidden, "", line) for line in shown.stdout.splitlines()]
+
+
+def test_the_journal_is_the_same(tmp_path: Path) -> None:
+    """What passed is in it as all else, in the same order."""
+    shown = []
+    for fast in (True, False):
+        folder = tmp_path / f"journal-{fast}"
+        more = f'[journal]\ndirectory = "{folder}"\nbodies = 3\n'
+        played(tmp_path / str(fast), "failover:({})", fast, more)
+        shown.append(cat(folder))
+    assert shown[0] == shown[1]
+    assert sum("SEND" in line for line in shown[0]) > 100

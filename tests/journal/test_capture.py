@@ -314,7 +314,9 @@ def test_frames_that_the_relay_gave_a_trace() -> None:
     """It stands in the recorded head, as if the client had sent it; frames without one pass as they came."""
     recorder = client(Capture(), traced=True)
     receive(recorder, b"SEND\ndestination:/q\nrelay-trace:forged\n\nx\0" + b"BEGIN\ntransaction:1\n\n\0")
-    recorder.frames[0].mark(b"relay-1-7")
+    (first, _) = recorder.frames
+    assert isinstance(first, Frame)
+    first.mark(b"relay-1-7")
     heads = [each.head for each in taken(recorder)[1]]
     assert heads == [b"SEND\nrelay-trace:relay-1-7\ndestination:/q\n\n", b"BEGIN\ntransaction:1\n\n"]
 

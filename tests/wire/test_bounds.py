@@ -14,7 +14,7 @@ from stomprelay.wire import decoder
 from stomprelay.wire.dialect import V1_0, V1_1, V1_2, demanding_utf8
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import SEND
-from stomprelay.wire.run import Rule
+from stomprelay.wire.run import Keep, Rule
 from tests import strategies
 from tests.sanitizer import run_sanitized
 from tests.wire.decoding import ANY
@@ -67,7 +67,7 @@ def test_every_length_at_the_end_of_a_page(brink: Brink, data: st.DataObject) ->
     stream = stream[: data.draw(st.sampled_from([200, 64, 128, 63, 65]))]
     rules = (Rule(SEND, unless=(b"foo",), wants=(b"destination",)),)
     assert decoder.SCANNER is not None
-    scanner = decoder.SCANNER(Limits(), dialect, ANY, rules)
+    scanner = decoder.SCANNER(Limits(), dialect, ANY, rules, Keep(3, (b"token", b"foo")))
     for size in range(len(stream) + 1):
         assert scanner.offsets(brink.put(stream[:size]), 0) == scanner.offsets(stream[:size], 0)
 
@@ -78,6 +78,5 @@ def test_the_wire_cases_under_address_sanitizer(tmp_path: Path) -> None:
     of any read or write out of bounds.
     """
     compiled = ["stomprelay/wire/_scan.pyx", "stomprelay/wire/_respell.pyx"]
-    run_sanitized(
-        tmp_path, compiled, "tests/wire", "tests/relay/bridge/test_respelling.py", "-k", "not pure"
-    )
+    cases = "tests/wire", "tests/relay/bridge/test_respelling.py", "tests/journal/test_runs.py"
+    run_sanitized(tmp_path, compiled, *cases, "-k", "not pure")

@@ -321,7 +321,7 @@ def test_a_head_that_is_not_plain(dialect: Dialect, line: bytes) -> None:
 def test_what_is_recorded_comes_by_itself() -> None:
     """Each frame is put into the list."""
     decoder = Decoder(V1_2, ANY, Limits())
-    recorded: list[Frame] = []
+    recorded: list[Frame | Run] = []
     decoder.record(recorded)
     decoder.feed(b"SEND\n\n\0" * 3)
     assert list(decoder.runs(letting(Rule(SEND)))) == recorded

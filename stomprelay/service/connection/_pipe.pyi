@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 from twisted.internet import tcp
 
+from stomprelay.service.connection.pipes import Recording
 from stomprelay.service.connection.protocol import LegProtocol
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.run import Run
@@ -22,6 +23,7 @@ class Pipe:
         trails: bool,
         seconds: Callable[[], float],
         failed: Callable[[Exception], None],
+        recording: Recording | None = None,
     ) -> None: ...
     def open(self) -> None: ...
     def shut(self) -> None: ...

@@ -41,7 +41,7 @@ cdef class Pipe:
     had them go out in; from the first frame
     on that is none it goes to `source.dataReceived`, as all of it would without the pipe. Where the peer `trails`, nothing
     is sent on that lacks the LF behind its last frame. `failed` is called with what any of them raised: then what was received goes
-    nowhere.
+    nowhere. With a `recording` its `frames` are given each run that passes; where all of a chunk did, `passed` is called.
     """
 
     cdef readonly object source
@@ -51,13 +51,15 @@ cdef class Pipe:
     cdef object _takes
     cdef object _seconds
     cdef object _failed
+    cdef list _runs     # None: nothing is recorded
+    cdef object _passed
     cdef bint _trails
     cdef int _descriptor
     cdef readonly Py_ssize_t frames
     cdef Py_ssize_t _size
     cdef double _at
 
-    def __init__(self, source, target, scan, takes, trails, seconds, failed):
+    def __init__(self, source, target, scan, takes, trails, seconds, failed, recording=None):
         self.source = source
         self.target = target
         self._transport = source.plain
@@ -67,6 +69,9 @@ cdef class Pipe:
         self._trails = trails
         self._seconds = seconds
         self._failed = failed
+        if recording is not None:
+            self._runs = recording.frames
+            self._passed = recording.passed
 
     def open(self):
         """From now on the reactor calls this object when the socket can be read."""
@@ -124,6 +129,8 @@ cdef class Pipe:
                         anew += [data[kept:at], run.instead.data]
                         kept = after
                     at = after
+                    if self._runs is not None:
+                        self._runs.append(run)
             if at:
                 self.frames += frames
                 self._size += at
@@ -133,6 +140,8 @@ cdef class Pipe:
                     self.target.write(b"".join(anew))
                 else:
                     self.target.write(data if at == size else data[:at])
+                if at == size and self._runs is not None:
+                    self._passed()
         except Exception as error:
             self._failed(error)
             return None

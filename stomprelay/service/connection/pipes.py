@@ -4,11 +4,12 @@ Where it was not compiled there are no pipes, and everything passes through the 
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stomprelay.session.leg import EXPECTED
 from stomprelay.wire import decoder
-from stomprelay.wire.run import Passing
+from stomprelay.wire.frame import Frame
+from stomprelay.wire.run import Keep, Passing, Run
 
 if TYPE_CHECKING:
     from stomprelay.service.connection._pipe import Pipe
@@ -31,16 +32,29 @@ COMPILED: Final = _compiled()
 PIPE: Final["type[Pipe] | None"] = None if COMPILED is None else COMPILED.Pipe
 
 
+class Recording(NamedTuple):
+    """What is to `keep` of each frame that passes, where the runs of a chunk are put (`frames`), and what is called
+    when all of a chunk has passed (`passed`).
+    """
+
+    keep: Keep
+    frames: list[Frame | Run]
+    passed: Callable[[], None]
+
+
 def make_pipe(
     source: "LegProtocol",
     target: "LegProtocol",
     passing: Passing,
     trails: bool,
     failed: Callable[[Exception], None],
+    recording: Recording | None = None,
 ) -> "Pipe | None":
     """Return a pipe for the frames of one leg that may pass to another; None where there can be none. Open it next."""
     if PIPE is None or decoder.SCANNER is None or source.plain is None:
         return None
     leg, reads = source.leg, source.leg.decoder
-    scanner = decoder.SCANNER(reads.limits, reads.dialect, EXPECTED[leg.side, leg.state], passing.rules)
-    return PIPE(source, target, scanner.scan, passing.takes, trails, source.runtime.seconds, failed)
+    keep = None if recording is None else recording.keep
+    scanner = decoder.SCANNER(reads.limits, reads.dialect, EXPECTED[leg.side, leg.state], passing.rules, keep)
+    seconds = source.runtime.seconds
+    return PIPE(source, target, scanner.scan, passing.takes, trails, seconds, failed, recording)

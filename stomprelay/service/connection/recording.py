@@ -1,7 +1,7 @@
 """Driving a relay whose journal is kept: the frames of its legs, and what happens to them, are recorded."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from stomprelay.journal.capture import LegRecorder
 from stomprelay.journal.schema import Context, JournalEvent, JournalSide
@@ -10,6 +10,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.relay import Relay
 from stomprelay.service.connection.backpressure import ASKED, JOURNAL, PRESSURE
 from stomprelay.service.connection.driver import spell_address
+from stomprelay.service.connection.pipes import Recording, make_pipe
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.relay_driver import Endpoints, RelayDriver
 from stomprelay.service.connection.timers import Timed, Timers
@@ -20,6 +21,10 @@ from stomprelay.wire.dialect import V1_0
 from stomprelay.wire.errors import StompError
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.names import LOGIN
+from stomprelay.wire.run import Passing
+
+if TYPE_CHECKING:
+    from stomprelay.service.connection._pipe import Pipe
 
 QUIET: Final = 1.0
 """Seconds of uninterrupted reading after which a stop counts as over: under load reading stops and goes on many times
@@ -147,6 +152,21 @@ class RecordingDriver(RelayDriver):
                 if self._journal.full:
                     self.hold()
 
+    def make_pipe(
+        self, source: LegProtocol, target: LegProtocol, passing: Passing, trails: bool
+    ) -> "Pipe | None":
+        """Return a pipe that gives its leg's recorder what passes; None where each frame needs a look."""
+        (recorder,) = (each for each in self._recorders if each.leg is source.leg)
+        if recorder.keep is None:
+            return None
+
+        def passed() -> None:
+            if recorder.frames:  # else an event came behind them
+                self._record_frames(recorder)
+
+        recording = Recording(recorder.keep, recorder.frames, passed)
+        return make_pipe(source, target, passing, trails, self.failed, recording)
+
     def _record_frames(self, recorder: LegRecorder) -> None:
         self._record_block(recorder.context or self._leg_context(recorder), *recorder.take())
         if self._journal.full:
@@ -158,7 +178,9 @@ class RecordingDriver(RelayDriver):
         """
         leg = recorder.leg
         if leg is self.relay.client:
-            self._identify_client(recorder.frames[0])
+            connect = recorder.frames[0]
+            assert isinstance(connect, Frame)
+            self._identify_client(connect)
             session = self.relay.session
             version = b"" if session is None else session.dialect.version
             context = self._context._replace(side=JournalSide.CLIENT.value)

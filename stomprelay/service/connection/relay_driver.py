@@ -19,6 +19,7 @@ from stomprelay.service.log import counted, logger, one_line, write
 from stomprelay.session.effects import Event, Note
 from stomprelay.session.leg import Leg, State
 from stomprelay.session.reasons import spell_fault
+from stomprelay.wire.run import Passing
 
 if TYPE_CHECKING:
     from stomprelay.service.connection._pipe import Pipe
@@ -390,11 +391,17 @@ class RelayDriver(Driver):
         source, target = map(self.runtime.protocols.get, (effect.leg, effect.to))
         if effect.passing is None or source is None or target is None:
             return
-        pipe = make_pipe(source, target, effect.passing, effect.trails, self.failed)
+        pipe = self.make_pipe(source, target, effect.passing, effect.trails)
         if pipe is not None:
             self._pipes = (*self._pipes, pipe)
             if source.reading is not None and not source.reading.held:
                 pipe.open()
+
+    def make_pipe(
+        self, source: LegProtocol, target: LegProtocol, passing: Passing, trails: bool
+    ) -> "Pipe | None":
+        """Return a pipe from one leg to another, see `pipes.make_pipe`; None where there can be none."""
+        return make_pipe(source, target, passing, trails, self.failed)
 
     def report_passed(self) -> None:
         """Report to the relay what passed without it, and count that."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from stomprelay.journal.block import SIZES, BlockKind, sealed
 
-ENOUGH: Final = 1 << 18
+ENOUGH: Final = 1 << 20
 """Bytes with which the writer does not wait for more."""
 BEYOND: Final = 4
 """So many times its room a queue takes that is not lossy: what was read already comes after reading was stopped."""

@@ -11,7 +11,7 @@ from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.settings import JournalSettings
 from stomprelay.service.journal.queue import Batch, Dropped, JournalQueue
 
-PORTION: Final = 1 << 18
+PORTION: Final = 1 << 20
 """Bytes that are written at once."""
 IDLE: Final = 1.0
 """Seconds between two checks of what is due, where nothing has to be written; also the pause after a failure."""

@@ -1,0 +1,196 @@
+"""What passes from socket to socket without the core is recorded: in the blocks, and in the order, of what does not."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stomprelay.journal.block import Block, decode
+from stomprelay.journal.settings import ALL, SECRETS, BodyRule, JournalSettings, WhenFull
+from stomprelay.relay.effects import Effect
+from stomprelay.service.connection import pipes
+from stomprelay.service.connection.backpressure import JOURNAL
+from stomprelay.service.connection.protocol import LegProtocol
+from stomprelay.service.connection.reactor import RelayReactor
+from stomprelay.service.connection.recording import RecordingDriver
+from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.journal.journal import Journal
+from stomprelay.session.effects import Close, Event, How, Note
+from stomprelay.session.leg import Leg
+from tests.service.harness import CONNECT, SEND, Recorded, told
+from tests.service.scripted import ScriptedRelay
+from tests.service.test_pipes import ODD, Scene, running
+
+pytestmark = pytest.mark.skipif(pipes.PIPE is None, reason="pipes are not compiled here")
+
+
+class ReadingRelay(ScriptedRelay):
+    """Reads the client's frames, and answers with what was laid out for it."""
+
+    def received(self, leg: Leg, data: bytes, now: float) -> list[Effect]:
+        leg.decoder.feed(data)
+        for _ in leg.decoder.frames():
+            pass
+        return super().received(leg, data, now)
+
+
+class RecordedScene(Scene):
+    """A session with a journal that nobody writes; its client has sent CONNECT."""
+
+    def __init__(self, reactor: Any, directory: Path, *, trace: bool = False, **settings: Any) -> None:
+        self._settings = JournalSettings(str(directory), **settings)
+        relay = ReadingRelay()
+        relay.listener = replace(relay.listener, trace=trace)
+        super().__init__(reactor, relay=relay)
+        self.recorded()
+
+    def driver_of(self, core: Any, endpoints: Any) -> RelayDriver:
+        """One that records."""
+        settings = self._settings
+        self.journal = Journal(str(settings.directory), settings, self.reactor, "0" * 8, self._sessions)
+        self.journal.running = 1
+        return RecordingDriver(
+            self.runtime, core, endpoints, self.ended.append, self.journal, dict.fromkeys(endpoints, "main")
+        )
+
+    def _sessions(self) -> list[Any]:
+        return [self.driver]
+
+    def accept(self, protocol: LegProtocol) -> socket.socket:
+        """The client's first frame is there with its connection."""
+        theirs = super().accept(protocol)
+        if protocol.leg is self.relay.client:
+            self.driver.perform(self.relay.received(protocol.leg, CONNECT, 0.0))
+        return theirs
+
+    @property
+    def reading(self) -> Any:
+        """Whether the client is read from, and why not."""
+        return self.protocol(self.relay.client).reading
+
+    def blocks(self) -> list[Recorded]:
+        """What was recorded since the last look."""
+        batch = self.journal._queue.take(1 << 30)
+        self.journal._queue.done()
+        found = [] if batch is None else list(decode(batch.data))
+        return [told(block) for block in found if isinstance(block, Block)]
+
+    def recorded(self) -> list[str | tuple[str, ...]]:
+        """The same in short: names of events, and the commands of each block."""
+        return [each.event or tuple(map(command, each.frames)) for each in self.blocks()]
+
+
+def command(frame: bytes) -> str:
+    """What a frame that was recorded is."""
+    return frame.partition(b"\n")[0].decode()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[RecordedScene]:
+    """One whose journal has heads and bodies."""
+    yield from scene_of(tmp_path, bodies=ALL, redact=SECRETS)
+
+
+def scene_of(directory: Path, **settings: Any) -> Iterator[RecordedScene]:
+    """One with these settings."""
+    with running(RelayReactor()) as reactor:
+        scene = RecordedScene(reactor, directory, **settings)
+        yield scene
+        scene.close()
+
+
+NOTED = Note(Event.RECOVERED, "as the relay says")
+
+
+def test_what_passes_is_recorded(scene: RecordedScene) -> None:
+    """A block for each chunk, at once, counted through; its bytes are with the broker."""
+    scene.lets_pass()
+    scene.sends(SEND + SEND + b"\n")
+    scene.sends(SEND)
+    assert scene.received() == SEND + SEND + b"\n" + SEND
+    first, second = scene.blocks()
+    assert first.frames == (SEND[:-1], SEND[:-1])
+    assert second.frames == (SEND[:-1],)
+    assert (first.number, second.number) == (1, 3)
+    assert first.context.side == "client"
+    assert scene.said() == []
+
+
+def test_one_chunk_is_one_block(scene: RecordedScene) -> None:
+    """Where some of it passes, and the rest is the relay's."""
+    scene.lets_pass()
+    scene.sends(SEND + SEND + ODD + SEND)
+    scene.sends(SEND + ODD[:9])
+    scene.sends(ODD[9:])
+    assert scene.recorded() == [("SEND",) * 4, ("SEND",), ("SEND",)]
+    assert [what for what, *_ in scene.said()] == ["passed", "received", "passed", "received", "received"]
+
+
+def test_events_stand_behind_what_passed(scene: RecordedScene) -> None:
+    """Those of the same chunk, those that come later, and the end."""
+    scene.lets_pass()
+    scene.relay.answers.append([NOTED])
+    scene.sends(SEND + ODD)
+    scene.does(NOTED)
+    scene.sends(SEND)
+    scene.does(NOTED)
+    scene.sends(SEND)
+    scene.does(Close(scene.relay.client, How.ABORT))
+    assert scene.recorded() == [("SEND", "SEND"), "recovered", "recovered", ("SEND",), "recovered", ("SEND",)]
+
+
+def test_back_pressure_stands_behind_what_brought_it_about(scene: RecordedScene) -> None:
+    """The frames of the chunk that the broker did not take are in front of the event."""
+    scene.lets_pass()
+    large = SEND.replace(b"hello", b"x" * 9000)
+    for _ in range(10_000):
+        scene.sends(large)
+        if scene.reading.held:
+            break
+    *frames, event = scene.recorded()
+    assert event == "back-pressure on"
+    assert frames == [("SEND",)] * sum(each[3] for each in scene.reported() if each[0] == "passed")
+
+
+def test_nobody_is_read_from_while_the_journal_is_full(tmp_path: Path) -> None:
+    """What passes fills it as all else does; when it has room again, what came meanwhile passes."""
+    for scene in scene_of(tmp_path, queue=3000, when_full=WhenFull.BLOCK):
+        scene.lets_pass()
+        sent = 0
+        while not scene.journal.full and sent < 1000:
+            scene.sends(SEND)
+            sent += 1
+        assert scene.reading.reasons == JOURNAL
+        scene.sends(SEND)
+        assert scene.received() == SEND * sent
+        assert [each for each in scene.recorded() if each == ("SEND",)] == [("SEND",)] * sent
+        scene.journal._release()
+        scene.turn()
+        assert scene.received() == SEND
+        assert scene.recorded() == ["back-pressure off", ("SEND",)]
+        assert not scene.journal.dropped.blocks
+
+
+@pytest.mark.parametrize(
+    "settings", [{"rules": (BodyRule("/queue/*", 2),)}, {"trace": True}], ids=["by destination", "traces"]
+)
+def test_where_each_frame_needs_a_look(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """Nothing passes, and all is recorded."""
+    for scene in scene_of(tmp_path, **settings):
+        scene.lets_pass()
+        scene.sends(SEND + SEND)
+        assert scene.said() == [scene.heard(SEND + SEND)]
+        assert scene.recorded() == [("SEND", "SEND")]
+
+
+def test_secrets_do_not_pass(scene: RecordedScene) -> None:
+    """A frame that may have one is the relay's."""
+    scene.lets_pass()
+    secret = SEND.replace(b"\n\n", b"\nToken:geheim\n\n")
+    scene.sends(SEND + secret)
+    assert scene.said() == [scene.passed(1, len(SEND)), scene.heard(secret)]
+    (block,) = scene.blocks()
+    assert block.frames == (SEND[:-1], secret[:-1].replace(b"geheim", b"***"))
