@@ -89,7 +89,8 @@ def passed_on(chunk: bytes, order: Pass) -> tuple[int, int]:
     """Return how much of a chunk passes as a `Pass` says: its frames, and its bytes. Who counts is told of them."""
     frames = size = 0
     if order.passing is not None and not (order.trails and chunk.endswith(b"\0")):
-        for run in runs_of(whole_frames(chunk, order.leg), order.passing.rules):
+        rules = tuple(rule for rule in order.passing.rules if not rule.stays)
+        for run in runs_of(whole_frames(chunk, order.leg), rules):
             if not order.passing.takes(run):
                 break
             frames += run.count

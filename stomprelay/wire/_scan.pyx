@@ -10,12 +10,13 @@ nothing: the frame may be unfinished, wrong, over a limit or merely unusual. Wha
 from functools import lru_cache
 from types import MemberDescriptorType
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uint64_t
-from libc.string cimport memchr, memcmp
+from libc.string cimport memchr, memcmp, memcpy
 
 from stomprelay.wire.dialect import ESCAPES
 from stomprelay.wire.frame import Frame
@@ -97,6 +98,7 @@ cdef struct Command:
     bint shared         # its repeated heads are told by one object, see `Frame.memo`
     bint plain
     bint needs
+    bint parts
     int wants
     int count
     uint64_t lengths    # a bit for each length of a name that matters, content-length among them
@@ -163,6 +165,7 @@ cdef class Facts:
         command.rule = <PyObject *>rule
         command.plain = rule.plain
         command.needs = rule.needs
+        command.parts = rule.parts
         command.wants = len(rule.wants)
         for want, name in [*enumerate(rule.wants), *((-1, name) for name in rule.unless)]:
             command.names[command.count] = Name(<Text>PyBytes_AS_STRING(name), len(name), want)
@@ -369,7 +372,11 @@ cdef struct FrameSlots:
 
 
 cdef struct RunSlots:
-    Py_ssize_t rule, data, start, after, count, last, head, values
+    Py_ssize_t rule, data, start, after, count, last, head, values, parts
+
+
+cdef struct Parts:
+    Py_ssize_t head, body, after
 
 
 cdef Py_ssize_t place_of(kind, name) except -1:
@@ -389,6 +396,7 @@ cdef RunSlots _RUN = RunSlots(
     rule=place_of(Run, "rule"), data=place_of(Run, "data"), start=place_of(Run, "start"),
     after=place_of(Run, "after"), count=place_of(Run, "count"), last=place_of(Run, "last"),
     head=place_of(Run, "head"), values=place_of(Run, "values"),
+    parts=place_of(Run, "parts"),
 )
 
 
@@ -450,7 +458,9 @@ cdef class Scanner:
         """The run that begins with the frame that was found."""
         cdef const Command *command = found.command
         cdef Py_ssize_t start = at, last = at, head = found.head, after = at, count = 0
+        cdef Py_ssize_t known
         cdef list values = []
+        cdef bytearray parts = bytearray() if command.parts else None
         cdef Span *span
         cdef int number
         while True:
@@ -463,6 +473,10 @@ cdef class Scanner:
                     <bytes>(<char *>text)[found.values[number].start : found.values[number].end]
                     for number in range(command.wants)
                 ]))
+            if command.parts:
+                known = PyByteArray_GET_SIZE(parts)
+                PyByteArray_Resize(parts, known + sizeof(Parts))
+                (<Parts *>(PyByteArray_AS_STRING(parts) + known))[0] = Parts(found.head, found.body, found.after)
             count += 1
             last, head, after = at, found.head, found.after
             at = after
@@ -479,6 +493,7 @@ cdef class Scanner:
         put(made, _RUN.last, last)
         put(made, _RUN.head, head)
         put(made, _RUN.values, values)
+        put(made, _RUN.parts, parts if command.parts else b"")
         return made
 
     cdef frame(self, bytes data, Text text, Py_ssize_t at, const Found *found):
@@ -500,3 +515,33 @@ cdef class Scanner:
         put(made, _FRAME.plain, True if found.plain else False)
         put(made, _FRAME.memo, memo)
         return made
+
+
+def with_header(bytes data not None, Py_ssize_t start, parts, bytes name not None, list values not None):
+    cdef const unsigned char[::1] offsets = parts
+    cdef const Parts *part = <const Parts *>&offsets[0]
+    cdef Py_ssize_t count = len(values), size = part[count - 1].after - start, i
+    cdef const char *text = PyBytes_AS_STRING(data)
+    cdef char *out
+    cdef bytes value
+    if offsets.shape[0] != count * <Py_ssize_t>sizeof(Parts):
+        raise ValueError("not as many as there are frames")
+    for value in values:
+        size += PyBytes_GET_SIZE(name) + PyBytes_GET_SIZE(value) + 2
+    made = PyBytes_FromStringAndSize(NULL, size)
+    out = PyBytes_AS_STRING(made)
+    for i in range(count):
+        value = values[i]
+        out = copied(out, text + start, part[i].head - start)
+        out = copied(out, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+        out = copied(out, b":", 1)
+        out = copied(out, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+        out = copied(out, b"\n", 1)
+        out = copied(out, text + part[i].head, part[i].after - part[i].head)
+        start = part[i].after
+    return made
+
+
+cdef inline char *copied(char *out, const char *text, Py_ssize_t size) noexcept nogil:
+    memcpy(out, text, size)
+    return out + size

@@ -4,8 +4,10 @@ A rule is told by whoever decides; a run is found by the compiled scanner. It is
 there is no compiled scanner every frame comes by itself, and nothing else differs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, final
+
+from stomprelay.wire.names import RECEIPT_HEADER
 
 
 class Rule(NamedTuple):
@@ -13,7 +15,9 @@ class Rule(NamedTuple):
 
     `unless`: a frame that has one of these needs a look. `wants`: the headers whose values are needed of each frame,
     of each name the first; a frame without one needs a look, or, where `needs` is False and `wants` one name, passes
-    and adds nothing to the values. `plain`: a frame whose head is not plain, as `Frame` has it, needs a look.
+    and adds nothing to the values. `plain`: a frame whose head is not plain, as `Frame` has it, needs a look. `parts`:
+    the run has to tell where the parts of its frames are, because they go out in other bytes. `stays`: the frames go
+    no further; they are all for who takes the run.
     """
 
     command: bytes
@@ -21,6 +25,8 @@ class Rule(NamedTuple):
     wants: tuple[bytes, ...] = ()
     needs: bool = True
     plain: bool = False
+    parts: bool = False
+    stays: bool = False
 
 
 Rules = tuple[Rule, ...]
@@ -34,10 +40,11 @@ class Run:
     `data[start:after]` is all of it: frames with nothing between them but the LF right behind a NUL. `count` is how
     many; `last` is where the last one starts, and `head` where that one's header lines start. `values` are those that
     the rule wants, frame by frame, as they stand between the colon and the LF: bytes where one name is wanted, else
-    tuples. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
+    tuples. `parts`, where the rule wants them, are three offsets of each frame, as C has `Py_ssize_t`: its header
+    lines, its body, and behind it. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
     """
 
-    __slots__ = ("after", "count", "data", "head", "last", "rule", "start", "values")
+    __slots__ = ("after", "count", "data", "head", "last", "parts", "rule", "start", "values")
 
     def __init__(
         self,
@@ -49,6 +56,7 @@ class Run:
         last: int,
         head: int,
         values: list[bytes] | list[tuple[bytes, ...]],
+        parts: bytes | bytearray = b"",
     ) -> None:
         self.rule = rule
         self.data = data
@@ -58,6 +66,7 @@ class Run:
         self.last = last
         self.head = head
         self.values = values
+        self.parts = parts
 
     @property
     def command(self) -> bytes:
@@ -68,6 +77,19 @@ class Run:
     def wire(self) -> bytes:
         """The frames as they came, each with its NUL and the LF right behind it."""
         return self.data[self.start : self.after]
+
+    @property
+    def ends(self) -> Sequence[int]:
+        """Where each frame ends in `data`, for a rule that wants `parts`."""
+        return memoryview(self.parts).cast("P")[2::3]
+
+    def asking(self, receipts: list[bytes]) -> bytes:
+        """Return the frames, each with a header in front that asks for the receipt at its place; for a rule that wants
+        `parts`.
+        """
+        from stomprelay.wire._scan import with_header  # what found this run
+
+        return with_header(self.data, self.start, self.parts, RECEIPT_HEADER, receipts)
 
     def __repr__(self) -> str:
         """Command, number and size only: heads carry secrets."""

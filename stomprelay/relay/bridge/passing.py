@@ -41,6 +41,8 @@ _ACKNOWLEDGED: Final[dict[DeliveryNaming, Rule]] = {
 }
 """What has to be known of an ACK, as `session.recent.Name` has it."""
 
+_OURS: Final = Rule(RECEIPT, (), (RECEIPT_ID,), stays=True)
+
 
 def _decoded(values: list[bytes], dialect: Dialect) -> list[bytes] | None:
     """Return raw values decoded; None where that has to be done one by one."""
@@ -50,17 +52,23 @@ def _decoded(values: list[bytes], dialect: Dialect) -> list[bytes] | None:
     return dialect.decode(RECEIPT_ID, text).split(b"\n") if b"\\" in text else values
 
 
-def to_client(bridges: Bridges, session: Session, *, receipts: bool) -> Passing:
-    """Return what may pass of what a broker sends. `receipts`: no RECEIPT is for the relay itself. Ask again after
-    each SUBSCRIBE and UNSUBSCRIBE.
+def to_client(
+    bridges: Bridges, session: Session, *, receipts: bool, ours: Callable[[list[bytes]], bool] | None = None
+) -> Passing:
+    """Return what may pass of what a broker sends. `receipts`: no RECEIPT is for the relay itself; `ours` is told of
+    RECEIPTs, and returns whether they are, and recorded. Ask again after each SUBSCRIBE and UNSUBSCRIBE.
     """
     bridge = bridges.to_client
     naming = bridge.source.delivery if bridge.tracked and session.subscriptions.acknowledging else None
     rules = _rules_to_client(bridge, naming, receipts=receipts)
+    if ours is not None:
+        rules = (*rules, _OURS)
 
     def takes(run: Run) -> bool:
         if run.rule.command == RECEIPT:
             given = _decoded(cast("list[bytes]", run.values), bridges.broker)
+            if ours is not None:
+                return given is not None and ours(given)
             if given is not None:
                 session.received_all(given)
             return given is not None
@@ -91,13 +99,18 @@ def _needs_no_account(ids: list[bytes], session: Session) -> bool:
 
 
 def to_broker(
-    bridges: Bridges, session: Session, *, sends: bool, unkept: Callable[[int], None] | None = None
+    bridges: Bridges,
+    session: Session,
+    *,
+    sends: bool,
+    parts: bool = False,
+    unkept: Callable[[int], None] | None = None,
 ) -> Passing:
-    """Return what may pass of what a client sends. `sends`: SENDs are among it; `unkept` is told how many pass that
-    nobody keeps.
+    """Return what may pass of what a client sends. `sends`: SENDs are among it, with their `parts` where these are
+    needed; `unkept` is told how many pass that nobody keeps.
     """
     bridge = bridges.to_broker
-    rules = _rules_to_broker(bridge, sends=sends)
+    rules = _rules_to_broker(bridge, sends=sends, parts=parts)
 
     def takes(run: Run) -> bool:
         if unkept is not None and run.rule.command == SEND:
@@ -113,10 +126,10 @@ def to_broker(
 
 
 @cache
-def _rules_to_broker(bridge: Bridge, *, sends: bool) -> Rules:
+def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool) -> Rules:
     rules: list[Rule] = []
     if sends and bridge.tracked:
-        rules.append(Rule(SEND, (RECEIPT_HEADER, TRANSACTION, *RESERVED), plain=bridge.judges))
+        rules.append(Rule(SEND, (RECEIPT_HEADER, TRANSACTION, *RESERVED), plain=bridge.judges, parts=parts))
     elif sends:
         rules.append(Rule(SEND, RESERVED, (RECEIPT_HEADER,), needs=False, plain=bridge.judges))
     if not bridge.judges:

@@ -42,5 +42,6 @@ def make_pipe(
     if PIPE is None or decoder.SCANNER is None or source.plain is None:
         return None
     leg, reads = source.leg, source.leg.decoder
-    scanner = decoder.SCANNER(reads.limits, reads.dialect, EXPECTED[leg.side, leg.state], passing.rules)
+    rules = tuple(rule for rule in passing.rules if not rule.stays)
+    scanner = decoder.SCANNER(reads.limits, reads.dialect, EXPECTED[leg.side, leg.state], rules)
     return PIPE(source, target, scanner.scan, passing.takes, trails, source.runtime.seconds, failed)
