@@ -1,6 +1,7 @@
 """What rules let pass, found frame by frame: a reference for the scanner, and the service's part in scripts."""
 
 from collections.abc import Iterator
+from struct import pack
 
 from stomprelay.relay.effects import Pass
 from stomprelay.session.leg import EXPECTED, Leg
@@ -51,7 +52,18 @@ def run_of(rule: Rule, frames: list[Frame]) -> Run:
     lists = [[value for value in wanted(rule, frame) or () if value is not None] for frame in frames]
     values = [each[0] if len(rule.wants) == 1 else tuple(each) for each in lists if each]
     first, last = frames[0], frames[-1]
-    return Run(rule, first.data, first.start, last.after, len(frames), last.start, last.head, values)  # type: ignore[arg-type]
+    parts = b"".join([pack("3n", frame.head, frame.body, frame.after) for frame in frames])
+    return Run(
+        rule,
+        first.data,
+        first.start,
+        last.after,
+        len(frames),
+        last.start,
+        last.head,
+        values,  # type: ignore[arg-type]
+        parts if rule.parts else b"",
+    )
 
 
 def runs_of(frames: list[Frame], rules: Rules) -> Iterator[Run]:

@@ -520,15 +520,19 @@ cdef class Scanner:
 def with_header(bytes data not None, Py_ssize_t start, parts, bytes name not None, list values not None):
     cdef const unsigned char[::1] offsets = parts
     cdef const Parts *part = <const Parts *>&offsets[0]
-    cdef Py_ssize_t count = len(values), size = part[count - 1].after - start, i
+    cdef Py_ssize_t count = len(values), size = 0, at = start, i
     cdef const char *text = PyBytes_AS_STRING(data)
-    cdef char *out
     cdef bytes value
+    cdef char *out
     if offsets.shape[0] != count * <Py_ssize_t>sizeof(Parts):
-        raise ValueError("not as many as there are frames")
-    for value in values:
+        raise ValueError("not as many values as frames")
+    for i in range(count):
+        value = values[i]
+        if not 0 <= at <= part[i].head <= part[i].after <= PyBytes_GET_SIZE(data):
+            raise ValueError("parts of other data")
+        at = part[i].after
         size += PyBytes_GET_SIZE(name) + PyBytes_GET_SIZE(value) + 2
-    made = PyBytes_FromStringAndSize(NULL, size)
+    made = PyBytes_FromStringAndSize(NULL, size + at - start)
     out = PyBytes_AS_STRING(made)
     for i in range(count):
         value = values[i]
@@ -537,8 +541,8 @@ def with_header(bytes data not None, Py_ssize_t start, parts, bytes name not Non
         out = copied(out, b":", 1)
         out = copied(out, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
         out = copied(out, b"\n", 1)
-        out = copied(out, text + part[i].head, part[i].after - part[i].head)
         start = part[i].after
+        out = copied(out, text + part[i].head, start - part[i].head)
     return made
 
 
