@@ -160,7 +160,8 @@ class Single:
         """Return what of the broker's may pass now."""
         connection, session = self._link.connection, self._session
         receipts = self._resender is None and self.disconnect is DisconnectState.NONE
-        ours = None if self._resender is None else self._resender.received_all
+        asks = self._resender is not None and self._link.upstream.confirm
+        ours = self._resender.received_all if self._resender is not None and asks else None
         state = session.subscriptions.acknowledging > 0, receipts, connection.leg.decoder.trails
         found = self._known.get(state)
         if found is None:

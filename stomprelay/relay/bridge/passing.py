@@ -41,8 +41,6 @@ _ACKNOWLEDGED: Final[dict[DeliveryNaming, Rule]] = {
 }
 """What has to be known of an ACK, as `session.recent.Name` has it."""
 
-_OURS: Final = Rule(RECEIPT, (), (RECEIPT_ID,), stays=True)
-
 
 def _decoded(values: list[bytes], dialect: Dialect) -> list[bytes] | None:
     """Return raw values decoded; None where that has to be done one by one."""
@@ -60,9 +58,7 @@ def to_client(
     """
     bridge = bridges.to_client
     naming = bridge.source.delivery if bridge.tracked and session.subscriptions.acknowledging else None
-    rules = _rules_to_client(bridge, naming, receipts=receipts)
-    if ours is not None:
-        rules = (*rules, _OURS)
+    rules = _rules_to_client(bridge, naming, receipts=receipts, ours=ours is not None)
 
     def takes(run: Run) -> bool:
         if run.rule.command == RECEIPT:
@@ -82,12 +78,14 @@ def to_client(
 
 
 @cache
-def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool) -> Rules:
+def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool, ours: bool) -> Rules:
     """`naming`: how deliveries of which account is kept are named; None where none is."""
     if bridge.judges:
         message = Rule(MESSAGE, (ACK_HEADER, *bridge.takes_out), (SUBSCRIPTION,), plain=True)
     else:
         message = Rule(MESSAGE, bridge.takes_out, () if naming is None else DELIVERED[naming])
+    if ours:
+        return message, Rule(RECEIPT, (), (RECEIPT_ID,), stays=True)
     receipt = Rule(RECEIPT, (), (RECEIPT_ID,), needs=False, plain=bridge.judges)
     return (message, receipt) if receipts else (message,)
 
