@@ -21,7 +21,7 @@ class Open:
 class Pass:
     """Until the relay's next input, a chunk of `leg` may be sent straight on to the leg `to`, as far as it is whole
     frames that `passing` lets pass and, where the peer `trails`, its last octet is the LF behind one; each run as it
-    came, or what is to go out `instead`. The rest is given to `received`. None: no chunk may. Report what passed so with
+    came, or what is to go out `instead`. The rest is given to `received`. None: no chunk may. Report what passed with
     `Relay.passed` before that next input. All of it may be left undone.
     """
 

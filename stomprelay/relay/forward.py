@@ -43,7 +43,7 @@ class Joiner:
         """How many frames the last `carry` looked at."""
 
     def carry(self, frames: Iterator[Frame | Run], untouched: frozenset[bytes], new_head: NewHead) -> None:
-        """Put in frames up to a DISCONNECT, runs and those of `untouched` commands without a look.
+        """Put in frames up to a DISCONNECT, runs and those of `untouched` commands without a look; no run that stays.
 
         Raises what `frames` and `new_head` raise; what came before is in then, and is still to be taken.
         """
@@ -55,7 +55,7 @@ class Joiner:
                 if type(found) is Run:
                     count += found.count
                     frame = found.instead or found
-                    head = None
+                    head = NOTHING if found.rule.stays else None
                 else:
                     count += 1
                     head = None if found.command in untouched else new_head(found)
@@ -99,7 +99,9 @@ class Joiner:
 
     def write(self, wire: bytes) -> None:
         """Put in whole frames of the relay's own."""
-        self._done += (self._data[self._start : self._stop], wire)
+        if self._stop > self._start:
+            self._done.append(self._data[self._start : self._stop])
+        self._done.append(wire)
         self._start = self._stop
 
     def trail(self) -> None:

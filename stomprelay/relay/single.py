@@ -149,7 +149,7 @@ class Single:
         if resender is None:
             passing = straight = to_broker(bridges, session, sends=True)
         elif self._link.upstream.confirm:  # the resender adds something to SENDs
-            passing = to_broker(bridges, session, sends=resender.unconfirmed.cumulative)
+            passing = to_broker(bridges, session, sends=True, parts=not resender.unconfirmed.cumulative)
             straight = to_broker(bridges, session, sends=False)
         else:
             unkept = resender.unconfirmed.pass_unkept
@@ -160,10 +160,12 @@ class Single:
         """Return what of the broker's may pass now."""
         connection, session = self._link.connection, self._session
         receipts = self._resender is None and self.disconnect is DisconnectState.NONE
+        asks = self._resender is not None and self._link.upstream.confirm
+        ours = self._resender.received_all if self._resender is not None and asks else None
         state = session.subscriptions.acknowledging > 0, receipts, connection.leg.decoder.trails
         found = self._known.get(state)
         if found is None:
-            passing = to_client(connection.bridges, session, receipts=receipts)
+            passing = to_client(connection.bridges, session, receipts=receipts, ours=ours)
             found = self._known[state] = Pass(connection.leg, self._client, passing, state[2])
         return found
 

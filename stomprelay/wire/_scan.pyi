@@ -5,6 +5,11 @@ from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
 from stomprelay.wire.run import Keep, Rules, Run
 
+def with_header(data: bytes, start: int, parts: bytes | bytearray, name: bytes, values: list[bytes]) -> bytes:
+    """Return the frames from `start` on that have these `parts` (see `Run`), each with the header of this name, and the
+    value at its place as it stands, in front of its own.
+    """
+
 class Scanner:
     """Finds whole, good frames. `seen` counts the bytes that it looked at; `trails`: one had an LF behind its NUL."""
 

@@ -613,3 +613,37 @@ cdef class Scanner:
         put(made, _FRAME.plain, True if found.plain else False)
         put(made, _FRAME.memo, memo)
         return made
+
+
+def with_header(bytes data not None, Py_ssize_t start, parts, bytes name not None, list values not None):
+    cdef const unsigned char[::1] offsets = parts
+    cdef const Parts *part = <const Parts *>&offsets[0]
+    cdef Py_ssize_t count = len(values), size = 0, at = start, i
+    cdef const char *text = PyBytes_AS_STRING(data)
+    cdef bytes value
+    cdef char *out
+    if offsets.shape[0] != count * <Py_ssize_t>sizeof(Parts):
+        raise ValueError("not as many values as frames")
+    for i in range(count):
+        value = values[i]
+        if not 0 <= at <= part[i].head <= part[i].after <= PyBytes_GET_SIZE(data):
+            raise ValueError("parts of other data")
+        at = part[i].after
+        size += PyBytes_GET_SIZE(name) + PyBytes_GET_SIZE(value) + 2
+    made = PyBytes_FromStringAndSize(NULL, size + at - start)
+    out = PyBytes_AS_STRING(made)
+    for i in range(count):
+        value = values[i]
+        out = copied(out, text + start, part[i].head - start)
+        out = copied(out, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+        out = copied(out, b":", 1)
+        out = copied(out, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+        out = copied(out, b"\n", 1)
+        start = part[i].after
+        out = copied(out, text + part[i].head, start - part[i].head)
+    return made
+
+
+cdef inline char *copied(char *out, const char *text, Py_ssize_t size) noexcept nogil:
+    memcpy(out, text, size)
+    return out + size

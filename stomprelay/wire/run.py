@@ -4,8 +4,10 @@ A rule is told by whoever decides; a run is found by the compiled scanner. It is
 there is no compiled scanner every frame comes by itself, and nothing else differs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, final
+
+from stomprelay.wire.names import RECEIPT_HEADER
 
 
 class Rule(NamedTuple):
@@ -14,7 +16,8 @@ class Rule(NamedTuple):
     `unless`: a frame that has one of these needs a look. `wants`: the headers whose values are needed of each frame,
     of each name the first; a frame without one needs a look, or, where `needs` is False and `wants` one name, passes
     and adds nothing to the values. `plain`: a frame whose head is not plain, as `Frame` has it, needs a look. `parts`:
-    its frames go out in other bytes, so that the run has to tell where their parts are.
+    the run has to tell where the parts of its frames are, because they go out in other bytes. `stays`: the frames go
+    no further; they are all for who takes the run.
     """
 
     command: bytes
@@ -23,6 +26,7 @@ class Rule(NamedTuple):
     needs: bool = True
     plain: bool = False
     parts: bool = False
+    stays: bool = False
 
 
 Rules = tuple[Rule, ...]
@@ -114,6 +118,21 @@ class Run:
     def wire(self) -> bytes:
         """The frames as they came, each with its NUL and the LF right behind it."""
         return self.data[self.start : self.after]
+
+    @property
+    def ends(self) -> Sequence[int]:
+        """Where each frame ends in `data`, for a rule that wants `parts`."""
+        assert self.parts is not None
+        return memoryview(self.parts).cast("P")[2::3]
+
+    def asking(self, receipts: list[bytes]) -> bytes:
+        """Return the frames, each with a header in front that asks for the receipt at its place; for a rule that wants
+        `parts`.
+        """
+        from stomprelay.wire._scan import with_header  # what found this run
+
+        assert self.parts is not None
+        return with_header(self.data, self.start, self.parts, RECEIPT_HEADER, receipts)
 
     def __repr__(self) -> str:
         """Command, number and size only: heads carry secrets."""

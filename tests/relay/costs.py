@@ -153,6 +153,24 @@ def _one_receipt(stage: Stage, n: int) -> Iterator[int]:
         stage.each_hears(RECEIPT % b"r")
 
 
+def _backwards(stage: Stage, n: int) -> Iterator[int]:
+    for _ in range(n):
+        stage.says(SEND % b"")
+    for at in range(n, 0, -1):
+        yield 1
+        stage.hears(RECEIPT % (b"relay-session-receipt-%d" % at))
+
+
+def _beside_an_old_one(stage: Stage, n: int) -> Iterator[int]:
+    for _ in range(n):
+        stage.says(SEND % b"")
+    for at in range(n):
+        yield 3
+        stage.says(SEND % b"")
+        stage.hears(RECEIPT % (b"relay-session-receipt-%d" % (n + at + 1)))
+        stage.hears(RECEIPT % b"nobody-asked")
+
+
 def _one_sided(stage: Stage, n: int) -> Iterator[int]:
     for _ in range(n):
         stage.says(SEND % b"receipt:r\n")
@@ -424,6 +442,8 @@ def _both_deliver(stage: Stage, n: int) -> Iterator[int]:
 
 def _cases() -> Iterator[tuple[str, str, Script]]:
     yield "confirm", "SEND", _sends
+    yield "confirm", "RECEIPT of the relay's own, the newest first", _backwards
+    yield "confirm", "SEND, its RECEIPT and one of nothing beside many unconfirmed", _beside_an_old_one
     yield "cumulative confirm", "SEND", _sends
     yield "cumulative confirm", "SEND with one receipt id, then as many RECEIPTs", _one_receipt
     for state in ("plain", "1.0 to 1.2", "failover", "fan-out"):

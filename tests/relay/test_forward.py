@@ -14,6 +14,8 @@ from stomprelay.wire.errors import ProtocolError, Refused
 from stomprelay.wire.frame import Frame
 from stomprelay.wire.head import Limits
 from stomprelay.wire.names import CLIENT_COMMANDS, MESSAGE, SEND, SUBSCRIBE
+from stomprelay.wire.run import Rule
+from tests.passing import run_of
 
 WIRES = [b"SEND\ndestination:/queue/%d\n\n%b\0" % (number, b"x" * number) for number in range(6)]
 SENDS = b"SEND\ndestination:/queue/a\n\n1\0SEND\ndestination:/queue/b\n\n2\0"
@@ -78,6 +80,17 @@ def test_lines_put_in_front() -> None:
     joiner.add(frame, None, b"receipt:1\n")
     joiner.add(frame, b"SEND\na:b\n\n", b"receipt:2\n")
     assert joiner.take() == (b"SEND\nreceipt:1\ndestination:/queue/3\n\nxxx\0SEND\nreceipt:2\na:b\n\nxxx\0")
+
+
+def test_runs_that_stay() -> None:
+    """They are counted and go nowhere; what is on either side of them does."""
+    chunk = frames(b"".join(WIRES[:4]))
+    rules = Rule(SEND), Rule(SEND, stays=True)
+    runs = [run_of(rules[at % 2], [frame]) for at, frame in enumerate(chunk)]
+    joiner = Joiner()
+    joiner.carry(iter(runs), NONE, unasked)
+    assert joiner.take() == WIRES[0] + WIRES[2]
+    assert joiner.frames == 4
 
 
 def test_what_was_taken_is_forgotten() -> None:

@@ -19,7 +19,7 @@ from stomprelay.wire.head import Limits
 from stomprelay.wire.names import BROKER_COMMANDS, CLIENT_COMMANDS, MESSAGE, SEND
 from stomprelay.wire.run import Rule, Rules, Run
 from tests import strategies
-from tests.passing import letting, split
+from tests.passing import letting, run_of, split
 from tests.wire.decoding import ANY
 
 SPECIFIED: Final = (V1_0, V1_1, V1_2)
@@ -112,6 +112,16 @@ class Stream:
         assert (frames[-1].start, frames[-1].head) == (run.last, run.head)
         assert all(frame.data is run.data for frame in frames)
         assert {frame.command for frame in frames} == {run.command}
+        assert run.parts == run_of(rule, frames).parts
+        if rule.parts:
+            receipts = [b"r-%d" % number for number in range(run.count)]
+            asking = [
+                b"%breceipt:%b\n%b"
+                % (run.data[each.start : each.head], receipt, run.data[each.head : each.after])
+                for each, receipt in zip(frames, receipts, strict=True)
+            ]
+            assert run.asking(receipts) == b"".join(asking)
+            assert list(run.ends) == [each.after for each in frames]
         assert not any(frame.raw(name) is not None for frame in frames for name in rule.unless)
         assert all(frame.plain for frame in frames) or not rule.plain
         wanted = [tuple(frame.raw(name) for name in rule.wants) for frame in frames]
@@ -161,7 +171,7 @@ def rules(draw: st.DrawFn) -> Rules:
         wants = tuple(draw(st.lists(names, max_size=3, unique=True)))
         needs = len(wants) != 1 or draw(st.booleans())
         unless = tuple(draw(st.lists(names, max_size=2)))
-        made.append(Rule(command, unless, wants, needs, draw(st.booleans())))
+        made.append(Rule(command, unless, wants, needs, draw(st.booleans()), draw(st.booleans())))
     return tuple(made)
 
 
@@ -361,3 +371,22 @@ def test_a_run_shows_no_secrets() -> None:
     """Its head may carry some."""
     (run,) = taken(b"SEND\npasscode:hush\n\n\0", Rule(SEND))
     assert repr(run) == "<1 SEND frames, 21 bytes>"
+
+
+@pytest.mark.parametrize("receipts", [[], [b"1"], [b"1", b"2", b"3"]], ids=["none", "fewer", "more"])
+def test_as_many_receipts_as_frames(receipts: list[bytes]) -> None:
+    """Others cannot be asked for, nor those of a rule that wanted no parts."""
+    for parts in (True, False):
+        (run,) = taken(b"SEND\n\n\0SEND\n\n\0", Rule(SEND, parts=parts))
+        assert isinstance(run, Run)
+        with pytest.raises(ValueError, match="as many"):
+            run.asking(receipts or [b"1"])
+
+
+def test_parts_of_other_data() -> None:
+    """No offset is followed out of the data."""
+    (run,) = taken(b"SEND\n\n\0", Rule(SEND, parts=True))
+    assert isinstance(run, Run)
+    run.data = run.data[:-1]
+    with pytest.raises(ValueError, match="other data"):
+        run.asking([b"1"])

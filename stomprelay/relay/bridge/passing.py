@@ -66,17 +66,22 @@ def _rows(text: bytes, width: int) -> list[Row]:
     return list(zip(*[values] * width, strict=True))
 
 
-def to_client(bridges: Bridges, session: Session, *, receipts: bool) -> Passing:
-    """Return what may pass of what a broker sends. `receipts`: no RECEIPT is for the relay itself. Ask again after
-    each SUBSCRIBE and UNSUBSCRIBE.
+def to_client(
+    bridges: Bridges, session: Session, *, receipts: bool, ours: Callable[[list[bytes]], bool] | None = None
+) -> Passing:
+    """Return what may pass of what a broker sends. `receipts`: no RECEIPT is for the relay itself; `ours` is told of
+    RECEIPTs, and returns whether they are, and recorded. Ask again after each SUBSCRIBE and UNSUBSCRIBE.
     """
     bridge = bridges.to_client
     accounted = (bridge.tracked or _names(bridge)) and session.subscriptions.acknowledging > 0
-    rules = _rules_to_client(bridge, bridge.source.delivery if accounted else None, receipts=receipts)
+    naming = bridge.source.delivery if accounted else None
+    rules = _rules_to_client(bridge, naming, receipts=receipts, ours=ours is not None)
 
     def takes(run: Run) -> bool:
         if run.rule.command == RECEIPT:
             given = _decoded(run, bridges.broker)
+            if ours is not None:
+                return given is not None and ours(given)
             if given is None or (bridge.judges and not bridge.spelling.respell(run)):
                 return False
             session.received_all(given)
@@ -96,7 +101,7 @@ def _names(bridge: Bridge) -> bool:
 
 
 @cache
-def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool) -> Rules:
+def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts: bool, ours: bool) -> Rules:
     """`naming`: how deliveries of which account is kept are named; None where none is."""
     if bridge.judges:
         wants = (SUBSCRIPTION,) if naming is None or not _names(bridge) else DELIVERED[naming]
@@ -104,6 +109,8 @@ def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts:
         message = Rule(MESSAGE, unless, wants, parts=True)
     else:
         message = Rule(MESSAGE, bridge.takes_out, () if naming is None else DELIVERED[naming])
+    if ours:
+        return message, Rule(RECEIPT, (), (RECEIPT_ID,), stays=True)
     receipt = Rule(RECEIPT, (), (RECEIPT_ID,), needs=False, parts=bridge.judges)
     return (message, receipt) if receipts else (message,)
 
@@ -134,13 +141,18 @@ def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
 
 
 def to_broker(
-    bridges: Bridges, session: Session, *, sends: bool, unkept: Callable[[int], None] | None = None
+    bridges: Bridges,
+    session: Session,
+    *,
+    sends: bool,
+    parts: bool = False,
+    unkept: Callable[[int], None] | None = None,
 ) -> Passing:
-    """Return what may pass of what a client sends. `sends`: SENDs are among it; `unkept` is told how many pass that
-    nobody keeps.
+    """Return what may pass of what a client sends. `sends`: SENDs are among it, with their `parts` where these are
+    needed; `unkept` is told how many pass that nobody keeps.
     """
     bridge = bridges.to_broker
-    rules = _rules_to_broker(bridge, sends=sends)
+    rules = _rules_to_broker(bridge, sends=sends, parts=parts)
 
     def takes(run: Run) -> bool:
         if run.rule.command != SEND:
@@ -160,10 +172,11 @@ def to_broker(
 
 
 @cache
-def _rules_to_broker(bridge: Bridge, *, sends: bool) -> Rules:
+def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool) -> Rules:
     rules: list[Rule] = []
     if sends and bridge.tracked:
-        rules.append(Rule(SEND, (RECEIPT_HEADER, TRANSACTION, *RESERVED), parts=bridge.judges))
+        unless = RECEIPT_HEADER, TRANSACTION, *RESERVED
+        rules.append(Rule(SEND, unless, plain=bridge.judges and parts, parts=bridge.judges or parts))
     elif sends:
         rules.append(Rule(SEND, RESERVED, (RECEIPT_HEADER,), needs=False, parts=bridge.judges))
     if bridge.judges and bridge.source.delivery is DeliveryNaming.ACK:

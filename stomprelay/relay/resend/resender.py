@@ -56,6 +56,15 @@ class Resender:
         self._line.answered(receipt)
         return self.unconfirmed.received(receipt)
 
+    def received_all(self, receipts: list[bytes]) -> bool:
+        """RECEIPTs came. Return whether they are the relay's own and were recorded; otherwise each has to be told to
+        `received`.
+        """
+        if self.careful or not self.unconfirmed.received_all(receipts):
+            return False
+        self._line.answered(receipts[-1])
+        return True
+
     def refused(self, receipt: bytes) -> None:
         """An ERROR came that names this receipt: what asked for it is answered for good."""
         self._line.answered(receipt)

@@ -111,13 +111,17 @@ class Sender:
 
     def send_run(self, run: Run) -> None:
         """Put in frames of the client that pass as they came. Who let them pass took account of them; but SENDs that
-        are to be confirmed are kept here, for a broker that confirms all of them by one receipt.
+        are to be confirmed are kept here. Where each asks for a receipt of its own, the rule has to want `parts`.
         """
-        if self._confirm and run.command is SEND:
-            self._add(run, None, b"", run.count)
-        else:
+        if not self._confirm or run.command is not SEND:
             self.close()
             self._joiner.add(run, None)
+        elif self._unconfirmed.cumulative:
+            self._add(run, None, b"", run.count)
+        else:
+            receipts = self._unconfirmed.ask_each(run.count)
+            self._unconfirmed.keep_run(run, receipts)
+            self._joiner.write(run.asking(receipts))
 
     def _send_marked(self, frame: Frame, head: bytes | None, extra: bytes) -> None:
         """A SEND that asks for a receipt, or belongs to a transaction."""

@@ -6,11 +6,12 @@ client is owed, so that each reaches it once however often its frame was sent.
 """
 
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from stomprelay.relay.resend.committing import Committing
 from stomprelay.session.kept import THING
+from stomprelay.wire.run import Run
 
 RECEIPTS: Final = b"-receipt-"
 """In the middle of the relay's own receipt ids, between the session's name and a number."""
@@ -28,6 +29,26 @@ class Kept(NamedTuple):
     sends: int = 1
 
 
+class _Row(NamedTuple):
+    """Things that are kept, back to back in `wire`, which begins at `start`: each ends at the place in `ends` and waits
+    for the receipt at its place. Each has so many `sends`.
+    """
+
+    wire: bytes
+    receipts: list[bytes]
+    start: int
+    ends: Sequence[int]
+    sent: bool
+    sends: int
+
+    def kept(self, first: int) -> Iterator[Kept]:
+        """Return its things one by one, from the `first` on."""
+        at = self.ends[first - 1] if first else self.start
+        for receipt, end in zip(self.receipts[first:], self.ends[first:], strict=True):
+            yield Kept(self.wire[at - self.start : end - self.start], receipt, self.sent, self.sends)
+            at = end
+
+
 class Unconfirmed:
     """The unconfirmed of one session in one group. `name` is the session's, `most` how many bytes may be kept
     before it is `full`: then stop reading from the client until it is not `crowded` any more.
@@ -35,6 +56,10 @@ class Unconfirmed:
     `size` is how many bytes are kept, `sends` how many SENDs. `unproved` counts the SENDs that were sent, are not kept,
     and that no later RECEIPT showed to have been received (STOMP 1.2, "RECEIPT": it is cumulative as far as receiving
     goes).
+
+    Brokers mostly confirm things in the order in which they were sent. So what is new stands in rows, and the first of
+    them waits for the receipt that comes next. Where another one comes, all that stands in rows is taken apart into
+    single things, which are found by their receipts.
     """
 
     __slots__ = (
@@ -42,6 +67,7 @@ class Unconfirmed:
         "_asked",
         "_by_receipt",
         "_commits_early",
+        "_done",
         "_given",
         "_kept",
         "_latest",
@@ -50,6 +76,8 @@ class Unconfirmed:
         "_number",
         "_owed",
         "_owed_size",
+        "_rows",
+        "_waiting",
         "committing",
         "cumulative",
         "sends",
@@ -68,6 +96,9 @@ class Unconfirmed:
         self._number = 0
         # Ordered: a plain dict goes through all that was deleted in front of its first.
         self._kept: OrderedDict[int, Kept] = OrderedDict()
+        self._rows: deque[_Row] = deque()  # all of them behind what is in `_kept`
+        self._done = 0  # of the first row
+        self._waiting = 0  # in all rows
         self._aside: deque[Kept] = deque()
         self._latest: bytes | None = None
         self._by_receipt: dict[bytes, int | deque[int]] = {}
@@ -78,7 +109,7 @@ class Unconfirmed:
         self._given: list[bytes] = []
 
     def __len__(self) -> int:
-        return len(self._kept) + len(self._aside)
+        return len(self._kept) + self._waiting + len(self._aside)
 
     @property
     def cost(self) -> int:
@@ -104,7 +135,7 @@ class Unconfirmed:
     @property
     def safe(self) -> bool:
         """Whether nothing that must reach a broker is uncertain to have done so."""
-        return not self._kept and not self._aside and self.committing.safe
+        return not self._kept and not self._rows and not self._aside and self.committing.safe
 
     # What is sent
 
@@ -119,6 +150,13 @@ class Unconfirmed:
         """Return a receipt id of the relay's own that was never given before."""
         self._asked += 1
         return self._name + b"%d" % self._asked
+
+    def ask_each(self, count: int) -> list[bytes]:
+        """Return so many of them."""
+        first = self._asked + 1
+        self._asked += count
+        line = self._name.replace(b"%", b"%%") + b"%d\n"
+        return (line * count % tuple(range(first, first + count))).splitlines()
 
     def is_ours(self, receipt: bytes | None) -> bool:
         """Whether a receipt id was made by `ask`."""
@@ -140,16 +178,33 @@ class Unconfirmed:
 
     def keep(self, wire: bytes, receipt: bytes, *, sent: bool = True, sends: int = 1) -> None:
         """Frames pass, or wait for a broker (not `sent`), that `receipt` will confirm; so many are SENDs."""
-        self._number += 1
-        self._kept[self._number] = Kept(wire, receipt, sent, sends)
-        self._latest = receipt
-        earlier = self._by_receipt.setdefault(receipt, self._number)
-        if isinstance(earlier, deque):
-            earlier.append(self._number)
-        elif earlier != self._number:
-            self._by_receipt[receipt] = deque((earlier, self._number))
-        self.size += len(wire)
-        self.sends += sends
+        self._append(_Row(wire, [receipt], 0, (len(wire),), sent, sends))
+
+    def keep_run(self, run: Run, receipts: list[bytes]) -> None:
+        """A run of SENDs passes, each of which the receipt at its place will confirm; its rule has to want `parts`."""
+        self._append(_Row(run.wire, receipts, run.start, run.ends, True, 1))
+
+    def _append(self, row: _Row) -> None:
+        self._rows.append(row)
+        self._latest = row.receipts[-1]
+        self._waiting += len(row.receipts)
+        self.size += len(row.wire)
+        self.sends += row.sends * len(row.receipts)
+
+    def _unfold(self) -> None:
+        """Take apart what stands in rows: each thing is found by its receipt then."""
+        for row in self._rows:
+            for kept in row.kept(self._done):
+                self._number += 1
+                self._kept[self._number] = kept
+                earlier = self._by_receipt.setdefault(kept.receipt, self._number)
+                if isinstance(earlier, deque):
+                    earlier.append(self._number)
+                elif earlier != self._number:
+                    self._by_receipt[kept.receipt] = deque((earlier, self._number))
+            self._done = 0
+        self._rows.clear()
+        self._waiting = 0
 
     def pass_inside(self, name: bytes, receipt: bytes | None, *, confirm: bool) -> bytes | None:
         """A SEND passes in the transaction `name`, and its client asked for this receipt, if any. Returns one of the
@@ -178,20 +233,44 @@ class Unconfirmed:
         COMMIT that is not safe yet. Give the client those of `take_late` then.
         """
         self.unproved = 0
-        number = self._first(receipt)
-        if number is not None:
-            if self.cumulative:
-                while (first := next(iter(self._kept))) != number:
-                    self._forget(first)
+        if self._comes_next(receipt):
+            self._confirm(1)
+        elif (number := self._first(receipt)) is not None:
+            while self.cumulative and (first := next(iter(self._kept))) != number:
+                self._forget(first)
             self._forget(number)
         if self.committing.received(receipt):
             return False
         return self._settle(receipt)
 
+    def received_all(self, receipts: list[bytes]) -> bool:
+        """RECEIPTs came. Return whether they are the relay's own, and what comes next, in order; otherwise nothing was
+        recorded, and each has to be told to `received`.
+        """
+        if not (self._owed.keys().isdisjoint(receipts) and self._by_receipt.keys().isdisjoint(receipts)):
+            return False
+        counts: list[int] = []
+        done, at = self._done, 0
+        for row in self._rows:
+            awaited = row.receipts[done : done + len(receipts) - at]
+            if awaited != receipts[at : at + len(awaited)]:
+                return False
+            counts.append(len(awaited))
+            done, at = 0, at + len(awaited)
+            if at == len(receipts):
+                break
+        else:
+            return False
+        self.unproved = 0
+        for count in counts:
+            self._confirm(count)
+        return True
+
     def refused(self, receipt: bytes) -> None:
         """An ERROR came that names this receipt: what asked for it is answered for good."""
-        number = self._first(receipt)
-        if number is not None:
+        if self._comes_next(receipt):
+            self._done_with(1)
+        elif (number := self._first(receipt)) is not None:
             self._forget(number)
         self.committing.refused(receipt)
         self._settle(receipt)
@@ -215,9 +294,35 @@ class Unconfirmed:
             self._owed[receipt] = owed - 1
         return True
 
+    def _comes_next(self, receipt: bytes) -> bool:
+        """Whether the first of the rows waits for this receipt, and nothing before it does."""
+        if not self._rows or self._rows[0].receipts[self._done] != receipt:
+            return False
+        return receipt not in self._by_receipt
+
+    def _confirm(self, count: int) -> None:
+        """So many things of the first row are confirmed."""
+        while self.cumulative and self._kept:
+            self._forget(next(iter(self._kept)))
+        self._done_with(count)
+
+    def _done_with(self, count: int) -> None:
+        """Keep no longer so many things of the first row."""
+        row, before = self._rows[0], self._done
+        self._done += count
+        self._waiting -= count
+        self.size -= row.ends[self._done - 1] - (row.ends[before - 1] if before else row.start)
+        self.sends -= count * row.sends
+        if self._done == len(row.receipts):
+            self._rows.popleft()
+            self._done = 0
+
     def _first(self, receipt: bytes) -> int | None:
-        """Return the number of the first that this receipt will confirm."""
+        """Return the number of the first that this receipt will confirm, which is in no row then."""
         numbers = self._by_receipt.get(receipt)
+        if numbers is None and self._rows:
+            self._unfold()
+            numbers = self._by_receipt.get(receipt)
         return numbers[0] if isinstance(numbers, deque) else numbers
 
     def _forget(self, number: int) -> None:
@@ -255,6 +360,7 @@ class Unconfirmed:
             self.sends -= kept.sends
             self.keep(kept.wire, kept.receipt, sent=kept.sent, sends=kept.sends)
         self._aside.clear()
+        self._unfold()
         asked = Counter(again)
         asked.update(kept.receipt for kept in self._kept.values())
         asked.update(self.committing.lost())
@@ -272,6 +378,7 @@ class Unconfirmed:
 
     def take(self) -> list[Kept]:
         """Return what has to be sent to the new broker, in the old order. It is forgotten: keep it as it is sent."""
+        self._unfold()
         taken = list(self._kept.values())
         self._kept.clear()
         self._by_receipt.clear()

@@ -226,6 +226,38 @@ def test_a_nack_where_the_version_has_none() -> None:
         assert SEND not in {rule.command for rule in to_broker(it.bridges, it.session, sends=False).rules}
 
 
+@in_all_versions
+def test_receipts_of_the_relays_own(version: bytes) -> None:
+    """They stay where whoever asked knows them, and are looked at otherwise; nothing of them is in the session."""
+    it = side(version, runs=True)
+    told: list[list[bytes]] = []
+
+    def ours(receipts: list[bytes]) -> bool:
+        told.append(receipts)
+        return len(receipts) > 1
+
+    passing = to_client(it.bridges, it.session, receipts=False, ours=ours)
+    (_, rule) = passing.rules
+    assert rule == Rule(RECEIPT, wants=(b"receipt-id",), stays=True)
+    decoder = Decoder(DIALECTS[version], BROKER_COMMANDS, Limits())
+    decoder.feed(b"".join([b"RECEIPT\nreceipt-id:%d\n\n\0" % number for number in (1, 2, 3)]))
+    frames = list(decoder.frames())
+    for some, taken in ((frames[:2], True), (frames[2:], False)):
+        run = run_of(rule, some)
+        assert run is not None
+        assert passing.takes(run) is taken
+    assert told == [[b"1", b"2"], [b"3"]]
+
+
+@in_all_versions
+def test_parts_of_sends(version: bytes) -> None:
+    """Only a SEND's are told, and only where they are needed."""
+    it = side(version, runs=True)
+    rules = to_broker(it.bridges, it.session, sends=True, parts=True).rules
+    assert {rule.command for rule in rules if rule.parts} == {SEND}
+    assert not any(rule.parts for rule in to_broker(it.bridges, it.session, sends=True).rules)
+
+
 def test_traces_are_taken_out() -> None:
     """A MESSAGE with one is looked at."""
     bridges = bridges_between(b"1.2", b"1.2", "generic", LossPolicy.REPLACE, tracked=True, traced=True)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stomprelay.relay.bridge.negotiation import bridges_between
+from stomprelay.relay.bridge.passing import to_broker
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.model.counters import Counters
 from stomprelay.relay.model.group import Broker
@@ -37,11 +38,18 @@ AGAIN = b"SEND\nrelay-resent:true\n%bdestination:/queue/a\n%b\n%b\0"
 
 
 class Scene:
-    """A client called `s`, its resender and a broker."""
+    """A client called `s`, its resender and a broker; `runs`: what may pass so comes in runs, both ways."""
 
     def __init__(
-        self, client: bytes = b"1.2", broker: bytes = b"1.2", *, cumulative: bool = False, **settings: Any
+        self,
+        client: bytes = b"1.2",
+        broker: bytes = b"1.2",
+        *,
+        cumulative: bool = False,
+        runs: bool = False,
+        **settings: Any,
     ) -> None:
+        self.runs = runs
         self.counters = Counters()
         self.session = Session(b"s", DIALECTS[client], 100, self.counters)
         self.outbox = Outbox()
@@ -61,18 +69,25 @@ class Scene:
 
     def connects(self, broker: bytes = b"1.2", *, cumulative: bool = False) -> None:
         """There is a broker of this version."""
-        bridge = bridges_between(
-            self.session.dialect.version, broker, "generic", LossPolicy.REPLACE, tracked=True
-        ).to_broker
+        version = self.session.dialect.version
+        bridges = bridges_between(version, broker, "generic", LossPolicy.REPLACE, tracked=True)
+        bridge = bridges.to_broker
+        self.passing = to_broker(bridges, self.session, sends=True, parts=not cumulative)
         self.leg = Leg(Side.UPSTREAM, Limits())
         self.resender.connected(self.leg, bridge, self.broker, cumulative=cumulative, commits_early=False)
 
     def sends(self, data: bytes) -> bytes:
         """The client sends this in one chunk. Returns what is written of it."""
         self.decoder.feed(data)
-        for frame in self.decoder.frames():
+        for frame in self.decoder.runs(self.passing) if self.runs else self.decoder.frames():
             self.resender.send(frame)
         return self.writes()
+
+    def hears(self, receipts: list[bytes]) -> list[bytes]:
+        """The broker sends RECEIPTs in one chunk. Returns those that are the client's."""
+        if self.runs and self.resender.received_all(receipts):
+            return []
+        return [receipt for receipt in receipts if self.resender.received(receipt)]
 
     def loses(self) -> list[bytes | None]:
         """The broker is lost. Returns the COMMITs whose outcome is unknown."""
@@ -281,6 +296,47 @@ def test_any_frames_in_any_chunks(
             *[frame for transaction in open_ones for frame in transaction.frames],
         ]
     )
+
+
+@given(st.data(), st.booleans())
+def test_in_runs_or_one_by_one(data: st.DataObject, cumulative: bool) -> None:
+    """Whatever is said, confirmed in any order and lost in between: the same is written, kept and given."""
+    scenes = [Scene(confirm=True, cumulative=cumulative, runs=runs) for runs in (True, False)]
+    asked: list[bytes] = []
+    number = 0
+    for _ in range(data.draw(st.integers(1, 8), "steps")):
+        match data.draw(st.sampled_from(["says", "says", "hears", "hears", "loses"])):
+            case "says":
+                kinds = data.draw(
+                    st.lists(st.sampled_from([SEND, SEND, SEND, ASKING]), min_size=1, max_size=6)
+                )
+                chunk = b""
+                for kind in kinds:
+                    number += 1
+                    body = b"%d" % number
+                    chunk += SEND % body if kind is SEND else ASKING % (b"r" + body, body)
+                written, other = [scene.sends(chunk) for scene in scenes]
+            case "hears" if asked:
+                start = data.draw(st.integers(0, len(asked) - 1))
+                some = asked[start : start + data.draw(st.integers(1, 6))]
+                some = data.draw(st.permutations(some)) if data.draw(st.booleans()) else some
+                some = [*some, *data.draw(st.sampled_from([[], [], some[:1], [b"unknown"]]))]
+                asked = [each for each in asked if each not in some]
+                heard, alike = [scene.hears(some) for scene in scenes]
+                assert heard == alike
+                continue
+            case _:
+                cumulative = data.draw(st.booleans())
+                assert scenes[0].loses() == scenes[1].loses()
+                assert scenes[0].given() == scenes[1].given()
+                asked.clear()
+                written, other = [scene.again(cumulative=cumulative) for scene in scenes]
+        assert written == other
+        asked += re.findall(rb"\nreceipt:([^\n]*)\n", written)
+        first, second = [scene.resender.unconfirmed for scene in scenes]
+        assert (len(first), first.sends, first.size) == (len(second), second.sends, second.size)
+        assert (first.safe, first.quiet) == (second.safe, second.quiet)
+        assert (first.cost, first.unproved) == (second.cost, second.unproved)
 
 
 def _once(frames: list[bytes]) -> list[bytes]:

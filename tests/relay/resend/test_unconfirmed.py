@@ -10,6 +10,12 @@ from hypothesis.stateful import (
 )
 
 from stomprelay.relay.resend.unconfirmed import Kept, Unconfirmed
+from stomprelay.wire.decoder import Decoder
+from stomprelay.wire.dialect import V1_2
+from stomprelay.wire.head import Limits
+from stomprelay.wire.names import SEND
+from stomprelay.wire.run import Rule, Run
+from tests.passing import run_of
 
 cumulative_or_not = pytest.mark.parametrize("cumulative", [False, True], ids=["each", "cumulative"])
 
@@ -19,6 +25,25 @@ def unconfirmed(most: int = 100, *, cumulative: bool = False) -> Unconfirmed:
     kept = Unconfirmed(b"s", most)
     kept.connected(cumulative=cumulative)
     return kept
+
+
+def said(body: bytes) -> bytes:
+    """A SEND."""
+    return b"SEND\n\n%b\0" % body
+
+
+def run(*bodies: bytes) -> Run:
+    """SENDs with these bodies, in a chunk that begins with something else."""
+    decoder = Decoder(V1_2, frozenset({SEND}), Limits())
+    decoder.feed(b"".join(map(said, (b"before", *bodies))))
+    return run_of(Rule(SEND, parts=True), list(decoder.frames())[1:])
+
+
+def of_run(kept: Unconfirmed, *bodies: bytes) -> list[bytes]:
+    """Keep a run of these. Returns the receipts that it asks for."""
+    receipts = kept.ask_each(len(bodies))
+    kept.keep_run(run(*bodies), receipts)
+    return receipts
 
 
 def quiet(kept: Unconfirmed) -> bool:
@@ -40,6 +65,14 @@ def test_our_receipts_are_all_different() -> None:
     asked = [kept.ask() for _ in range(3)]
     assert asked == [b"s-receipt-1", b"s-receipt-2", b"s-receipt-3"]
     assert all(map(kept.is_ours, asked))
+    assert kept.ask_each(2) == [b"s-receipt-4", b"s-receipt-5"]
+    assert kept.ask() == b"s-receipt-6"
+
+
+def test_a_name_with_a_percent_sign() -> None:
+    """It is no format."""
+    kept = Unconfirmed(b"%s%d", 100)
+    assert [*kept.ask_each(2), kept.ask()] == [b"%%s%%d-receipt-%d" % number for number in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("receipt", [None, b"", b"1", b"t-receipt-1", b"s-receipt", b"xs-receipt-1"])
@@ -105,6 +138,99 @@ def test_a_receipt_id_that_is_used_twice(cumulative: bool) -> None:
     kept.keep(b"new", b"r")
     kept.received(b"r")
     assert kept.safe
+
+
+# Runs
+
+
+def test_a_run_is_confirmed_frame_by_frame() -> None:
+    """In order, in any portions: what is kept is told exactly at each point."""
+    kept = unconfirmed(1000)
+    first, second = of_run(kept, b"1", b"22", b"333"), of_run(kept, b"4444")
+    sizes = [len(said(each)) for each in (b"1", b"22", b"333", b"4444")]
+    assert (len(kept), kept.sends, kept.size) == (4, 4, sum(sizes))
+    assert kept.received_all(first[:1])
+    assert (len(kept), kept.sends, kept.size) == (3, 3, sum(sizes[1:]))
+    assert kept.received_all([*first[1:], *second])
+    assert (len(kept), kept.sends, kept.size) == (0, 0, 0)
+    assert kept.safe
+
+
+def test_what_is_left_of_a_run() -> None:
+    """It is sent again frame by frame, in its place."""
+    kept = unconfirmed(1000)
+    kept.keep(b"before", b"x")
+    first = of_run(kept, b"1", b"2", b"3", b"4")
+    kept.keep(b"after", b"y")
+    assert not kept.received(b"x")
+    assert not kept.received(first[0])
+    assert not kept.received(first[2])
+    assert (len(kept), kept.sends, kept.size) == (3, 3, 2 * len(said(b"1")) + 5)
+    assert kept.take() == [
+        Kept(said(b"2"), first[1], True),
+        Kept(said(b"4"), first[3], True),
+        Kept(b"after", b"y", True),
+    ]
+    assert (len(kept), kept.sends, kept.size) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "what", ["later ones", "one twice", "an unknown one", "one too many", "the client's", "an older one's"]
+)
+def test_receipts_that_are_not_just_the_next(what: str) -> None:
+    """They are left to a look at each, and nothing was recorded."""
+    kept = unconfirmed(1000)
+    older = of_run(kept, b"a", b"b")
+    kept.received(older[1])
+    first, second = of_run(kept, b"1", b"2"), of_run(kept, b"3", b"4")
+    kept.pass_unkept()
+    receipts = {
+        "later ones": [first[0], *second],
+        "one twice": [first[0], *first],
+        "an unknown one": [*first, b"s-receipt-99"],
+        "one too many": [*first, *second, b"x"],
+        "the client's": first,
+        "an older one's": [older[0], *first],
+    }[what]
+    if what == "the client's":
+        kept.owe(first[1])
+    before = len(kept), kept.sends, kept.size
+    assert not kept.received_all(receipts)
+    assert (len(kept), kept.sends, kept.size) == before
+    assert kept.unproved == 1
+    given = [kept.received(receipt) for receipt in receipts]
+    assert given == [what == "the client's" and receipt == first[1] for receipt in receipts]
+    left = [wire for wire, receipt in zip((b"1", b"2"), first, strict=True) if receipt not in receipts]
+    left += [wire for wire, receipt in zip((b"3", b"4"), second, strict=True) if receipt not in receipts]
+    assert wires(kept) == [said(each) for each in ([] if older[0] in receipts else [b"a"]) + left]
+
+
+def test_any_receipt_of_a_run_proves_what_was_sent_before_it() -> None:
+    """As a single one does."""
+    kept = unconfirmed(1000)
+    receipts = of_run(kept, b"1", b"2")
+    kept.pass_unkept(3)
+    assert kept.received_all(receipts[:1])
+    assert kept.unproved == 0
+
+
+def test_a_frame_of_a_run_that_is_refused() -> None:
+    """It is answered for good; the others are not."""
+    kept = unconfirmed(1000)
+    receipts = of_run(kept, b"1", b"2", b"3")
+    kept.refused(receipts[0])
+    assert kept.sends == 2
+    kept.refused(receipts[2])
+    assert wires(kept) == [said(b"2")]
+
+
+def test_what_is_kept_costs_the_same_in_runs() -> None:
+    """Whoever limits what a client may pile up need not know of them."""
+    together, each = unconfirmed(1000), unconfirmed(1000)
+    of_run(together, b"1", b"22", b"333")
+    for body in (b"1", b"22", b"333"):
+        each.keep(said(body), each.ask())
+    assert together.cost == each.cost
 
 
 def test_bounds() -> None:
@@ -293,6 +419,25 @@ class Account(RuleBasedStateMachine):
             self.kept.owe(name)
             self.owed.append(name)
 
+    @rule(count=st.integers(1, 4))
+    def keeps_a_run(self, count: int) -> None:
+        bodies = [b"%d" % (self.number + at) for at in range(count)]
+        self.number += count
+        if self.kept.cumulative:
+            return  # there a run is one thing
+        receipts = of_run(self.kept, *bodies)
+        self.model += zip(receipts, map(said, bodies), strict=True)
+
+    @rule(data=st.data())
+    def confirms_some(self, data: st.DataObject) -> None:
+        names = [receipt for receipt, _ in self.model] + [b"unknown"]
+        start = data.draw(st.integers(0, len(names) - 1))
+        receipts = names[start : start + data.draw(st.integers(1, 6))]
+        if self.kept.received_all(receipts):
+            assert not set(receipts) & {*self.owed, b"unknown"}
+            for receipt in receipts:
+                self._forget(receipt)
+
     @rule(data=st.data())
     def confirms(self, data: st.DataObject) -> None:
         names = [receipt for receipt, _ in self.model] + [b"unknown"]
@@ -301,8 +446,12 @@ class Account(RuleBasedStateMachine):
         assert given is (receipt in self.owed)
         if given:
             self.owed.remove(receipt)
-        at = names.index(receipt)
-        if at < len(self.model):
+        self._forget(receipt)
+
+    def _forget(self, receipt: bytes) -> None:
+        names = [name for name, _ in self.model]
+        if receipt in names:
+            at = names.index(receipt)
             del self.model[0 if self.kept.cumulative else at : at + 1]
 
     @rule(cumulative=st.booleans())
@@ -320,7 +469,8 @@ class Account(RuleBasedStateMachine):
 
     @invariant()
     def the_accounts_agree(self) -> None:
-        assert len(self.kept) == len(self.model)
+        assert len(self.kept) == self.kept.sends == len(self.model)
+        assert self.kept.safe is (not self.model)
         assert self.kept.size == sum(len(wire) for _, wire in self.model)
         assert self.kept.full is (self.kept.size >= 50)
         assert self.kept.crowded is (self.kept.size > 25)
