@@ -107,7 +107,9 @@ def test_the_wire_cases_under_address_sanitizer(tmp_path: Path) -> None:
     all_built = []
     for name in ("_scan", "_respell"):
         source, built = tmp_path / f"{name}.c", tmp_path / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
-        subprocess.run([cython, "-3", ROOT / f"stomprelay/wire/{name}.pyx", "-o", source], cwd=ROOT, check=True)
+        subprocess.run(
+            [cython, "-3", ROOT / f"stomprelay/wire/{name}.pyx", "-o", source], cwd=ROOT, check=True
+        )
         subprocess.run([compiler, *options, include, source, "-o", built], check=True)
         all_built.append(built)
     environment = {
