@@ -1,7 +1,8 @@
-"""Which frames of a leg may pass as they came without a look at each, and what has to be recorded of them.
+"""Which frames of a leg may pass without a look at each, what has to be recorded of them, and between two versions what
+bytes they go out in.
 
-It says of whole runs what the steps say of single frames: a run passes only where each of its frames would, and leaves
-the session as they would have left it. What is not certain is left to the steps.
+It says of whole runs what the bridge and its steps say of single frames: a run passes only where each of its frames
+would, in the same bytes, and leaves the session as they would have left it. What is not certain is left to them.
 """
 
 from collections.abc import Callable
