@@ -81,12 +81,12 @@ class Recent:
 
     def rows(self, names: Sequence[Name]) -> list[Row] | None:
         """Return the rows of these names; None where that is not certain, or `settle` may not find each of them."""
+        if self._lines and self._are_first(names):
+            return list(map(_ROW, map(self._rows.__getitem__, names)))
+        if len(names) > 1 and (self._lines or len(set(names)) < len(names)):
+            return None
         found = list(filter(None, map(self._rows.get, names)))
-        if len(found) < len(names) or len(set(names)) < len(names):
-            return None
-        if self._lines and len(names) > 1 and not self._are_first(names):
-            return None
-        return list(map(_ROW, found))
+        return list(map(_ROW, found)) if len(found) == len(names) else None
 
     def _are_first(self, names: Sequence[Name]) -> bool:
         """Whether these are the next ones of the only subscription, a cumulative one, one after the other."""

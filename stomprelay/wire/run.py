@@ -1,4 +1,4 @@
-"""Neighbouring frames that may pass as they came, taken together, and the rules that say which may.
+"""Neighbouring frames that pass without a look at each, taken together, and the rules that say which may.
 
 A rule is told by whoever decides; a run is found by the compiled scanner. It is an economy, never a judgement: where
 there is no compiled scanner every frame comes by itself, and nothing else differs.

@@ -226,7 +226,10 @@ def test_a_chunk_that_is_not_joined(data: st.DataObject) -> None:
             patch.setattr(module, "_WORTH_A_CUT", 1)
             assert _unplaced(Stream(dialect, Limits(), ANY).outcome(chunks)) == expected
             wires, error = _by_turns(dialect, chunks)
-        assert wires == [told.wire for frames, *_ in expected.chunks for told in frames]
+        # An LF that comes with the next chunk belongs to the frame where that chunk was fed before it was taken.
+        assert [wire.removesuffix(b"\n") for wire in wires] == [
+            told.wire.removesuffix(b"\n") for frames, *_ in expected.chunks for told in frames
+        ]
         assert (error and error.message) == (expected.error and expected.error[1])
 
 

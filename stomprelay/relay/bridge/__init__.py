@@ -1,6 +1,6 @@
 """Frames from one STOMP version to another.
 
 `steps` the edits, each needed where a fact of the two dialects differs; `bridge` applies them to a frame's head;
-`passing` which frames need none, so that many pass together; `negotiation` which dialects meet, and what a broker is
-asked for; `tracing` the header by which the journal recognises SENDs.
+`passing` which frames pass together, with the same edit or none; `negotiation` which dialects meet, and what a broker
+is asked for; `tracing` the header by which the journal recognises SENDs.
 """

@@ -1,17 +1,19 @@
-"""Which frames of a leg may pass as they came without a look at each, and what has to be recorded of them.
+"""Which frames of a leg may pass without a look at each, what has to be recorded of them, and between two versions what
+bytes they go out in.
 
-It says of whole runs what the steps say of single frames: a run passes only where each of its frames would, and leaves
-the session as they would have left it. What is not certain is left to the steps.
+It says of whole runs what the bridge and its steps say of single frames: a run passes only where each of its frames
+would, in the same bytes, and leaves the session as they would have left it. What is not certain is left to them.
 """
 
 from collections.abc import Callable
 from functools import cache
+from operator import itemgetter
 from typing import Final, cast
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.bridge.steps import DELIVERED
-from stomprelay.session.recent import Name, Row
+from stomprelay.session.recent import Name, Row, text_of
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
@@ -41,13 +43,18 @@ _ACKNOWLEDGED: Final[dict[DeliveryNaming, Rule]] = {
 }
 """What has to be known of an ACK, as `session.recent.Name` has it."""
 
-_BY_MESSAGE: Final = b"subscription:%b\nmessage-id:%b\n", (0, 1)
-_NAMED: Final = {
+
+def _both(rows: list[Row]) -> bytes:
+    return text_of([row[:2] for row in rows])
+
+
+_BY_MESSAGE: Final = b"subscription:%b\nmessage-id:%b\n", _both
+_NAMED: Final[dict[DeliveryNaming, tuple[bytes, Callable[[list[Row]], bytes]]]] = {
     DeliveryNaming.MESSAGE_ID: _BY_MESSAGE,
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _BY_MESSAGE,
-    DeliveryNaming.ACK: (b"id:%b\n", (2,)),
+    DeliveryNaming.ACK: (b"id:%b\n", lambda rows: b"\n".join(map(itemgetter(2), rows))),
 }
-"""The header lines by which a broker is told which delivery is meant, and what they have of its row."""
+"""The header lines by which a broker is told which delivery is meant, and what they say of rows, as `text_of`."""
 
 
 def _decoded(run: Run, dialect: Dialect) -> list[bytes] | None:
@@ -123,7 +130,7 @@ def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
         return False
     if len(wants) > 1:
         rows = _rows(text, len(wants))
-        ids = {row[0] for row in rows}
+        ids = set(map(itemgetter(0), rows))
     else:
         ids = set(text.split(b"\n"))
     found = [session.subscriptions.named(bridge.target.decode(SUBSCRIPTION, id)) for id in ids]
@@ -195,10 +202,10 @@ def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:
     width, text = len(run.rule.wants), run.lines[:-1]
     names: list[Name] = [*(text.split(b"\n") if width == 1 else _rows(text, width))]
     rows = session.rows(names)
-    lines, columns = _NAMED[bridge.target.delivery]
-    if rows is None or len(rows[0]) <= columns[-1]:
+    lines, values = _NAMED[bridge.target.delivery]
+    if rows is None or len(rows[0]) < len(DELIVERED[bridge.target.delivery]):
         return False
-    said = bridge.spelling.values(b"\n".join([row[column] for row in rows for column in columns]))
+    said = bridge.spelling.values(values(rows))
     if said is None:
         return False
     adds = lines * len(rows) % tuple(said.split(b"\n"))
