@@ -39,7 +39,8 @@ def write(log: Logger, level: Any, form: str, **fields: object) -> None:
     Twisted formats a line field by field, in Python, which for long ones takes longer than all that a session does.
     """
     if heard(level):
-        log.emit(level, "{line}", line=form.format(**fields), **fields)
+        line = form.format(**fields)
+        log.emit(level, line.replace("{", "{{").replace("}", "}}"), **fields)
 
 
 def set_level(name: str) -> None:
