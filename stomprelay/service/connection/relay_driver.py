@@ -145,7 +145,7 @@ class RelayDriver(Driver):
         """Whether nothing more will happen. That is the relay's to decide: between two brokers a session may have
         no leg.
         """
-        return not self.legs and self.relay.over
+        return not self.legs and self._relay.over
 
     def end(self) -> None:
         """Stop the timer and call `ended`: the session is over."""
