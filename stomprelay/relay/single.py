@@ -147,12 +147,9 @@ class Single:
         """Return what of the client's may pass to this broker, chunk by chunk and straight on; None until frames were
         carried: what many sessions do not need for long is not made for all of them.
         """
-        if (
-            self._passing is None
-            and self.disconnect is DisconnectState.NONE
-            and any(self._session.frames.values())
-        ):
-            self._passing = self._meet(connection)
+        if self._passing is None and self.disconnect is DisconnectState.NONE:
+            carried = any(self._session.frames.values())
+            self._passing = self._meet(connection) if carried else None
         return self._passing
 
     def _meet(self, connection: Connected) -> tuple[Passing, Pass]:

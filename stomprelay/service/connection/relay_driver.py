@@ -375,7 +375,6 @@ class RelayDriver(Driver):
         session, (from_client, from_brokers) = self.relay.session, self._bytes()
         frames = {} if session is None else session.frames
         write(
-            _log,
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
             event=effect.event.value,
