@@ -303,10 +303,11 @@ class ClientConnection:
         if broker.health.paused and flow.disconnect is DisconnectState.NONE:
             link.leave(now, link.upstream.drain_timeout, None)
         outbox.put(Wake(self.deadline))
-        if not client.gone or link.done:
+        more = not first or link.done or link.moving  # than to carry what came meanwhile
+        if (not client.gone or link.done) and (more or leg.decoder.behind):
             self._to_client(leg, now)
         self._hurry()
-        if client.state is State.CONNECTED:
+        if client.state is State.CONNECTED and (more or self._buffer.unread):
             self._release(now)
         if first and not client.closed and not client.gone and not self._buffer.paused:
             outbox.put(Resume(client))  # last: the deadline that its answer asks for is the newest

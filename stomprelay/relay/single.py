@@ -136,16 +136,24 @@ class Single:
     def passes(self) -> list[Pass]:
         """Return what may pass straight on: all that needs no look, while nothing but frames has to be done."""
         link = self._link
-        if self._passing is None or not link.up or link.moving or self._careful or self._paused or self.erred:
+        if not link.up or link.moving or self._careful or self._paused or self.erred:
             return []
         if self.disconnect is not DisconnectState.NONE or self._tracer is not None:
             return []
-        return [self._passing[1], self._from_broker()]
+        from_client = self._from_client(link.connection)
+        return [] if from_client is None else [from_client[1], self._from_broker()]
 
-    def _meet(self, connection: Connected) -> None:
-        """Find out what of the client's may pass to this broker."""
+    def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
+        """Return what of the client's may pass to this broker, chunk by chunk and straight on; None until frames were
+        carried: what many sessions do not need for long is not made for all of them.
+        """
+        if self._passing is None and self.disconnect is DisconnectState.NONE:
+            carried = any(self._session.frames.values())
+            self._passing = self._meet(connection) if carried else None
+        return self._passing
+
+    def _meet(self, connection: Connected) -> tuple[Passing, Pass]:
         resender, session, bridges = self._resender, self._session, connection.bridges
-        self._known = {}
         if resender is None:
             passing = straight = to_broker(bridges, session, sends=True)
         elif self._link.upstream.confirm:  # the resender adds something to SENDs
@@ -154,7 +162,7 @@ class Single:
         else:
             unkept = resender.unconfirmed.pass_unkept
             passing = straight = to_broker(bridges, session, sends=True, unkept=unkept)
-        self._passing = passing, Pass(self._client, connection.leg, straight)
+        return passing, Pass(self._client, connection.leg, straight)
 
     def _from_broker(self) -> Pass:
         """Return what of the broker's may pass now."""
@@ -241,9 +249,10 @@ class Single:
         decoder, tracer = self._client.decoder, self._tracer
         if tracer is not None and self._resender is not None:
             return islice(tracer.frames(decoder), TURN)
-        if tracer is not None or self._passing is None or self._client.gone:
+        passing = self._from_client(self._link.connection)
+        if tracer is not None or passing is None or self._client.gone:
             return islice(decoder.frames(), TURN)
-        return decoder.runs(self._passing[0], TURN)
+        return decoder.runs(passing[0], TURN)
 
     def _disconnecting(self, frame: Frame) -> None:
         """Keep the client's DISCONNECT until all that was sent before is safe."""
@@ -270,7 +279,7 @@ class Single:
         watchful = (erred := self.erred) or (bridge.tracked and session.subscriptions.acknowledging)
         untouched = _NONE if watchful else bridge.untouched
         frames: Iterator[Frame | Run] = islice(broker.decoder.frames(), TURN)
-        passing = self._from_broker().passing
+        passing = self._from_broker().passing if self._from_client(connection) is not None else None
         if not erred and passing is not None:
             frames = broker.decoder.runs(passing, TURN)
         try:
@@ -342,7 +351,8 @@ class Single:
     def connected(self, link: Link, now: float) -> None:
         """Send a new broker all that it has to know; the first one has nothing to know yet."""
         resender = self._resender
-        self._meet(link.connection)
+        self._known = {}
+        self._passing = None
         if resender is None:
             return
         self._paused = self.erred = False

@@ -7,6 +7,7 @@ from twisted.logger import FilteringLogObserver, Logger, LogLevel, LogLevelFilte
 _NAMESPACE: Final = "stomprelay"
 _level: Final = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
 _filtered: Final = FilteringLogObserver(globalLogPublisher, [_level])
+_unfiltered: Final = Logger(_NAMESPACE, observer=globalLogPublisher)
 
 
 def logger() -> Logger:
@@ -33,13 +34,15 @@ def heard(level: Any) -> bool:
     return bool(level >= _level.logLevelForNamespace(_NAMESPACE))
 
 
-def write(log: Logger, level: Any, form: str, **fields: object) -> None:
+def write(level: Any, form: str, **fields: object) -> None:
     """Write a line of this form, in which the fields stand by their names; a log that keeps events has them too.
 
-    Twisted formats a line field by field, in Python, which for long ones takes longer than all that a session does.
+    Twisted formats a line field by field, in Python, which for long ones takes longer than all that a session does: it
+    is given a form without fields. That the line is heard has been decided then.
     """
     if heard(level):
-        log.emit(level, "{line}", line=form.format(**fields), **fields)
+        line = form.format(**fields)
+        _unfiltered.emit(level, line.replace("{", "{{").replace("}", "}}"), **fields)
 
 
 def set_level(name: str) -> None:

@@ -45,7 +45,10 @@ _NAMES: Final = {each: each for each in (ACCEPT_VERSION, HEART_BEAT, HOST, LOGIN
 
 
 def _first(headers: Headers, name: bytes) -> bytes | None:
-    return next((value for key, value in headers if key == name), None)
+    for key, value in headers:
+        if key == name:
+            return value
+    return None
 
 
 def put(headers: Headers, values: Mapping[bytes, bytes | None]) -> Headers:
@@ -92,7 +95,7 @@ class Credentials:
     passcode: bytes | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Offer:
     """What a client's CONNECT offers: its headers, its STOMP versions and its heart-beats."""
 
@@ -197,7 +200,7 @@ def read_opening(decoder: Decoder, data: bytes, most: int) -> Offer | Foreign | 
     return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Accord:
     """What a broker's CONNECTED settles: the version as a dialect, its heart-beats, and its `server` and `session`
     headers (empty where absent).

@@ -5,6 +5,7 @@ agreed interval, and give the peer up after a multiple of it; a peer that we do 
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import inf
 from typing import Final
 
@@ -12,6 +13,9 @@ from stomprelay.wire.errors import ProtocolError
 
 BEAT: Final = b"\n"
 """One LF: brokers exist that take a CR between frames for the start of a command."""
+
+_SHARED: Final = 64
+"""Terms that sessions share: nearly all ask for the same few."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Terms:
     tolerance: float = 2.0
 
     @classmethod
+    @lru_cache(_SHARED)
     def parse(cls, value: bytes) -> "Terms":
         """Return the terms in the value of a `heart-beat` header. Raises `ProtocolError` when it is not two
         numbers.

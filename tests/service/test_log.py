@@ -11,7 +11,7 @@ from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.service.connection.driver import spell_text
 from stomprelay.service.connection.repeats import EVERY, MOST
-from stomprelay.service.log import logger, write
+from stomprelay.service.log import write
 from stomprelay.session.effects import Event, Note
 from tests.service.harness import (
     CONNECTED,
@@ -330,9 +330,8 @@ class Unspelled:
 
 def test_a_line_is_formatted_once_and_only_where_it_is_wanted() -> None:
     """What a log keeps of it are the words and the values in them; what a value says is never taken for a form."""
-    log = logger()
     with capturedLogs() as events:
-        write(log, LogLevel.info, "{name} is {state}", name="{state}", state="up")
-        write(log, LogLevel.debug, "{value}", value=Unspelled())
+        write(LogLevel.info, "{name} is {state}", name="{state}", state="up")
+        write(LogLevel.debug, "{value}", value=Unspelled())
     assert [formatEvent(each) for each in events] == ["{state} is up"]
     assert (events[0]["name"], events[0]["state"]) == ("{state}", "up")

@@ -154,7 +154,7 @@ def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str
             return
     elif effect.event not in _ONCE and not repeats.passes(name):
         return
-    write(_log, level, form, event=effect.event.value, text=one_line(effect.text), **fields)
+    write(level, form, event=effect.event.value, text=one_line(effect.text), **fields)
 
 
 def spell_address(address: object) -> str:

@@ -146,7 +146,7 @@ class RelayDriver(Driver):
         """Whether nothing more will happen. That is the relay's to decide: between two brokers a session may have
         no leg.
         """
-        return not self.legs and self.relay.over
+        return not self.legs and self._relay.over
 
     def end(self) -> None:
         """Stop the timer and call `ended`: the session is over."""
@@ -161,7 +161,6 @@ class RelayDriver(Driver):
     def info(self) -> SessionInfo:
         """Return what the status page shows of the session now."""
         relay = self.relay
-        client = self.runtime.protocols.get(relay.client)
         links = relay.links
         versions = [
             link.leg.dialect.version.decode("ascii")
@@ -174,6 +173,13 @@ class RelayDriver(Driver):
             "" if relay.session is None else relay.session.dialect.version.decode("ascii"),
             ", ".join(dict.fromkeys(versions)),
             tuple("searching" if link.broker is None else str(link.broker) for link in links),
+            *self._bytes(),
+        )
+
+    def _bytes(self) -> tuple[int, int]:
+        """Return how many bytes the client sent, and brokers."""
+        client = self.runtime.protocols.get(self._relay.client)
+        return (
             self._client_bytes if client is None else client.bytes_received,
             self._left_bytes + sum(output.protocol.bytes_received for output in self._outputs),
         )
@@ -348,7 +354,7 @@ class RelayDriver(Driver):
         if effect.event is Event.CONNECTED:
             if self._began is None:
                 self._began = self.runtime.seconds()
-                effect = replace(effect, text=f"{self._login()}, {effect.text}")
+                effect = Note(effect.event, f"{self._login()}, {effect.text}", effect.facts)
             else:
                 effect = replace(effect, detail=True)  # one more broker of a fan-out
         kind = f"listener {self.relay.listener.name}"
@@ -367,17 +373,16 @@ class RelayDriver(Driver):
 
     def _log_end(self, effect: Note, time: float) -> None:
         """Write the line of the end of a session that a broker had accepted."""
-        session, info = self.relay.session, self.info()
+        session, (from_client, from_brokers) = self.relay.session, self._bytes()
         frames = {} if session is None else session.frames
         write(
-            _log,
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
             event=effect.event.value,
             text=one_line(effect.text),
             time=time,
-            from_client=f"{counted(frames.get('client_frames', 0), 'frame')}, {counted(info.from_client, 'byte')}",
-            from_brokers=f"{counted(frames.get('broker_frames', 0), 'frame')}, {counted(info.from_brokers, 'byte')}",
+            from_client=f"{counted(frames.get('client_frames', 0), 'frame')}, {counted(from_client, 'byte')}",
+            from_brokers=f"{counted(frames.get('broker_frames', 0), 'frame')}, {counted(from_brokers, 'byte')}",
             **self._names(),
         )
 
