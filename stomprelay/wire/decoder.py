@@ -120,17 +120,13 @@ class Decoder:
     def __init__(self, dialect: Dialect, commands: frozenset[bytes], limits: Limits) -> None:
         self.limits = limits
         self._head = _head(limits)
-        self._data = b""
-        self._at = 0
+        self._data, self._at = b"", 0
         self._rest: tuple[bytes, int] | None = None
         self._later: Pieces | None = None
         self._pieces: Pieces | None = None
-        self._lines = 0
-        self._line = 0
+        self._lines = self._line = self._need = self._most = 0
         self._end = b""
-        self._need = 0
         self._mark: re.Pattern[bytes] | None = None
-        self._most = 0
         self.trails = False
         self._recording: list[Frame | Run] | None = None
         self._keeping: Keep | None = None
@@ -188,8 +184,7 @@ class Decoder:
             elif self._at < len(self._data) or self._rest is not None:
                 self._later = Pieces(data)
             else:
-                self._data = data
-                self._at = 0
+                self._data, self._at = data, 0
             return
         if self._completed(pieces, data):
             return
@@ -201,8 +196,7 @@ class Decoder:
             if pieces.size > self._most:
                 raise self._overgrown(pieces.joined())
             return
-        self._data = pieces.joined()
-        self._at = 0
+        self._data, self._at = pieces.joined(), 0
         self._pieces = None
 
     def _completed(self, pieces: Pieces, data: bytes) -> bool:
@@ -218,8 +212,7 @@ class Decoder:
             return False
         stop += data[stop] == _LF
         pieces.add(data[:stop])
-        self._data = pieces.joined()
-        self._at = 0
+        self._data, self._at = pieces.joined(), 0
         self._pieces = None
         self._rest = (data, stop)
         return True
@@ -274,8 +267,7 @@ class Decoder:
                         continue
                     at = self._at = gap.end()
                 if at >= size:
-                    self._data = b""
-                    self._at = 0
+                    self._data, self._at = b"", 0
                     if self._rest is None and self._later is None:
                         return
                     self._go_on()
@@ -416,8 +408,7 @@ class Decoder:
 
     def _keep(self, unfinished: bytes) -> None:
         """Keep what is left of the chunk, an unfinished frame, and go on with what was fed since."""
-        self._data = b""
-        self._at = 0
+        self._data, self._at = b"", 0
         self._pieces = Pieces(unfinished)
         if self._rest is not None or self._later is not None:
             self._go_on()
