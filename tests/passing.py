@@ -107,8 +107,7 @@ def passed_on(chunk: bytes, order: Pass) -> tuple[int, int, bytes]:
     """
     frames, size, out = 0, 0, b""
     if order.passing is not None and not (order.trails and chunk.endswith(b"\0")):
-        rules = tuple(rule for rule in order.passing.rules if not rule.stays)
-        for run in runs_of(whole_frames(chunk, order.leg), rules):
+        for run in runs_of(whole_frames(chunk, order.leg), order.passing.rules):
             if not order.passing.takes(run):
                 break
             frames += run.count

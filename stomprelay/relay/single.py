@@ -76,7 +76,7 @@ class Single:
         self._tracer = tracer
         self._paused = False
         self._frame = b""
-        self._known: dict[tuple[bool, ...], Pass] = {}
+        self._known: dict[tuple[bool, ...], tuple[Passing, Pass]] = {}
         self._passing: tuple[Passing, Pass] | None = None
         if link.resender is not None:
             unconfirmed = link.resender.unconfirmed
@@ -141,7 +141,7 @@ class Single:
         if self.disconnect is not DisconnectState.NONE or self._tracer is not None:
             return []
         from_client = self._from_client(link.connection)
-        return [] if from_client is None else [from_client[1], self._from_broker()]
+        return [] if from_client is None else [from_client[1], self._from_broker()[1]]
 
     def _from_client(self, connection: Connected) -> tuple[Passing, Pass] | None:
         """Return what of the client's may pass to this broker, chunk by chunk and straight on; None until frames were
@@ -164,8 +164,8 @@ class Single:
             passing = straight = to_broker(bridges, session, sends=True, unkept=unkept)
         return passing, Pass(self._client, connection.leg, straight)
 
-    def _from_broker(self) -> Pass:
-        """Return what of the broker's may pass now."""
+    def _from_broker(self) -> tuple[Passing, Pass]:
+        """Return what of the broker's may pass now on its way through the relay, and past it."""
         connection, session = self._link.connection, self._session
         receipts = self._resender is None and self.disconnect is DisconnectState.NONE
         asks = self._resender is not None and self._link.upstream.confirm
@@ -173,8 +173,11 @@ class Single:
         state = session.subscriptions.acknowledging > 0, receipts, connection.leg.decoder.trails
         found = self._known.get(state)
         if found is None:
-            passing = to_client(connection.bridges, session, receipts=receipts, ours=ours)
-            found = self._known[state] = Pass(connection.leg, self._client, passing, state[2])
+            passing = straight = to_client(connection.bridges, session, receipts=receipts)
+            if ours is not None:
+                passing = to_client(connection.bridges, session, receipts=receipts, ours=ours)
+            found = passing, Pass(connection.leg, self._client, straight, state[2])
+            self._known[state] = found
         return found
 
     # Frames of the client
@@ -279,7 +282,7 @@ class Single:
         watchful = (erred := self.erred) or (bridge.tracked and session.subscriptions.acknowledging)
         untouched = _NONE if watchful else bridge.untouched
         frames: Iterator[Frame | Run] = islice(broker.decoder.frames(), TURN)
-        passing = self._from_broker().passing if self._from_client(connection) is not None else None
+        passing = self._from_broker()[0] if self._from_client(connection) is not None else None
         if not erred and passing is not None:
             frames = broker.decoder.runs(passing, TURN)
         try:

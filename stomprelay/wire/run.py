@@ -122,8 +122,7 @@ class Run:
     @property
     def ends(self) -> Sequence[int]:
         """Where each frame ends in `data`, for a rule that wants `parts`."""
-        assert self.parts is not None
-        return memoryview(self.parts).cast("P")[2::3]
+        return memoryview(self.parts or b"").cast("P")[2::3]
 
     def asking(self, receipts: list[bytes]) -> bytes:
         """Return the frames, each with a header in front that asks for the receipt at its place; for a rule that wants
@@ -131,8 +130,7 @@ class Run:
         """
         from stomprelay.wire._scan import with_header  # what found this run
 
-        assert self.parts is not None
-        return with_header(self.data, self.start, self.parts, RECEIPT_HEADER, receipts)
+        return with_header(self.data, self.start, self.parts or b"", RECEIPT_HEADER, receipts)
 
     def __repr__(self) -> str:
         """Command, number and size only: heads carry secrets."""

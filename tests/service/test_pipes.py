@@ -303,17 +303,6 @@ def test_the_relay_has_the_last_word(scene: Scene) -> None:
     assert scene.said() == [scene.passed(1, len(SEND)), scene.heard(SEND + SEND)]
 
 
-def test_what_stays_is_the_relays(scene: Scene) -> None:
-    """With all that follows; nobody is asked."""
-    passing = Passing((Rule(b"MESSAGE"), Rule(b"RECEIPT", stays=True)), lambda run: run.command == b"MESSAGE")
-    scene.does(Pass(scene.upstream, scene.relay.client, passing))
-    message, receipt = b"MESSAGE\n\nhello\0", b"RECEIPT\nreceipt-id:1\n\n\0"
-    scene.broker.sendall(message + receipt + message)
-    scene.turn(2)
-    assert scene.client.recv(1000) == message
-    assert scene.said()[-1][-1] == receipt + message
-
-
 def test_leave_is_taken_back(scene: Scene) -> None:
     """From then on nothing passes, until it may again."""
     scene.lets_pass()

@@ -127,7 +127,10 @@ class Stream:
         wanted = [tuple(frame.raw(name) for name in rule.wants) for frame in frames]
         if rule.needs:
             assert not any(None in values for values in wanted)
-        if len(rule.wants) == 1:
+        if rule.parts:
+            lines = [value + b"\n" for values in wanted for value in values if value is not None]
+            assert (run.values, run.lines) == ([], b"".join(lines))
+        elif len(rule.wants) == 1:
             assert run.values == [value for (value,) in wanted if value is not None]
         else:
             assert run.values == (wanted if rule.wants else [])

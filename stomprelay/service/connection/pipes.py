@@ -55,7 +55,6 @@ def make_pipe(
         return None
     leg, reads = source.leg, source.leg.decoder
     keep = None if recording is None else recording.keep
-    rules = tuple(rule for rule in passing.rules if not rule.stays)
-    scanner = decoder.SCANNER(reads.limits, reads.dialect, EXPECTED[leg.side, leg.state], rules, keep)
+    scanner = decoder.SCANNER(reads.limits, reads.dialect, EXPECTED[leg.side, leg.state], passing.rules, keep)
     seconds = source.runtime.seconds
     return PIPE(source, target, scanner.scan, passing.takes, trails, seconds, failed, recording)
