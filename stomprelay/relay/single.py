@@ -281,10 +281,11 @@ class Single:
         broker, bridge = connection.leg, connection.bridges.to_client
         watchful = (erred := self.erred) or (bridge.tracked and session.subscriptions.acknowledging)
         untouched = _NONE if watchful else bridge.untouched
-        frames: Iterator[Frame | Run] = islice(broker.decoder.frames(), TURN)
-        passing = self._from_broker()[0] if self._from_client(connection) is not None else None
-        if not erred and passing is not None:
-            frames = broker.decoder.runs(passing, TURN)
+        frames: Iterator[Frame | Run]
+        if erred or self._from_client(connection) is None:
+            frames = islice(broker.decoder.frames(), TURN)
+        else:
+            frames = broker.decoder.runs(self._from_broker()[0], TURN)
         try:
             joiner.carry(frames, untouched, lambda frame: self._downward(frame, broker, bridge, erred))
             if self._resender is not None and self._resender.careful:

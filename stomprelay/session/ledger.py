@@ -175,9 +175,8 @@ class Ledger:
         whether all of them may pass as they came; otherwise look at each of them: those that were settled here name
         nothing any more.
         """
-        if (
-            self.forgot or self._tokened or self._hidden
-        ):  # broker and client may mean different ones by a name
+        # Where any of these holds, broker and client may mean different ones by a name.
+        if self.forgot or self._tokened or self._hidden:
             self._list_recent()
             return False
         if self._by_order and not self._recent.has_all(names):
