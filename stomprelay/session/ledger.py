@@ -59,6 +59,7 @@ class Ledger:
 
     __slots__ = (
         "_accounts",
+        "_again",
         "_by_ack",
         "_by_order",
         "_connection",
@@ -89,7 +90,7 @@ class Ledger:
     ) -> None:
         self._most = most
         self._orders = count(1) if orders is None else orders
-        self.forgot = self.dropped = False
+        self.forgot = self.dropped = self._again = False
         self._size = 0
         self._connection = Connection()
         self._accounts: dict[Subscription, Unsettled] = {}
@@ -132,6 +133,13 @@ class Ledger:
     def expecting(self) -> bool:
         """Whether an ACK is still to be expected: of a delivery that is not lost, on an open subscription."""
         return self._expected > 0 or len(self._recent) > 0
+
+    @property
+    def unsure(self) -> bool:
+        """Whether an ACK that names nothing here may be for a delivery all the same: one that was forgotten, or a copy
+        of what was delivered again, which an ACK of another copy has settled with those before it.
+        """
+        return self.forgot or self._again
 
     def unfamiliar(self, ids: set[bytes]) -> set[bytes]:
         """Return those of these ids, as they stand on the wire, whose subscriptions have to be `introduced`."""
@@ -181,6 +189,8 @@ class Ledger:
             return False
         if self._by_order and not self._recent.has_all(names):
             return False
+        if self._again and self._recent.rows(names) is None:
+            return False  # what is settled twice would not pass
         found, covered = self._recent.settle(names)
         for subscription in covered:
             account = self._accounts.get(subscription)
@@ -254,6 +264,7 @@ class Ledger:
             old = names.first(message_id, account.subscription.id)
             if old is not None and old.lost and old.unsettled is account:
                 old.move(self._replaced.setdefault(account.subscription, Individual(account.subscription)))
+                self._again = True
 
     def ended(self, subscription: Subscription) -> None:
         """Record that a subscription was closed. What it leaves unsettled is forgotten where room is needed, now or

@@ -206,7 +206,7 @@ class Session:
             return False
         if ours(message_id):
             return True
-        return any(each.forgot or each.dropped or each.named(message_id) for each in self._others())
+        return any(each.unsure or each.dropped or each.named(message_id) for each in self._others())
 
     def _others(self) -> Iterator[Ledger]:
         """The accounts of the client's sessions with other brokers."""

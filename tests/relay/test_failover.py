@@ -857,6 +857,64 @@ def test_each_ack_of_what_was_delivered_again_reaches_the_broker(client: bytes, 
         play.both_stay()
 
 
+@pytest.mark.parametrize("client", [b"1.0", b"1.1"], ids=bytes.decode)
+@in_all_cuts
+def test_an_ack_that_covers_what_was_delivered_again(client: bytes, cut: Cut) -> None:
+    """It was for the first copy of the third message, and settles the second ones of all: the client acknowledges these
+    later, in two steps, and no broker awaits that. What is delivered from then on is acknowledged as before, in a chunk
+    too.
+    """
+    with started(client, cut=cut) as play:
+        subscribe = b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0"
+        messages = [message(client, b"%d" % n, b"client") for n in range(3)]
+        play.client_says(subscribe)
+        gets(play, subscribe)
+        play.broker_says(b"".join(messages))
+        first, _, third = play.client_reads().split(b"\0")[:3]
+        play.client_says(settle(client, b"ACK", first))
+        assert names(client, play.broker_reads(), b"0")
+        play.broker_goes()
+        found(play, client)
+        gets(play, subscribe)
+        play.broker_says(b"".join(messages))
+        play.client_gets(b"".join(messages))
+        play.client_says(settle(client, b"ACK", third))
+        assert names(client, play.broker_reads(), b"2")
+        play.client_says(settle(client, b"ACK", first, b"receipt:r\n") + settle(client, b"ACK", third))
+        gets(play, b"")
+        play.client_gets(RECEIPT % b"r")
+        assert play.counters["acks_stale"] == 2
+        more = message(client, b"4", b"client") + message(client, b"5", b"client")
+        play.broker_says(more)
+        four, five = play.client_reads().split(b"\0")[:2]
+        play.client_says(settle(client, b"ACK", five) + settle(client, b"ACK", four))
+        gets(play, settle(client, b"ACK", five))
+        play.both_stay()
+
+
+def test_a_covered_copy_that_is_acknowledged_in_a_transaction() -> None:
+    """No broker awaits that, so nothing stands against the COMMIT."""
+    with started(b"1.1") as play:
+        messages = message(b"1.1", b"1", b"client") + message(b"1.1", b"2", b"client")
+        play.client_says(b"SUBSCRIBE\nid:1\ndestination:/queue/a\nack:client\n\n\0")
+        play.broker_says(messages)
+        one, two = play.client_reads().split(b"\0")[:2]
+        play.client_says(settle(b"1.1", b"ACK", one))
+        play.broker_reads()
+        play.broker_goes()
+        found(play, b"1.1")
+        play.broker_says(messages)
+        play.client_gets(messages)
+        play.client_says(settle(b"1.1", b"ACK", two))
+        play.broker_reads()
+        begin, commit = b"BEGIN\ntransaction:t\n\n\0", b"COMMIT\ntransaction:t\n\n\0"
+        play.client_says(begin + settle(b"1.1", b"ACK", one, b"transaction:t\n") + commit)
+        told = play.broker_reads()
+        assert b"ACK\n" not in told
+        assert b"\0COMMIT\n" in told
+        play.both_stay()
+
+
 @pytest.mark.parametrize("after", [b"1.1", b"1.2"], ids=bytes.decode)
 @pytest.mark.parametrize("client", [b"1.1", b"1.2"], ids=bytes.decode)
 def test_nacks_of_lost_deliveries(client: bytes, after: bytes) -> None:

@@ -145,12 +145,15 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
         if name is not None and session.acknowledged((name,)):
             return AS_IT_IS
     delivery = _FIND[source.delivery](frame, source, ledger)
-    stale = ledger.forgot if delivery is None else delivery.lost
+    stale = ledger.unsure if delivery is None else delivery.lost
     if delivery is None and not stale and not pair.judges and not ledger.hides(said(frame, source)):
         return AS_IT_IS
     if not stale and (delivery is None or frame.command not in target.commands):
         return refuse(pair, frame, session)
-    whole = delivery is not None and ledger.settled(delivery, None if transaction is None else within)
+    if delivery is None:
+        whole = not ledger.forgot
+    else:
+        whole = ledger.settled(delivery, None if transaction is None else within)
     if transaction is not None and not whole:
         transaction.doom("it acknowledges messages of a broker that was lost")
     if delivery is None or stale:

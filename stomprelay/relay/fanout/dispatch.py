@@ -256,8 +256,8 @@ class Dispatch:
         if found is not None:
             return found
         for target, member in self._router.places.values():
-            if member.session.ledger.forgot:
-                return target, member, None  # it may be one of those
+            if member.session.ledger.unsure:
+                return target, member, None  # it may be one of those that it does not know any more
         for target, member in self._router.places.values():
             if member.session.ledger.dropped:
                 return target, member, None  # or its broker knows it still

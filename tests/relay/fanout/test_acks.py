@@ -267,6 +267,29 @@ def test_an_ack_for_a_broker_that_was_lost() -> None:
         play.broker_gets(tell(b"ACK", id="b1"), at="b")
 
 
+def test_an_ack_of_a_copy_that_another_ack_covered() -> None:
+    """Two messages come again from a broker that was lost; the ACK of the second one's first copy settles both."""
+    with begun(listener(fan_out(2)), b"1.1") as play:
+        play.client_says(tell(b"SUBSCRIBE", id="1", destination="/queue/a", ack="client"))
+        both = message(message_id="1") + message(message_id="2")
+        play.broker_says(both, at="a")
+        one, two = (b"ACK\nsubscription:1\nmessage-id:%b\n\n\0" % id for id in (b"1", b"2"))
+        play.client_says(one)
+        play.broker_reads(at="a")
+        play.broker_goes(at="a")
+        comes_back(play, "a", b"1.1")
+        play.broker_says(both, at="a")
+        for at in "ab":
+            play.broker_reads(at=at)
+        play.client_says(two)
+        play.broker_gets(two, at="a")
+        play.client_says(one)
+        play.client_gets(both + both)
+        assert play.counters["acks_stale"] == 1
+        play.broker_says(message(message_id="3"), at="b")
+        assert b"\nmessage-id:relay-ack-" in play.client_reads()
+
+
 def test_an_ack_whose_broker_is_lost_before_it_confirms() -> None:
     """Its receipt is given, for there is nothing to wait for any more."""
     with subscribed(fanned(), ack="client-individual") as play:
