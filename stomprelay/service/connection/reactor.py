@@ -36,10 +36,13 @@ class RelayReactor(EPollReactor):
             kind = type(selectable)
             if kind is Attempt:
                 self._call(selectable, selectable.doWrite, read=False)
-            elif event == EPOLLIN and (kind is Socket or type(getattr(selectable, "doRead", None)) is PIPE):
+            elif not event & EPOLLIN or event & EPOLLOUT:
+                if event == EPOLLOUT and kind is Socket:
+                    self._call(selectable, selectable.doWrite, read=False)
+                else:
+                    log.callWithLogger(selectable, self._doReadOrWrite, selectable, descriptor, event)
+            elif kind is Socket or type(getattr(selectable, "doRead", None)) is PIPE:
                 self._call(selectable, selectable.doRead, read=True)
-            elif event == EPOLLOUT and kind is Socket:
-                self._call(selectable, selectable.doWrite, read=False)
             else:
                 log.callWithLogger(selectable, self._doReadOrWrite, selectable, descriptor, event)
 

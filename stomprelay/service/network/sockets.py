@@ -144,6 +144,14 @@ class Socket(tcp.Connection):
         else:
             super().loseConnection()
 
+    def loseWriteConnection(self) -> None:
+        """Close our direction when all is written."""
+        if self.connected and not (self.dataBuffer or self._tempDataBuffer or self._writeDisconnected):
+            self._writeDisconnecting = self._writeDisconnected = True
+            self._closeWriteConnection()
+        else:
+            super().loseWriteConnection()
+
     def connectionLost(self, reason: Failure) -> None:
         """The connection ended, or is to end now."""
         if self.disconnected:
@@ -188,15 +196,21 @@ def _accept(port: Any, otherwise: Callable[[], None]) -> None:
         except OSError:
             otherwise()  # it will meet it too, and knows what to do: no descriptors, no memory
             return
+        transport = None
         try:
             protocol = factory.buildProtocol(_address(place))
             if protocol is None:
                 own.close()
                 continue
             own.setblocking(False)
-            protocol.makeConnection(Socket(own, protocol, place, reactor))
+            transport = Socket(own, protocol, place, reactor)
+            protocol.makeConnection(transport)
         except Exception:
             _log.failure("a client could not be accepted")
+            if transport is None:
+                own.close()
+            else:
+                transport.abortConnection()
 
 
 @implementer(IConnector, IReadWriteDescriptor)
