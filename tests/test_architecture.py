@@ -37,8 +37,6 @@ SHORT: dict[str, str] = {
     "pipeline/tables/traffic.py": "a table, beside the others",
     "relay/model/counters.py": "the list of all counters",
     "service/brokers/brokers.py": "five modules import it, and it none of them",
-    "service/connection/reactor.py": "can be imported where there is epoll only",
-    "service/log.py": "every module of the service imports it, and it none of them",
     "session/reasons.py": "words that the service and the pipeline share",
     "wire/errors.py": "what every layer raises",
     "wire/pieces.py": "a list of bytes that knows what copying costs; the decoder is long enough",

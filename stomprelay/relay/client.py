@@ -240,6 +240,8 @@ class ClientConnection:
         """Ask that what may pass straight on does so from now on, and no more than that: call it at the end of each
         input.
         """
+        if not self._passes and self._client.state is not State.CONNECTED:
+            return
         self._passes.allow([each for each in self._flow.passes() if self._unburdened(each.leg, each.to)])
 
     def _unburdened(self, leg: Leg, to: Leg) -> bool:

@@ -221,6 +221,10 @@ class Passes:
         self._allowed: list[Pass] = []
         self._outbox = outbox
 
+    def __bool__(self) -> bool:
+        """Whether anything may be sent straight on."""
+        return bool(self._allowed)
+
     def allow(self, passes: list[Pass]) -> None:
         """Allow these from now on, one for a leg at most, and no others."""
         allowed = self._allowed

@@ -1,13 +1,25 @@
 """The relay's own lines in Twisted's log, and how much detail they have: `log_level`."""
 
+from collections.abc import Callable
+from time import time
 from typing import Any, Final
 
-from twisted.logger import FilteringLogObserver, Logger, LogLevel, LogLevelFilterPredicate, globalLogPublisher
+from twisted.logger import (
+    FileLogObserver,
+    FilteringLogObserver,
+    LogEvent,
+    Logger,
+    LogLevel,
+    LogLevelFilterPredicate,
+    globalLogPublisher,
+)
 
 _NAMESPACE: Final = "stomprelay"
 _level: Final = LogLevelFilterPredicate(defaultLogLevel=LogLevel.info)
 _filtered: Final = FilteringLogObserver(globalLogPublisher, [_level])
 _unfiltered: Final = Logger(_NAMESPACE, observer=globalLogPublisher)
+_heard: Final[dict[Any, bool]] = {level: level >= LogLevel.info for level in LogLevel.iterconstants()}
+_MARK: Final = "<what is said>"
 
 
 def logger() -> Logger:
@@ -31,20 +43,84 @@ def counted(count: int, thing: str) -> str:
 
 def heard(level: Any) -> bool:
     """Whether lines of this level reach the log."""
-    return bool(level >= _level.logLevelForNamespace(_NAMESPACE))
+    return _heard[level]
 
 
 def write(level: Any, form: str, **fields: object) -> None:
     """Write a line of this form, in which the fields stand by their names; a log that keeps events has them too.
 
     Twisted formats a line field by field, in Python, which for long ones takes longer than all that a session does: it
-    is given a form without fields. That the line is heard has been decided then.
+    is given a form without fields, and the event as its `Logger` makes it.
     """
     if heard(level):
+        event = fields
         line = form.format(**fields)
-        _unfiltered.emit(level, line.replace("{", "{{").replace("}", "}}"), **fields)
+        event.update(
+            log_logger=_unfiltered,
+            log_level=level,
+            log_namespace=_NAMESPACE,
+            log_source=None,
+            log_format=line.replace("{", "{{").replace("}", "}}"),
+            log_time=time(),
+        )
+        globalLogPublisher(event)
+
+
+class SharedHeads:
+    """In place of the `formatEvent` of an observer that writes lines to a file: what stands in front of one of our
+    lines, its time and its system, is the same for all lines of a second, and formatted once.
+    """
+
+    def __init__(self, form: Callable[[LogEvent], str | None]) -> None:
+        self._form = form
+        self._second = -1
+        self._heads: dict[Any, str] = {}
+
+    def head(self, level: Any, at: float) -> str | None:
+        """Return what stands in front of our lines; None where their whole text is not a head, the line and its end."""
+        sample = {
+            "log_logger": _unfiltered,
+            "log_level": level,
+            "log_namespace": _NAMESPACE,
+            "log_source": None,
+            "log_format": _MARK,
+            "log_time": at,
+        }
+        head, mark, end = (self._form(sample) or "").partition(_MARK)
+        return head if mark and end == "\n" else None
+
+    def __call__(self, event: LogEvent) -> str | None:
+        """Return the text of an event."""
+        if event.get("log_logger") is not _unfiltered or "\n" in event["log_format"]:
+            return self._form(event)
+        at, level = event["log_time"], event["log_level"]
+        if int(at) != self._second:
+            self._second = int(at)
+            self._heads.clear()
+        head = self._heads.get(level)
+        if head is None:
+            head = self._heads[level] = self.head(level, at) or ""
+        line: str = event["log_format"]
+        if "}" in line:
+            line = line.replace("{{", "{").replace("}}", "}")
+        return f"{head}{line}\n"
+
+
+def share_heads() -> None:
+    """Let logs that are files spend less on our lines: on those that show whole seconds, as `twistd` has them. Call it
+    when the log has begun.
+
+    This relies on `LogPublisher._observers`, and the tests hold Twisted to it.
+    """
+    for observer in globalLogPublisher._observers:
+        if isinstance(observer, FileLogObserver) and not isinstance(observer.formatEvent, SharedHeads):
+            shared = SharedHeads(observer.formatEvent)
+            head = shared.head(LogLevel.info, 0.0)
+            if head is not None and head == shared.head(LogLevel.info, 0.5):
+                observer.formatEvent = shared
 
 
 def set_level(name: str) -> None:
     """Set the level of all lines of this process: debug, info, warn or error. It is info until then."""
-    _level.setLogLevelForNamespace(_NAMESPACE, LogLevel.levelWithName(name))
+    _level.setLogLevelForNamespace(_NAMESPACE, least := LogLevel.levelWithName(name))
+    _heard.update((level, level >= least) for level in LogLevel.iterconstants())

@@ -31,7 +31,7 @@ from stomprelay.service.connection.relay_driver import RelayDriver
 from stomprelay.service.drain import Drain
 from stomprelay.service.embedded import BrokerService
 from stomprelay.service.journal.journal import Journal
-from stomprelay.service.log import logger, set_level
+from stomprelay.service.log import logger, set_level, share_heads
 from stomprelay.service.network.endpoints import BadEndpoint, client_endpoint, listening_service
 from stomprelay.service.network.sharing import Inherited
 from stomprelay.service.process import HURRY, PAUSE, RESUME, Notify, Signals, open_descriptors
@@ -226,6 +226,7 @@ class RelayService(MultiService):
         """Start to listen on all endpoints. Raises `CannotStart`, which names the endpoint that cannot be listened
         on.
         """
+        share_heads()
         self.state.runtime.open()
         super().startService()
         self._admission.started(self._descriptors, self._needed())

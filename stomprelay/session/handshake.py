@@ -6,6 +6,7 @@ for itself are put in place: versions, heart-beats, and, where an upstream maps 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
@@ -78,10 +79,14 @@ def versions(value: bytes) -> frozenset[bytes]:
     return _SPELLED.get(spelled, spelled)
 
 
+_NEGOTIATING: Final = frozenset(version for version, dialect in DIALECTS.items() if dialect.negotiates)
+
+
 def _negotiate(asked: frozenset[bytes]) -> bool:
-    return any(DIALECTS[version].negotiates for version in asked)
+    return not asked.isdisjoint(_NEGOTIATING)
 
 
+@lru_cache(2 ** len(DIALECTS))
 def spell_versions(spoken: frozenset[bytes]) -> bytes:
     """Return these versions as a header value, lowest first, without blanks, which brokers do not strip."""
     return b",".join(version for version in DIALECTS if version in spoken)

@@ -101,6 +101,10 @@ class Dialect:
     utf8: bool = False
     """Heads that are not UTF-8 are fatal."""
 
+    def __hash__(self) -> int:
+        """Return the same for equal ones, without a look at all the facts."""
+        return hash(self.version)
+
     @cached_property
     def unescape(self) -> re.Pattern[bytes]:
         """Matches a backslash and what follows it, if anything does."""
@@ -289,10 +293,14 @@ def highest(offered: frozenset[bytes], spoken: frozenset[bytes]) -> Dialect | No
     return next((dialect for version, dialect in reversed(DIALECTS.items()) if version in both), None)
 
 
+_UP_TO: Final = {
+    version: frozenset(list(DIALECTS)[: number + 1]) for number, version in enumerate(DIALECTS)
+}
+
+
 def up_to(dialect: Dialect) -> frozenset[bytes]:
     """The versions that are not above a dialect's."""
-    known = list(DIALECTS)
-    return frozenset(known[: known.index(dialect.version) + 1])
+    return _UP_TO[dialect.version]
 
 
 @lru_cache

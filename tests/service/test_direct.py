@@ -17,20 +17,26 @@ from twisted.python.failure import Failure
 
 from stomprelay.service.connection import direct
 from stomprelay.service.connection.pipes import COMPILED
+from stomprelay.service.network.sockets import Socket
 from tests.service.harness import FakeTransport
 
 
 class Ends:
-    """A connection of Twisted's on a reactor that does nothing, and the peer's plain socket."""
+    """A connection, of Twisted's or of ours, on a reactor that does nothing, and the peer's plain socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, ours_own: bool = False) -> None:
         with socket.create_server(("127.0.0.1", 0)) as door:
             self.peer = socket.create_connection(door.getsockname())
             ours, address = door.accept()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
         self.peer.settimeout(5)
         self.reactor: Any = MemoryReactor()
-        self.connection = tcp.Server(ours, Protocol(), address, None, 0, self.reactor)  # type: ignore[arg-type]
+        ours.setblocking(False)
+        self.connection: tcp.Connection = (
+            Socket(ours, Protocol(), address, self.reactor)
+            if ours_own
+            else tcp.Server(ours, Protocol(), address, None, 0, self.reactor)  # type: ignore[arg-type]
+        )
 
     @property
     def waiting(self) -> bool:
@@ -65,10 +71,10 @@ def twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         pytest.skip("it is not compiled here")
 
 
-@pytest.fixture
-def ends() -> Iterator[Ends]:
+@pytest.fixture(params=["Twisted's", "ours"])
+def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
     """A connection, closed after the test."""
-    ends = Ends()
+    ends = Ends(ours_own=request.param == "ours")
     yield ends
     ends.close()
 
@@ -234,8 +240,15 @@ def test_twisted_is_as_we_know_it(kind: type[tcp.Connection]) -> None:
         connection.connected = 0
 
 
-def test_the_attributes_shown_to_python_are_twisteds() -> None:
+def test_the_attributes_shown_to_python_are_twisteds_and_ours() -> None:
     """Each name that `spare_memory` teaches is one that connections have."""
-    ends = Ends()
-    assert [name for name in direct._KNOWN if not hasattr(ends.connection, name)] == []
-    ends.close()
+    names: set[str] = set()
+    for ends in (Ends(), Ends(ours_own=True)):
+        names |= {name for name in direct._KNOWN if hasattr(ends.connection, name)}
+        assert vars(ends.connection).keys() <= {*direct._KNOWN, *NOT_OURS}
+        ends.close()
+    assert names == set(direct._KNOWN)
+
+
+NOT_OURS = {"server", "client", "sessionno", "hostname", "repstr"}
+"""What Twisted's connections have, and ours do without."""

@@ -2,16 +2,26 @@
 
 import re
 from collections import Counter
+from io import StringIO
 
 import pytest
 from twisted.internet.error import ConnectionLost, ConnectionRefusedError
-from twisted.logger import LogLevel, capturedLogs, formatEvent
+from twisted.logger import (
+    FileLogObserver,
+    LogLevel,
+    capturedLogs,
+    formatEvent,
+    globalLogPublisher,
+    jsonFileLogObserver,
+    textFileLogObserver,
+)
+from twisted.python.failure import Failure
 
 from stomprelay.relay.model.health import Checks
 from stomprelay.relay.model.listener import Match, Route
 from stomprelay.service.connection.driver import spell_text
 from stomprelay.service.connection.repeats import EVERY, MOST
-from stomprelay.service.log import write
+from stomprelay.service.log import SharedHeads, share_heads, write
 from stomprelay.session.effects import Event, Note
 from tests.service.harness import (
     CONNECTED,
@@ -335,3 +345,87 @@ def test_a_line_is_formatted_once_and_only_where_it_is_wanted() -> None:
         write(LogLevel.debug, "{value}", value=Unspelled())
     assert [formatEvent(each) for each in events] == ["{state} is up"]
     assert (events[0]["name"], events[0]["state"]) == ("{state}", "up")
+
+
+# What stands in front of a line
+
+
+def lines_of(observer: FileLogObserver, file: StringIO, *lines: tuple[object, str, float]) -> list[str]:
+    """What is in the file when these were written, each of a level at a time: before heads are shared, and after."""
+    found = []
+    for shared in (False, True):
+        globalLogPublisher.addObserver(observer)
+        try:
+            if shared:
+                share_heads()
+                share_heads()
+            for level, text, at in lines:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr("stomprelay.service.log.time", lambda at=at: at)
+                    write(level, "{text}", text=text)
+        finally:
+            globalLogPublisher.removeObserver(observer)
+        found.append(file.getvalue())
+        file.truncate(0)
+        file.seek(0)
+    return found
+
+
+LINES = (
+    (LogLevel.info, "hello", 1000.0),
+    (LogLevel.warn, "the same second, another level", 1000.9),
+    (LogLevel.info, "braces: {} {name} {{}}", 1000.95),
+    (LogLevel.info, "another second", 1001.1),
+    (LogLevel.error, "two\nlines", 1001.1),
+    (LogLevel.info, "back again", 1000.2),
+)
+
+
+def test_lines_look_as_twisted_makes_them() -> None:
+    """Though what stands in front of them is formatted once in a second."""
+    file = StringIO()
+    observer = textFileLogObserver(file)
+    alone, shared = lines_of(observer, file, *LINES)
+    assert isinstance(observer.formatEvent, SharedHeads)
+    assert alone == shared
+    assert alone.count("\n") == len(LINES) + 1
+
+
+def test_other_lines_are_left_alone() -> None:
+    """Those of others, and those with a traceback."""
+    file = StringIO()
+    observer = textFileLogObserver(file)
+    lines_of(observer, file)
+    for event in (
+        {"log_format": "theirs {one}", "one": 1, "log_time": 5.0, "log_level": LogLevel.info},
+        {
+            "log_format": "theirs",
+            "log_time": 5.0,
+            "log_failure": Failure(ValueError("a bug")),
+            "log_system": "x",
+        },
+    ):
+        text = textFileLogObserver(StringIO()).formatEvent(event)
+        assert text
+        assert observer.formatEvent(event) == text
+
+
+@pytest.mark.parametrize(
+    "observer",
+    [
+        textFileLogObserver(StringIO(), timeFormat="%H:%M:%S.%f"),
+        jsonFileLogObserver(StringIO()),
+        FileLogObserver(StringIO(), repr),
+        FileLogObserver(StringIO(), lambda event: None),
+    ],
+    ids=["parts of a second", "JSON", "all of an event", "nothing"],
+)
+def test_a_log_of_another_form_is_left_as_it_is(observer: FileLogObserver) -> None:
+    """Where what stands around a line is not the same for a second, or has more of it than its words."""
+    form = observer.formatEvent
+    globalLogPublisher.addObserver(observer)
+    try:
+        share_heads()
+    finally:
+        globalLogPublisher.removeObserver(observer)
+    assert observer.formatEvent is form

@@ -25,6 +25,7 @@ from stomprelay.service.connection.backpressure import ASKED, PRESSURE
 from stomprelay.service.connection.protocol import LegProtocol, Runtime
 from stomprelay.service.connection.reactor import RelayReactor
 from stomprelay.service.connection.relay_driver import RelayDriver
+from stomprelay.service.network.sockets import Socket
 from stomprelay.service.state import Sessions
 from stomprelay.session.effects import Close, GiveWay, How, Send
 from stomprelay.session.leg import Leg, Side, State
@@ -98,7 +99,8 @@ class Scene:
         if self._kind is socket.AF_UNIX:
             transport: Any = unix.Server(ours, protocol, None, None, 0, self.reactor)
         else:
-            transport = tcp.Server(ours, protocol, ("127.0.0.1", 4711), None, 0, self.reactor)  # type: ignore[arg-type]
+            ours.setblocking(False)
+            transport = Socket(ours, protocol, ("127.0.0.1", 4711), self.reactor)
         protocol.makeConnection(transport)
         transport.startReading()
         return theirs

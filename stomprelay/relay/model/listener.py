@@ -57,6 +57,8 @@ class LossPolicy(Enum):
     REJECT = "reject"
     """The frame is refused with an ERROR."""
 
+    __hash__ = object.__hash__  # Enum's own is written in Python
+
 
 @dataclass(frozen=True)
 class ServerTLS:

@@ -17,19 +17,21 @@ from twisted.internet import tcp, unix
 from twisted.internet.interfaces import ITransport
 
 from stomprelay.service.connection.pipes import COMPILED
+from stomprelay.service.network.sockets import Socket
 
 FIRST_READ: Final = 16 * 1024
 """Bytes read at once from a connection that receives little: large buffers for a few bytes fragment the heap."""
 READ: Final = 256 * 1024
 """Bytes read at once from a busy one, and bytes that wait to be written before its sources are not read any more."""
 
-PLAIN: Final = frozenset({tcp.Server, tcp.Client, unix.Server, unix.Client})
+PLAIN: Final = frozenset({Socket, tcp.Server, tcp.Client, unix.Server, unix.Client})
 
 _KNOWN: Final = (
     *("producer", "streamingProducer", "producerPaused", "bufferSize", "dataBuffer", "offset"),
     *("connected", "disconnected", "disconnecting", "_writeDisconnecting", "_writeDisconnected"),
     *("reactor", "socket", "fileno", "protocol", "_tempDataBuffer", "_tempDataLen", "logstr"),
     *("doRead", "doWrite"),
+    *("_place", "_ended", "_reading", "_writing", "_heard_all"),
 )
 """The attributes of a connection; those that it gets only when it is used come first. A class shares 30 at most."""
 

@@ -31,6 +31,7 @@ from stomprelay.service.connection.repeats import Repeats
 from stomprelay.service.connection.timers import Timed, Timers
 from stomprelay.service.network.endpoints import AddressEndpoint, OneProtocol
 from stomprelay.service.network.layer import Layer
+from stomprelay.service.network.sockets import Socket
 from stomprelay.service.network.tls import certificate_problem
 from stomprelay.session.effects import How, Note
 from stomprelay.session.leg import Leg, Side, State
@@ -274,7 +275,7 @@ class LegProtocol(Timed):
             if direct.plain(beneath) is not None:
                 beneath.bufferSize = direct.FIRST_READ
                 self._tls.send_by(beneath, direct.write, direct.READ)
-        if isinstance(inner, tcp.Connection):
+        if isinstance(inner, tcp.Connection) and type(inner) is not Socket:
             inner.setTcpNoDelay(True)
             inner.setTcpKeepAlive(True)
         self.reading = ReadControl(self)

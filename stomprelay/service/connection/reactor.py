@@ -1,21 +1,26 @@
-"""The reactor of a relay: Twisted's epoll reactor, which reads pipes without detour.
+"""The reactor of a relay: Twisted's epoll reactor, which reads pipes and our own sockets without detour.
 
 Twisted calls every connection through `log.callWithLogger`, which makes a context for its log lines, and then through
-two more functions. For a few bytes that takes as long as passing them on. A `Pipe` logs nothing, so it is called at
-once. All else is as Twisted does it.
+two more functions. For a few bytes that takes as long as passing them on. A `Pipe` and a `Socket` have no use for that
+context, so they are called at once. What connects to an address is an `Attempt`. All else is as Twisted does it.
 """
 
-from select import EPOLLIN
+from collections.abc import Callable
+from select import EPOLLIN, EPOLLOUT
+from typing import Any
 
+from twisted.internet.abstract import isIPAddress, isIPv6Address
 from twisted.internet.epollreactor import EPollReactor
+from twisted.internet.interfaces import IConnector
 from twisted.internet.main import installReactor
 from twisted.python import log
 
 from stomprelay.service.connection.pipes import PIPE
+from stomprelay.service.network.sockets import Attempt, Socket
 
 
 class RelayReactor(EPollReactor):
-    """An epoll reactor that calls the `Pipe` of a connection directly.
+    """An epoll reactor that calls the `Pipe` of a connection, and a `Socket`, directly.
 
     This relies on three attributes of Twisted's (`_poller`, `_selectables`, `_doReadOrWrite`) and on the method
     `_disconnectSelectable`; the tests hold Twisted to them.
@@ -28,19 +33,46 @@ class RelayReactor(EPollReactor):
             selectable = selectables.get(descriptor)
             if selectable is None:
                 continue  # another one closed it in this turn
-            if event == EPOLLIN and type(read := getattr(selectable, "doRead", None)) is PIPE:
-                end: BaseException | None
-                try:
-                    end = read()
-                except BaseException as error:
-                    log.callWithLogger(selectable, log.err)
-                    end = error
-                if end is not None:
-                    log.callWithLogger(selectable, self._disconnectSelectable, selectable, end, True)
+            kind = type(selectable)
+            if kind is Attempt:
+                self._call(selectable, selectable.doWrite, read=False)
+            elif not event & EPOLLIN or event & EPOLLOUT:
+                if event == EPOLLOUT and kind is Socket:
+                    self._call(selectable, selectable.doWrite, read=False)
+                else:
+                    log.callWithLogger(selectable, self._doReadOrWrite, selectable, descriptor, event)
+            elif kind is Socket or type(getattr(selectable, "doRead", None)) is PIPE:
+                self._call(selectable, selectable.doRead, read=True)
             else:
                 log.callWithLogger(selectable, self._doReadOrWrite, selectable, descriptor, event)
 
     doIteration = doPoll
+
+    def _call(self, selectable: Any, act: Callable[[], Any], *, read: bool) -> None:
+        end: BaseException | None
+        try:
+            end = act()
+        except BaseException as error:
+            log.callWithLogger(selectable, log.err)
+            end = error
+        if end is not None:
+            log.callWithLogger(selectable, self._disconnectSelectable, selectable, end, read)
+
+    def connectTCP(
+        self,
+        host: str,
+        port: int,
+        factory: Any,
+        timeout: float = 30,
+        bindAddress: Any = None,
+    ) -> IConnector:
+        """Connect a client of `factory`; see `IReactorTCP`."""
+        if bindAddress is not None or not (isIPAddress(host) or isIPv6Address(host)):
+            connector: IConnector = super().connectTCP(host, port, factory, timeout, bindAddress)
+            return connector
+        attempt = Attempt(self, host, port, factory, timeout)
+        attempt.connect()
+        return attempt
 
 
 def install() -> None:

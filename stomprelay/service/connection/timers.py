@@ -52,7 +52,7 @@ class Timers:
             return
         if timed.armed == inf:
             self._armed += 1
-        else:
+        elif len(self._heap) > 4 * self._armed + 64:
             self._tidy()
         timed.armed = at
         heappush(self._heap, (at, next(self._order), timed))
@@ -66,18 +66,17 @@ class Timers:
             return
         timed.armed = inf
         self._armed -= 1
-        if self._armed:
-            self._tidy()
-        else:
+        if not self._armed:
             self._heap.clear()
             self._schedule(inf)
+        elif len(self._heap) > 4 * self._armed + 64:
+            self._tidy()
 
     def _tidy(self) -> None:
-        """Remove times that were replaced or stopped from the heap, where they are too many."""
+        """Remove times that were replaced or stopped from the heap: they are too many."""
         heap = self._heap
-        if len(heap) > 4 * self._armed + 64:
-            heap[:] = [entry for entry in heap if entry[2].armed == entry[0]]
-            heapify(heap)
+        heap[:] = [entry for entry in heap if entry[2].armed == entry[0]]
+        heapify(heap)
 
     def _schedule(self, at: float) -> None:
         self._next = at

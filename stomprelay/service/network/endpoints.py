@@ -30,7 +30,7 @@ from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.listener import ServerTLS
 from stomprelay.relay.model.upstream import ClientTLS
 from stomprelay.service.log import logger
-from stomprelay.service.network import sharing, tls
+from stomprelay.service.network import sharing, sockets, tls
 from stomprelay.service.network.layer import LayerFactory, SecuredEndpoint
 
 BACKLOG: Final = 1024
@@ -110,7 +110,8 @@ class ListeningService(StreamServerEndpointService):
         port = getattr(self._waitingForPort, "result", None)
         if not isinstance(port, tcp.Port):
             return
-        accept = port.doRead
+        accept = sockets.accept(port)
+        port.doRead = accept  # type: ignore[method-assign]
 
         def paced() -> None:
             port.numberAccepts = ACCEPTED

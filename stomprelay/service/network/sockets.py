@@ -1,0 +1,351 @@
+"""TCP connections, accepted and made, with less ado than Twisted's own.
+
+A session is two connections that begin and end, and Twisted's transports take most of their time for that: addresses
+looked up that are numbers, log prefixes, descriptors that are registered and removed twice. What is between the
+beginning and the end is Twisted's: `Socket` is its `tcp.Connection`.
+
+This relies on attributes of that class which it sets itself in place of Twisted's `__init__` and `connectionLost`; the
+tests hold Twisted to them.
+"""
+
+import os
+import socket
+from collections.abc import Callable
+from errno import EALREADY, EINPROGRESS, EISCONN
+from functools import partial
+from typing import Any, Final
+
+from twisted.internet import error, main, tcp
+from twisted.internet.address import IPv4Address, IPv6Address
+from twisted.internet.interfaces import (
+    IConnector,
+    IDelayedCall,
+    IProtocol,
+    IProtocolFactory,
+    IReadWriteDescriptor,
+)
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from stomprelay.service.log import logger
+
+_DONE: Final = Failure(main.CONNECTION_DONE)
+_NUMERIC: Final = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+_WAITING: Final = frozenset({EALREADY, EINPROGRESS})
+
+_log: Final = logger()
+
+
+def prepare(own: socket.socket) -> None:
+    """Set what all our connections have, on one of them or on a socket that listens, from which they inherit it: what
+    is written is sent at once, and a peer that is silent for hours is asked whether it is still there.
+    """
+    own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _address(place: tuple[Any, ...]) -> IPv4Address | IPv6Address:
+    """Return the address that the system spells like this."""
+    if len(place) == 2:
+        return IPv4Address("TCP", *place)
+    host, _ = socket.getnameinfo(place, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)  # with its scope
+    return IPv6Address("TCP", host, *place[1:])
+
+
+class Socket(tcp.Connection):
+    """The transport of a connection that is established. `own` is its socket, which does not block, `place` the peer's
+    address as the system has it, `ended` is called when the protocol got `connectionLost`.
+    """
+
+    logstr = "a connection"
+    _ended: Callable[[Failure], None] | None = None
+    _reading = _writing = _heard_all = False
+
+    def __init__(
+        self,
+        own: socket.socket,
+        protocol: IProtocol,
+        place: tuple[Any, ...],
+        reactor: Any,
+        ended: Callable[[Failure], None] | None = None,
+    ) -> None:
+        self.reactor = reactor
+        self.socket = own
+        self.fileno = own.fileno
+        self.protocol = protocol
+        self.connected = 1
+        self._tempDataBuffer = []
+        self._tempDataLen = 0
+        self._place = place
+        if ended is not None:
+            self._ended = ended
+        self.startReading()
+
+    def getPeer(self) -> IPv4Address | IPv6Address:
+        """Return the address of the other end."""
+        return _address(self._place)
+
+    def getHost(self) -> IPv4Address | IPv6Address:
+        """Return the address of this end."""
+        return _address(self.socket.getsockname())
+
+    # The reactor is told of changes only
+
+    def startReading(self) -> None:
+        """Have the reactor call `doRead`."""
+        if not self._reading:
+            self._reading = True
+            self.reactor.addReader(self)
+
+    def stopReading(self) -> None:
+        """Have it not do so."""
+        if self._reading:
+            self._reading = False
+            self.reactor.removeReader(self)
+
+    def startWriting(self) -> None:
+        """Have the reactor call `doWrite`."""
+        if not self._writing:
+            self._writing = True
+            self.reactor.addWriter(self)
+
+    def stopWriting(self) -> None:
+        """Have it not do so."""
+        if self._writing:
+            self._writing = False
+            self.reactor.removeWriter(self)
+
+    def doRead(self) -> Any:
+        """Give the protocol what came. Returns why the connection is to end, or None."""
+        try:
+            data = self.socket.recv(self.bufferSize)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return main.CONNECTION_LOST
+        if data:
+            self.protocol.dataReceived(data)
+        else:
+            self.readConnectionLost(_DONE)
+        return None
+
+    # The end
+
+    def readConnectionLost(self, reason: Failure) -> None:
+        """The peer has sent all that it will send."""
+        self._heard_all = True
+        self.stopReading()
+        super().readConnectionLost(reason)
+
+    def loseConnection(self) -> None:
+        """Close when all is written."""
+        if self._writeDisconnected and self.connected and not self.disconnecting:
+            self.connectionLost(_DONE)
+        else:
+            super().loseConnection()
+
+    def loseWriteConnection(self) -> None:
+        """Close our direction when all is written."""
+        if self.connected and not (self.dataBuffer or self._tempDataBuffer or self._writeDisconnected):
+            self._writeDisconnecting = self._writeDisconnected = True
+            self._closeWriteConnection()
+        else:
+            super().loseWriteConnection()
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The connection ended, or is to end now."""
+        if self.disconnected:
+            return
+        self.disconnected, self.connected = 1, 0
+        producer, self.producer = self.producer, None
+        if producer is not None:
+            producer.stopProducing()
+        self.stopReading()
+        self.stopWriting()
+        # What was not read makes the system reset the connection: let the end of what was written go before that.
+        aborted = isinstance(reason.value, error.ConnectionAborted)
+        if aborted or not self._heard_all:
+            self._closeSocket(not aborted)
+        else:
+            self.socket.close()
+        protocol, ended = self.protocol, self._ended
+        del self.protocol, self.socket, self.fileno
+        protocol.connectionLost(reason)
+        if ended is not None:
+            self._ended = None
+            ended(reason)
+
+
+def accept(port: tcp.Port) -> Callable[[], None]:
+    """Return what a port is to do where its socket has clients: what it does by itself, `numberAccepts` at most, but
+    its connections are a `Socket` each.
+    """
+    if port.addressFamily not in (socket.AF_INET, socket.AF_INET6):
+        return port.doRead
+    prepare(port.socket)
+    return partial(_accept, port, port.doRead)
+
+
+def _accept(port: Any, otherwise: Callable[[], None]) -> None:
+    listening, factory, reactor = port.socket, port.factory, port.reactor
+    for _ in range(port.numberAccepts):
+        try:
+            own, place = listening.accept()
+        except BlockingIOError:
+            return
+        except OSError:
+            otherwise()  # it will meet it too, and knows what to do: no descriptors, no memory
+            return
+        transport = None
+        try:
+            protocol = factory.buildProtocol(_address(place))
+            if protocol is None:
+                own.close()
+                continue
+            own.setblocking(False)
+            transport = Socket(own, protocol, place, reactor)
+            protocol.makeConnection(transport)
+        except Exception:
+            _log.failure("a client could not be accepted")
+            if transport is None:
+                own.close()
+            else:
+                transport.abortConnection()
+
+
+@implementer(IConnector, IReadWriteDescriptor)
+class Attempt:
+    """An attempt to connect to a port of an IP address, as `IReactorTCP.connectTCP` returns it. Call `connect` first.
+
+    It is for reactors that can be told at once of an attempt that failed, and for systems that tell what became of an
+    attempt where they are asked once more, as Linux does.
+    """
+
+    __slots__ = ("_call", "_factory", "_host", "_own", "_place", "_port", "_reactor", "_timeout", "transport")
+
+    def __init__(
+        self, reactor: Any, host: str, port: int, factory: IProtocolFactory, timeout: float | None
+    ) -> None:
+        self.transport: Socket | None = None
+        self._reactor = reactor
+        self._host = host
+        self._port = port
+        self._factory: Any = factory
+        self._timeout = timeout
+        self._place: tuple[Any, ...] = (host, port)
+        self._own: socket.socket | None = None
+        self._call: IDelayedCall | None = None
+
+    def getDestination(self) -> IPv4Address | IPv6Address:
+        """Return the address that it connects to."""
+        kind = IPv6Address if ":" in self._host else IPv4Address
+        return kind("TCP", self._host, self._port)
+
+    def connect(self) -> None:
+        """Begin. Nothing of what comes of it is reported before the reactor's next turn."""
+        self._factory.doStart()
+        self._factory.startedConnecting(self)
+        try:
+            self._own = own = self._opened()
+        except OSError as problem:
+            self._fail_later(error.ConnectBindError(problem.errno, problem.strerror))
+            return
+        trouble = own.connect_ex(self._place)
+        if trouble and trouble not in _WAITING:
+            self._fail_later(error.getConnectError((trouble, os.strerror(trouble))))
+            return
+        self._reactor.addWriter(self)
+        if self._timeout is not None:
+            self._call = self._reactor.callLater(self._timeout, self._fail, error.TimeoutError())
+
+    def _opened(self) -> socket.socket:
+        family: int = socket.AF_INET
+        if ":" in self._host:
+            [(family, *_, self._place)] = socket.getaddrinfo(
+                self._host, self._port, 0, socket.SOCK_STREAM, 0, _NUMERIC
+            )
+        own = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        prepare(own)
+        return own
+
+    def stopConnecting(self) -> None:
+        """End the attempt; it has failed."""
+        self._fail(error.UserError())
+
+    def disconnect(self) -> None:
+        """End the attempt, or the connection."""
+        if self.transport is None:
+            self.stopConnecting()
+        else:
+            self.transport.loseConnection()
+
+    def _fail_later(self, problem: Exception) -> None:
+        self._call = self._reactor.callLater(0, self._fail, problem)
+
+    def _fail(self, problem: Exception) -> None:
+        factory, self._factory = self._factory, None
+        if factory is None or self.transport is not None:
+            return
+        own = self._settle()
+        if own is not None:
+            own.close()
+        factory.clientConnectionFailed(self, Failure(problem))
+        factory.doStop()
+
+    def _settle(self) -> socket.socket | None:
+        """What becomes of the attempt is known: wait for nothing more. Return its socket."""
+        call, self._call = self._call, None
+        if call is not None and call.active():
+            call.cancel()
+        if self._own is not None:
+            self._reactor.removeWriter(self)
+        own, self._own = self._own, None
+        return own
+
+    # What the reactor asks for
+
+    def fileno(self) -> int:
+        """Return the descriptor of the socket; -1 where there is none any more."""
+        return -1 if self._own is None else self._own.fileno()
+
+    def logPrefix(self) -> str:
+        """Return the name that Twisted's log lines have for it."""
+        return "an attempt to connect"
+
+    def doWrite(self) -> None:
+        """See what became of the attempt: asked to connect again, the system tells."""
+        if self._own is None:
+            return
+        trouble = self._own.connect_ex(self._place)
+        if not trouble or trouble == EISCONN:
+            self._established()
+        elif trouble not in _WAITING:
+            self._fail(error.getConnectError((trouble, os.strerror(trouble))))
+
+    doRead = doWrite
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The reactor stops, or what was to be done with a connection that is there failed."""
+        if self.transport is not None:
+            self.transport.connectionLost(reason)
+        else:
+            self._fail(error.ConnectError(string=reason))
+
+    def _established(self) -> None:
+        own = self._settle()
+        protocol = self._factory.buildProtocol(_address(self._place))
+        if own is None:
+            return
+        if protocol is None:
+            own.close()
+            return
+        self.transport = transport = Socket(own, protocol, self._place, self._reactor, self._lost)
+        protocol.makeConnection(transport)
+
+    def _lost(self, reason: Failure) -> None:
+        """The connection that was made ended."""
+        factory, self._factory, self.transport = self._factory, None, None
+        if factory is None:
+            return
+        factory.clientConnectionLost(self, reason)
+        factory.doStop()
