@@ -147,7 +147,7 @@ class Fanout:
                     break
                 self._dispatch.send(frame)
         finally:
-            self._session.passed("client_frames", count)
+            self._session.client_sent(count)
             if len(self.links) != len(self._places):
                 self.links = list(self._places)
             self._leave_flooded(now)
