@@ -61,7 +61,7 @@ class ClientConnection:
         self._allowed: tuple[Pass, ...] = ()
         self._search = Search(flow, outbox)
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
-        session.kept.watch([self._buffer.__len__])
+        session.kept.watch(self._buffer)
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
 
     @property

@@ -158,6 +158,11 @@ class InputBuffer:
         return self._size
 
     @property
+    def cost(self) -> int:
+        """The bytes that are kept."""
+        return self._size
+
+    @property
     def paused(self) -> bool:
         """Whether the client is not read from because of this buffer."""
         return self._paused

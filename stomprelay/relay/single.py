@@ -77,8 +77,7 @@ class Single:
         self._known = _NONE_KNOWN
         self._passing: tuple[Passing, Pass] | None = None
         if link.resender is not None:
-            unconfirmed = link.resender.unconfirmed
-            self._session.kept.watch([lambda: unconfirmed.cost])
+            self._session.kept.watch(link.resender.unconfirmed)
 
     @property
     def links(self) -> list[Link]:

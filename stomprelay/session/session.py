@@ -197,7 +197,7 @@ class Session:
         if self._ledger is None:
             self._orders = self._orders or count(1)
             ledger = self._ledger = Ledger(self._most, self._orders, self.dialect)
-            self.kept.watch([lambda: ledger.size])
+            self.kept.watch(ledger)
         return self._ledger
 
     def taken(self, ack: bytes) -> bool:
