@@ -1,10 +1,10 @@
 """A client that sent CONNECT, joined to its brokers: what is received on any leg, and what is due by time."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
-from stomprelay.relay.effects import Outbox
-from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer, Passes
+from stomprelay.relay.effects import Outbox, Pass
+from stomprelay.relay.flow import DisconnectState, Flow, InputBuffer, changed
 from stomprelay.relay.link.handshake import Accepted
 from stomprelay.relay.link.link import Link
 from stomprelay.relay.model.group import Broker
@@ -24,26 +24,16 @@ from stomprelay.wire.names import LOGIN
 _NONE: Final = frozenset[Leg]()
 
 
-def beat(legs: Iterable[Leg | None], outbox: Outbox, now: float) -> Leg | None:
-    """Send the beats that are due on the legs that are connected. Returns the first leg whose peer is dead."""
-    for leg in legs:
-        if leg is None or not leg.beating:
-            continue
-        if leg.heartbeat.dead(now):
-            return leg
-        if leg.heartbeat.due(now):
-            outbox.send(leg, BEAT, now)
-    return None
-
-
 class ClientConnection:
     """The inputs of a `Relay` from CONNECT on; see there. Call `begin` first.
 
     Its `Flow` carries the frames, each of the flow's links sees to its own broker, `Shutdown` to the end, and the
-    client connection decides what the loss of either side means for the other.
+    client connection decides what the loss of either side means for the other. `login` is that of the client's CONNECT;
+    None where it has none.
     """
 
     __slots__ = (
+        "_allowed",
         "_buffer",
         "_client",
         "_deferred",
@@ -51,8 +41,8 @@ class ClientConnection:
         "_listener",
         "_offer",
         "_outbox",
-        "_passes",
         "_search",
+        "login",
         "session",
         "shutdown",
     )
@@ -63,20 +53,16 @@ class ClientConnection:
         self.session = session
         self._client = client
         self._listener = listener
-        self._offer = offer
+        self._offer: Offer | None = offer
+        self.login = next((value for name, value in offer.headers if name == LOGIN), None)
         self._outbox = outbox
         self._flow = flow
         self._deferred = _NONE
-        self._passes = Passes(outbox)
+        self._allowed: tuple[Pass, ...] = ()
         self._search = Search(flow, outbox)
         self._buffer = InputBuffer(client, outbox, session.kept.room(listener.upstream.resend_buffer))
-        session.kept.watch([self._buffer.__len__])
+        session.kept.watch(self._buffer)
         self.shutdown = Shutdown(client, listener, session, flow, self._buffer, outbox)
-
-    @property
-    def login(self) -> bytes | None:
-        """The login in the client's CONNECT; None where it has none."""
-        return next((value for name, value in self._offer.headers if name == LOGIN), None)
 
     @property
     def links(self) -> list[Link]:
@@ -117,6 +103,8 @@ class ClientConnection:
             return
         self.session.counters["client_bytes" if downstream else "broker_bytes"] += len(data)
         leg.heartbeat.received(now)
+        if data == BEAT and not (leg.decoder.buffered or (downstream and self._buffer)):
+            return
         try:
             match leg.state:
                 case State.CONNECTED if downstream:
@@ -134,9 +122,13 @@ class ClientConnection:
 
     def passed(self, leg: Leg, to: Leg, frames: int, size: int, at: float) -> None:
         """Frames of a leg were sent straight on to the leg `to`; see `Relay.passed`."""
-        side = "client" if leg is self._client else "broker"
-        self.session.counters[f"{side}_bytes"] += size
-        self.session.passed(f"{side}_frames", frames)
+        session = self.session
+        if leg is self._client:
+            session.counters["client_bytes"] += size
+            session.client_sent(frames)
+        else:
+            session.counters["broker_bytes"] += size
+            session.broker_sent(frames)
         leg.heartbeat.received(at)
         to.heartbeat.sent(at)
 
@@ -192,7 +184,7 @@ class ClientConnection:
             self._wake()
             return
         legs = [each.leg for each in self.links]
-        dead = beat([self._client, *legs] if self.shutdown.listening else legs, self._outbox, now)
+        dead = self._outbox.beat([self._client, *legs] if self.shutdown.listening else legs, now)
         if dead is not None:
             self._fell_silent(dead, now)
             return
@@ -240,9 +232,12 @@ class ClientConnection:
         """Ask that what may pass straight on does so from now on, and no more than that: call it at the end of each
         input.
         """
-        if not self._passes and self._client.state is not State.CONNECTED:
+        if not self._allowed and self._client.state is not State.CONNECTED:
             return
-        self._passes.allow([each for each in self._flow.passes() if self._unburdened(each.leg, each.to)])
+        passes = tuple([each for each in self._flow.passes() if self._unburdened(each.leg, each.to)])
+        if passes != self._allowed:
+            self._outbox.put(*changed(self._allowed, passes))
+            self._allowed = passes
 
     def _unburdened(self, leg: Leg, to: Leg) -> bool:
         """Whether both are there and nothing of `leg` waits, which what comes next would overtake."""
@@ -316,7 +311,9 @@ class ClientConnection:
 
     def _welcome(self, accepted: Accepted, now: float) -> None:
         """Answer the client's CONNECT, with its version and our own heart-beats; `accepted` is from the last broker."""
-        client, session, terms = self._client, self.session, self._offer.terms
+        client, session, offer = self._client, self.session, self._offer
+        terms = None if offer is None else offer.terms
+        self._offer = None  # links that may need another broker have it
         client.enter(State.CONNECTED)
         client.heartbeat.agree(self._listener.heart_beat, terms or Terms(), now)
         session.counters["sessions_connected"] += 1

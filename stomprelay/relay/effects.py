@@ -1,10 +1,12 @@
 """What a relay asks of the service beside the effects of any conversation, and where all of it is put."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stomprelay.relay.model.group import Broker
 from stomprelay.session import effects
 from stomprelay.session.effects import Close, Send
+from stomprelay.session.heartbeat import BEAT
 from stomprelay.session.leg import Leg
 from stomprelay.wire.run import Passing
 
@@ -52,7 +54,7 @@ class Outbox(effects.Outbox[Effect]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.legs: list[Leg] = []
+        self.legs: tuple[Leg, ...] = ()
 
     def put(self, *effects: Effect) -> None:
         """Append these effects."""
@@ -60,15 +62,29 @@ class Outbox(effects.Outbox[Effect]):
             if type(effect) is Open:
                 self.opened(effect.leg)
             elif type(effect) is Close and effect.leg in self.legs:
-                self.legs.remove(effect.leg)
-        self._effects += effects
+                self.legs = tuple(leg for leg in self.legs if leg is not effect.leg)
+        super().put(*effects)
 
     def opened(self, leg: Leg) -> None:
         """Record a leg whose connection is there, or asked for: the client's, without an `Open`."""
-        self.legs.append(leg)
+        self.legs = (*self.legs, leg)
 
     def send(self, leg: Leg, data: bytes, now: float) -> None:
         """Write `data`, whole frames or a heart-beat, to a leg. A leg whose connection has ended is sent nothing."""
         if not leg.gone:
             leg.heartbeat.sent(now)
-            self._effects.append(Send(leg, data))
+            if self._effects is None:
+                self._effects = [Send(leg, data)]
+            else:
+                self._effects.append(Send(leg, data))
+
+    def beat(self, legs: Iterable[Leg | None], now: float) -> Leg | None:
+        """Write the beats that are due on the legs that are connected. Returns the first leg whose peer is dead."""
+        for leg in legs:
+            if leg is None or not leg.beating:
+                continue
+            if leg.heartbeat.dead(now):
+                return leg
+            if leg.heartbeat.due(now):
+                self.send(leg, BEAT, now)
+        return None

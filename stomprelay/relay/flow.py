@@ -1,6 +1,7 @@
 """What a relay needs of whatever joins its client to brokers, one of them or many; and what waits before it."""
 
 from collections import deque
+from collections.abc import Collection
 from enum import Enum
 from typing import Final, Protocol
 
@@ -30,12 +31,13 @@ class DisconnectState(Enum):
 class Flow(Protocol):
     """Frames between a client and its brokers. Effects go to the outbox of the relay.
 
-    `links` are its links, whose brokers are to be sought. Methods raise `StompError` with the reason for which the
-    session cannot go on, after all that was right has been done. A client that is gone (`Leg.gone`) is sent
-    nothing, and only what it sent before is still to be delivered.
+    Methods raise `StompError` with the reason for which the session cannot go on, after all that was right has been
+    done. A client that is gone (`Leg.gone`) is sent nothing, and only what it sent before is still to be delivered.
     """
 
-    links: list[Link]
+    @property
+    def links(self) -> list[Link]:
+        """Its links, whose brokers are to be sought."""
 
     @property
     def coupled(self) -> bool:
@@ -156,6 +158,11 @@ class InputBuffer:
         return self._size
 
     @property
+    def cost(self) -> int:
+        """The bytes that are kept."""
+        return self._size
+
+    @property
     def paused(self) -> bool:
         """Whether the client is not read from because of this buffer."""
         return self._paused
@@ -212,25 +219,13 @@ class InputBuffer:
             self._outbox.put(Pause(self._client))
 
 
-class Passes:
-    """Which frames of which leg may be sent straight on, as the service was told last."""
-
-    __slots__ = ("_allowed", "_outbox")
-
-    def __init__(self, outbox: Outbox) -> None:
-        self._allowed: list[Pass] = []
-        self._outbox = outbox
-
-    def __bool__(self) -> bool:
-        """Whether anything may be sent straight on."""
-        return bool(self._allowed)
-
-    def allow(self, passes: list[Pass]) -> None:
-        """Allow these from now on, one for a leg at most, and no others."""
-        allowed = self._allowed
-        if passes != allowed:
-            legs = {each.leg for each in passes}
-            ended = [each for each in allowed if each.leg not in legs and not each.leg.closed]
-            self._outbox.put(*(Pass(each.leg, each.to, None) for each in ended))
-            self._outbox.put(*(each for each in passes if each not in allowed))
-            self._allowed = passes
+def changed(allowed: Collection[Pass], passes: Collection[Pass]) -> list[Pass]:
+    """Return what the service has to be told where it was told before that `allowed` may be sent straight on, and now
+    `passes` may, one for a leg at most, and no others.
+    """
+    legs = {each.leg for each in passes}
+    ended = [each for each in allowed if each.leg not in legs and not each.leg.closed]
+    return [
+        *(Pass(each.leg, each.to, None) for each in ended),
+        *(each for each in passes if each not in allowed),
+    ]

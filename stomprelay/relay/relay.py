@@ -321,7 +321,7 @@ class Relay:
                 self.counters["errors_sent"] += 1
                 outbox.put(Send(client, complain(fault, dialect)))
             outbox.put(failed(End.RELAY.value, fault), ended(End.RELAY, "the relay failed"))
-        for leg in list(outbox.legs):
+        for leg in outbox.legs:
             if not leg.closed:
                 leg.enter(State.CLOSED)
             outbox.put(Close(leg, How.LINGER if leg is client else How.ABORT))

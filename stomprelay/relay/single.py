@@ -33,6 +33,8 @@ _NONE = frozenset[bytes]()
 _FOR_NOBODY = frozenset({SUBSCRIBE, UNSUBSCRIBE})
 """Commands of a client that is gone which need not be sent to a broker any more."""
 
+_NONE_KNOWN: dict[tuple[bool, ...], tuple[Passing, Pass]] = {}
+
 
 class Single:
     """A `Flow` with one link: one `Send` a chunk, made of slices.
@@ -44,7 +46,6 @@ class Single:
     __slots__ = (
         "_client",
         "_frame",
-        "_joiner",
         "_known",
         "_link",
         "_outbox",
@@ -56,14 +57,12 @@ class Single:
         "disconnect",
         "disconnect_receipt",
         "erred",
-        "links",
     )
 
     coupled = True
     """The service reads from neither leg faster than the other can be written to."""
 
     def __init__(self, client: Leg, link: Link, outbox: Outbox, tracer: Tracer | None = None) -> None:
-        self.links = [link]
         self.disconnect = DisconnectState.NONE
         self.disconnect_receipt: bytes | None = None
         self.erred = False
@@ -72,15 +71,18 @@ class Single:
         self._session = link.session
         self._resender = link.resender
         self._outbox = outbox
-        self._joiner = Joiner()
         self._tracer = tracer
         self._paused = False
         self._frame = b""
-        self._known: dict[tuple[bool, ...], tuple[Passing, Pass]] = {}
+        self._known = _NONE_KNOWN
         self._passing: tuple[Passing, Pass] | None = None
         if link.resender is not None:
-            unconfirmed = link.resender.unconfirmed
-            self._session.kept.watch([lambda: unconfirmed.cost])
+            self._session.kept.watch(link.resender.unconfirmed)
+
+    @property
+    def links(self) -> list[Link]:
+        """Its link."""
+        return [self._link]
 
     @property
     def survives(self) -> bool:
@@ -148,7 +150,7 @@ class Single:
         carried: what many sessions do not need for long is not made for all of them.
         """
         if self._passing is None and self.disconnect is DisconnectState.NONE:
-            carried = any(self._session.frames.values())
+            carried = self._session.client_frames or self._session.broker_frames
             self._passing = self._meet(connection) if carried else None
         return self._passing
 
@@ -177,7 +179,7 @@ class Single:
             if ours is not None:
                 passing = to_client(connection.bridges, session, receipts=receipts, ours=ours)
             found = passing, Pass(connection.leg, self._client, straight, state[2])
-            self._known[state] = found
+            self._known = {**self._known, state: found}
         return found
 
     # Frames of the client
@@ -201,12 +203,12 @@ class Single:
 
     def _forward(self, broker: Leg, bridge: Bridge, now: float) -> None:
         """Carry the client's frames that are complete, `TURN` of them at most, without a resender."""
-        joiner, frames = self._joiner, self._client_frames()
+        joiner, frames = Joiner(), self._client_frames()
         upward = self._upward if self._tracer is None else self._tracer.headed(self._upward)
         try:
             joiner.carry(frames, bridge.untouched, lambda frame: upward(frame, bridge))
         finally:
-            self._session.passed("client_frames", joiner.frames)
+            self._session.client_sent(joiner.frames)
             data = joiner.take()
             if data:
                 self._outbox.send(broker, data, now)
@@ -241,7 +243,7 @@ class Single:
                     with suppress(StompError):  # the rest is worth as much
                         resender.send(frame)
         finally:
-            self._session.passed("client_frames", count)
+            self._session.client_sent(count)
             resender.flush(now)
             self._give_receipts(resender, now)
             if self.disconnect is DisconnectState.WAITING and self.safe:
@@ -277,7 +279,7 @@ class Single:
 
     def to_client(self, link: Link, now: float) -> None:
         """Carry the frames that the broker's leg has."""
-        connection, session, joiner = link.connection, self._session, self._joiner
+        connection, session, joiner = link.connection, self._session, Joiner()
         broker, bridge = connection.leg, connection.bridges.to_client
         watchful = (erred := self.erred) or (bridge.tracked and session.subscriptions.acknowledging)
         untouched = _NONE if watchful else bridge.untouched
@@ -292,7 +294,7 @@ class Single:
                 self._resender.go_on(now)
                 self._resender.flush(now)
         finally:
-            session.passed("broker_frames", joiner.frames)
+            session.broker_sent(joiner.frames)
             if broker.decoder.trails:
                 joiner.trail()
             data = joiner.take()
@@ -355,7 +357,7 @@ class Single:
     def connected(self, link: Link, now: float) -> None:
         """Send a new broker all that it has to know; the first one has nothing to know yet."""
         resender = self._resender
-        self._known = {}
+        self._known = _NONE_KNOWN
         self._passing = None
         if resender is None:
             return

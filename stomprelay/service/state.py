@@ -41,7 +41,7 @@ def network(address: object) -> str | None:
 class ListenerSessions:
     """The sessions of one listener that are not over, each by its driver, and what was counted for the listener.
 
-    A driver calls `ended` when it is over; then `on_end` is called. `cost` is how many file descriptors a session may
+    `on_end` is called when one is over. `cost` is how many file descriptors a session may
     have at a time: one for its client, and one for each group of brokers that it may be connected to.
     """
 
@@ -56,6 +56,8 @@ class ListenerSessions:
         self._drivers: dict[RelayDriver, str | None] = {}
         self._counts: dict[str, int] = {}
         self._on_end = on_end
+        self.ended: Final = self._remove
+        """A driver calls this when it is over. One bound method is enough for all of them."""
 
     def add(self, driver: RelayDriver, address: object = None) -> None:
         """Add the session of a client that connected to this listener from an address, as Twisted has it."""
@@ -64,8 +66,7 @@ class ListenerSessions:
         if place is not None:
             self._counts[place] = self._counts.get(place, 0) + 1
 
-    def ended(self, driver: RelayDriver) -> None:
-        """Remove the session of a driver that is over."""
+    def _remove(self, driver: RelayDriver) -> None:
         place = self._drivers.pop(driver, None)
         if place is not None:
             self._counts[place] -= 1

@@ -117,22 +117,28 @@ class Outbox(Generic[AnyEffect]):
     __slots__ = ("_effects",)
 
     def __init__(self) -> None:
-        self._effects: list[AnyEffect] = []
+        # Between two inputs of an idle conversation there is not even an empty list.
+        self._effects: list[AnyEffect] | None = None
 
     def __len__(self) -> int:
-        return len(self._effects)
+        return len(self._effects or ())
 
     def put(self, *effects: AnyEffect) -> None:
         """Append these effects."""
-        self._effects += effects
+        if self._effects is None:
+            self._effects = [*effects]
+        else:
+            self._effects += effects
 
     def insert(self, at: int, effect: AnyEffect) -> None:
         """Insert an effect at index `at`: in front of those that were put in since the outbox had that length."""
+        if self._effects is None:
+            self._effects = []
         self._effects.insert(at, effect)
 
     def drain(self) -> list[AnyEffect]:
         """Return all effects that were put in since the last call, and forget them; the caller must perform them
         in order.
         """
-        effects, self._effects = self._effects, []
-        return effects
+        effects, self._effects = self._effects, None
+        return [] if effects is None else effects

@@ -86,7 +86,7 @@ def _negotiate(asked: frozenset[bytes]) -> bool:
     return not asked.isdisjoint(_NEGOTIATING)
 
 
-@lru_cache(2 ** len(DIALECTS))
+@lru_cache(maxsize=8)
 def spell_versions(spoken: frozenset[bytes]) -> bytes:
     """Return these versions as a header value, lowest first, without blanks, which brokers do not strip."""
     return b",".join(version for version in DIALECTS if version in spoken)

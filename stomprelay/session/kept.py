@@ -4,8 +4,7 @@ Whoever keeps something for good says so (`take`, `give`); what comes and goes b
 counts it and stops reading when it has enough, is asked for when the sum is needed (`watch`).
 """
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, Protocol
 
 from stomprelay.wire.dialect import Headers
 from stomprelay.wire.errors import LimitError
@@ -21,6 +20,14 @@ def cost(headers: Headers) -> int:
     return THING + sum(len(name) + len(value) + _HEADER for name, value in headers)
 
 
+class Costing(Protocol):
+    """What keeps something. `cost`: the bytes of it."""
+
+    @property
+    def cost(self) -> int:
+        """The bytes of what is kept now."""
+
+
 class Budget:
     """The bytes that are kept of one client; `most` may be. Its sessions with several brokers share one."""
 
@@ -29,12 +36,12 @@ class Budget:
     def __init__(self, most: int = 1 << 26) -> None:
         self.most = most
         self._size = 0
-        self._watched: list[Callable[[], int]] = []
+        self._watched: tuple[Costing, ...] = ()
 
     @property
     def size(self) -> int:
         """The number of bytes that are kept."""
-        return self._size + sum(watched() for watched in self._watched)
+        return self._size + sum([each.cost for each in self._watched])
 
     @property
     def full(self) -> bool:
@@ -47,9 +54,9 @@ class Budget:
         """
         return min(wanted, self.most // 4)
 
-    def watch(self, sizes: Iterable[Callable[[], int]]) -> None:
-        """Add what these return to `size`, whenever it is asked for."""
-        self._watched += sizes
+    def watch(self, keeper: Costing) -> None:
+        """Add what this one keeps to `size`, whenever that is asked for."""
+        self._watched = (*self._watched, keeper)
 
     def take(self, size: int) -> None:
         """Record that so many more bytes are kept. Raises `LimitError` where that is too much; nothing is recorded

@@ -110,7 +110,7 @@ class Ledger:
         return self._pending + len(self._recent)
 
     @property
-    def size(self) -> int:
+    def cost(self) -> int:
         """The number of bytes that all of it costs."""
         return self._size + THING * (self._named.twins + self._hidden.twins) + self._recent.size
 

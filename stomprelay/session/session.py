@@ -85,6 +85,11 @@ class Transaction:
             self.doom("its broker was lost, and it was too large to be kept")
 
 
+_NO_TRANSACTIONS: Final[dict[bytes, Transaction]] = {}
+_NO_RECEIPTS: Final[dict[bytes, None]] = {}
+"""Of sessions that had none yet, as most have none: nothing is put into these."""
+
+
 class Session:
     """What one client has open at its broker: subscriptions, transactions, deliveries and receipts. All values are
     decoded, so they depend on no dialect, but those of `delivered` and `acknowledged`.
@@ -93,8 +98,9 @@ class Session:
     `counters` is where things are counted, `kept` what is kept of the client in bytes. `unsettled`, `transactions` and
     `subscriptions` are how many it may have. `memo` is the head of the client's last SEND that left no trace here,
     as the decoder marks repeated heads, and `memo_head` what became of it; `traces` counts those that did.
-    `frames` counts those of the client and of its brokers, as `counters` does for all sessions. Sessions that one
-    client has on several brokers share it, and `orders`, by which their deliveries are numbered: see `beside`.
+    `client_frames` and `broker_frames` count those of the client and of its brokers, as `counters` does for all
+    sessions; of those that one client has on several brokers only the first does. All of these share `orders`, by
+    which their deliveries are numbered: see `beside`.
     """
 
     __slots__ = (
@@ -104,9 +110,10 @@ class Session:
         "_neighbours",
         "_orders",
         "_transactions_size",
+        "broker_frames",
+        "client_frames",
         "counters",
         "dialect",
-        "frames",
         "kept",
         "memo",
         "memo_head",
@@ -140,10 +147,10 @@ class Session:
         self.traces = 0
         self.memo: bytes | None = None
         self.memo_head: bytes | None = None
-        self.transactions: dict[bytes, Transaction] = {}
+        self.transactions = _NO_TRANSACTIONS
         self._transactions_size = 0
-        self.receipts: dict[bytes, None] = {}
-        self.frames = {"client_frames": 0, "broker_frames": 0}
+        self.receipts = _NO_RECEIPTS
+        self.client_frames = self.broker_frames = 0
         self._most = unsettled
         self._most_subscriptions = subscriptions
         self.most_transactions = transactions
@@ -159,7 +166,7 @@ class Session:
         self._orders = self._orders or count(1)
         if self._neighbours is None:
             self._neighbours = [self]
-        other = Session(
+        return Session(
             self.name,
             self.dialect,
             self._most,
@@ -170,13 +177,16 @@ class Session:
             subscriptions=self._most_subscriptions,
             kept=self.kept,
         )
-        other.frames = self.frames
-        return other
 
-    def passed(self, counter: str, frames: int) -> None:
-        """Count frames that were received: `client_frames` or `broker_frames`."""
-        self.counters[counter] += frames
-        self.frames[counter] += frames
+    def client_sent(self, frames: int) -> None:
+        """Count frames that were received from the client."""
+        self.counters["client_frames"] += frames
+        self.client_frames += frames
+
+    def broker_sent(self, frames: int) -> None:
+        """Count frames that were received from a broker."""
+        self.counters["broker_frames"] += frames
+        self.broker_frames += frames
 
     WATCHED = frozenset({SUBSCRIBE, UNSUBSCRIBE, BEGIN, COMMIT, ABORT})
     """The client's commands whose frames must be given to `observed`, whether or not they need translating."""
@@ -187,7 +197,7 @@ class Session:
         if self._ledger is None:
             self._orders = self._orders or count(1)
             ledger = self._ledger = Ledger(self._most, self._orders, self.dialect)
-            self.kept.watch([lambda: ledger.size])
+            self.kept.watch(ledger)
         return self._ledger
 
     def taken(self, ack: bytes) -> bool:
@@ -303,7 +313,7 @@ class Session:
     @contextmanager
     def without_transactions(self) -> Iterator[None]:
         """Take the open transactions out of the session until the `with` block ends."""
-        opened, self.transactions = self.transactions, {}
+        opened, self.transactions = self.transactions, _NO_TRANSACTIONS
         size, self._transactions_size = self._transactions_size, 0
         try:
             yield
@@ -368,6 +378,8 @@ class Session:
             raise ProtocolError("too many open transactions", f"the limit is {self.most_transactions}")
         size = THING + len(name)
         self.kept.take(size)
+        if self.transactions is _NO_TRANSACTIONS:
+            self.transactions = {}
         self.transactions[name] = Transaction(size)
 
     def lose(self, counter: str, count: int = 1) -> None:
@@ -382,7 +394,7 @@ class Session:
         self.traces += 1
         if len(self.receipts) < self._most and receipt not in self.receipts:
             self.kept.take(_RECEIPT + len(receipt))
-            self.receipts[receipt] = None
+            self._owe({receipt: None})
 
     def received(self, receipt: bytes | None) -> None:
         """Record that the broker sent a RECEIPT, or an ERROR, with this receipt id: it is owed no more. None
@@ -404,8 +416,14 @@ class Session:
         except LimitError:
             return False
         self.traces += 1
-        self.receipts.update(new)
+        self._owe(new)
         return True
+
+    def _owe(self, receipts: dict[bytes, None]) -> None:
+        if self.receipts is _NO_RECEIPTS:
+            self.receipts = receipts
+        else:
+            self.receipts.update(receipts)
 
     def received_all(self, receipts: Iterable[bytes]) -> None:
         """Record as `received` does that the broker sent RECEIPTs with these ids."""

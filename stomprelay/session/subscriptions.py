@@ -49,6 +49,8 @@ class Subscription:
 
 
 _NONE: Final[OrderedDict[bytes, Subscription]] = OrderedDict()
+_NOWHERE: Final[dict[bytes, OrderedDict[bytes, Subscription]]] = {}
+"""What a client has that never subscribed: nothing is put into these."""
 
 
 class Subscriptions:
@@ -61,9 +63,9 @@ class Subscriptions:
     def __init__(self, most: int = 65536) -> None:
         # Ordered ones: a plain dict goes through all that was deleted in front of its first. Made with the first entry.
         self._by_id = _NONE
-        self._by_destination: dict[bytes, OrderedDict[bytes, Subscription]] = {}
+        self._by_destination = _NOWHERE
         self._ended = _NONE
-        self._closed: list[Subscription] = []
+        self._closed: tuple[Subscription, ...] = ()
         self._made = 0
         self._most = most
         self.acknowledging = 0
@@ -95,7 +97,7 @@ class Subscriptions:
             self.acknowledging -= replaced.ack != AUTO
         self.acknowledging += subscription.ack != AUTO
         if self._by_id is _NONE:
-            self._by_id = OrderedDict()
+            self._by_id, self._by_destination = OrderedDict(), {}
         self._by_id[subscription.id] = subscription
         same = self._by_destination.get(subscription.destination)
         if same is None:
@@ -148,14 +150,14 @@ class Subscriptions:
         """A subscription that ended long ago is not remembered any more."""
         self.acknowledging -= ended is not None and ended.ack != AUTO
 
-    def take_closed(self) -> list[Subscription]:
+    def take_closed(self) -> tuple[Subscription, ...]:
         """Return those that were closed since the last call, by `closed` or by another one with their id."""
-        closed, self._closed = self._closed, []
+        closed, self._closed = self._closed, ()
         return closed
 
     def _close(self, subscription: Subscription) -> None:
         subscription.close()
-        self._closed.append(subscription)
+        self._closed = (*self._closed, subscription)
         del self._by_id[subscription.id]
         same = self._by_destination[subscription.destination]
         del same[subscription.id]

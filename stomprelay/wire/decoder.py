@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from sys import maxsize
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from stomprelay.wire.dialect import Dialect
 from stomprelay.wire.errors import FrameError, LimitError, ProtocolError, StompError
@@ -141,6 +141,9 @@ class Decoder:
         self._memo: bytes | None = None
         self._memo_facts = _NO_FACTS
         self._rules: Rules | None = None
+        self._scanner: Any = None
+        if self._at == len(self._data):
+            self._data, self._at = b"", 0  # a leg on which nothing more comes need not keep it
 
     def record(self, frames: list[Frame | Run], keep: Keep | None = None) -> None:
         """From the next frame on, put each into this list before it is yielded; the caller empties the list. Runs come,
@@ -337,8 +340,8 @@ class Decoder:
         """The scanner for what may come now, with these rules."""
         assert SCANNER is not None
         self._rules = rules
-        self._scanner = SCANNER(self.limits, self.dialect, self._allowed, rules, self._keeping)
-        return self._scanner
+        self._scanner = scanner = SCANNER(self.limits, self.dialect, self._allowed, rules, self._keeping)
+        return scanner
 
     def _await(
         self,

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.relay.client import beat
 from stomprelay.relay.effects import Effect, Outbox
 from stomprelay.relay.flow import InputBuffer
 from stomprelay.session.effects import Event, How, Pause, Resume, Send
@@ -470,7 +469,7 @@ def leg(
 def beaten(*legs: Leg | None, now: float) -> tuple[list[Effect], Leg | None]:
     """What is written to them now, and the first whose peer is dead."""
     outbox = Outbox()
-    dead = beat(legs, outbox, now)
+    dead = outbox.beat(legs, now)
     return outbox.drain(), dead
 
 

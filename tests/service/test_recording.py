@@ -215,7 +215,7 @@ def test_back_pressure(harness: JournalHarness) -> None:
     client.drains()
     harness.reactor.advance(0.9)
     assert pressed(harness) == []
-    harness.reactor.advance(0.1)
+    harness.reactor.advance(0.2)
     (released,) = pressed(harness)
     assert released.event == "back-pressure off"
     assert released.facts == {"side": "broker", "seconds": pytest.approx(11.5)}

@@ -6,7 +6,7 @@ import pytest
 from twisted.internet.task import Clock
 from twisted.logger import capturedLogs
 
-from stomprelay.service.connection.timers import Timed, Timers
+from stomprelay.service.connection.timers import TICKS, Timed, Timers
 
 
 class Sleeper(Timed):
@@ -169,9 +169,32 @@ def test_forgotten_sleepers_are_not_kept(clock: Clock, timers: Timers) -> None:
         sleeper = Sleeper(timers)
         timers.set(sleeper, 999.0)
         timers.forget(sleeper)
-    assert len(timers._heap) < 200
+    assert len(timers) < 200
     clock.advance(1000)
     assert lasting.woken == [1000.0]
+
+
+def test_those_of_one_tick_are_woken_together(clock: Clock, timers: Timers) -> None:
+    """At its end: none before its time, none later than a tick, and all in one turn of the reactor."""
+    sleepers = [Sleeper(timers) for _ in range(100)]
+    for number, sleeper in enumerate(sleepers):
+        timers.set(sleeper, 1.0 + (number + 1) / 100 / TICKS)
+    assert len(clock.getDelayedCalls()) == 1
+    clock.advance(1.0)
+    assert not any(sleeper.woken for sleeper in sleepers)
+    clock.advance(1 / TICKS)
+    assert all(sleeper.woken == [1.0 + 1 / TICKS] for sleeper in sleepers)
+    assert clock.getDelayedCalls() == []
+
+
+def test_an_earlier_time_of_the_same_tick_takes_no_place(clock: Clock, timers: Timers) -> None:
+    """It is looked at with the tick anyway."""
+    sleeper = Sleeper(timers)
+    for number in range(100, 0, -1):
+        timers.set(sleeper, 1.0 + number / 100 / TICKS)
+    assert len(timers) == 1
+    clock.advance(1.0 + 1 / TICKS)
+    assert sleeper.woken == [1.0 + 1 / TICKS]
 
 
 def test_an_alarm_that_fails_is_told_and_stops_no_other(clock: Clock, timers: Timers) -> None:

@@ -190,7 +190,7 @@ def test_names_that_need_a_look(version: bytes, names: list[bytes]) -> None:
     assert not delivered(it, *names)
     assert (len(it.ledger), it.ledger.awaited) == (1, 1)
     assert acknowledged(it, b"1")
-    assert it.ledger.size == 0
+    assert it.ledger.cost == 0
 
 
 @pytest.mark.parametrize("name", [b"a:b", b"a\\\\b", b"a\\nb", b"a\\"])

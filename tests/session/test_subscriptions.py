@@ -267,9 +267,9 @@ def test_a_subscription_whose_id_is_used_again() -> None:
     assert list(subscriptions) == [second, third]
     assert subscriptions.oldest(b"/queue/a") is second
     assert subscriptions.acknowledging == 0
-    assert subscriptions.take_closed() == [first]
+    assert subscriptions.take_closed() == (first,)
     assert subscriptions.closed(sub(A)) is second
     assert subscriptions.closed(sub(A)) is third
     assert subscriptions.oldest(b"/queue/a") is None
-    assert subscriptions.take_closed() == [second, third]
-    assert subscriptions.take_closed() == []
+    assert subscriptions.take_closed() == (second, third)
+    assert subscriptions.take_closed() == ()

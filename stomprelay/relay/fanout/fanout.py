@@ -65,9 +65,10 @@ class Fanout:
         self._disconnect = Disconnect(session, self._router, self._quorum)
         self._merge = Merge(client, session, outbox, self._quorum, self._disconnect)
         self._started = False
-        session.kept.watch([self._cost])
+        session.kept.watch(self)
 
-    def _cost(self) -> int:
+    @property
+    def cost(self) -> int:
         """What waits for members, or for their answers, in bytes."""
         waits = sum(member.cost for _, member in self._places.values())
         return waits + THING * self._quorum.confirmations.asked
@@ -147,7 +148,7 @@ class Fanout:
                     break
                 self._dispatch.send(frame)
         finally:
-            self._session.passed("client_frames", count)
+            self._session.client_sent(count)
             if len(self.links) != len(self._places):
                 self.links = list(self._places)
             self._leave_flooded(now)

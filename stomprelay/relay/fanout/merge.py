@@ -71,7 +71,7 @@ class Merge:
             frames = islice(leg.decoder.frames(), TURN)
             joiner.carry(frames, _NONE if watchful else bridge.untouched, new_head)
         finally:
-            session.passed("broker_frames", joiner.frames)
+            self._session.broker_sent(joiner.frames)
             if leg.decoder.trails:
                 joiner.trail()
             data = joiner.take()

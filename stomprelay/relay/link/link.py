@@ -6,8 +6,8 @@ from math import inf
 from stomprelay.relay.effects import Outbox
 from stomprelay.relay.link.handshake import Accepted, Handshake
 from stomprelay.relay.link.schedule import Schedule
-from stomprelay.relay.link.states import Asking, Connected, Ended, Leaving, Waiting
-from stomprelay.relay.link.suspicion import CLOSED, STRANGE, Suspicion
+from stomprelay.relay.link.states import Asking, Attempts, Connected, Ended, Leaving, Waiting
+from stomprelay.relay.link.suspicion import CLOSED, STRANGE
 from stomprelay.relay.model.group import Broker, Group
 from stomprelay.relay.model.listener import Listener
 from stomprelay.relay.model.upstream import Upstream
@@ -30,13 +30,11 @@ class Link:
     """
 
     __slots__ = (
+        "_attempts",
         "_chance",
         "_fresh",
         "_listener",
-        "_offer",
         "_outbox",
-        "_schedule",
-        "_suspicion",
         "before",
         "group",
         "recovering",
@@ -76,12 +74,10 @@ class Link:
                 confirm=upstream.confirm,
             )
         self._fresh = True
-        self._suspicion = Suspicion()
         self._listener = listener
-        self._offer = offer
         self._outbox = outbox
         self._chance = chance
-        self._schedule = Schedule(group, upstream.reconnect_rate, chance)
+        self._attempts: Attempts | None = Attempts(offer, Schedule(group, upstream.reconnect_rate, chance))
 
     # What there is
 
@@ -184,29 +180,38 @@ class Link:
 
     # The search
 
+    @property
+    def _search(self) -> Attempts:
+        """What leads from attempt to attempt; a link without a resender that had its broker has none."""
+        assert self._attempts is not None
+        return self._attempts
+
     def seek(self, now: float, prefer: Broker | None = None) -> None:
         """Look for a broker, first of all for this one where one is preferred."""
-        self._schedule.begin(now, start=self._fresh, prefer=prefer)
-        self._next(now)
+        if self._attempts is None:
+            self.state = Ended()
+        else:
+            self._attempts.schedule.begin(now, start=self._fresh, prefer=prefer)
+            self._next(now)
 
     def _next(self, now: float, rest: float = 0.0) -> None:
-        attempt = self._schedule.next(now)
+        attempt = self._search.schedule.next(now)
         if attempt is None:
             self._give_up(now)
             return
         at = max(attempt.at, now + rest)
-        if self._schedule.vain:
-            self._outbox.put(vain(self.group, self.upstream, self._schedule.passes))
+        if self._search.schedule.vain:
+            self._outbox.put(vain(self.group, self.upstream, self._search.schedule.passes))
         if self.asking:
             self.hang_up(How.ABORT)
         self.state = Waiting(attempt.broker)
-        self.until = min(at, self._schedule.deadline)
+        self.until = min(at, self._search.schedule.deadline)
         if at <= now:
             self._open(attempt.broker, now)
 
     def _give_up(self, now: float) -> None:
-        reason = self._schedule.verdict(now)
-        self._schedule.ended()
+        reason = self._search.schedule.verdict(now)
+        self._search.schedule.ended()
         self.state = Ended(reason, self.leg)
         self.until = inf
 
@@ -214,17 +219,17 @@ class Link:
         """Open a connection to `broker`: the time of the attempt has come. Plan the next attempt where there is
         none, or where it is not worth a try any more.
         """
-        if self._suspicion.proved:
+        if self._search.suspicion.proved:
             self._reject()
             return
-        if broker is None or not self._schedule.stands(now):
+        if broker is None or not self._search.schedule.stands(now):
             self._next(now)
             return
         handshake = Handshake(
             self._listener,
             self.upstream,
             broker,
-            self._offer,
+            self._search.offer,
             self.session,
             self._outbox,
             tracked=self.resender is not None,
@@ -234,7 +239,7 @@ class Link:
     def _ask(self, handshake: Handshake, now: float) -> None:
         deadline = now + self.upstream.connect_timeout
         self.state = Asking(handshake, deadline, handshake.broker.health.sight())
-        self.until = min(deadline, self._schedule.deadline)
+        self.until = min(deadline, self._search.schedule.deadline)
         handshake.open()
 
     def connected(self, leg: Leg, now: float) -> None:
@@ -276,11 +281,13 @@ class Link:
         self.state = Connected(leg, broker, bridges, accepted.product)
         self.until = inf
         self._fresh = False
-        self._suspicion.cleared()
+        self._search.suspicion.cleared()
         broker.health.answered()
         self.state.place = broker.health.joined()
-        self._schedule.found(now)
-        if self.resender is not None:
+        self._search.schedule.found(now)
+        if self.resender is None:
+            self._attempts = None
+        else:
             product = accepted.product
             self.resender.connected(
                 leg,
@@ -303,7 +310,7 @@ class Link:
         elif self.upstream.movable:
             broker.health.doubt(state.sight)
             if self._fresh:
-                self._suspicion.turned_away(broker, state.sight, fault)
+                self._search.suspicion.turned_away(broker, state.sight, fault)
         elif not broker.health.sessions and not broker.health.answered_since(state.sight):
             self._fail(broker, now)  # nobody probes a plain address
         self._refused(broker, reason, now)
@@ -332,16 +339,16 @@ class Link:
         self._outbox.put(refused(broker, self.upstream, f"did not connect: {reason}"))
         if self.resender is not None:
             self.hang_up(How.ABORT)
-        if self._suspicion.proved:
+        if self._search.suspicion.proved:
             self._reject()
         else:
-            self._next(now, self._suspicion.rest)
+            self._next(now, self._search.suspicion.rest)
 
     def _reject(self) -> None:
         """Give the session up, because of what its client said in CONNECT."""
-        self._schedule.ended()
+        self._search.schedule.ended()
         self.session.counters["connects_rejected"] += 1
-        self.state = Ended(self._suspicion.fault, self.leg, unwelcome=True)
+        self.state = Ended(self._search.suspicion.fault, self.leg, unwelcome=True)
         self.until = inf
 
     def prevented(self, reason: str, now: float) -> None:
@@ -360,7 +367,7 @@ class Link:
     def reconsidered(self, now: float) -> None:
         """A broker came back: where none is being asked, try again at once."""
         if self.waiting:
-            self._schedule.reconsider(now)
+            self._search.schedule.reconsider(now)
             self._next(now)
 
     def woke(self, now: float) -> None:
@@ -372,7 +379,7 @@ class Link:
                 self._undecided(state)
                 self.hang_up(How.ABORT)
                 self._give_up(now)
-            case Waiting() if now >= self._schedule.deadline:
+            case Waiting() if now >= self._search.schedule.deadline:
                 self._give_up(now)
             case Waiting(broker=broker):
                 self._open(broker, now)
@@ -426,7 +433,8 @@ class Link:
         if isinstance(self.state, Asking):
             self._undecided(self.state)
         self.hang_up(How.FLUSH)
-        self._schedule.ended()
+        if self._attempts is not None:
+            self._attempts.schedule.ended()
         self.state = Ended(reason)
         self.until = inf
 

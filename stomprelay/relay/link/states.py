@@ -1,13 +1,29 @@
-"""What a link is about: it waits, asks a broker, has one, leaves one, or is over; each with its data."""
+"""What a link is about: it waits, asks a broker, has one, leaves one, or is over; each with its data. And what it needs
+to look for one.
+"""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stomprelay.relay.bridge.negotiation import Bridges
 from stomprelay.relay.link.handshake import Handshake
+from stomprelay.relay.link.schedule import Schedule
+from stomprelay.relay.link.suspicion import Suspicion
 from stomprelay.relay.model.group import Broker
 from stomprelay.relay.model.health import Sight
 from stomprelay.relay.model.profile import Profile
+from stomprelay.session.handshake import Offer
 from stomprelay.session.leg import Leg
+
+
+@dataclass(slots=True)
+class Attempts:
+    """What leads from one attempt to the next: the CONNECT of the client, whose turn is next, and what became of those
+    before.
+    """
+
+    offer: Offer
+    schedule: Schedule
+    suspicion: Suspicion = field(default_factory=Suspicion)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,6 @@ Whoever suspects a client's CONNECT, or a frame, takes a `Sight` when it is sent
 well since: `Health.well_since`.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -66,6 +65,7 @@ class Health:
     __slots__ = (
         "_answers",
         "_joined",
+        "_oldest",
         "_pause",
         "_serving",
         "_slot",
@@ -88,8 +88,8 @@ class Health:
         self.out_until = 0.0
         self.doubted = False
         self._joined = 0
-        # Ordered: a plain dict goes through all that was deleted in front of its first.
-        self._serving: OrderedDict[int, None] = OrderedDict()
+        self._serving: dict[int, None] = {}
+        self._oldest = 1
         self._answers = 0
         self._troubles = 0
         self._troubled = False
@@ -196,7 +196,10 @@ class Health:
         return self._troubles != sight.troubles and not self._serves_since(sight)
 
     def _serves_since(self, sight: Sight) -> bool:
-        return next(iter(self._serving), sight.joined + 1) <= sight.joined
+        # Not the dict's first: a dict goes through all that was deleted in front of it.
+        while self._oldest <= self._joined and self._oldest not in self._serving:
+            self._oldest += 1
+        return self._oldest <= sight.joined
 
     def out(self, now: float) -> bool:
         """Whether it is left out at this time: for having failed, or because another session is trying it again."""

@@ -49,6 +49,28 @@ def spare_memory() -> None:
             setattr(first, name, None)
 
 
+class _Connector:
+    """In place of what connected a transport: it has done its part."""
+
+    def connectionLost(self, reason: object) -> None:
+        """Do nothing; a transport calls it when its connection has ended."""
+
+
+_CONNECTED: Final = _Connector()
+_NAME: Final = "LegProtocol"
+
+
+def share(connection: Any) -> None:
+    """Have a connection that is established let go of its connector, and of the two names that it has of its own for
+    what Twisted logs of it: an idle one would be a quarter larger for them.
+    """
+    connection.logstr = _NAME
+    if isinstance(connection, tcp.Server):
+        connection.repstr = _NAME
+    else:
+        connection.connector = _CONNECTED
+
+
 def plain(transport: ITransport) -> tcp.Connection | None:
     """Return the transport if it is a socket's own, without TLS or another layer above it; else None."""
     return transport if type(transport) in PLAIN and not transport.TLS else None  # type: ignore[attr-defined,return-value]

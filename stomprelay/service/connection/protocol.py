@@ -270,6 +270,7 @@ class LegProtocol(Timed):
             plain.bufferSize = direct.FIRST_READ
             # The wrapper of a client endpoint has done its part: what is read need not go through it.
             plain.protocol = self
+            direct.share(plain)
         if isinstance(self._tls, Layer):
             beneath: Any = self._tls.transport
             if direct.plain(beneath) is not None:

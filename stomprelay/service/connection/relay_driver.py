@@ -374,15 +374,17 @@ class RelayDriver(Driver):
     def _log_end(self, effect: Note, time: float) -> None:
         """Write the line of the end of a session that a broker had accepted."""
         session, (from_client, from_brokers) = self.relay.session, self._bytes()
-        frames = {} if session is None else session.frames
+        client_frames, broker_frames = (
+            (0, 0) if session is None else (session.client_frames, session.broker_frames)
+        )
         write(
             LogLevel.warn if "possibly_lost" in effect.facts else LogLevel.info,
             _END,
             event=effect.event.value,
             text=one_line(effect.text),
             time=time,
-            from_client=f"{counted(frames.get('client_frames', 0), 'frame')}, {counted(from_client, 'byte')}",
-            from_brokers=f"{counted(frames.get('broker_frames', 0), 'frame')}, {counted(from_brokers, 'byte')}",
+            from_client=f"{counted(client_frames, 'frame')}, {counted(from_client, 'byte')}",
+            from_brokers=f"{counted(broker_frames, 'frame')}, {counted(from_brokers, 'byte')}",
             **self._names(),
         )
 

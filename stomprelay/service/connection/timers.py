@@ -2,24 +2,29 @@
 
 Each connection and each session has a time at which it wants to be called. Most of these times move on before they
 come, because something was received or sent. So a later time is only noted, and looked at when the earlier one comes.
+
+Times are looked at in ticks: all that are due within one are called together at its end. A timer that waits costs a
+place in its tick's list, and a thousand heart-beats do not make a thousand turns of the reactor.
 """
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
-from itertools import count
-from math import inf
+from math import ceil, inf
 from typing import Final
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from stomprelay.service.log import logger
 
+TICKS: Final = 64
+"""Ticks a second: nobody is called later than the length of one after his time."""
+
 _log: Final = logger()
 
 
 class Timed:
     """An object with one timer. Only `Timers` writes these two, in seconds; infinity is never: `due` is when `woke`
-    is to be called, `armed` (the same or earlier) when `due` will be looked at.
+    is to be called, `armed` (the end of a tick) when `due` will be looked at.
     """
 
     __slots__ = ("armed", "due")
@@ -39,25 +44,38 @@ class Timers:
     def __init__(self, reactor: IReactorTime, seconds: Callable[[], float]) -> None:
         self._reactor = reactor
         self._seconds = seconds
-        self._heap: list[tuple[float, int, Timed]] = []
-        self._order = count()
+        self._ticks: list[float] = []
+        """A heap of the ends of ticks, in seconds."""
+        self._waiting: dict[float, list[Timed]] = {}
+        """By tick; those that it is not the `armed` of any more are passed over."""
+        self._places = 0
         self._armed = 0
         self._next = inf
         self._call: IDelayedCall | None = None
 
+    def __len__(self) -> int:
+        """How many places they take; those of times that were replaced or stopped are bounded."""
+        return self._places
+
     def set(self, timed: Timed, at: float) -> None:
         """Call `timed.woke` at this time, in place of the one set before; infinity: not at all."""
         timed.due = at
-        if at >= timed.armed:
+        if at >= timed.armed or (tick := ceil(at * TICKS) / TICKS) >= timed.armed:
             return
         if timed.armed == inf:
             self._armed += 1
-        elif len(self._heap) > 4 * self._armed + 64:
+        elif self._places > 4 * self._armed + 64:
             self._tidy()
-        timed.armed = at
-        heappush(self._heap, (at, next(self._order), timed))
-        if at < self._next:
-            self._schedule(at)
+        timed.armed = tick
+        self._places += 1
+        waiting = self._waiting.get(tick)
+        if waiting is not None:
+            waiting.append(timed)
+            return
+        self._waiting[tick] = [timed]
+        heappush(self._ticks, tick)
+        if tick < self._next:
+            self._schedule(tick)
 
     def forget(self, timed: Timed) -> None:
         """Stop the object's timer. With the last one no delayed call is left."""
@@ -67,16 +85,25 @@ class Timers:
         timed.armed = inf
         self._armed -= 1
         if not self._armed:
-            self._heap.clear()
+            self._clear()
             self._schedule(inf)
-        elif len(self._heap) > 4 * self._armed + 64:
+        elif self._places > 4 * self._armed + 64:
             self._tidy()
 
+    def _clear(self) -> None:
+        self._ticks.clear()
+        self._waiting.clear()
+        self._places = 0
+
     def _tidy(self) -> None:
-        """Remove times that were replaced or stopped from the heap: they are too many."""
-        heap = self._heap
-        heap[:] = [entry for entry in heap if entry[2].armed == entry[0]]
-        heapify(heap)
+        """Remove times that were replaced or stopped: they are too many."""
+        for tick, waiting in list(self._waiting.items()):
+            waiting[:] = [timed for timed in waiting if timed.armed == tick]
+            if not waiting:
+                del self._waiting[tick]
+        self._ticks[:] = self._waiting
+        heapify(self._ticks)
+        self._places = sum(map(len, self._waiting.values()))
 
     def _schedule(self, at: float) -> None:
         self._next = at
@@ -90,14 +117,16 @@ class Timers:
         self._call = None
         self._next = -inf
         now = self._seconds()
-        heap = self._heap
         fired = []
-        while heap and heap[0][0] <= now:
-            at, _, timed = heappop(heap)
-            if timed.armed == at:
-                timed.armed = inf
-                self._armed -= 1
-                fired.append(timed)
+        while self._ticks and self._ticks[0] <= now:
+            tick = heappop(self._ticks)
+            waiting = self._waiting.pop(tick)
+            self._places -= len(waiting)
+            for timed in waiting:
+                if timed.armed == tick:
+                    timed.armed = inf
+                    self._armed -= 1
+                    fired.append(timed)
         for timed in fired:
             at = timed.due
             if at > now:
@@ -109,5 +138,5 @@ class Timers:
             except Exception:
                 _log.failure("an alarm failed")
         if not self._armed:
-            heap.clear()
-        self._schedule(heap[0][0] if heap else inf)
+            self._clear()
+        self._schedule(self._ticks[0] if self._ticks else inf)

@@ -160,7 +160,7 @@ def test_messages_and_acks(version: bytes, mode: bytes, name: bytes) -> None:
     assert (it.taken, it.session.ledger.awaited) == (1, 5)
     acks = [ack(version, b"%b%d" % (name, n)) for n in range(5)]
     assert it.from_client(b"".join(acks)) == acks
-    assert (it.taken, it.session.ledger.awaited, it.session.ledger.size) == (2, 0, 0)
+    assert (it.taken, it.session.ledger.awaited, it.session.ledger.cost) == (2, 0, 0)
 
 
 @in_all_versions
@@ -442,7 +442,7 @@ class Play:
         """What can be seen of a session is the same for all three."""
         seen = [self._seen(each.session) for each in self.sides]
         assert seen[1:] == [seen[0], seen[0]]
-        sizes = [each.session.ledger.size for each in self.sides]
+        sizes = [each.session.ledger.cost for each in self.sides]
         count = len(self.sides[0].session.ledger)
         assert all(size - sizes[0] <= 16 * count for size in sizes)
         assert all(

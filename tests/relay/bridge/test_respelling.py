@@ -117,7 +117,7 @@ def test_messages_of_1_2_to_1_0_and_their_acks(line: bytes, spelled: bytes) -> N
     assert (it.taken, it.session.ledger.awaited) == (3, 3)
     told = it.from_client(b"".join([b"ACK\nmessage-id:ID:%d\nfoo:b:\n\n\0\n" % n for n in range(3)]))
     assert told == b"".join([b"ACK\nid:k\\c%d\nfoo:b\\c\n\n\0\n" % n for n in range(3)])
-    assert (it.taken, it.session.ledger.awaited, it.session.ledger.size) == (6, 0, 0)
+    assert (it.taken, it.session.ledger.awaited, it.session.ledger.cost) == (6, 0, 0)
 
 
 def test_acks_of_1_1_to_1_0() -> None:

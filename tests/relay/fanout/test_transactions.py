@@ -187,7 +187,7 @@ def test_groups_that_cannot_commit() -> None:
     gone.give_up("it gave up")
     placement.short.add(short)
     for member in (doomed, fine):
-        member.session.transactions[b"t"] = Transaction()
+        member.session.transactions = {b"t": Transaction()}
     doomed.session.transactions[b"t"].doom("its broker was lost")
     fine.session.transactions[b"u"] = Transaction()
     fine.session.transactions[b"u"].doom("another one")
