@@ -49,7 +49,7 @@ class Writer:
         """The path of the segment that is being written, None between two."""
         return None if self._file < 0 else self.directory / f"{self._name}{OPEN}"
 
-    def write(self, data: bytes, now: int) -> None:
+    def write(self, data: bytes | memoryview, now: int) -> None:
         """Append whole blocks, all of them or, with an `OSError`, none. They survive the death of this process, but
         not that of the machine before `sync`.
         """
@@ -58,7 +58,7 @@ class Writer:
         if self._file < 0:
             self._begin(now)
         self._mend()
-        self._append(data if self._end else self._header() + data)
+        self._append(data if self._end else b"".join([self._header(), data]))
 
     def sync(self) -> None:
         """Sync to the disk what was written, and the file's name where it is new."""
@@ -118,7 +118,7 @@ class Writer:
             os.ftruncate(self._file, self._end)
             self._torn = False
 
-    def _append(self, data: bytes) -> None:
+    def _append(self, data: bytes | memoryview) -> None:
         rest = memoryview(data)
         self._torn = self._unsynced = True
         try:

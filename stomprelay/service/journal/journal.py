@@ -18,7 +18,7 @@ from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.journal.writer import Writer
-from stomprelay.service.journal.queue import Dropped, JournalQueue
+from stomprelay.service.journal.queue import PORTION, Dropped, JournalQueue
 from stomprelay.service.journal.writer_thread import WriterThread
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import CannotStart
@@ -81,10 +81,13 @@ class Journal(Service):
         self._reactor = reactor
         self._sessions = sessions
         self._since = 0.0
-        if settings.when_full is WhenFull.BLOCK:
-            self._queue = JournalQueue(settings.queue, clock, lossy=False, full=self._hold)
-        else:
-            self._queue = JournalQueue(settings.queue, clock)
+        self._queue = JournalQueue(
+            settings.queue,
+            clock,
+            lossy=settings.when_full is not WhenFull.BLOCK,
+            full=self._hold,
+            portion=min(PORTION, settings.segment_size),
+        )
         self.record = self._queue.put
         segments = Writer(
             self.directory,
@@ -137,7 +140,7 @@ class Journal(Service):
 
     def event(self, context: bytes, event: str, text: str, facts: Mapping[str, Any]) -> None:
         """Record an event in this context."""
-        self.record(context, 0, (), EventRecord(event, text, dict(facts)).encode(), _EVENT)
+        self.record(context, 0, b"", EventRecord(event, text, dict(facts)).encode(), _EVENT)
 
     def happened(
         self, event: JournalEvent, text: str, facts: Mapping[str, Any], upstream: str = "", broker: str = ""

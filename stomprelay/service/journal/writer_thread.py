@@ -9,10 +9,9 @@ from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.folder import Recovery, SegmentFile
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.settings import JournalSettings
-from stomprelay.service.journal.queue import Batch, Dropped, JournalQueue
+from stomprelay.service.journal.portions import Batch
+from stomprelay.service.journal.queue import Dropped, JournalQueue
 
-PORTION: Final = 1 << 20
-"""Bytes that are written at once."""
 IDLE: Final = 1.0
 """Seconds between two checks of what is due, where nothing has to be written; also the pause after a failure."""
 EXPIRING: Final = 60.0
@@ -26,7 +25,7 @@ class Segments(Protocol):
 
     number: int
 
-    def write(self, data: bytes, now: int) -> None:
+    def write(self, data: bytes | memoryview, now: int) -> None:
         """Append whole blocks, all of them or none. `now` is nanoseconds since 1970."""
 
     def sync(self) -> None:
@@ -97,7 +96,6 @@ class WriterThread:
         self._ended: Callable[[], None] = lambda: None
         self._number = 0
         self._sync_at = self._expire_at = self._report_at = 0.0
-        self._portion = min(PORTION, settings.segment_size)
         self._idle = min(IDLE, settings.segment_age, settings.sync_interval or IDLE)
 
     def start(self) -> None:
@@ -174,18 +172,18 @@ class WriterThread:
                 last()
             except Exception as error:
                 self._failed(error)
-        batch = self._batch or self._queue.take(self._portion)
+        batch = self._batch or self._queue.take()
         while batch is not None:
             self.lost = self.lost.plus(batch.blocks, batch.frames, len(batch.data))
             self._queue.done()
-            batch = self._queue.take(self._portion)
+            batch = self._queue.take()
         if self.lost.blocks:
             self._log.warn("{count} blocks of the journal are lost", count=self.lost.blocks)
 
     def _write(self) -> None:
         while True:
             if self._batch is None:
-                self._batch = self._queue.take(self._portion)
+                self._batch = self._queue.take()
             batch = self._batch
             if batch is None:
                 break
