@@ -35,6 +35,11 @@ class FakeSegments:
         if self.failure is not None:
             raise self.failure
 
+    @property
+    def end(self) -> int:
+        """Where the next block will be."""
+        return len(self.written)
+
     def write(self, data: bytes | memoryview, now: int) -> None:
         self._may()
         self.written += data
@@ -127,14 +132,15 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> ThreadHarness:
 
 
 def test_what_waits_is_written(harness: ThreadHarness) -> None:
-    """All of it, in its order, and counted."""
+    """All of it, in its order, and counted; what is left of much, in the next turn."""
     harness.put(*[b"a\n\n", b"b\n\n"] * 10_000)
+    harness.thread.turn()
     harness.thread.turn()
     assert [each.payload for each in harness.segments.blocks()] == [b"a\n\n", b"b\n\n"] * 10_000
     assert (harness.thread.blocks, harness.thread.frames) == (20_000, 20_000)
     assert harness.thread.size == len(harness.segments.written)
     assert harness.queue.size == 0
-    assert harness.segments.rolled == 1
+    assert harness.segments.rolled == 2
 
 
 def test_it_is_brought_to_the_disk_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,15 @@
 """The twin of `portions.Portions` that makes blocks as they come; see `stomprelay.journal.block` for what they are."""
 
 from collections import deque
+import mmap as maps
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_GET_SIZE
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memmove, memset
 
+from stomprelay.journal import disk
 from stomprelay.journal.block import MAGIC, BlockKind
 from stomprelay.service.journal.portions import Batch
 
@@ -119,6 +122,8 @@ cdef enum:
     FRAME = 12          # bytes of a frame's sizes
     SPARE = 2           # portions kept to be filled again
 
+cdef Py_ssize_t _PAGE = disk.PAGE, _LARGE = disk.LARGE
+cdef object _HUGE = getattr(maps, "MADV_HUGEPAGE", None)
 cdef bytes _MAGIC = MAGIC
 cdef int _FRAMES = BlockKind.FRAMES
 
@@ -133,6 +138,13 @@ cdef inline uint8_t *copied(uint8_t *into, bytes data) noexcept:
     return into + PyBytes_GET_SIZE(data)
 
 
+cdef inline void seal(uint8_t *block, Py_ssize_t size) noexcept:
+    """Complete a block of this size whose content is there."""
+    copied(block, _MAGIC)
+    number_at(block + 4, size - OUTER, 4)
+    number_at(block + 8, checksum_of(block + OUTER, size - OUTER), 4)
+
+
 cdef class Portions:
     """The twin of `portions.Portions`."""
 
@@ -143,9 +155,10 @@ cdef class Portions:
     cdef object _clock, _reached, _refused
     cdef object _whole          # portions behind which there are others, as tuples
     cdef list _spare
-    cdef bytearray _memory      # of the last portion, and of the one that was taken
-    cdef bytearray _lent
-    cdef Py_ssize_t _used, _blocks, _frames
+    cdef object _memory         # of the last portion, None: there is none; it begins with a page
+    cdef uint8_t *_start        # of that
+    cdef Py_ssize_t _room, _used, _last, _blocks, _frames
+    cdef object _lent           # the memory of what was taken
 
     def __init__(self, most, clock, reached, refused):
         self._most = most
@@ -157,6 +170,14 @@ cdef class Portions:
 
     def put(self, bytes context not None, uint64_t number, bytes sizes not None, bytes payload not None,
             int kind=_FRAMES):
+        self.add(context, number, sizes, payload, kind)
+
+    def record(self, recorder):
+        if recorder.frames:
+            number, sizes, payload = recorder.take()
+            self.add(recorder.context, number, sizes, payload, _FRAMES)
+
+    cdef add(self, bytes context, uint64_t number, bytes sizes, bytes payload, int kind):
         cdef Py_ssize_t named = PyBytes_GET_SIZE(context), frames = PyBytes_GET_SIZE(sizes) // FRAME
         cdef Py_ssize_t need = OVERHEAD + named + PyBytes_GET_SIZE(sizes) + PyBytes_GET_SIZE(payload)
         cdef int64_t time
@@ -168,18 +189,17 @@ cdef class Portions:
         if named > 0xffff or need - OUTER > 0xffffffff:
             raise ValueError("more than a block can hold")
         time = self._clock()
-        if self._memory is None or need > PyByteArray_GET_SIZE(self._memory) - self._used:
+        if self._memory is None or need > self._room - self._used:
             self.begin(need)
-        block = <uint8_t *>PyByteArray_AS_STRING(self._memory) + self._used
+        block = self._start + self._used
         at = number_at(block + OUTER, <uint64_t>time, 8)
         at = number_at(at, number, 8)
         at = number_at(at, kind, 2)
         at = number_at(at, named, 2)
         at = number_at(at, frames, 4)
         copied(copied(copied(at, context), sizes), payload)
-        copied(block, _MAGIC)
-        number_at(block + 4, need - OUTER, 4)
-        number_at(block + 8, checksum_of(block + OUTER, need - OUTER), 4)
+        seal(block, need)
+        self._last = self._used
         self._used += need
         self._blocks += 1
         self._frames += frames
@@ -189,28 +209,59 @@ cdef class Portions:
 
     cdef begin(self, Py_ssize_t need):
         """Begin a portion that has room for so much."""
+        cdef Py_buffer view
         if self._used:
-            self._whole.append((self._memory, self._used, self._blocks, self._frames))
-        if need <= self._most:
-            self._memory = self._spare.pop() if self._spare else PyByteArray_FromStringAndSize(NULL, self._most)
+            self._whole.append((self._memory, self._used, self._last, self._blocks, self._frames))
+        self._room = max(need, self._most)
+        if self._spare and need <= self._most:
+            self._memory = self._spare.pop()
         else:
-            self._memory = PyByteArray_FromStringAndSize(NULL, need)
+            self._memory = mmap(-1, self._room + _PAGE, MAP_PRIVATE | MAP_ANONYMOUS)
+            if _HUGE is not None:
+                self._memory.madvise(_HUGE)     # of fewer pages it is cheaper to write
+        PyObject_GetBuffer(self._memory, &view, PyBUF_WRITABLE)
+        self._start = <uint8_t *>view.buf
+        PyBuffer_Release(&view)     # nobody but us closes it
         self._used = self._blocks = self._frames = 0
 
-    def take(self):
+    def take(self, Py_ssize_t end=0, bint whole=False):
+        cdef Py_ssize_t last
         if self._whole:
-            self._lent, self._taken, blocks, frames = self._whole.popleft()
-        elif self._used:
-            self._lent, self._taken, blocks, frames = self._memory, self._used, self._blocks, self._frames
+            self._lent, self._taken, last, blocks, frames = self._whole.popleft()
+        elif self._used and not whole:
+            self._lent, self._taken, last, blocks, frames = (
+                self._memory, self._used, self._last, self._blocks, self._frames
+            )
             self._memory = None
             self._used = 0
         else:
             return None
+        if self._taken >= _LARGE:
+            self.widen(last, _PAGE - 1 - (end + self._taken - 1) % _PAGE)
         return Batch(memoryview(self._lent)[: self._taken], blocks, frames)
+
+    cdef widen(self, Py_ssize_t last, Py_ssize_t by):
+        """Make the last block of what was taken so much longer, by spaces behind its context."""
+        cdef Py_buffer view
+        cdef uint8_t *block
+        cdef Py_ssize_t named, content
+        PyObject_GetBuffer(self._lent, &view, PyBUF_WRITABLE)
+        block = <uint8_t *>view.buf + last
+        PyBuffer_Release(&view)
+        named = block[30] | block[31] << 8
+        content = OVERHEAD + named
+        if by == 0 or named == 0 or named + by > 0xffff:
+            return
+        memmove(block + content + by, block + content, self._taken - last - content)
+        memset(block + content, c" ", by)
+        number_at(block + 30, named + by, 2)
+        self._taken += by
+        self.size += by
+        seal(block, self._taken - last)
 
     def done(self):
         self.size -= self._taken
         self._taken = 0
-        if self._lent is not None and len(self._lent) == self._most and len(self._spare) < SPARE:
+        if self._lent is not None and len(self._lent) == self._most + _PAGE and len(self._spare) < SPARE:
             self._spare.append(self._lent)
         self._lent = None

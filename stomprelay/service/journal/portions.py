@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from stomprelay.journal.block import FRAME_SIZES, OVERHEAD, BlockKind, sealed
+from stomprelay.journal.capture import LegRecorder
 from stomprelay.wire import decoder
 
 _FRAMES: Final = int(BlockKind.FRAMES)
@@ -86,13 +87,19 @@ class Portions:
         if self._in - self._done >= self.mark:
             self._reached()
 
-    def take(self) -> Batch | None:
-        """Return the oldest portion; None if there is none. Use its data until you call `done`, before the next
-        `take`.
+    def record(self, recorder: LegRecorder) -> None:
+        """Put in what the recorder of a leg has, if it has something; its `context` is known."""
+        if recorder.frames:
+            self.put(recorder.context, *recorder.take())
+
+    def take(self, end: int = 0, whole: bool = False) -> Batch | None:
+        """Return the oldest portion, or only one that is `whole`, behind which there are others; None if there is none.
+        Use its data until you call `done`, before the next `take`. `end` is where in a file it will be written: what is
+        compiled has large portions end with a page of the file, by spaces behind the context of their last block.
         """
         waiting = self._waiting
         left = len(waiting)
-        if not left:
+        if not left or (whole and self.size <= self._most):
             return None
         blocks: list[bytes] = []
         size = frames = 0

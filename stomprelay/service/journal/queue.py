@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from stomprelay.service.journal.portions import PORTIONS
 
-ENOUGH: Final = 1 << 20
+ENOUGH: Final = 4 << 20
 """Bytes with which the writer does not wait for more."""
-PORTION: Final = 1 << 20
+PORTION: Final = 4 << 20
 """Bytes that are written at once."""
 BEYOND: Final = 4
 """So many times its room a queue takes that is not lossy: what was read already comes after reading was stopped."""
@@ -39,9 +39,9 @@ class Dropped(NamedTuple):
 class JournalQueue:
     """A queue of blocks with `room` for so many bytes. A lossy one drops and counts what is more; one that is not
     calls `full` instead, and drops only what is far more. `clock` returns the time of a block, in nanoseconds
-    since 1970. `put`, `take` and `done` are those of `Portions`, with `portion` bytes in each.
+    since 1970. `put`, `record`, `take` and `done` are those of `Portions`, with `portion` bytes in each.
 
-    One thread calls `put`, in which `full` is called; another one calls `wait`, `take` and `done`.
+    One thread calls `put` and `record`, in which `full` is called; another one calls `wait`, `take` and `done`.
     """
 
     __slots__ = (
@@ -55,6 +55,7 @@ class JournalQueue:
         "done",
         "dropped",
         "put",
+        "record",
         "room",
         "take",
     )
@@ -75,6 +76,7 @@ class JournalQueue:
         self._portions = PORTIONS(portion, clock, self._reached, self._refused)
         self._portions.limit = room if lossy else max(BEYOND * room, LEAST)
         self.put = self._portions.put
+        self.record = self._portions.record
         self.take = self._portions.take
         self.done = self._portions.done
         self._some_there, self._enough_there = Event(), Event()
@@ -115,7 +117,7 @@ class JournalQueue:
 
     def wait(self, idle: float, gather: float) -> None:
         """Wait until there is something, or `idle` seconds passed; then `gather` seconds more, unless it is enough."""
-        if self._some_there.wait(idle):
+        if self.size or self._some_there.wait(idle):
             self._enough_there.wait(gather)
         # First the events, then the flags: what is put in between sets the events again.
         self._some_there.clear()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Final, Protocol
 
+from stomprelay.journal import disk
 from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.folder import Recovery, SegmentFile
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
@@ -24,6 +25,10 @@ class Segments(Protocol):
     """Writes segments, of which `number` were begun; `journal.writer.Writer` is one."""
 
     number: int
+
+    @property
+    def end(self) -> int:
+        """Where in a segment the next block will be written."""
 
     def write(self, data: bytes | memoryview, now: int) -> None:
         """Append whole blocks, all of them or none. `now` is nanoseconds since 1970."""
@@ -167,7 +172,7 @@ class WriterThread:
 
     def end(self) -> None:
         """Write what waits for the last time and end the segment. What cannot be written now is counted as `lost`."""
-        for last in (self._write, lambda: self._segments.close(self._clock())):
+        for last in (lambda: self._write(all=True), lambda: self._segments.close(self._clock())):
             try:
                 last()
             except Exception as error:
@@ -180,13 +185,16 @@ class WriterThread:
         if self.lost.blocks:
             self._log.warn("{count} blocks of the journal are lost", count=self.lost.blocks)
 
-    def _write(self) -> None:
+    def _write(self, *, all: bool = False) -> None:
+        """Write what waits; but of what came while much was written only what is a whole portion, or `all` of it."""
+        whole = False
         while True:
             if self._batch is None:
-                self._batch = self._queue.take()
+                self._batch = self._queue.take(self._segments.end, whole)
             batch = self._batch
             if batch is None:
                 break
+            whole = not all and len(batch.data) >= disk.LARGE
             self._segments.write(batch.data, self._clock())
             self._batch = None
             self._queue.done()
