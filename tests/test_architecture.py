@@ -30,7 +30,6 @@ WIDEST = 16
 
 SHORT: dict[str, str] = {
     "broker_tap.py": "twistd wants a plugin's Options and makeService in a module of their own",
-    "journal/disk.py": "the only calls of the file system, for the journal and the pipeline",
     "journal/settings.py": "all that the configuration needs to know of the journal",
     "pipeline/commands/catalogue.py": "a command of its own, loaded alone",
     "pipeline/spark/errors.py": "used by every room that asks Spark, and imports none of them",

@@ -21,12 +21,10 @@ So a reader finds the next block after damage by its magic, and returns no block
 The texts of damages say "octets": users see them in the output of `stomprelay journal` and in the pipeline's tables.
 """
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
 from struct import Struct
-from sys import byteorder
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -37,6 +35,10 @@ _HEAD: Final = Struct("<4sIIqQBBHI")
 MOST: Final = 1 << 30
 """No block is longer: a length beyond it is damage."""
 SIZES: Final = 3
+FRAME_SIZES: Final = 4 * SIZES
+"""Bytes that the sizes of a frame take."""
+OVERHEAD: Final = _HEAD.size
+"""Bytes of a block beside its context, its sizes and its payload."""
 _CHUNK: Final = 1 << 20
 _SMALL: Final = 4096
 _PORTION: Final = 5120
@@ -64,11 +66,13 @@ def _numbers(count: int) -> Struct:
     return Struct(f"<{count}I")
 
 
+pack_sizes: Final = Struct("<3I").pack
+"""The sizes of a frame as they stand in a block: of its head, of what is kept of its body, of the body."""
+
+
 def _packed(sizes: Sequence[int]) -> bytes:
-    """Return sizes as they stand in a block. An `array` of 32 bits has them so, where numbers are little-endian."""
-    if type(sizes) is array and byteorder == "little":
-        return sizes.tobytes()
-    return _numbers(len(sizes)).pack(*sizes)
+    """Return sizes as they stand in a block; bytes are so already."""
+    return sizes if isinstance(sizes, bytes) else _numbers(len(sizes)).pack(*sizes)
 
 
 class RecordedFrame(NamedTuple):
@@ -134,14 +138,11 @@ def _checksum(payload: bytes, check: int) -> int:
 def encode(
     kind: BlockKind, time: int, number: int, context: bytes, sizes: Sequence[int], payload: bytes
 ) -> list[bytes]:
-    """Return a block as pieces that are to be written one behind the other."""
-    rest = b"".join(
-        [
-            _INNER.pack(time, number, kind, 0, len(context), len(sizes) // SIZES),
-            context,
-            _packed(sizes),
-        ]
-    )
+    """Return a block as pieces that are to be written one behind the other. `sizes` may be bytes, as they stand in
+    a block.
+    """
+    packed = _packed(sizes)
+    rest = _INNER.pack(time, number, kind, 0, len(context), len(packed) // FRAME_SIZES) + context + packed
     return [_OUTER.pack(MAGIC, len(rest) + len(payload), _checksum(payload, crc32(rest))), rest, payload]
 
 
@@ -149,8 +150,8 @@ def sealed(kind: int, time: int, number: int, context: bytes, sizes: Sequence[in
     """Return the same block in one piece. This is faster for small blocks, of which there are many."""
     if len(payload) > _SMALL:
         return b"".join(encode(BlockKind(kind), time, number, context, sizes, payload))
-    count, named = len(sizes), len(context)
-    rest = _INNER.pack(time, number, kind, 0, named, count // SIZES) + context + _packed(sizes)
+    packed = _packed(sizes)
+    rest = _INNER.pack(time, number, kind, 0, len(context), len(packed) // FRAME_SIZES) + context + packed
     rest += payload
     return _OUTER.pack(MAGIC, len(rest), crc32(rest)) + rest
 

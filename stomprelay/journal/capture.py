@@ -4,11 +4,11 @@
 """
 
 import re
-from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from fnmatch import translate
 from typing import Final
 
+from stomprelay.journal.block import pack_sizes
 from stomprelay.journal.settings import NOTHING, BodyRule
 from stomprelay.session.leg import Leg
 from stomprelay.wire.dialect import DIALECTS, Dialect
@@ -129,8 +129,8 @@ def traced(head: bytes, trace: bytes) -> bytes:
     return b"%b%b:%b%b%b" % (head[:at], TRACE, trace, end, head[at:])
 
 
-BlockContent = tuple[int, Sequence[int], bytes]
-"""How many frames of the leg were before a block, the sizes of its frames, and its payload; see `block.encode`."""
+BlockContent = tuple[int, bytes, bytes]
+"""How many frames of the leg were before a block, the sizes of its frames as they stand in it, and its payload."""
 
 
 class LegRecorder:
@@ -179,27 +179,27 @@ class LegRecorder:
                 frames.clear()
                 self.number = number + frame.count
                 assert frame.kept is not None
-                return number, array("I", frame.kept[0]), frame.kept[1]
+                return number, *frame.kept
             if self._heads_only and number:
                 frames.clear()
                 head = frame.memo or frame.data[frame.start : frame.body]
                 self.number = number + 1
-                return number, (len(head), 0, frame.end - frame.body), head
+                return number, pack_sizes(len(head), 0, frame.end - frame.body), head
         pieces: list[bytes] = []
-        sizes = array("I")
+        sizes = bytearray()
         for frame in frames:
             if type(frame) is Run:
                 assert frame.kept is not None
-                sizes.frombytes(frame.kept[0])
+                sizes += frame.kept[0]
                 pieces.append(frame.kept[1])
                 self.number += frame.count
             else:
                 self._add(frame, pieces, sizes)
                 self.number += 1
         frames.clear()
-        return number, sizes, pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return number, bytes(sizes), pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _add(self, frame: Frame, pieces: list[bytes], sizes: "array[int]") -> None:
+    def _add(self, frame: Frame, pieces: list[bytes], sizes: bytearray) -> None:
         """Add the pieces and sizes of one frame, which is looked at where it may differ from others: a leg's first, and
         all where not `uniform`.
         """
@@ -214,7 +214,7 @@ class LegRecorder:
         pieces.append(head)
         if kept > body:
             pieces.append(frame.data[body:kept])
-        sizes.extend((len(head), kept - body, end - body))
+        sizes += pack_sizes(len(head), kept - body, end - body)
 
     def _head(self, frame: Frame) -> bytes:
         """Return a frame's head without secrets, and with the trace that it was given."""

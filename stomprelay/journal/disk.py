@@ -11,6 +11,28 @@ _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errn
 `schema.Header.age`."""
 
 
+PAGE: Final = 4096
+"""Bytes; where a file is written in such, the system need not keep them."""
+LARGE: Final = 16 * PAGE
+"""Bytes from which on it is cheaper so."""
+
+
+def write_past_cache(file: int, data: memoryview) -> int:
+    """Write whole pages to the end of a file, which has whole pages, so that the system neither copies nor keeps them.
+    Return how many bytes were written: none where that cannot be done here. Raises `OSError`.
+    """
+    flags = fcntl.fcntl(file, fcntl.F_GETFL)
+    try:
+        fcntl.fcntl(file, fcntl.F_SETFL, flags | os.O_DIRECT)
+        return os.write(file, data)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return 0
+        raise
+    finally:
+        fcntl.fcntl(file, fcntl.F_SETFL, flags)
+
+
 def lock(file: int, *, wait: bool = True) -> bool | None:
     """Take the lock by which other processes know that a segment is being written; the system releases it when the file
     is closed. Return False where another process has it, None where the file system has no locks.

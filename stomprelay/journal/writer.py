@@ -1,11 +1,12 @@
 """Writing segments: one file after the other; what was written can be read whenever the relay is killed."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from stomprelay.journal import disk
-from stomprelay.journal.block import BlockKind, encode
+from stomprelay.journal.block import OVERHEAD, BlockKind, encode
 from stomprelay.journal.schema import VERSION, Header
 from stomprelay.journal.segment import CLOSED, OPEN, SegmentName, safe_name
 
@@ -45,11 +46,16 @@ class Writer:
         self._torn = self._unsynced = self._new = False
 
     @property
+    def end(self) -> int:
+        """Where in the segment the next block will be written, 0 between two."""
+        return self._end
+
+    @property
     def path(self) -> Path | None:
         """The path of the segment that is being written, None between two."""
         return None if self._file < 0 else self.directory / f"{self._name}{OPEN}"
 
-    def write(self, data: bytes, now: int) -> None:
+    def write(self, data: bytes | memoryview, now: int) -> None:
         """Append whole blocks, all of them or, with an `OSError`, none. They survive the death of this process, but
         not that of the machine before `sync`.
         """
@@ -58,7 +64,8 @@ class Writer:
         if self._file < 0:
             self._begin(now)
         self._mend()
-        self._append(data if self._end else self._header() + data)
+        pieces = [data] if self._end else [self._header(len(data)), data]
+        self._append(pieces)
 
     def sync(self) -> None:
         """Sync to the disk what was written, and the file's name where it is new."""
@@ -108,22 +115,31 @@ class Writer:
         self.number = name.number
         self._new = True
 
-    def _header(self) -> bytes:
+    def _header(self, size: int) -> bytes:
+        """The first block, in front of others of this size: where these are large, all end with a page."""
         name = self._name
         header = Header(VERSION, self._relay, self._run, name.number, name.created, self._age, self._software)
-        return b"".join(encode(BlockKind.HEADER, name.created, 0, b"", (), header.encode()))
+        text = header.encode()
+        if size >= disk.LARGE:
+            text += b" " * (-(OVERHEAD + len(text) + size) % disk.PAGE)
+        return b"".join(encode(BlockKind.HEADER, name.created, 0, b"", (), text))
 
     def _mend(self) -> None:
         if self._torn:
             os.ftruncate(self._file, self._end)
             self._torn = False
 
-    def _append(self, data: bytes) -> None:
-        rest = memoryview(data)
+    def _append(self, pieces: Sequence[bytes | memoryview]) -> None:
+        end = self._end
         self._torn = self._unsynced = True
         try:
-            while rest:
-                rest = rest[os.write(self._file, rest) :]
+            for piece in pieces:
+                rest = memoryview(piece)
+                if len(piece) >= disk.LARGE and not (len(piece) % disk.PAGE or end % disk.PAGE):
+                    rest = rest[disk.write_past_cache(self._file, rest) :]
+                while rest:
+                    rest = rest[os.write(self._file, rest) :]
+                end += len(piece)
         except OSError as error:
             try:
                 self._mend()
@@ -131,7 +147,7 @@ class Writer:
                 pass  # it is tried again before the next block
             raise OSError(error.errno, error.strerror, str(self.path)) from None
         self._torn = False
-        self._end += len(data)
+        self._end = end
 
     def _finish(self) -> bool:
         path = self.directory / f"{self._name}{OPEN}"

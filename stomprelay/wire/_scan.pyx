@@ -33,6 +33,16 @@ cdef extern from *:
     #include <emmintrin.h>
     #endif
 
+    /* A number as it stands in memory where the lowest byte comes first. */
+    static inline uint32_t little(uint32_t number)
+    {
+    #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        return __builtin_bswap32(number);
+    #else
+        return number;
+    #endif
+    }
+
     /* One bit for each of 64 bytes: set where it is one of : LF \\ CR NUL. */
     static inline uint64_t marks_of(const unsigned char *at)
     {
@@ -66,6 +76,7 @@ cdef extern from *:
     }
     """
     uint64_t marks_in(const unsigned char *at, Py_ssize_t left) noexcept nogil
+    uint32_t little(uint32_t number) noexcept nogil
     int first_of "__builtin_ctzll"(uint64_t marks) noexcept nogil
     object PyType_GenericAlloc(PyTypeObject *kind, Py_ssize_t items)
     ctypedef struct PyMemberDef:
@@ -474,7 +485,7 @@ cdef inline int append(bytearray to, Text text, Py_ssize_t size) except -1:
     return 0
 
 
-cdef kept_of(Text text, Py_ssize_t at, const uint32_t *sizes, Py_ssize_t count):
+cdef kept_of(Text text, Py_ssize_t at, uint32_t *sizes, Py_ssize_t count):
     """What is kept of so many frames, which stand back to back from `at` on, and these sizes; see `Run.kept`."""
     cdef Py_ssize_t total = 0, i
     cdef bytes payload
@@ -489,6 +500,8 @@ cdef kept_of(Text text, Py_ssize_t at, const uint32_t *sizes, Py_ssize_t count):
         at += <Py_ssize_t>sizes[i] + sizes[i + 2] + 1
         if i < 3 * (count - 1):
             at += text[at] == c"\n"
+    for i in range(3 * count):
+        sizes[i] = little(sizes[i])
     return PyBytes_FromStringAndSize(<const char *>sizes, 12 * count), payload
 
 

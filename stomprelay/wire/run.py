@@ -57,7 +57,7 @@ class Run:
     Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
 
     `kept` is what a `Keep` asks for, else None: for each frame the sizes of its head, of what is kept of its body, and
-    of its body, as C's 32 bits each; and its head and what is kept of its body, back to back.
+    of its body, 4 bytes each, the lowest first; and its head and what is kept of its body, back to back.
     """
 
     __slots__ = (

@@ -231,9 +231,10 @@ class JournalHarness(RelayHarness):
 
     def _waiting(self) -> Iterator[Recorded]:
         queue = self.journal._queue
-        while batch := queue.take(1 << 30):
+        while batch := queue.take():
+            data = bytes(batch.data)
             queue.done()
-            for block in decode(batch.data):
+            for block in decode(data):
                 assert isinstance(block, Block)
                 yield told(block)
 

@@ -9,7 +9,7 @@ from unittest.mock import patch
 import pytest
 from twisted.internet.defer import Deferred
 
-from stomprelay.journal.block import Block, Damage
+from stomprelay.journal.block import Block, Damage, pack_sizes
 from stomprelay.journal.schema import Header, JournalEvent
 from stomprelay.journal.segment import read
 from stomprelay.journal.settings import JournalSettings, WhenFull
@@ -85,7 +85,7 @@ def test_from_start_to_end(tmp_path: Path) -> None:
     """The folder is made; what was recorded lies between the two events."""
     disk = JournalOnDisk(tmp_path / "a" / "b")
     disk.journal.startService()
-    disk.journal.record(b'["l","s"]', 3, (3, 0, 0), b"a\n\n")
+    disk.journal.record(b'["l","s"]', 3, pack_sizes(3, 0, 0), b"a\n\n")
     disk.stop()
     begun, frames, ended = disk.read()
     assert begun.event == JournalEvent.BEGUN.value
@@ -107,7 +107,7 @@ def test_what_comes_after_the_end_is_left_out(tmp_path: Path) -> None:
     disk = JournalOnDisk(tmp_path)
     disk.journal.startService()
     disk.stop()
-    disk.journal.record(b"[]", 0, (), b"{}")
+    disk.journal.record(b"[]", 0, b"", b"{}")
     assert disk.journal.dropped.blocks == 1
     assert len(disk.read()) == 2
 
@@ -149,7 +149,7 @@ def test_a_full_queue_holds_everybody(tmp_path: Path) -> None:
     with patch.object(WriterThread, "start"):
         disk.journal.startService()
     for _ in range(20):
-        disk.journal.record(b"[]", 0, (100, 0, 0), b"x" * 100)
+        disk.journal.record(b"[]", 0, pack_sizes(100, 0, 0), b"x" * 100)
     assert disk.session.held == [True]
     assert disk.journal.full
     assert not disk.journal.stuck
@@ -173,7 +173,7 @@ def test_a_full_queue_that_drops(tmp_path: Path) -> None:
     with patch.object(WriterThread, "start"):
         disk.journal.startService()
     for _ in range(30):
-        disk.journal.record(b"[]", 0, (100, 0, 0), b"x" * 100)
+        disk.journal.record(b"[]", 0, pack_sizes(100, 0, 0), b"x" * 100)
     assert disk.session.held == []
     assert disk.journal.dropped.blocks > 10
     disk.journal.written.start()
@@ -189,7 +189,7 @@ def test_a_disk_that_fails(tmp_path: Path, log: list[str], monkeypatch: pytest.M
     disk.until(lambda: disk.journal.written.blocks == 1)
     failing = OSError(28, "No space left on device", "/j")
     with patch.object(Writer, "write", side_effect=failing):
-        disk.journal.record(b'["l"]', 0, (3, 0, 0), b"a\n\n")
+        disk.journal.record(b'["l"]', 0, pack_sizes(3, 0, 0), b"a\n\n")
         disk.until(lambda: disk.journal.trouble)
         assert disk.journal.state == "cannot be written: /j: No space left on device"
         assert not disk.journal.stuck

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stomprelay.journal.block import Block, BlockKind, decode
+from stomprelay.journal.block import Block, BlockKind, decode, pack_sizes
 from stomprelay.service.journal.queue import BEYOND, ENOUGH, LEAST, Dropped, JournalQueue
 
 EVENT = int(BlockKind.EVENT)
@@ -25,14 +25,14 @@ def made(room: int = 10**6, **settings: Any) -> JournalQueue:
 def put(queue: JournalQueue, *payloads: bytes) -> None:
     """Events with these payloads."""
     for payload in payloads:
-        queue.put(b"[]", 0, (), payload, EVENT)
+        queue.put(b"[]", 0, b"", payload, EVENT)
 
 
-def taken(queue: JournalQueue, most: int = 1 << 30) -> list[Block]:
+def taken(queue: JournalQueue) -> list[Block]:
     """What is taken, read."""
-    batch = queue.take(most)
+    batch = queue.take()
+    found = [] if batch is None else list(decode(bytes(batch.data)))
     queue.done()
-    found = [] if batch is None else list(decode(batch.data))
     assert batch is None or len(found) == batch.blocks
     return [each for each in found if isinstance(each, Block)]
 
@@ -40,7 +40,7 @@ def taken(queue: JournalQueue, most: int = 1 << 30) -> list[Block]:
 def test_blocks_come_out_as_they_went_in() -> None:
     """With the time at which they did."""
     queue = made()
-    queue.put(b'["a"]', 7, (3, 1, 5, 2, 0, 0), b"abcdef")
+    queue.put(b'["a"]', 7, pack_sizes(3, 1, 5) + pack_sizes(2, 0, 0), b"abcdef")
     put(queue, b"{}")
     frames, event = taken(queue)
     assert (frames.time, frames.number, frames.kind, frames.context) == (1, 7, BlockKind.FRAMES, b'["a"]')
@@ -49,17 +49,17 @@ def test_blocks_come_out_as_they_went_in() -> None:
         (b"ef", b"", 0),
     ]
     assert (event.time, event.kind, event.payload) == (2, BlockKind.EVENT, b"{}")
-    assert queue.take(1) is None
+    assert queue.take() is None
 
 
 def test_what_waits_is_counted_until_it_is_done() -> None:
     """Exactly as it will be written."""
     queue = made()
     assert queue.size == 0
-    queue.put(b"[]", 0, (3, 0, 0) * 2, b"abcdef")
+    queue.put(b"[]", 0, pack_sizes(3, 0, 0) * 2, b"abcdef")
     put(queue, b"xxxx")
     waiting = queue.size
-    batch = queue.take(1 << 30)
+    batch = queue.take()
     assert batch is not None
     assert waiting == queue.size == len(batch.data)
     assert (batch.blocks, batch.frames) == (2, 2)
@@ -68,14 +68,13 @@ def test_what_waits_is_counted_until_it_is_done() -> None:
 
 
 def test_portions() -> None:
-    """Not many more bytes are taken than asked for; one block at least."""
-    queue = made(1 << 30)
-    put(queue, *[b"x" * 1000] * 1000)
-    first = len(taken(queue, 100_000))
-    assert 96 <= first <= 200
-    while found := taken(queue, 1):
-        first += len(found)
-    assert first == 1000
+    """No more bytes are taken than a portion has; but one block, however large."""
+    queue = made(1 << 30, portion=100_000)
+    put(queue, *[b"x" * 1000] * 1000, b"y" * 200_000, b"z")
+    counts = []
+    while found := taken(queue):
+        counts.append(len(found))
+    assert counts == [96] * 10 + [40, 1, 1]
     assert queue.size == 0
 
 
@@ -84,7 +83,7 @@ def test_what_is_too_much_is_dropped() -> None:
     queue = made(3 * SIZE)
     for _ in range(5):
         put(queue, b"xxxx")
-    queue.put(b"[]", 0, (2, 0, 9) * 3, b"abcdef")
+    queue.put(b"[]", 0, pack_sizes(2, 0, 9) * 3, b"abcdef")
     assert queue.dropped == Dropped(3, 3, 2 * SIZE + 36 + 2 + 36 + 6)
     assert len(taken(queue)) == 3
     put(queue, b"xxxx")
@@ -110,7 +109,7 @@ def test_where_nothing_is_to_be_lost() -> None:
     put(queue, b"xxxx")
     assert told == [10 * SIZE]
     put(queue, *[b"x" * (1 << 20)] * 80)
-    assert len(taken(queue)) == 10 + (LEAST >> 20)
+    assert sum(len(each) for each in iter(lambda: taken(queue), [])) == 10 + (LEAST >> 20)
     assert queue.dropped.blocks == 80 - (LEAST >> 20)
 
 
@@ -155,19 +154,19 @@ def test_waiting_ends_at_a_word() -> None:
 
 def test_two_threads() -> None:
     """Every block comes through, once and in its order, and none is waited for in vain."""
-    queue = made(1 << 30)
+    queue = made(1 << 30, portion=10_000)
     found: list[Block] = []
 
     def read() -> None:
         while len(found) < 20_000:
             queue.wait(60, 0)
-            while several := taken(queue, 10_000):
+            while several := taken(queue):
                 found.extend(several)
 
     thread = Thread(target=read)
     thread.start()
     for number in range(20_000):
-        queue.put(b"[]", number, (2, 0, 0), b"ab")
+        queue.put(b"[]", number, pack_sizes(2, 0, 0), b"ab")
         if number % 1000 == 0:
             time.sleep(0.001)
     thread.join(60)
@@ -178,14 +177,15 @@ def test_two_threads() -> None:
 @given(st.lists(st.one_of(st.integers(0, 200), st.none())))
 def test_the_account_balances(steps: list[int | None]) -> None:
     """What went in came out, waits, or was dropped."""
-    queue = made(500)
+    queue = made(500, portion=100)
     put_in = came_out = 0
     for step in steps:
         if step is None:
-            came_out += len(taken(queue, 1))
+            came_out += len(taken(queue))
         else:
             put(queue, b"x" * step)
             put_in += 1
-    came_out += len(taken(queue))
+    while found := taken(queue):
+        came_out += len(found)
     assert put_in == came_out + queue.dropped.blocks
     assert queue.size == 0

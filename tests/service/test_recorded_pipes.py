@@ -73,9 +73,9 @@ class RecordedScene(Scene):
 
     def blocks(self) -> list[Recorded]:
         """What was recorded since the last look."""
-        batch = self.journal._queue.take(1 << 30)
+        batch = self.journal._queue.take()
+        found = [] if batch is None else list(decode(bytes(batch.data)))
         self.journal._queue.done()
-        found = [] if batch is None else list(decode(batch.data))
         return [told(block) for block in found if isinstance(block, Block)]
 
     def recorded(self) -> list[str | tuple[str, ...]]:

@@ -187,10 +187,10 @@ def test_secrets(tmp_path: Path) -> None:
     for octet in said:
         client.sends(bytes([octet]))
     broker.sends(MESSAGE.replace(b"\n\n", b"\ntoken:geheim\n\n"))
-    batch = harness.journal._queue.take(1 << 30)
+    batch = harness.journal._queue.take()
     assert batch is not None
     assert batch.frames == 5
-    assert b"geheim" not in batch.data
+    assert b"geheim" not in bytes(batch.data)
 
 
 def pressed(harness: JournalHarness) -> list[Recorded]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stomprelay.journal.block import Block, BlockKind, Damage, decode
+from stomprelay.journal.block import Block, BlockKind, Damage, decode, pack_sizes
 from stomprelay.journal.folder import Folder, Recovery, SegmentFile
 from stomprelay.journal.schema import Header
 from stomprelay.journal.segment import read
@@ -35,7 +35,12 @@ class FakeSegments:
         if self.failure is not None:
             raise self.failure
 
-    def write(self, data: bytes, now: int) -> None:
+    @property
+    def end(self) -> int:
+        """Where the next block will be."""
+        return len(self.written)
+
+    def write(self, data: bytes | memoryview, now: int) -> None:
         self._may()
         self.written += data
 
@@ -117,7 +122,7 @@ class ThreadHarness:
     def put(self, *payloads: bytes) -> None:
         """Records of one frame each."""
         for payload in payloads:
-            self.queue.put(b'["l"]', 0, (len(payload), 0, 0), payload)
+            self.queue.put(b'["l"]', 0, pack_sizes(len(payload), 0, 0), payload)
 
 
 @pytest.fixture
@@ -127,14 +132,15 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> ThreadHarness:
 
 
 def test_what_waits_is_written(harness: ThreadHarness) -> None:
-    """All of it, in its order, and counted."""
+    """All of it, in its order, and counted; what is left of much, in the next turn."""
     harness.put(*[b"a\n\n", b"b\n\n"] * 10_000)
+    harness.thread.turn()
     harness.thread.turn()
     assert [each.payload for each in harness.segments.blocks()] == [b"a\n\n", b"b\n\n"] * 10_000
     assert (harness.thread.blocks, harness.thread.frames) == (20_000, 20_000)
     assert harness.thread.size == len(harness.segments.written)
     assert harness.queue.size == 0
-    assert harness.segments.rolled == 1
+    assert harness.segments.rolled == 2
 
 
 def test_it_is_brought_to_the_disk_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +296,7 @@ def test_room(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_in_a_thread_of_its_own(tmp_path: Path) -> None:
     """With real files: all is there when it says that it ended."""
     settings = JournalSettings(str(tmp_path), flush_interval=0.01, segment_size=5000)
-    queue = JournalQueue(10**6, itertools.count(1).__next__)
+    queue = JournalQueue(10**6, itertools.count(1).__next__, portion=5000)
     writer = Writer(tmp_path, "r", "0" * 8, size=5000, age=60.0, software="tests")
     log = Log()
     thread = WriterThread(
@@ -298,7 +304,7 @@ def test_in_a_thread_of_its_own(tmp_path: Path) -> None:
     )
     thread.start()
     for number in range(1000):
-        queue.put(b'["l"]', number, (3, 0, 0), b"a\n\n")
+        queue.put(b'["l"]', number, pack_sizes(3, 0, 0), b"a\n\n")
     ended = threading.Event()
     thread.stop(ended.set)
     assert ended.wait(60)

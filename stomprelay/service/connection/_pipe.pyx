@@ -41,7 +41,7 @@ cdef class Pipe:
     had them go out in; from the first frame
     on that is none it goes to `source.dataReceived`, as all of it would without the pipe. Where the peer `trails`, nothing
     is sent on that lacks the LF behind its last frame. `failed` is called with what any of them raised: then what was received goes
-    nowhere. With a `recording` its `frames` are given each run that passes; where all of a chunk did, `passed` is called.
+    nowhere. With a `recording` its recorder is given each run that passes; where all of a chunk did, `record` is called.
     """
 
     cdef readonly object source
@@ -52,7 +52,8 @@ cdef class Pipe:
     cdef object _seconds
     cdef object _failed
     cdef list _runs     # None: nothing is recorded
-    cdef object _passed
+    cdef object _recorder
+    cdef object _record
     cdef bint _trails
     cdef int _descriptor
     cdef readonly Py_ssize_t frames
@@ -70,8 +71,9 @@ cdef class Pipe:
         self._seconds = seconds
         self._failed = failed
         if recording is not None:
-            self._runs = recording.frames
-            self._passed = recording.passed
+            self._recorder = recording.recorder
+            self._runs = recording.recorder.frames
+            self._record = recording.record
 
     def open(self):
         """From now on the reactor calls this object when the socket can be read."""
@@ -141,7 +143,7 @@ cdef class Pipe:
                 else:
                     self.target.write(data if at == size else data[:at])
                 if at == size and self._runs is not None:
-                    self._passed()
+                    self._record(self._recorder)
         except Exception as error:
             self._failed(error)
             return None

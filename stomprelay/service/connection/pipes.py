@@ -6,10 +6,10 @@ Where it was not compiled there are no pipes, and everything passes through the 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from stomprelay.journal.capture import LegRecorder
 from stomprelay.session.leg import EXPECTED
 from stomprelay.wire import decoder
-from stomprelay.wire.frame import Frame
-from stomprelay.wire.run import Keep, Passing, Run
+from stomprelay.wire.run import Passing
 
 if TYPE_CHECKING:
     from stomprelay.service.connection._pipe import Pipe
@@ -33,13 +33,14 @@ PIPE: Final["type[Pipe] | None"] = None if COMPILED is None else COMPILED.Pipe
 
 
 class Recording(NamedTuple):
-    """What is to `keep` of each frame that passes, where the runs of a chunk are put (`frames`), and what is called
-    when all of a chunk has passed (`passed`).
+    """How what passes is recorded. `recorder`, which has a `keep`, is given the runs of a chunk; `record` is called
+    with it when all of the chunk has passed.
+
+    An event may have emptied the recorder meanwhile, so that it stands behind the frames that led to it.
     """
 
-    keep: Keep
-    frames: list[Frame | Run]
-    passed: Callable[[], None]
+    recorder: LegRecorder
+    record: Callable[[LegRecorder], None]
 
 
 def make_pipe(
@@ -54,7 +55,7 @@ def make_pipe(
     if PIPE is None or decoder.SCANNER is None or source.plain is None:
         return None
     leg, reads = source.leg, source.leg.decoder
-    keep = None if recording is None else recording.keep
+    keep = None if recording is None else recording.recorder.keep
     scanner = decoder.SCANNER(reads.limits, reads.dialect, EXPECTED[leg.side, leg.state], passing.rules, keep)
     seconds = source.runtime.seconds
     return PIPE(source, target, scanner.scan, passing.takes, trails, seconds, failed, recording)

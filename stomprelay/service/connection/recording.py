@@ -160,11 +160,8 @@ class RecordingDriver(RelayDriver):
         if recorder.keep is None:
             return None
 
-        def passed() -> None:
-            if recorder.frames:  # else an event came behind them
-                self._record_frames(recorder)
-
-        recording = Recording(recorder.keep, recorder.frames, passed)
+        # The leg has CONNECT or CONNECTED behind it: its context is known; and it is held while the journal is full.
+        recording = Recording(recorder, self._journal.record_leg)
         return make_pipe(source, target, passing, trails, self.failed, recording)
 
     def _record_frames(self, recorder: LegRecorder) -> None:

@@ -18,7 +18,7 @@ from stomprelay.journal.folder import Folder
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.settings import JournalSettings, WhenFull
 from stomprelay.journal.writer import Writer
-from stomprelay.service.journal.queue import Dropped, JournalQueue
+from stomprelay.service.journal.queue import PORTION, Dropped, JournalQueue
 from stomprelay.service.journal.writer_thread import WriterThread
 from stomprelay.service.log import logger
 from stomprelay.service.network.endpoints import CannotStart
@@ -61,7 +61,8 @@ class Journal(Service):
     `directory` is where it is written, whatever `settings` has there. `run` is 8 hexadecimal digits that no other
     start of a relay has. `sessions` returns those to hold while the queue is full, where `when_full` is so set;
     then `full` is True, and a session that begins meanwhile must `hold` itself. `clock` is the time in nanoseconds
-    since 1970. `record` takes a block, of now; it is `JournalQueue.put`.
+    since 1970. `record` takes a block, of now; it is `JournalQueue.put`. `record_leg` takes what the recorder of a leg
+    has; it is `JournalQueue.record`.
     """
 
     def __init__(
@@ -81,11 +82,15 @@ class Journal(Service):
         self._reactor = reactor
         self._sessions = sessions
         self._since = 0.0
-        if settings.when_full is WhenFull.BLOCK:
-            self._queue = JournalQueue(settings.queue, clock, lossy=False, full=self._hold)
-        else:
-            self._queue = JournalQueue(settings.queue, clock)
+        self._queue = JournalQueue(
+            settings.queue,
+            clock,
+            lossy=settings.when_full is not WhenFull.BLOCK,
+            full=self._hold,
+            portion=min(PORTION, settings.segment_size),
+        )
         self.record = self._queue.put
+        self.record_leg = self._queue.record
         segments = Writer(
             self.directory,
             self.relay,
@@ -137,7 +142,7 @@ class Journal(Service):
 
     def event(self, context: bytes, event: str, text: str, facts: Mapping[str, Any]) -> None:
         """Record an event in this context."""
-        self.record(context, 0, (), EventRecord(event, text, dict(facts)).encode(), _EVENT)
+        self.record(context, 0, b"", EventRecord(event, text, dict(facts)).encode(), _EVENT)
 
     def happened(
         self, event: JournalEvent, text: str, facts: Mapping[str, Any], upstream: str = "", broker: str = ""

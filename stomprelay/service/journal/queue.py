@@ -1,41 +1,23 @@
-"""What waits to be written: records that the reactor's thread puts in, and the writer thread takes out as blocks."""
+"""What waits to be written: how much may, and when the thread that writes it is woken."""
 
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from threading import Event
 from typing import Final, NamedTuple
 
-from stomprelay.journal.block import SIZES, BlockKind, sealed
+from stomprelay.service.journal.portions import PORTIONS
 
-ENOUGH: Final = 1 << 20
+ENOUGH: Final = 4 << 20
 """Bytes with which the writer does not wait for more."""
+PORTION: Final = 4 << 20
+"""Bytes that are written at once."""
 BEYOND: Final = 4
 """So many times its room a queue takes that is not lossy: what was read already comes after reading was stopped."""
 LEAST: Final = 64 << 20
 """Bytes that such a queue takes at any rate: one chunk read may be large."""
 
-_FRAMES: Final = int(BlockKind.FRAMES)
-_OVERHEAD: Final = 36
-"""Bytes of a block beside its context, its sizes and its payload."""
-_AT_ONCE: Final = 64
-"""Blocks that are encoded without a break. Then the writer thread sleeps, so that the reactor's thread can run."""
-_YIELD: Final = 0.00001
-"""Seconds that the writer thread sleeps then."""
-
-_Record = tuple[int, int, int, bytes, Sequence[int], bytes]
-
 
 def _ignore() -> None:
     """Do nothing: the default for `full`."""
-
-
-class Batch(NamedTuple):
-    """Encoded blocks back to back (`data`), and how many blocks and frames they are."""
-
-    data: bytes
-    blocks: int
-    frames: int
 
 
 class Dropped(NamedTuple):
@@ -57,27 +39,25 @@ class Dropped(NamedTuple):
 class JournalQueue:
     """A queue of blocks with `room` for so many bytes. A lossy one drops and counts what is more; one that is not
     calls `full` instead, and drops only what is far more. `clock` returns the time of a block, in nanoseconds
-    since 1970.
+    since 1970. `put`, `record`, `take` and `done` are those of `Portions`, with `portion` bytes in each.
 
-    One thread calls `put`, in which `full` is called; another one calls `wait`, `take` and, when what it took is
-    written or given up, `done`. There is no lock: each step is one operation that Python does not interrupt.
+    One thread calls `put` and `record`, in which `full` is called; another one calls `wait`, `take` and `done`.
     """
 
     __slots__ = (
-        "_clock",
-        "_done",
         "_enough",
         "_enough_there",
         "_enough_told",
         "_full",
-        "_in",
-        "_limit",
+        "_portions",
         "_some_there",
         "_some_told",
-        "_taken",
-        "_waiting",
+        "done",
         "dropped",
+        "put",
+        "record",
         "room",
+        "take",
     )
 
     def __init__(
@@ -87,45 +67,42 @@ class JournalQueue:
         *,
         lossy: bool = True,
         full: Callable[[], None] = _ignore,
+        portion: int = PORTION,
     ) -> None:
         self.room = room
         self.dropped = Dropped()
-        self._full = full
-        self._clock = clock
+        self._full = _ignore if lossy else full
         self._enough = min(ENOUGH, room // 4)
-        self._limit = room if lossy else max(BEYOND * room, LEAST)
-        self._waiting: deque[_Record] = deque()
-        self._in = self._done = self._taken = 0
+        self._portions = PORTIONS(portion, clock, self._reached, self._refused)
+        self._portions.limit = room if lossy else max(BEYOND * room, LEAST)
+        self.put = self._portions.put
+        self.record = self._portions.record
+        self.take = self._portions.take
+        self.done = self._portions.done
         self._some_there, self._enough_there = Event(), Event()
         self._some_told = self._enough_told = False
 
     @property
     def size(self) -> int:
         """The number of bytes that wait, those that are being written included."""
-        return self._in - self._done
+        return self._portions.size
 
-    def put(
-        self, context: bytes, number: int, sizes: Sequence[int], payload: bytes, kind: int = _FRAMES
-    ) -> None:
-        """Put in the content of a block; for the arguments see `block.encode`. This is the hot path: the other
-        thread encodes the block.
-        """
-        size = _OVERHEAD + len(context) + 4 * len(sizes) + len(payload)
-        waiting = self._in - self._done
-        if waiting >= self._limit:
-            self.dropped = self.dropped.plus(1, len(sizes) // SIZES, size)
-            return
-        self._in += size
-        self._waiting.append((kind, self._clock(), number, context, sizes, payload))
+    def _reached(self) -> None:
+        """So much waits that somebody has to know, from the first block on."""
+        size = self._portions.size
+        # First the mark, then the events: the other thread may run in between.
+        self._portions.mark = self._enough if size < self._enough else self.room
         if not self._some_told:
             self._some_told = True
             self._some_there.set()
-        elif waiting > self._enough:
-            if not self._enough_told:
-                self._enough_told = True
-                self._enough_there.set()
-            if waiting + size >= self.room:
-                self._full()
+        if size >= self._enough and not self._enough_told:
+            self._enough_told = True
+            self._enough_there.set()
+        if size >= self.room:
+            self._full()
+
+    def _refused(self, frames: int, size: int) -> None:
+        self.dropped = self.dropped.plus(1, frames, size)
 
     def wake(self) -> None:
         """Make a `wait` return at once. May be called from any thread."""
@@ -134,43 +111,16 @@ class JournalQueue:
 
     def shut(self) -> None:
         """Drop all blocks that are put in from now on."""
-        self._limit = 0
+        self._portions.limit = 0
 
     # The other thread
 
     def wait(self, idle: float, gather: float) -> None:
         """Wait until there is something, or `idle` seconds passed; then `gather` seconds more, unless it is enough."""
-        if self._some_there.wait(idle):
+        if self.size or self._some_there.wait(idle):
             self._enough_there.wait(gather)
         # First the events, then the flags: what is put in between sets the events again.
         self._some_there.clear()
         self._enough_there.clear()
         self._some_told = self._enough_told = False
-
-    def take(self, most: int) -> Batch | None:
-        """Return the oldest blocks, about `most` bytes of them; None if there are none. Call `done` before the
-        next `take`.
-        """
-        left = len(self._waiting)
-        if not left:
-            return None
-        blocks: list[bytes] = []
-        size = frames = 0
-        following = self._waiting.popleft
-        while left and size < most:
-            several = min(left, _AT_ONCE)
-            left -= several
-            records = [following() for _ in range(several)]
-            frames += sum([len(record[4]) for record in records])
-            made = [sealed(*record) for record in records]
-            size += sum(map(len, made))
-            blocks += made
-            if left:
-                time.sleep(_YIELD)
-        self._taken = size
-        return Batch(b"".join(blocks), len(blocks), frames // SIZES)
-
-    def done(self) -> None:
-        """Forget what was taken last: it was written, or given up."""
-        self._done += self._taken
-        self._taken = 0
+        self._portions.mark = 0

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Final, Protocol
 
+from stomprelay.journal import disk
 from stomprelay.journal.block import BlockKind, encode
 from stomprelay.journal.folder import Recovery, SegmentFile
 from stomprelay.journal.schema import Context, EventRecord, JournalEvent
 from stomprelay.journal.settings import JournalSettings
-from stomprelay.service.journal.queue import Batch, Dropped, JournalQueue
+from stomprelay.service.journal.portions import Batch
+from stomprelay.service.journal.queue import Dropped, JournalQueue
 
-PORTION: Final = 1 << 20
-"""Bytes that are written at once."""
 IDLE: Final = 1.0
 """Seconds between two checks of what is due, where nothing has to be written; also the pause after a failure."""
 EXPIRING: Final = 60.0
@@ -26,7 +26,11 @@ class Segments(Protocol):
 
     number: int
 
-    def write(self, data: bytes, now: int) -> None:
+    @property
+    def end(self) -> int:
+        """Where in a segment the next block will be written."""
+
+    def write(self, data: bytes | memoryview, now: int) -> None:
         """Append whole blocks, all of them or none. `now` is nanoseconds since 1970."""
 
     def sync(self) -> None:
@@ -97,7 +101,6 @@ class WriterThread:
         self._ended: Callable[[], None] = lambda: None
         self._number = 0
         self._sync_at = self._expire_at = self._report_at = 0.0
-        self._portion = min(PORTION, settings.segment_size)
         self._idle = min(IDLE, settings.segment_age, settings.sync_interval or IDLE)
 
     def start(self) -> None:
@@ -169,26 +172,29 @@ class WriterThread:
 
     def end(self) -> None:
         """Write what waits for the last time and end the segment. What cannot be written now is counted as `lost`."""
-        for last in (self._write, lambda: self._segments.close(self._clock())):
+        for last in (lambda: self._write(all=True), lambda: self._segments.close(self._clock())):
             try:
                 last()
             except Exception as error:
                 self._failed(error)
-        batch = self._batch or self._queue.take(self._portion)
+        batch = self._batch or self._queue.take()
         while batch is not None:
             self.lost = self.lost.plus(batch.blocks, batch.frames, len(batch.data))
             self._queue.done()
-            batch = self._queue.take(self._portion)
+            batch = self._queue.take()
         if self.lost.blocks:
             self._log.warn("{count} blocks of the journal are lost", count=self.lost.blocks)
 
-    def _write(self) -> None:
+    def _write(self, *, all: bool = False) -> None:
+        """Write what waits; but of what came while much was written only what is a whole portion, or `all` of it."""
+        whole = False
         while True:
             if self._batch is None:
-                self._batch = self._queue.take(self._portion)
+                self._batch = self._queue.take(self._segments.end, whole)
             batch = self._batch
             if batch is None:
                 break
+            whole = not all and len(batch.data) >= disk.LARGE
             self._segments.write(batch.data, self._clock())
             self._batch = None
             self._queue.done()

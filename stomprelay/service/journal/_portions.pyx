@@ -1,0 +1,267 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The twin of `portions.Portions` that makes blocks as they come; see `stomprelay.journal.block` for what they are."""
+
+from collections import deque
+import mmap as maps
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
+
+from cpython.buffer cimport PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memmove, memset
+
+from stomprelay.journal import disk
+from stomprelay.journal.block import MAGIC, BlockKind
+from stomprelay.service.journal.portions import Batch
+
+cdef extern from *:
+    """
+    #include <stddef.h>
+    #include <stdint.h>
+    #include <string.h>
+    #if defined(__x86_64__) && defined(__GNUC__)
+    #include <immintrin.h>
+    #define FOLDS 1
+    #endif
+
+    /* CRC-32 as zlib has it, of any bytes. `tables[i][b]`: what a byte b comes to with i zeros behind it. */
+    static uint32_t tables[8][256];
+    /* x to some powers modulo the polynomial, by which 128 bits are moved on over 512 and 128 bits. */
+    static uint64_t over_512[2], over_128[2];
+
+    /* One bit after the other: the rest that x^n leaves, mirrored and moved as a carry-less product wants it. */
+    static uint64_t power(int n)
+    {
+        uint32_t rest = 0x80000000u;
+        while (n--)
+            rest = rest >> 1 ^ (rest & 1 ? 0xedb88320u : 0);
+        return (uint64_t)rest << 1;
+    }
+
+    static void prepare(void)
+    {
+        for (int b = 0; b < 256; b++) {
+            uint32_t rest = (uint32_t)b;
+            for (int i = 0; i < 8; i++)
+                rest = rest >> 1 ^ (rest & 1 ? 0xedb88320u : 0);
+            tables[0][b] = rest;
+        }
+        for (int i = 1; i < 8; i++)
+            for (int b = 0; b < 256; b++)
+                tables[i][b] = tables[i - 1][b] >> 8 ^ tables[0][tables[i - 1][b] & 255];
+        over_512[0] = power(512 + 32);
+        over_512[1] = power(512 - 32);
+        over_128[0] = power(128 + 32);
+        over_128[1] = power(128 - 32);
+    }
+
+    static uint32_t by_tables(const uint8_t *at, size_t size, uint32_t rest)
+    {
+        for (; size >= 8; size -= 8, at += 8)
+            rest = tables[7][(at[0] ^ rest) & 255] ^ tables[6][(at[1] ^ rest >> 8) & 255]
+                ^ tables[5][(at[2] ^ rest >> 16) & 255] ^ tables[4][(at[3] ^ rest >> 24) & 255]
+                ^ tables[3][at[4]] ^ tables[2][at[5]] ^ tables[1][at[6]] ^ tables[0][at[7]];
+        for (; size; size--, at++)
+            rest = rest >> 8 ^ tables[0][(*at ^ rest) & 255];
+        return rest;
+    }
+
+    #ifdef FOLDS
+    #define FOLD(sum, by, more) _mm_xor_si128(_mm_xor_si128( \\
+        _mm_clmulepi64_si128(sum, by, 0x00), _mm_clmulepi64_si128(sum, by, 0x11)), more)
+    #define LOAD(place) _mm_loadu_si128((const __m128i *)(at) + (place))
+
+    /* 64 bytes or more, by carry-less products: 16 bytes stand for all before them, four times side by side. */
+    __attribute__((target("pclmul,sse4.1")))
+    static uint32_t by_products(const uint8_t *at, size_t size, uint32_t rest)
+    {
+        __m128i far = _mm_set_epi64x((long long)over_512[1], (long long)over_512[0]);
+        __m128i near = _mm_set_epi64x((long long)over_128[1], (long long)over_128[0]);
+        __m128i a = _mm_xor_si128(LOAD(0), _mm_cvtsi32_si128((int)rest)), b = LOAD(1), c = LOAD(2), d = LOAD(3);
+        uint8_t last[16];
+        for (at += 64, size -= 64; size >= 64; at += 64, size -= 64) {
+            a = FOLD(a, far, LOAD(0));
+            b = FOLD(b, far, LOAD(1));
+            c = FOLD(c, far, LOAD(2));
+            d = FOLD(d, far, LOAD(3));
+        }
+        a = FOLD(FOLD(FOLD(a, near, b), near, c), near, d);
+        for (; size >= 16; at += 16, size -= 16)
+            a = FOLD(a, near, LOAD(0));
+        _mm_storeu_si128((__m128i *)last, a);
+        return by_tables(at, size, by_tables(last, 16, 0));
+    }
+    #endif
+
+    static uint32_t checksum(const uint8_t *at, size_t size)
+    {
+    #ifdef FOLDS
+        if (size >= 64 && __builtin_cpu_supports("pclmul"))
+            return ~by_products(at, size, ~0u);
+    #endif
+        return ~by_tables(at, size, ~0u);
+    }
+
+    /* A number of so many bytes, the lowest first. */
+    static inline uint8_t *number_at(uint8_t *at, uint64_t number, int size)
+    {
+        for (int i = 0; i < size; i++)
+            at[i] = (uint8_t)(number >> 8 * i);
+        return at + size;
+    }
+    """
+    void prepare() noexcept nogil
+    uint32_t checksum_of "checksum"(const uint8_t *at, size_t size) noexcept nogil
+    uint8_t *number_at(uint8_t *at, uint64_t number, int size) noexcept nogil
+
+prepare()
+
+cdef enum:
+    OUTER = 12          # bytes up to those that the checksum is of
+    OVERHEAD = 36       # and up to the context
+    FRAME = 12          # bytes of a frame's sizes
+    SPARE = 2           # portions kept to be filled again
+
+cdef Py_ssize_t _PAGE = disk.PAGE, _LARGE = disk.LARGE
+cdef object _HUGE = getattr(maps, "MADV_HUGEPAGE", None)
+cdef bytes _MAGIC = MAGIC
+cdef int _FRAMES = BlockKind.FRAMES
+
+
+def checksum(bytes data not None):
+    """CRC-32 of this; for tests."""
+    return checksum_of(<const uint8_t *>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef inline uint8_t *copied(uint8_t *into, bytes data) noexcept:
+    memcpy(into, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    return into + PyBytes_GET_SIZE(data)
+
+
+cdef inline void seal(uint8_t *block, Py_ssize_t size) noexcept:
+    """Complete a block of this size whose content is there."""
+    copied(block, _MAGIC)
+    number_at(block + 4, size - OUTER, 4)
+    number_at(block + 8, checksum_of(block + OUTER, size - OUTER), 4)
+
+
+cdef class Portions:
+    """The twin of `portions.Portions`."""
+
+    cdef public Py_ssize_t limit
+    cdef public Py_ssize_t mark
+    cdef readonly Py_ssize_t size
+    cdef Py_ssize_t _most, _taken
+    cdef object _clock, _reached, _refused
+    cdef object _whole          # portions behind which there are others, as tuples
+    cdef list _spare
+    cdef object _memory         # of the last portion, None: there is none; it begins with a page
+    cdef uint8_t *_start        # of that
+    cdef Py_ssize_t _room, _used, _last, _blocks, _frames
+    cdef object _lent           # the memory of what was taken
+
+    def __init__(self, most, clock, reached, refused):
+        self._most = most
+        self._clock = clock
+        self._reached = reached
+        self._refused = refused
+        self._whole = deque()
+        self._spare = []
+
+    def put(self, bytes context not None, uint64_t number, bytes sizes not None, bytes payload not None,
+            int kind=_FRAMES):
+        self.add(context, number, sizes, payload, kind)
+
+    def record(self, recorder):
+        if recorder.frames:
+            number, sizes, payload = recorder.take()
+            self.add(recorder.context, number, sizes, payload, _FRAMES)
+
+    cdef add(self, bytes context, uint64_t number, bytes sizes, bytes payload, int kind):
+        cdef Py_ssize_t named = PyBytes_GET_SIZE(context), frames = PyBytes_GET_SIZE(sizes) // FRAME
+        cdef Py_ssize_t need = OVERHEAD + named + PyBytes_GET_SIZE(sizes) + PyBytes_GET_SIZE(payload)
+        cdef int64_t time
+        cdef uint8_t *block
+        cdef uint8_t *at
+        if self.size >= self.limit:
+            self._refused(frames, need)
+            return
+        if named > 0xffff or need - OUTER > 0xffffffff:
+            raise ValueError("more than a block can hold")
+        time = self._clock()
+        if self._memory is None or need > self._room - self._used:
+            self.begin(need)
+        block = self._start + self._used
+        at = number_at(block + OUTER, <uint64_t>time, 8)
+        at = number_at(at, number, 8)
+        at = number_at(at, kind, 2)
+        at = number_at(at, named, 2)
+        at = number_at(at, frames, 4)
+        copied(copied(copied(at, context), sizes), payload)
+        seal(block, need)
+        self._last = self._used
+        self._used += need
+        self._blocks += 1
+        self._frames += frames
+        self.size += need
+        if self.size >= self.mark:
+            self._reached()
+
+    cdef begin(self, Py_ssize_t need):
+        """Begin a portion that has room for so much."""
+        cdef Py_buffer view
+        if self._used:
+            self._whole.append((self._memory, self._used, self._last, self._blocks, self._frames))
+        self._room = max(need, self._most)
+        if self._spare and need <= self._most:
+            self._memory = self._spare.pop()
+        else:
+            self._memory = mmap(-1, self._room + _PAGE, MAP_PRIVATE | MAP_ANONYMOUS)
+            if _HUGE is not None:
+                self._memory.madvise(_HUGE)     # of fewer pages it is cheaper to write
+        PyObject_GetBuffer(self._memory, &view, PyBUF_WRITABLE)
+        self._start = <uint8_t *>view.buf
+        PyBuffer_Release(&view)     # nobody but us closes it
+        self._used = self._blocks = self._frames = 0
+
+    def take(self, Py_ssize_t end=0, bint whole=False):
+        cdef Py_ssize_t last
+        if self._whole:
+            self._lent, self._taken, last, blocks, frames = self._whole.popleft()
+        elif self._used and not whole:
+            self._lent, self._taken, last, blocks, frames = (
+                self._memory, self._used, self._last, self._blocks, self._frames
+            )
+            self._memory = None
+            self._used = 0
+        else:
+            return None
+        if self._taken >= _LARGE:
+            self.widen(last, _PAGE - 1 - (end + self._taken - 1) % _PAGE)
+        return Batch(memoryview(self._lent)[: self._taken], blocks, frames)
+
+    cdef widen(self, Py_ssize_t last, Py_ssize_t by):
+        """Make the last block of what was taken so much longer, by spaces behind its context."""
+        cdef Py_buffer view
+        cdef uint8_t *block
+        cdef Py_ssize_t named, content
+        PyObject_GetBuffer(self._lent, &view, PyBUF_WRITABLE)
+        block = <uint8_t *>view.buf + last
+        PyBuffer_Release(&view)
+        named = block[30] | block[31] << 8
+        content = OVERHEAD + named
+        if by == 0 or named == 0 or named + by > 0xffff:
+            return
+        memmove(block + content + by, block + content, self._taken - last - content)
+        memset(block + content, c" ", by)
+        number_at(block + 30, named + by, 2)
+        self._taken += by
+        self.size += by
+        seal(block, self._taken - last)
+
+    def done(self):
+        self.size -= self._taken
+        self._taken = 0
+        if self._lent is not None and len(self._lent) == self._most + _PAGE and len(self._spare) < SPARE:
+            self._spare.append(self._lent)
+        self._lent = None

@@ -1,0 +1,140 @@
+"""Blocks on their way to the disk: put in one by one, taken out as portions, ready to be written.
+
+The compiled `Portions` makes each block where it will be written from, at once, while its bytes are in the processor's
+cache. Its twin here leaves that to the thread that takes it; nothing else differs.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from stomprelay.journal.block import FRAME_SIZES, OVERHEAD, BlockKind, sealed
+from stomprelay.journal.capture import LegRecorder
+from stomprelay.wire import decoder
+
+_FRAMES: Final = int(BlockKind.FRAMES)
+_AT_ONCE: Final = 64
+"""Blocks that are encoded without a break. Then the writer thread sleeps, so that the reactor's thread can run."""
+_YIELD: Final = 0.00001
+"""Seconds that the writer thread sleeps then."""
+
+_Record = tuple[int, int, int, bytes, bytes, bytes]
+
+
+class Batch(NamedTuple):
+    """Encoded blocks back to back (`data`), and how many blocks and frames they are."""
+
+    data: bytes | memoryview
+    blocks: int
+    frames: int
+
+
+class Portions:
+    """Blocks in the order in which they were put in, in portions of `most` bytes at most, or of one larger block.
+    `clock` returns the time of a block, in nanoseconds since 1970.
+
+    Where `limit` bytes wait, or more, a block is not kept: `refused` is called with the number of its frames and its
+    size. Where `mark` bytes wait, or more, when a block was put in, `reached` is called. Set both as you like.
+
+    One thread calls `put`; another one calls `take` and, when what it took is written or given up, `done`. There is no
+    lock: each step is one operation that Python does not interrupt.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_done",
+        "_in",
+        "_most",
+        "_reached",
+        "_refused",
+        "_taken",
+        "_waiting",
+        "limit",
+        "mark",
+    )
+
+    def __init__(
+        self,
+        most: int,
+        clock: Callable[[], int],
+        reached: Callable[[], None],
+        refused: Callable[[int, int], None],
+    ) -> None:
+        self.limit = self.mark = 0
+        self._most = most
+        self._clock = clock
+        self._reached = reached
+        self._refused = refused
+        self._waiting: deque[_Record] = deque()
+        self._in = self._done = self._taken = 0
+
+    @property
+    def size(self) -> int:
+        """The number of bytes that wait, those that are being written included."""
+        return self._in - self._done
+
+    def put(self, context: bytes, number: int, sizes: bytes, payload: bytes, kind: int = _FRAMES) -> None:
+        """Put in the content of a block; for the arguments see `block.encode`, `sizes` are as they stand in a block.
+        This is the hot path.
+        """
+        size = OVERHEAD + len(context) + len(sizes) + len(payload)
+        if self._in - self._done >= self.limit:
+            self._refused(len(sizes) // FRAME_SIZES, size)
+            return
+        self._in += size
+        self._waiting.append((kind, self._clock(), number, context, sizes, payload))
+        if self._in - self._done >= self.mark:
+            self._reached()
+
+    def record(self, recorder: LegRecorder) -> None:
+        """Put in what the recorder of a leg has, if it has something; its `context` is known."""
+        if recorder.frames:
+            self.put(recorder.context, *recorder.take())
+
+    def take(self, end: int = 0, whole: bool = False) -> Batch | None:
+        """Return the oldest portion, or only one that is `whole`, behind which there are others; None if there is none.
+        Use its data until you call `done`, before the next `take`. `end` is where in a file it will be written: what is
+        compiled has large portions end with a page of the file, by spaces behind the context of their last block.
+        """
+        waiting = self._waiting
+        left = len(waiting)
+        if not left or (whole and self.size <= self._most):
+            return None
+        blocks: list[bytes] = []
+        size = frames = 0
+        while left and size < self._most:
+            for _ in range(min(left, _AT_ONCE)):
+                _, _, _, context, sizes, payload = record = waiting[0]
+                size += OVERHEAD + len(context) + len(sizes) + len(payload)
+                if blocks and size > self._most:
+                    break
+                waiting.popleft()
+                left -= 1
+                frames += len(sizes) // FRAME_SIZES
+                blocks.append(sealed(*record))
+            else:
+                if left:
+                    time.sleep(_YIELD)
+        data = b"".join(blocks)
+        self._taken = len(data)
+        return Batch(data, len(blocks), frames)
+
+    def done(self) -> None:
+        """Forget what was taken last: it was written, or given up."""
+        self._done += self._taken
+        self._taken = 0
+
+
+def _compiled() -> type[Portions]:
+    if decoder.SCANNER is None:
+        return Portions
+    try:
+        from stomprelay.service.journal._portions import Portions as Compiled
+    except ImportError:
+        return Portions
+    return Compiled
+
+
+PORTIONS: Final = _compiled()
+"""The compiled twin; `Portions` itself where it was not built, or nothing compiled is wanted."""
