@@ -427,7 +427,7 @@ cdef struct FrameSlots:
 
 
 cdef struct RunSlots:
-    Py_ssize_t rule, data, start, after, count, last, head, values, lines, plain, parts, instead, kept
+    Py_ssize_t rule, data, start, after, count, last, head, values, plain, parts, instead, kept
 
 
 cdef struct Parts:
@@ -450,8 +450,7 @@ cdef FrameSlots _FRAME = FrameSlots(
 cdef RunSlots _RUN = RunSlots(
     rule=place_of(Run, "rule"), data=place_of(Run, "data"), start=place_of(Run, "start"),
     after=place_of(Run, "after"), count=place_of(Run, "count"), last=place_of(Run, "last"),
-    head=place_of(Run, "head"), values=place_of(Run, "values"),
-    lines=place_of(Run, "lines"), plain=place_of(Run, "plain"), parts=place_of(Run, "parts"),
+    head=place_of(Run, "head"), values=place_of(Run, "values"), plain=place_of(Run, "plain"), parts=place_of(Run, "parts"),
     instead=place_of(Run, "instead"), kept=place_of(Run, "kept"),
 )
 
@@ -540,8 +539,7 @@ cdef class Scanner:
         cdef const Command *command = found.command
         cdef Py_ssize_t start = at, last = at, head = found.head, after = at, count = 0
         cdef Parts place
-        cdef list values = []
-        cdef bytearray lines = bytearray()
+        cdef bytearray values = bytearray()
         cdef bytearray parts = bytearray() if command.parts else None
         cdef bint plain = True
         cdef Span *span
@@ -550,22 +548,13 @@ cdef class Scanner:
         if self.facts.keeps and most > KEPT:
             most = KEPT
         while True:
+            for number in range(command.wants):
+                span = &found.values[number]
+                if span.start:
+                    append(values, text + span.start, span.end + 1 - span.start)
             if command.parts:
-                for number in range(command.wants):
-                    span = &found.values[number]
-                    if span.start:
-                        append(lines, text + span.start, span.end + 1 - span.start)
                 place = Parts(found.head, found.body, found.after)
                 append(parts, <Text>&place, sizeof(place))
-            elif command.wants == 1:
-                span = &found.values[0]
-                if span.start:
-                    values.append(PyBytes_FromStringAndSize(<char *>text + span.start, span.end - span.start))
-            elif command.wants:
-                values.append(tuple([
-                    <bytes>(<char *>text)[found.values[number].start : found.values[number].end]
-                    for number in range(command.wants)
-                ]))
             if self.facts.keeps:
                 sizes[3 * count] = found.body - at
                 sizes[3 * count + 1] = min(found.end - found.body, self.facts.bodies)
@@ -586,8 +575,7 @@ cdef class Scanner:
         put(made, _RUN.count, count)
         put(made, _RUN.last, last)
         put(made, _RUN.head, head)
-        put(made, _RUN.values, values)
-        put(made, _RUN.lines, bytes(lines))
+        put(made, _RUN.values, bytes(values))
         put(made, _RUN.plain, True if plain else False)
         put(made, _RUN.parts, parts)
         put(made, _RUN.instead, None)
