@@ -8,6 +8,8 @@ nothing: the frame may be unfinished, wrong, over a limit or merely unusual. Wha
 tests/journal/test_runs.py what is kept of runs against what is kept of their frames.
 """
 
+cimport cython
+
 from functools import lru_cache
 from types import MemberDescriptorType
 
@@ -116,11 +118,13 @@ cdef struct Found:
     const Command *command
     Py_ssize_t head, body, end, after
     Py_ssize_t seen     # up to where it was looked at
+    Py_ssize_t need     # its size, where only a part of its body is there; else 0
     bint plain
     bint barred         # has a header that needs a look
     Span[WANTS] values  # those that are missing: start 0
 
 
+@cython.final
 cdef class Facts:
     """What limits, dialect, commands, rules and what is kept come to; of all scanners that have the same."""
 
@@ -244,9 +248,12 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
     cdef unsigned char octet
     cdef int number
     found.seen = at
+    found.need = 0
     for number in range(facts.count):
         command = &facts.commands[number]
-        if size - at > command.size and memcmp(text + at, command.text, command.size) == 0:
+        if size - at <= command.size or text[at] != command.text[0]:
+            continue
+        if memcmp(text + at, command.text, command.size) == 0:
             place = at + command.size
             if text[place] == c"\n" or (text[place] == c"\r" and size - place > 1 and text[place + 1] == c"\n"):
                 break
@@ -319,7 +326,7 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
                 return False
         place += 64
     found.plain = plain
-    return bounded(facts, text, size, crlf, &length, found)
+    return bounded(facts, text, at, size, crlf, &length, found)
 
 
 cdef bint named(
@@ -344,7 +351,9 @@ cdef bint named(
     return True
 
 
-cdef bint bounded(Facts facts, Text text, Py_ssize_t size, bint crlf, Span *length, Found *found) noexcept nogil:
+cdef bint bounded(
+    Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, bint crlf, Span *length, Found *found
+) noexcept nogil:
     """Whether the body is there and right, by its content-length or up to its NUL; and where it ends."""
     cdef Py_ssize_t end = 0, i
     cdef const void *nul
@@ -366,7 +375,11 @@ cdef bint bounded(Facts facts, Text text, Py_ssize_t size, bint crlf, Span *leng
                 return False
             length.start = 10 * length.start + text[i] - c"0"
             i += 1
-        if length.start > facts.longest or length.start >= size - found.body:
+        if length.start > facts.longest:
+            return False
+        if length.start >= size - found.body:
+            if found.command.body:
+                found.need = found.body + length.start + 1 - at
             return False
         found.end = found.body + length.start
         if text[found.end] != 0 or (length.start and not found.command.body):
@@ -491,12 +504,13 @@ cdef kept_of(Text text, Py_ssize_t at, const uint32_t *sizes, Py_ssize_t count):
     return PyBytes_FromStringAndSize(<const char *>sizes, 12 * count), payload
 
 
+@cython.final
 cdef class Scanner:
     """Scans chunks under some limits for frames of a dialect: for the commands that may come, and with the rules."""
 
     cdef Facts facts
     cdef bytes memo
-    cdef readonly Py_ssize_t seen
+    cdef readonly Py_ssize_t seen, need
     cdef readonly bint trails
 
     def __init__(self, limits, dialect, commands, rules=(), keep=None):
@@ -504,15 +518,23 @@ cdef class Scanner:
         self.memo = b""
         self.seen = 0
 
-    def scan(self, bytes data not None, Py_ssize_t at, Py_ssize_t most=_MOST):
+    def scan(self, bytes data not None, Py_ssize_t at):
+        found = self.some(data, at, _MOST, 1)
+        return found if type(found) is Run else found[0] if found else None
+
+    def some(self, bytes data not None, Py_ssize_t at, Py_ssize_t most, Py_ssize_t few):
         cdef Found found
         cdef Text text = <Text>PyBytes_AS_STRING(data)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
-        if at < 0 or not self.good(text, at, size, &found):
-            return None
-        if passes(&found):
-            return self.run(data, text, at, size, most, &found)
-        return self.frame(data, text, at, &found)
+        cdef list made = []
+        place = at
+        while len(made) < few and 0 <= at < size and self.good(text, at, size, &found):
+            if passes(&found):
+                return made or self.run(data, text, at, size, most, &found)
+            after = found.after
+            made.append(self.frame(data, text, at, place, after, &found))
+            at, place = found.after, after
+        return made
 
     def offsets(self, data, Py_ssize_t at):
         cdef Found found
@@ -529,7 +551,12 @@ cdef class Scanner:
         """Whether there is a good frame, in all respects."""
         cdef bint good = look(self.facts, text, at, size, found)
         self.seen += found.seen - at
-        if not good or (self.facts.utf8 and not is_utf8(text + found.head, found.body - found.head)):
+        self.need = 0 if good else found.need
+        if (good or self.need) and self.facts.utf8:
+            if not is_utf8(text + found.head, found.body - found.head):
+                good, self.need = False, 0
+        if not good:
+            self.need = self.need or -1
             return False
         self.trails |= found.after > found.end + 1
         return True
@@ -582,8 +609,8 @@ cdef class Scanner:
         put(made, _RUN.kept, kept_of(text, start, sizes, count) if self.facts.keeps else None)
         return made
 
-    cdef frame(self, bytes data, Text text, Py_ssize_t at, const Found *found):
-        """The frame that was found."""
+    cdef frame(self, bytes data, Text text, Py_ssize_t at, start, after, const Found *found):
+        """The frame that was found, from `start` up to `after`: neighbours share what says where they meet."""
         cdef Py_ssize_t size = found.body - at
         memo = None
         if found.command.shared:
@@ -593,11 +620,11 @@ cdef class Scanner:
         made = blank(Frame)
         put(made, _FRAME.command, <object>found.command.name)
         put(made, _FRAME.data, data)
-        put(made, _FRAME.start, at)
+        put(made, _FRAME.start, start)
         put(made, _FRAME.head, found.head)
         put(made, _FRAME.body, found.body)
         put(made, _FRAME.end, found.end)
-        put(made, _FRAME.after, found.after)
+        put(made, _FRAME.after, after)
         put(made, _FRAME.plain, True if found.plain else False)
         put(made, _FRAME.memo, memo)
         return made
