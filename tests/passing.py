@@ -59,11 +59,10 @@ def run_of(rule: Rule, frames: list[Frame]) -> Run:
         len(frames),
         last.start,
         last.head,
-        [] if rule.parts else [each[0] if len(rule.wants) == 1 else tuple(each) for each in lists if each],  # type: ignore[arg-type]
+        b"".join([value + b"\n" for each in lists for value in each]),
         all(frame.plain for frame in frames),
     )
     if rule.parts:
-        run.lines = b"".join([value + b"\n" for each in lists for value in each])
         run.parts = bytearray().join(
             [struct.pack("nnn", frame.head, frame.body, frame.after) for frame in frames]
         )

@@ -9,7 +9,6 @@ Nothing here goes through deliveries but to forget them, each once: what is sett
 `delivery` and `positions`), whatever its length.
 """
 
-from collections.abc import Sequence
 from itertools import count
 from operator import itemgetter
 from typing import Final
@@ -27,7 +26,8 @@ from stomprelay.session.delivery import (
 )
 from stomprelay.session.kept import THING
 from stomprelay.session.namesakes import Namesakes
-from stomprelay.session.recent import Name, Recent, Row
+from stomprelay.session.recent import Recent
+from stomprelay.session.rows import Row
 from stomprelay.session.subscriptions import Subscription
 from stomprelay.wire.dialect import V1_2, Dialect
 
@@ -149,16 +149,16 @@ class Ledger:
         """Record which open subscription is meant by an id that stands so on the wire, until it has `ended`."""
         self._recent.introduced(id, subscription)
 
-    def delivered(self, rows: Sequence[Row], text: bytes) -> bool:
-        """Record MESSAGEs that are sent to the client as they came, all of the broker that there is, on subscriptions
-        that are no longer `unfamiliar`; `text` is `recent.text_of` the rows. Return False, and record nothing, where
-        one of them has to be `noted` by itself.
+    def delivered(self, rows: bytes, width: int, count: int) -> bool:
+        """Record so many MESSAGEs that are sent to the client as they came, all of the broker that there is, on
+        subscriptions that are no longer `unfamiliar`, in rows of so many values. Return False, and record nothing,
+        where one of them has to be `noted` by itself.
         """
-        if self.forgot or self._would_forget(len(rows)):
+        if self.forgot or self._would_forget(count):
             return False
-        if self._by_order and self._knows(self._recent.decoded(rows, text)):
+        if self._by_order and self._knows(self._recent.decoded(rows, width)):
             return False
-        return self._recent.add(rows, text)
+        return self._recent.add(rows, width)
 
     def _would_forget(self, more: int) -> bool:
         """Whether something would be forgotten to make room for so many more deliveries."""
@@ -166,19 +166,21 @@ class Ledger:
             self._pending + self._in_doubt + len(self._recent) + more > self._most
         )
 
-    def _knows(self, rows: Sequence[Row]) -> bool:
+    def _knows(self, rows: list[Row]) -> bool:
         """Whether one of these names, decoded, is that of a delivery which is not a recent one."""
         if not self._named.has_none_of(map(_MESSAGE_ID, rows)):
             return True
         return len(rows[0]) > _ACK_AT and not self._by_ack.keys().isdisjoint(map(_ACK, rows))
 
-    def rows(self, names: Sequence[Name]) -> list[Row] | None:
-        """Return what was recorded of the MESSAGEs of these names, if `acknowledged` will settle each of them;
-        otherwise None, and nothing is changed.
+    def values(self, names: bytes, first: int, stop: int) -> bytes | None:
+        """Return the values `first` up to `stop` of the rows that were `delivered` by these names, if `acknowledged`
+        will settle each of them; otherwise None.
         """
-        return None if self.forgot or self._tokened or self._hidden else self._recent.rows(names)
+        return (
+            None if self.forgot or self._tokened or self._hidden else self._recent.values(names, first, stop)
+        )
 
-    def acknowledged(self, names: Sequence[Name]) -> bool:
+    def acknowledged(self, names: bytes) -> bool:
         """Settle what ACKs or NACKs of these names, as they stand on the wire, are for, in no transaction. Return
         whether all of them may pass as they came; otherwise look at each of them: those that were settled here name
         nothing any more.
@@ -187,10 +189,9 @@ class Ledger:
         if self.forgot or self._tokened or self._hidden:
             self._list_recent()
             return False
-        if self._by_order and not self._recent.has_all(names):
+        # What is settled here, and then looked at, would not pass where the ledger is `unsure`.
+        if (self._by_order or self._again) and self._recent.values(names) is None:
             return False
-        if self._again and self._recent.rows(names) is None:
-            return False  # what is settled twice would not pass
         found, covered = self._recent.settle(names)
         for subscription in covered:
             account = self._accounts.get(subscription)

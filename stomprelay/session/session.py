@@ -3,16 +3,15 @@
 A session belongs to one client connection and outlives the legs toward brokers.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count, filterfalse
-from operator import itemgetter
 from typing import Final
 
 from stomprelay.session.delivery import ours
 from stomprelay.session.kept import THING, Budget, cost
 from stomprelay.session.ledger import Ledger
-from stomprelay.session.recent import Name, Row, text_of
+from stomprelay.session.rows import ids_of, joined, split
 from stomprelay.session.subscriptions import AUTO, Subscription, Subscriptions
 from stomprelay.wire.dialect import Dialect, Headers
 from stomprelay.wire.errors import LimitError, ProtocolError
@@ -24,7 +23,6 @@ _FRAME: Final = 64
 """The same for a frame of a transaction."""
 _PLACES: Final = 128
 """Bytes that a subscription costs beside what anything does: its places by id and by destination."""
-_SUBSCRIPTION: Final = itemgetter(0)
 
 
 class Transaction:
@@ -224,20 +222,18 @@ class Session:
             if each is not self and each._ledger is not None:
                 yield each._ledger
 
-    def delivered(self, rows: Sequence[Row], text: bytes | None = None, *, unnamed: bool = False) -> bool:
-        """Record MESSAGEs that are sent to the client under the names that they came with: the rows are in its dialect,
-        `text` is `recent.text_of` them. Return False, and record nothing, where one of them has to be looked at:
-        because it is for a subscription that has ended or is not known or, but for `unnamed`, was not named by the
-        client, because its names may not be its own, or because they make the session `full`.
+    def delivered(self, rows: bytes, width: int, count: int, *, unnamed: bool = False) -> bool:
+        """Record so many MESSAGEs that are sent to the client under the names that they came with, in rows (see
+        `recent`) of so many values. Return False, and record nothing, where one of them has to be looked at: because it
+        is for a subscription that has ended or is not known or, but for `unnamed`, was not named by the client, because
+        its names may not be its own, or because they make the session `full`.
         """
         dialect = self.dialect
-        if text is None:
-            text = text_of(rows)
-        if self._neighbours is not None or not dialect.spells_once(text):
+        if self._neighbours is not None or not dialect.spells_once(rows):
             return False
-        ledger, ids = self.ledger, set(map(_SUBSCRIPTION, rows))
+        ledger = self.ledger
         unaccounted = set()
-        for id in ledger.unfamiliar(ids):
+        for id in ledger.unfamiliar(ids_of(rows, width)):
             subscription = self.subscriptions.delivered(dialect.decode(ID, id), b"")
             if subscription is None or not (unnamed or subscription.named):
                 return False
@@ -248,24 +244,24 @@ class Session:
             else:
                 return False
         if unaccounted:
-            rows = [row for row in rows if row[0] not in unaccounted]
-            text = text_of(rows)
-        if not rows:
+            accounted = [row for row in split(rows, width) if row[0] not in unaccounted]
+            rows, count = joined(accounted), len(accounted)
+        if not count:
             return True
-        if ledger.awaited + len(rows) >= self._most or self.kept.full:
+        if ledger.awaited + count >= self._most or self.kept.full:
             return False  # whoever looks at them sees when it is enough
-        return ledger.delivered(rows, text)
+        return ledger.delivered(rows, width, count)
 
-    def rows(self, names: Sequence[Name]) -> list[Row] | None:
-        """Return what was `delivered` by these names, if `acknowledged` will settle each of them; otherwise None, and
-        nothing is changed.
+    def values(self, names: bytes, first: int, stop: int) -> bytes | None:
+        """Return the values `first` up to `stop` of what was `delivered` by these names, if `acknowledged` will settle
+        each of them; otherwise None.
         """
-        return None if self._ledger is None else self._ledger.rows(names)
+        return None if self._ledger is None else self._ledger.values(names, first, stop)
 
-    def acknowledged(self, names: Sequence[Name]) -> bool:
-        """Settle what ACKs or NACKs of these names are for, in no transaction, where client and broker name deliveries
-        alike. Return whether all of them may pass as they came; otherwise look at each of them, also at those that were
-        settled: they name nothing any more, and pass.
+    def acknowledged(self, names: bytes) -> bool:
+        """Settle what ACKs or NACKs of these names (see `recent`) are for, in no transaction, where client and broker
+        name deliveries alike. Return whether all of them may pass as they came; otherwise look at each of them, also at
+        those that were settled: they name nothing any more, and pass.
         """
         return self._ledger is not None and self._ledger.acknowledged(names)
 

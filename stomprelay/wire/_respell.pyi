@@ -10,15 +10,19 @@ class Speller:
         padded: bool,
         stripped: Sequence[bytes],
     ) -> None: ...
+    def values(self, text: bytes) -> bytes | None:
+        """What becomes of values, each with an LF behind it; None where one has something that is not told."""
+
     def frames(
         self,
         data: bytes,
         start: int,
         parts: bytearray,
         drop: tuple[bytes, ...],
-        adds: bytes,
+        names: tuple[bytes, ...],
+        values: bytes,
     ) -> tuple[bytes, int, int] | None:
         """What becomes of the frames from `start` on, with where the last one starts and where its header lines do.
-        `adds` are header lines, each with its LF, as many for each frame as for the others. None where one of them has
-        something that is not told.
+        In front of those of each frame stand headers of these `names`; `values` are theirs, frame by frame, each with
+        an LF behind it. None where one of them has something that is not told.
         """

@@ -100,36 +100,55 @@ cdef class Speller:
         self.kept = tuple(stripped)
         self.count = point(self.stripped, self.kept)
 
-    def frames(self, bytes data not None, Py_ssize_t start, bytearray parts not None, tuple drop not None, bytes adds not None):
+    def values(self, bytes text not None):
+        cdef Text at = <Text>PyBytes_AS_STRING(text), end = at + PyBytes_GET_SIZE(text), stop
+        cdef PyObject *made = new_bytes(NULL, GROWTH * PyBytes_GET_SIZE(text))
+        cdef unsigned char *first = <unsigned char *>text_of(made)
+        cdef unsigned char *out = first
+        while at < end:
+            stop = <Text>memchr(at, c"\n", end - at)
+            out = NULL if stop == NULL else self.value(out, at, 0, stop - at)
+            if out == NULL:
+                drop_reference(made)
+                return None
+            out[0] = c"\n"
+            out += 1
+            at = stop + 1
+        return bytes_up_to(made, out - first)
+
+    def frames(
+        self, bytes data not None, Py_ssize_t start, bytearray parts not None, tuple drop not None, tuple names not None,
+        bytes values not None,
+    ):
         cdef Py_ssize_t count = PyByteArray_GET_SIZE(parts) // <Py_ssize_t>sizeof(Parts), size = 0, at = start, i
         cdef const Parts *part = <const Parts *>PyByteArray_AS_STRING(parts)
         cdef Text text = <Text>PyBytes_AS_STRING(data)
-        cdef Name[NAMES] names
-        cdef int dropped = point(names, drop)
-        cdef Text add = <Text>PyBytes_AS_STRING(adds), rest = add + PyBytes_GET_SIZE(adds)
-        cdef Py_ssize_t each = adds.count(b"\n"), more
-        if count == 0 or each % count or not (adds == b"" or adds.endswith(b"\n")):
-            raise ValueError("not as many lines for each of the frames")
-        each //= count
-        size = PyBytes_GET_SIZE(adds) + part[count - 1].after - start
+        cdef Name[NAMES] drops, adds
+        cdef int dropped = point(drops, drop), added = point(adds, names), number
+        cdef Text value = <Text>PyBytes_AS_STRING(values), rest = value + PyBytes_GET_SIZE(values), stop
+        if count == 0 or values.count(b"\n") != count * added or not (added == 0 or values.endswith(b"\n")):
+            raise ValueError("not as many values as headers for the frames")
+        size = PyBytes_GET_SIZE(values) + part[count - 1].after - start
+        for number in range(added):
+            size += count * (adds[number].size + 1)
         for i in range(count):
             size += (GROWTH - 1) * (part[i].body - part[i].head)
         cdef PyObject *made = new_bytes(NULL, size)
         cdef unsigned char *first = <unsigned char *>text_of(made)
         cdef unsigned char *out = first
         cdef Py_ssize_t last = 0, head = 0
-        cdef Text line
         for i in range(count):
             last = out - first
             out = copied(out, text, at, part[i].head)
             head = out - first
-            for more in range(each):
-                line = add
-                add = <Text>memchr(add, c"\n", rest - add) + 1
-                memcpy(out, line, add - line)
-                out += add - line
+            for number in range(added):
+                out = copied(out, adds[number].text, 0, adds[number].size)
+                out[0] = c":"
+                stop = <Text>memchr(value, c"\n", rest - value) + 1
+                out = copied(out + 1, value, 0, stop - value)
+                value = stop
             if text[part[i].head - 2] != c"\r":
-                out = self.lines(out, text, part[i].head, part[i].body - 1, names, dropped)
+                out = self.lines(out, text, part[i].head, part[i].body - 1, drops, dropped)
             else:
                 out = NULL
             if out == NULL:
@@ -137,10 +156,7 @@ cdef class Speller:
                 return None
             at = part[i].after
             out = copied(out, text, part[i].body - 1, at)
-        _PyBytes_Resize(&made, out - first)
-        written = <bytes>made
-        drop_reference(made)    # `written` has a reference of its own
-        return written, last, head
+        return bytes_up_to(made, out - first), last, head
 
     cdef unsigned char *lines(
         self, unsigned char *out, Text text, Py_ssize_t at, Py_ssize_t end, const Name[NAMES] drop, int dropped
@@ -204,6 +220,14 @@ cdef class Speller:
                 out[i] = piece.text[i]
             out += piece.size
         return out
+
+
+cdef bytes_up_to(PyObject *made, Py_ssize_t size):
+    """The bytes that were made so, cut to this size."""
+    _PyBytes_Resize(&made, size)
+    written = <bytes>made
+    drop_reference(made)    # `written` has a reference of its own
+    return written
 
 
 cdef inline unsigned char *copied(unsigned char *out, Text text, Py_ssize_t at, Py_ssize_t end) noexcept nogil:

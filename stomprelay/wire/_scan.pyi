@@ -11,9 +11,13 @@ def with_header(data: bytes, start: int, parts: bytes | bytearray, name: bytes, 
     """
 
 class Scanner:
-    """Finds whole, good frames. `seen` counts the bytes that it looked at; `trails`: one had an LF behind its NUL."""
+    """Finds whole, good frames. `seen` counts the bytes that it looked at; `trails`: one had an LF behind its NUL.
+    `need` tells of the frame that it looked at last: 0, it was good; how many bytes it has, where only a part of its
+    body is there; -1, the Python decoder has to judge.
+    """
 
     seen: int
+    need: int
     trails: bool
 
     def __init__(
@@ -24,9 +28,12 @@ class Scanner:
         rules: Rules = (),
         keep: Keep | None = None,
     ) -> None: ...
-    def scan(self, data: bytes, at: int, most: int = ...) -> Frame | Run | None:
-        """The good frame that begins at `at`, or the run of `most` frames at most; None where the Python decoder has to
-        judge.
+    def scan(self, data: bytes, at: int) -> Frame | Run | None:
+        """The good frame, or the run, that begins at `at`; None where the Python decoder has to judge."""
+
+    def some(self, data: bytes, at: int, most: int, few: int) -> list[Frame | Run] | Run:
+        """The good frames that begin at `at`, `few` of them at most, or the run of `most` frames at most; nothing where
+        the Python decoder has to judge, or to wait for what the frame needs.
         """
 
     def offsets(self, data: ReadableBuffer, at: int) -> tuple[int, int, int, int, bool] | None:

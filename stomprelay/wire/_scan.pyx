@@ -8,6 +8,8 @@ nothing: the frame may be unfinished, wrong, over a limit or merely unusual. Wha
 tests/journal/test_runs.py what is kept of runs against what is kept of their frames.
 """
 
+cimport cython
+
 from functools import lru_cache
 from types import MemberDescriptorType
 
@@ -127,11 +129,13 @@ cdef struct Found:
     const Command *command
     Py_ssize_t head, body, end, after
     Py_ssize_t seen     # up to where it was looked at
+    Py_ssize_t need     # its size, where only a part of its body is there; else 0
     bint plain
     bint barred         # has a header that needs a look
     Span[WANTS] values  # those that are missing: start 0
 
 
+@cython.final
 cdef class Facts:
     """What limits, dialect, commands, rules and what is kept come to; of all scanners that have the same."""
 
@@ -255,9 +259,12 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
     cdef unsigned char octet
     cdef int number
     found.seen = at
+    found.need = 0
     for number in range(facts.count):
         command = &facts.commands[number]
-        if size - at > command.size and memcmp(text + at, command.text, command.size) == 0:
+        if size - at <= command.size or text[at] != command.text[0]:
+            continue
+        if memcmp(text + at, command.text, command.size) == 0:
             place = at + command.size
             if text[place] == c"\n" or (text[place] == c"\r" and size - place > 1 and text[place + 1] == c"\n"):
                 break
@@ -330,7 +337,7 @@ cdef bint look(Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, Found *fo
                 return False
         place += 64
     found.plain = plain
-    return bounded(facts, text, size, crlf, &length, found)
+    return bounded(facts, text, at, size, crlf, &length, found)
 
 
 cdef bint named(
@@ -355,7 +362,9 @@ cdef bint named(
     return True
 
 
-cdef bint bounded(Facts facts, Text text, Py_ssize_t size, bint crlf, Span *length, Found *found) noexcept nogil:
+cdef bint bounded(
+    Facts facts, Text text, Py_ssize_t at, Py_ssize_t size, bint crlf, Span *length, Found *found
+) noexcept nogil:
     """Whether the body is there and right, by its content-length or up to its NUL; and where it ends."""
     cdef Py_ssize_t end = 0, i
     cdef const void *nul
@@ -377,7 +386,11 @@ cdef bint bounded(Facts facts, Text text, Py_ssize_t size, bint crlf, Span *leng
                 return False
             length.start = 10 * length.start + text[i] - c"0"
             i += 1
-        if length.start > facts.longest or length.start >= size - found.body:
+        if length.start > facts.longest:
+            return False
+        if length.start >= size - found.body:
+            if found.command.body:
+                found.need = found.body + length.start + 1 - at
             return False
         found.end = found.body + length.start
         if text[found.end] != 0 or (length.start and not found.command.body):
@@ -438,7 +451,7 @@ cdef struct FrameSlots:
 
 
 cdef struct RunSlots:
-    Py_ssize_t rule, data, start, after, count, last, head, values, lines, plain, parts, instead, kept
+    Py_ssize_t rule, data, start, after, count, last, head, values, plain, parts, instead, kept
 
 
 cdef struct Parts:
@@ -461,8 +474,7 @@ cdef FrameSlots _FRAME = FrameSlots(
 cdef RunSlots _RUN = RunSlots(
     rule=place_of(Run, "rule"), data=place_of(Run, "data"), start=place_of(Run, "start"),
     after=place_of(Run, "after"), count=place_of(Run, "count"), last=place_of(Run, "last"),
-    head=place_of(Run, "head"), values=place_of(Run, "values"),
-    lines=place_of(Run, "lines"), plain=place_of(Run, "plain"), parts=place_of(Run, "parts"),
+    head=place_of(Run, "head"), values=place_of(Run, "values"), plain=place_of(Run, "plain"), parts=place_of(Run, "parts"),
     instead=place_of(Run, "instead"), kept=place_of(Run, "kept"),
 )
 
@@ -505,12 +517,13 @@ cdef kept_of(Text text, Py_ssize_t at, uint32_t *sizes, Py_ssize_t count):
     return PyBytes_FromStringAndSize(<const char *>sizes, 12 * count), payload
 
 
+@cython.final
 cdef class Scanner:
     """Scans chunks under some limits for frames of a dialect: for the commands that may come, and with the rules."""
 
     cdef Facts facts
     cdef bytes memo
-    cdef readonly Py_ssize_t seen
+    cdef readonly Py_ssize_t seen, need
     cdef readonly bint trails
 
     def __init__(self, limits, dialect, commands, rules=(), keep=None):
@@ -518,15 +531,23 @@ cdef class Scanner:
         self.memo = b""
         self.seen = 0
 
-    def scan(self, bytes data not None, Py_ssize_t at, Py_ssize_t most=_MOST):
+    def scan(self, bytes data not None, Py_ssize_t at):
+        found = self.some(data, at, _MOST, 1)
+        return found if type(found) is Run else found[0] if found else None
+
+    def some(self, bytes data not None, Py_ssize_t at, Py_ssize_t most, Py_ssize_t few):
         cdef Found found
         cdef Text text = <Text>PyBytes_AS_STRING(data)
         cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
-        if at < 0 or not self.good(text, at, size, &found):
-            return None
-        if passes(&found):
-            return self.run(data, text, at, size, most, &found)
-        return self.frame(data, text, at, &found)
+        cdef list made = []
+        place = at
+        while len(made) < few and 0 <= at < size and self.good(text, at, size, &found):
+            if passes(&found):
+                return made or self.run(data, text, at, size, most, &found)
+            after = found.after
+            made.append(self.frame(data, text, at, place, after, &found))
+            at, place = found.after, after
+        return made
 
     def offsets(self, data, Py_ssize_t at):
         cdef Found found
@@ -543,7 +564,12 @@ cdef class Scanner:
         """Whether there is a good frame, in all respects."""
         cdef bint good = look(self.facts, text, at, size, found)
         self.seen += found.seen - at
-        if not good or (self.facts.utf8 and not is_utf8(text + found.head, found.body - found.head)):
+        self.need = 0 if good else found.need
+        if (good or self.need) and self.facts.utf8:
+            if not is_utf8(text + found.head, found.body - found.head):
+                good, self.need = False, 0
+        if not good:
+            self.need = self.need or -1
             return False
         self.trails |= found.after > found.end + 1
         return True
@@ -553,8 +579,7 @@ cdef class Scanner:
         cdef const Command *command = found.command
         cdef Py_ssize_t start = at, last = at, head = found.head, after = at, count = 0
         cdef Parts place
-        cdef list values = []
-        cdef bytearray lines = bytearray()
+        cdef bytearray values = bytearray()
         cdef bytearray parts = bytearray() if command.parts else None
         cdef bint plain = True
         cdef Span *span
@@ -563,22 +588,13 @@ cdef class Scanner:
         if self.facts.keeps and most > KEPT:
             most = KEPT
         while True:
+            for number in range(command.wants):
+                span = &found.values[number]
+                if span.start:
+                    append(values, text + span.start, span.end + 1 - span.start)
             if command.parts:
-                for number in range(command.wants):
-                    span = &found.values[number]
-                    if span.start:
-                        append(lines, text + span.start, span.end + 1 - span.start)
                 place = Parts(found.head, found.body, found.after)
                 append(parts, <Text>&place, sizeof(place))
-            elif command.wants == 1:
-                span = &found.values[0]
-                if span.start:
-                    values.append(PyBytes_FromStringAndSize(<char *>text + span.start, span.end - span.start))
-            elif command.wants:
-                values.append(tuple([
-                    <bytes>(<char *>text)[found.values[number].start : found.values[number].end]
-                    for number in range(command.wants)
-                ]))
             if self.facts.keeps:
                 sizes[3 * count] = found.body - at
                 sizes[3 * count + 1] = min(found.end - found.body, self.facts.bodies)
@@ -599,16 +615,15 @@ cdef class Scanner:
         put(made, _RUN.count, count)
         put(made, _RUN.last, last)
         put(made, _RUN.head, head)
-        put(made, _RUN.values, values)
-        put(made, _RUN.lines, bytes(lines))
+        put(made, _RUN.values, bytes(values))
         put(made, _RUN.plain, True if plain else False)
         put(made, _RUN.parts, parts)
         put(made, _RUN.instead, None)
         put(made, _RUN.kept, kept_of(text, start, sizes, count) if self.facts.keeps else None)
         return made
 
-    cdef frame(self, bytes data, Text text, Py_ssize_t at, const Found *found):
-        """The frame that was found."""
+    cdef frame(self, bytes data, Text text, Py_ssize_t at, start, after, const Found *found):
+        """The frame that was found, from `start` up to `after`: neighbours share what says where they meet."""
         cdef Py_ssize_t size = found.body - at
         memo = None
         if found.command.shared:
@@ -618,11 +633,11 @@ cdef class Scanner:
         made = blank(Frame)
         put(made, _FRAME.command, <object>found.command.name)
         put(made, _FRAME.data, data)
-        put(made, _FRAME.start, at)
+        put(made, _FRAME.start, start)
         put(made, _FRAME.head, found.head)
         put(made, _FRAME.body, found.body)
         put(made, _FRAME.end, found.end)
-        put(made, _FRAME.after, found.after)
+        put(made, _FRAME.after, after)
         put(made, _FRAME.plain, True if found.plain else False)
         put(made, _FRAME.memo, memo)
         return made

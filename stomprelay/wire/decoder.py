@@ -56,6 +56,8 @@ _KNOWN: Final = _FROM_CLIENTS | _FROM_BROKERS
 _COMMAND_LINE: Final = max(map(len, _KNOWN)) + 2
 _RECEIPT_LINE: Final = b"%b:" % RECEIPT_HEADER
 _WORTH_A_CUT: Final = 4096
+_FEW, _MANY = 8, 64
+"""Frames that are looked for together, at first and then: those that nobody asks for have to be found again."""
 _CR: Final = 13
 _LF: Final = 10
 
@@ -237,29 +239,35 @@ class Decoder:
         compiled = SCANNER is not None
         recording = self._recording
         rules = passing.rules if recording is None or self._keeping is not None else ()
-        refused = -1
-        data, at = b"", 0
+        data, at, refused, few = b"", 0, -1, _FEW
         try:
             while most > 0 and self._pieces is None:
                 data, at = self._data, self._at
                 if compiled:
                     asked = rules if at >= refused else ()
                     scanner = self._scanner if self._rules is asked else self._scanning(asked)
-                    found = scanner.scan(data, at, most)
+                    found = scanner.some(data, at, most, min(most, few))
                     if type(found) is Run:
                         if not passing.takes(found):
                             refused = found.after
                             continue
-                        most -= found.count
-                    elif found is not None:
-                        most -= 1
-                    if found is not None:
+                        most -= found.count - 1
+                        found = [found]
+                    self.trails |= scanner.trails
+                    most -= len(found)
+                    few = _MANY
+                    for each in found:
                         if recording is not None:
-                            recording.append(found)
-                        self._at = found.after
-                        if scanner.trails:
-                            self.trails = True
-                        yield found
+                            recording.append(each)
+                        self._at = each.after
+                        yield each
+                        if self._rules is not asked:
+                            break
+                    if self._rules is not asked or (found and not scanner.need):
+                        continue
+                    at = self._at
+                    if scanner.need > 0:
+                        self._await(data, at, scanner.need, scanner.need)
                         continue
                 size = len(data)
                 if at < size and data[at] <= _CR:
@@ -344,12 +352,7 @@ class Decoder:
         return scanner
 
     def _await(
-        self,
-        data: bytes,
-        at: int,
-        need: int,
-        most: int,
-        mark: re.Pattern[bytes] | None = None,
+        self, data: bytes, at: int, need: int, most: int, mark: re.Pattern[bytes] | None = None
     ) -> None:
         """Keep the unfinished frame until there are `need` bytes of it and a new piece has the mark.
 

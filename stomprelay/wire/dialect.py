@@ -147,10 +147,6 @@ class Dialect:
         """What `decode` makes of raw values with LFs between them of which `spells_once` is True, all at once."""
         return lines.replace(ESCAPES[b":"], b":") if self.reads else lines
 
-    def encode_once(self, lines: bytes) -> bytes:
-        """What `encode` makes of values with LFs between them that hold no backslash, CR or LF, all at once."""
-        return lines.replace(b":", ESCAPES[b":"]) if b":" in self.writes else lines
-
     def _unescape(self, text: bytes) -> bytes:
         if b"\\\\" in text:
             return self.unescape.sub(self._unescaped, text)
@@ -293,9 +289,7 @@ def highest(offered: frozenset[bytes], spoken: frozenset[bytes]) -> Dialect | No
     return next((dialect for version, dialect in reversed(DIALECTS.items()) if version in both), None)
 
 
-_UP_TO: Final = {
-    version: frozenset(list(DIALECTS)[: number + 1]) for number, version in enumerate(DIALECTS)
-}
+_UP_TO: Final = {version: frozenset(list(DIALECTS)[: number + 1]) for number, version in enumerate(DIALECTS)}
 
 
 def up_to(dialect: Dialect) -> frozenset[bytes]:

@@ -50,11 +50,10 @@ class Run:
 
     `data[start:after]` is all of it: frames with nothing between them but the LF right behind a NUL. `count` is how
     many; `last` is where the last one starts, and `head` where that one's header lines start. `values` are those that
-    the rule wants, frame by frame, as they stand between the colon and the LF: bytes where one name is wanted, else
-    tuples. `plain`: all heads are. Where the rule wants `parts`, these are three offsets of each frame, as C has
-    `Py_ssize_t`: its header lines, its body, and behind it; and the values stand in `lines`, each with an LF behind it,
-    and nowhere else. `instead` is the run that goes out in the place of this one; None where it goes out as it came.
-    Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
+    the rule wants, frame by frame, each as it stands between the colon and the LF, with an LF behind it. `plain`: all
+    heads are. Where the rule wants `parts`, these are three offsets of each frame, as C has `Py_ssize_t`: its header
+    lines, its body, and behind it. `instead` is the run that goes out in the place of this one; None where it goes out
+    as it came. Use it before the next chunk is fed, then let it go: it keeps the chunk alive.
 
     `kept` is what a `Keep` asks for, else None: for each frame the sizes of its head, of what is kept of its body, and
     of its body, 4 bytes each, the lowest first; and its head and what is kept of its body, back to back.
@@ -68,7 +67,6 @@ class Run:
         "instead",
         "kept",
         "last",
-        "lines",
         "parts",
         "plain",
         "rule",
@@ -85,10 +83,9 @@ class Run:
         count: int,
         last: int,
         head: int,
-        values: list[bytes] | list[tuple[bytes, ...]],
+        values: bytes,
         plain: bool = True,
         parts: bytearray | None = None,
-        lines: bytes = b"",
         kept: tuple[bytes, bytes] | None = None,
     ) -> None:
         self.rule = rule
@@ -101,13 +98,12 @@ class Run:
         self.values = values
         self.plain = plain
         self.parts = parts
-        self.lines = lines
         self.instead: Run | None = None
         self.kept = kept
 
     def replace(self, data: bytes, last: int, head: int) -> None:
         """From now on the same frames go out in these bytes; `last` and `head` are as those of a run."""
-        self.instead = Run(self.rule, data, 0, len(data), self.count, last, head, [], self.plain)
+        self.instead = Run(self.rule, data, 0, len(data), self.count, last, head, b"", self.plain)
 
     @property
     def command(self) -> bytes:

@@ -63,28 +63,27 @@ class Spelling:
             return None
         return self._target.encode(value)
 
-    def respell(self, run: Run, drop: tuple[bytes, ...] = (), adds: bytes = b"") -> bool:
-        """Have the run's frames go out as the target spells them, without the headers `drop` and with the header lines
-        `adds` in front, each with its LF, to each as many of them. Return whether that can be.
+    def respell(
+        self, run: Run, drop: tuple[bytes, ...] = (), names: tuple[bytes, ...] = (), values: bytes = b""
+    ) -> bool:
+        """Have the run's frames go out as the target spells them, without the headers `drop` and with headers of these
+        names in front; `values` are theirs, frame by frame, each with an LF behind it. Return whether that can be.
         """
-        if run.plain and not drop and not adds:
+        if run.plain and not drop and not names:
             return True
         if self._speller is None or run.parts is None:
             return False
-        made = self._speller.frames(run.data, run.start, run.parts, drop, adds)
+        made = self._speller.frames(run.data, run.start, run.parts, drop, names, values)
         if made is None:
             return False
         run.replace(*made)
         return True
 
     def values(self, text: bytes) -> bytes | None:
-        """Return raw values of PROTOCOL_HEADERS, with LFs between them, as the target spells them; None where that has
-        to be done one by one.
+        """Return raw values of PROTOCOL_HEADERS, each with an LF behind it, as the target spells them; None where that
+        has to be done one by one.
         """
-        if not self._source.spells_once(text):
+        if self._speller is None or (self._source.padded and b" " in text):
             return None
-        text = self._source.decode_once(text)
-        if b"\\" in text:
-            return None
-        text = self._target.encode_once(text)
-        return text if self._target.spells_once(text) else None
+        spelled = self._speller.values(text)
+        return None if spelled is None or not self._target.spells_once(spelled) else spelled

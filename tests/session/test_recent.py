@@ -6,6 +6,7 @@ import pytest
 
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.kept import THING, Budget
+from stomprelay.session.rows import Row, joined
 from stomprelay.session.session import Session
 from stomprelay.wire.dialect import DIALECTS, V1_1, V1_2
 from stomprelay.wire.names import ABORT, BEGIN, SUBSCRIBE, UNSUBSCRIBE
@@ -13,8 +14,6 @@ from tests.counting import lines
 
 in_all_versions = pytest.mark.parametrize("version", DIALECTS, ids=bytes.decode)
 in_both_modes = pytest.mark.parametrize("mode", [b"client", b"client-individual"], ids=bytes.decode)
-
-Row = tuple[bytes, ...]
 
 
 def session(version: bytes = b"1.2", most: int = 10, kept: Budget | None = None) -> Session:
@@ -32,21 +31,26 @@ def row(it: Session, name: bytes, subscription: bytes = b"a") -> Row:
     return (subscription, name, name + b"-k") if it.dialect is V1_2 else (subscription, name)
 
 
-def named(it: Session, name: bytes, subscription: bytes = b"a") -> bytes | Row:
+def named(it: Session, name: bytes, subscription: bytes = b"a") -> Row:
     """What an ACK says of it."""
     if it.dialect is V1_2:
-        return name + b"-k"
-    return (subscription, name) if it.dialect is V1_1 else name
+        return (name + b"-k",)
+    return (subscription, name) if it.dialect is V1_1 else (name,)
+
+
+def deliver(it: Session, *rows: Row) -> bool:
+    """MESSAGEs with these rows come, in one run."""
+    return it.delivered(joined(rows), len(rows[0]), len(rows))
 
 
 def delivered(it: Session, *names: bytes, to: bytes = b"a") -> bool:
-    """MESSAGEs come, in one run."""
-    return it.delivered([row(it, name, to) for name in names])
+    """MESSAGEs of these names come, in one run."""
+    return deliver(it, *[row(it, name, to) for name in names])
 
 
 def acknowledged(it: Session, *names: bytes, on: bytes = b"a") -> bool:
     """ACKs come, in one run."""
-    return it.acknowledged([named(it, name, on) for name in names])
+    return it.acknowledged(joined([named(it, name, on) for name in names]))
 
 
 def found(it: Session, name: bytes) -> Delivery:
@@ -218,8 +222,8 @@ def test_one_message_on_two_subscriptions(version: bytes) -> None:
     it = session(version)
     for id in (b"a", b"b"):
         subscribe(it, id)
-        assert it.delivered([(id, b"1", id)[: len(row(it, b""))]])
-    assert it.acknowledged([b"b" if version == b"1.2" else (b"b", b"1")])
+        assert deliver(it, (id, b"1", id)[: len(row(it, b""))])
+    assert it.acknowledged(b"b\n" if version == b"1.2" else b"b\n1\n")
     assert found(it, b"1").subscription.id == b"a"
 
 
@@ -229,8 +233,8 @@ def test_subscriptions_that_need_a_look() -> None:
     subscribe(it, b"a")
     subscribe(it, b"b")
     it.observed(UNSUBSCRIBE, [(b"id", b"b")])
-    assert not it.delivered([row(it, b"1"), row(it, b"2", b"b")])
-    assert not it.delivered([row(it, b"1"), row(it, b"2", b"c")])
+    assert not deliver(it, row(it, b"1"), row(it, b"2", b"b"))
+    assert not deliver(it, row(it, b"1"), row(it, b"2", b"c"))
     assert len(it.ledger) == 0
 
 
@@ -239,8 +243,8 @@ def test_subscriptions_that_need_no_ack() -> None:
     it = session()
     subscribe(it, b"a")
     subscribe(it, b"b", b"auto")
-    assert it.delivered([row(it, b"1", b"b")])
-    assert it.delivered([row(it, b"1", b"b"), row(it, b"1"), row(it, b"1", b"b")])
+    assert deliver(it, row(it, b"1", b"b"))
+    assert deliver(it, row(it, b"1", b"b"), row(it, b"1"), row(it, b"1", b"b"))
     assert len(it.ledger) == 1
 
 
@@ -261,7 +265,7 @@ def test_names_of_older_deliveries() -> None:
     it.ledger.settled(found(it, b"1"), b"t")
     assert not delivered(it, b"1")
     assert not delivered(it, b"4", b"2")
-    assert not it.delivered([(b"a", b"5", b"3-k")])
+    assert not deliver(it, (b"a", b"5", b"3-k"))
     assert delivered(it, b"4", b"5")
     it.observed(ABORT, [(b"transaction", b"t")])
     assert len(it.ledger) == 5

@@ -77,6 +77,16 @@ def test_the_wire_cases_under_address_sanitizer(tmp_path: Path) -> None:
     """All of them, and those of frames spelled anew, again in another process, where what is compiled was built to tell
     of any read or write out of bounds.
     """
-    compiled = ["stomprelay/wire/_scan.pyx", "stomprelay/wire/_respell.pyx"]
-    cases = "tests/wire", "tests/relay/bridge/test_respelling.py", "tests/journal/test_runs.py"
+    compiled = [
+        "stomprelay/wire/_scan.pyx",
+        "stomprelay/wire/_respell.pyx",
+        "stomprelay/session/_rows.pyx",
+    ]
+    cases = (
+        "tests/wire",
+        "tests/session/test_rows.py",
+        "tests/session/test_recent.py",
+        "tests/relay/bridge/test_respelling.py",
+        "tests/journal/test_runs.py",
+    )
     run_sanitized(tmp_path, compiled, *cases, "-k", "not pure")

@@ -78,11 +78,16 @@ class CountedScanner:
         """As the scanner's."""
         return self._scanner.trails
 
-    def scan(self, data: bytes, at: int, most: int) -> Frame | Run | None:
+    @property
+    def need(self) -> int:
+        """As the scanner's."""
+        return self._scanner.need
+
+    def some(self, data: bytes, at: int, most: int, few: int) -> list[Frame | Run] | Run:
         """As the scanner's."""
         before = self._scanner.seen
         try:
-            return self._scanner.scan(data, at, most)
+            return self._scanner.some(data, at, most, few)
         finally:
             self._meter.bytes += self._scanner.seen - before
 

@@ -124,16 +124,9 @@ class Stream:
             assert list(run.ends) == [each.after for each in frames]
         assert not any(frame.raw(name) is not None for frame in frames for name in rule.unless)
         assert all(frame.plain for frame in frames) or not rule.plain
-        wanted = [tuple(frame.raw(name) for name in rule.wants) for frame in frames]
-        if rule.needs:
-            assert not any(None in values for values in wanted)
-        if rule.parts:
-            lines = [value + b"\n" for values in wanted for value in values if value is not None]
-            assert (run.values, run.lines) == ([], b"".join(lines))
-        elif len(rule.wants) == 1:
-            assert run.values == [value for (value,) in wanted if value is not None]
-        else:
-            assert run.values == (wanted if rule.wants else [])
+        values = [frame.raw(name) for frame in frames for name in rule.wants]
+        assert not (rule.needs and None in values)
+        assert run.values == b"".join(value + b"\n" for value in values if value is not None)
         return [self.told(frame) for frame in frames]
 
 
@@ -274,7 +267,7 @@ def test_neighbours_come_as_one() -> None:
     """All that the rule lets pass, with the LFs behind their NULs, and the value of each."""
     (run,) = taken(b"SEND\ndestination:/a\n\nx\0\nSEND\nfoo:1\ndestination:/b\n\ny\0" * 2, WITHOUT_RECEIPT)
     assert isinstance(run, Run)
-    assert (run.command, run.count, run.values) == (SEND, 4, [b"/a", b"/b"] * 2)
+    assert (run.command, run.count, run.values) == (SEND, 4, b"/a\n/b\n" * 2)
     assert (run.start, run.after) == (0, len(run.data))
     assert run.data[run.last :].startswith(b"SEND\nfoo:1")
     assert run.data[run.head :].startswith(b"foo:1")
@@ -313,14 +306,14 @@ def test_a_run_of_each_command() -> None:
     """Neighbours of two commands are two runs."""
     ack, nack = Rule(b"ACK", wants=(b"id",)), Rule(b"NACK", wants=(b"id", b"foo"))
     runs = taken(b"ACK\nid:1\n\n\0ACK\nid:2\nid:3\n\n\0NACK\nfoo:\nid:4\n\n\0", ack, nack)
-    assert [each.values for each in runs if isinstance(each, Run)] == [[b"1", b"2"], [(b"4", b"")]]
+    assert [each.values for each in runs if isinstance(each, Run)] == [b"1\n2\n", b"4\n\n"]
 
 
 def test_what_is_wanted_may_be_missing() -> None:
     """Where the rule says so, a frame without it adds nothing."""
     (run,) = taken(b"ACK\nid:1\n\n\0ACK\n\n\0ACK\nid:3\n\n\0", Rule(b"ACK", wants=(b"id",), needs=False))
     assert isinstance(run, Run)
-    assert (run.count, run.values) == (3, [b"1", b"3"])
+    assert (run.count, run.values) == (3, b"1\n3\n")
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,12 @@ would, in the same bytes, and leaves the session as they would have left it. Wha
 
 from collections.abc import Callable
 from functools import cache
-from operator import itemgetter
-from typing import Final, cast
+from typing import Final
 
 from stomprelay.relay.bridge.bridge import Bridge
 from stomprelay.relay.bridge.negotiation import Bridges
-from stomprelay.relay.bridge.steps import DELIVERED
-from stomprelay.session.recent import Name, Row, text_of
+from stomprelay.relay.bridge.steps import ACKNOWLEDGED, DELIVERED, SAID_BESIDE
+from stomprelay.session.rows import ids_of
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO
 from stomprelay.wire.dialect import DeliveryNaming, Dialect
@@ -34,43 +33,20 @@ from stomprelay.wire.names import (
 )
 from stomprelay.wire.run import Passing, Rule, Rules, Run
 
-_ACKNOWLEDGED: Final[dict[DeliveryNaming, Rule]] = {
-    DeliveryNaming.MESSAGE_ID: Rule(ACK, (TRANSACTION, RECEIPT_HEADER, SUBSCRIPTION), (MESSAGE_ID,)),
-    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: Rule(
-        ACK, (TRANSACTION, RECEIPT_HEADER), (SUBSCRIPTION, MESSAGE_ID)
-    ),
-    DeliveryNaming.ACK: Rule(ACK, (TRANSACTION, RECEIPT_HEADER), (ID,)),
-}
-"""What has to be known of an ACK, as `session.recent.Name` has it."""
-
-
-def _both(rows: list[Row]) -> bytes:
-    return text_of([row[:2] for row in rows])
-
-
-_BY_MESSAGE: Final = b"subscription:%b\nmessage-id:%b\n", _both
-_NAMED: Final[dict[DeliveryNaming, tuple[bytes, Callable[[list[Row]], bytes]]]] = {
+_BY_MESSAGE: Final = (SUBSCRIPTION, MESSAGE_ID), 0
+_NAMED: Final[dict[DeliveryNaming, tuple[tuple[bytes, ...], int]]] = {
     DeliveryNaming.MESSAGE_ID: _BY_MESSAGE,
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _BY_MESSAGE,
-    DeliveryNaming.ACK: (b"id:%b\n", lambda rows: b"\n".join(map(itemgetter(2), rows))),
+    DeliveryNaming.ACK: ((ID,), 2),
 }
-"""The header lines by which a broker is told which delivery is meant, and what they say of rows, as `text_of`."""
+"""The headers by which a broker is told which delivery is meant, and from which value of a row on theirs are."""
 
 
 def _decoded(run: Run, dialect: Dialect) -> list[bytes] | None:
     """Return a run's values, of one name, decoded; None where that has to be done one by one."""
-    text = run.lines[:-1] if run.rule.parts else b"\n".join(cast("list[bytes]", run.values))
-    if not dialect.spells_once(text):
+    if not dialect.spells_once(run.values):
         return None
-    if run.rule.parts:
-        return dialect.decode_once(text).split(b"\n") if run.lines else []
-    return dialect.decode_once(text).split(b"\n") if b"\\" in text else cast("list[bytes]", run.values)
-
-
-def _rows(text: bytes, width: int) -> list[Row]:
-    """Return as many values a row, with LFs between them all, as rows."""
-    values = iter(text.split(b"\n"))
-    return list(zip(*[values] * width, strict=True))
+    return dialect.decode_once(run.values).split(b"\n")[:-1]
 
 
 def to_client(
@@ -97,7 +73,7 @@ def to_client(
             return _delivered(run, bridge, session)
         if not run.rule.wants:
             return True
-        return session.delivered(cast("list[Row]", run.values))
+        return session.delivered(run.values, len(run.rule.wants), run.count)
 
     return Passing(rules, takes)
 
@@ -124,18 +100,15 @@ def _rules_to_client(bridge: Bridge, naming: DeliveryNaming | None, *, receipts:
 
 def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
     """Take MESSAGEs between two versions: see `steps.deliver`."""
-    wants, rows = run.rule.wants, None
-    text = bridge.spelling.values(run.lines[:-1])
-    if text is None:
+    wants = run.rule.wants
+    rows, width = bridge.spelling.values(run.values), len(wants)
+    if rows is None:
         return False
-    if len(wants) > 1:
-        rows = _rows(text, len(wants))
-        ids = set(map(itemgetter(0), rows))
-    else:
-        ids = set(text.split(b"\n"))
-    found = [session.subscriptions.named(bridge.target.decode(SUBSCRIPTION, id)) for id in ids]
+    found = [
+        session.subscriptions.named(bridge.target.decode(SUBSCRIPTION, id)) for id in ids_of(rows, width)
+    ]
     drop = (ACK_HEADER,) if ACK_HEADER in wants else ()
-    if None in found or (rows is None and any(each.ack != AUTO for each in found if each is not None)):
+    if None in found or (width == 1 and any(each.ack != AUTO for each in found if each is not None)):
         return False
     if not bridge.target.named_subscriptions:
         named = {each.named for each in found if each is not None}
@@ -144,7 +117,7 @@ def _delivered(run: Run, bridge: Bridge, session: Session) -> bool:
         drop = drop if True in named else (SUBSCRIPTION, *drop)
     if not bridge.spelling.respell(run, drop):
         return False
-    return rows is None or session.delivered(rows, text, unnamed=True)
+    return width == 1 or session.delivered(rows, width, run.count, unnamed=True)
 
 
 def to_broker(
@@ -165,15 +138,16 @@ def to_broker(
         if run.rule.command != SEND:
             if bridge.judges:
                 return _acknowledged(run, bridge, session)
-            return not run.rule.wants or session.acknowledged(cast("list[Name]", run.values))
+            return not run.rule.wants or session.acknowledged(run.values)
         if bridge.judges and not bridge.spelling.respell(run):
             return False
+        if run.values:
+            asked = _decoded(run, bridge.source)
+            if asked is None or not session.owed_all(asked):
+                return False
         if unkept is not None:
             unkept(run.count)
-        if not run.values and not run.lines:
-            return True
-        asked = _decoded(run, bridge.source)
-        return asked is not None and session.owed_all(asked)
+        return True
 
     return Passing(rules, takes)
 
@@ -181,32 +155,28 @@ def to_broker(
 @cache
 def _rules_to_broker(bridge: Bridge, *, sends: bool, parts: bool) -> Rules:
     rules: list[Rule] = []
+    unless: tuple[bytes, ...] = ()
+    wants: tuple[bytes, ...] = ()
     if sends and bridge.tracked:
-        unless = RECEIPT_HEADER, TRANSACTION, *RESERVED
-        rules.append(Rule(SEND, unless, plain=bridge.judges and parts, parts=bridge.judges or parts))
+        judged = RECEIPT_HEADER, TRANSACTION, *RESERVED
+        rules.append(Rule(SEND, judged, plain=bridge.judges and parts, parts=bridge.judges or parts))
     elif sends:
         rules.append(Rule(SEND, RESERVED, (RECEIPT_HEADER,), needs=False, parts=bridge.judges))
     if bridge.judges and bridge.source.delivery is DeliveryNaming.ACK:
         return tuple(rules)
-    acknowledged = _ACKNOWLEDGED[bridge.source.delivery] if bridge.tracked or bridge.judges else Rule(ACK)
-    rules += [
-        acknowledged._replace(command=each, parts=bridge.judges)
-        for each in (ACK, NACK)
-        if each in bridge.target.commands
-    ]
-    return tuple(rules)
+    naming = bridge.source.delivery
+    if bridge.tracked or bridge.judges:
+        unless = TRANSACTION, RECEIPT_HEADER, *SAID_BESIDE.get(naming, ())
+        wants = ACKNOWLEDGED[naming]
+    commands = [each for each in (ACK, NACK) if each in bridge.target.commands]
+    return *rules, *(Rule(each, unless, wants, parts=bridge.judges) for each in commands)
 
 
 def _acknowledged(run: Run, bridge: Bridge, session: Session) -> bool:
     """Take ACKs or NACKs between two versions: see `steps.name_delivery`."""
-    width, text = len(run.rule.wants), run.lines[:-1]
-    names: list[Name] = [*(text.split(b"\n") if width == 1 else _rows(text, width))]
-    rows = session.rows(names)
-    lines, values = _NAMED[bridge.target.delivery]
-    if rows is None or len(rows[0]) < len(DELIVERED[bridge.target.delivery]):
+    names, first = _NAMED[bridge.target.delivery]
+    values = session.values(run.values, first, first + len(names))
+    said = None if values is None else bridge.spelling.values(values)
+    if said is None or not bridge.spelling.respell(run, (ID, MESSAGE_ID, SUBSCRIPTION), names, said):
         return False
-    said = bridge.spelling.values(values(rows))
-    if said is None:
-        return False
-    adds = lines * len(rows) % tuple(said.split(b"\n"))
-    return bridge.spelling.respell(run, (ID, MESSAGE_ID, SUBSCRIPTION), adds) and session.acknowledged(names)
+    return session.acknowledged(run.values)

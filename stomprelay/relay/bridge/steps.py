@@ -6,11 +6,10 @@ there is to bridging versions.
 
 import re
 from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from stomprelay.session.delivery import Delivery
 from stomprelay.session.ledger import Ledger
-from stomprelay.session.recent import Name, Row
 from stomprelay.session.session import Session
 from stomprelay.session.subscriptions import AUTO, MADE, MODES
 from stomprelay.wire.dialect import DeliveryNaming, Dialect, Headers
@@ -141,8 +140,8 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     within = frame.header(TRANSACTION, source) if session.transactions else None
     transaction = None if within is None else session.transactions.get(within)
     if transaction is None and not pair.judges and frame.command in target.commands:
-        name = _NAME[source.delivery](frame)
-        if name is not None and session.acknowledged((name,)):
+        name = _name(frame, source)
+        if name is not None and session.acknowledged(name):
             return AS_IT_IS
     delivery = _FIND[source.delivery](frame, source, ledger)
     stale = ledger.unsure if delivery is None else delivery.lost
@@ -174,19 +173,26 @@ def name_delivery(pair: Pair, frame: Frame, session: Session) -> Edit:
     )
 
 
-def _whole_name(frame: Frame) -> Row | None:
-    subscription, message_id = frame.raw(SUBSCRIPTION), frame.raw(MESSAGE_ID)
-    return None if subscription is None or message_id is None else (subscription, message_id)
-
-
-_NAME: Final[dict[DeliveryNaming, Callable[[Frame], Name | None]]] = {
-    DeliveryNaming.MESSAGE_ID: lambda frame: (
-        frame.raw(MESSAGE_ID) if frame.raw(SUBSCRIPTION) is None else None
-    ),
-    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: _whole_name,
-    DeliveryNaming.ACK: lambda frame: frame.raw(ID),
+ACKNOWLEDGED: Final = {
+    DeliveryNaming.MESSAGE_ID: (MESSAGE_ID,),
+    DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
+    DeliveryNaming.ACK: (ID,),
 }
-"""By what an ACK or NACK names a delivery, as it stands there, where that is no more and no less; else None."""
+"""By what an ACK or NACK names a delivery, see `session.recent`."""
+SAID_BESIDE: Final = {DeliveryNaming.MESSAGE_ID: (SUBSCRIPTION,)}
+"""What may stand beside that, and tells more."""
+
+
+def _name(frame: Frame, source: Dialect) -> bytes | None:
+    """Return by what an ACK or NACK names a delivery, where that is no more and no less; else None."""
+    more = any(frame.raw(each) is not None for each in SAID_BESIDE.get(source.delivery, ()))
+    return None if more else _row(frame, ACKNOWLEDGED[source.delivery])
+
+
+def _row(frame: Frame, names: tuple[bytes, ...]) -> bytes | None:
+    """Return the values of these headers as they stand there, each with an LF; None where one is missing."""
+    values = [frame.raw(name) for name in names]
+    return None if None in values else b"%b\n" * len(values) % tuple(values)
 
 
 def _renamed(frame: Frame, delivery: Delivery, source: Dialect) -> Edit:
@@ -238,7 +244,7 @@ DELIVERED: Final = {
     DeliveryNaming.SUBSCRIPTION_AND_MESSAGE_ID: (SUBSCRIPTION, MESSAGE_ID),
     DeliveryNaming.ACK: (SUBSCRIPTION, MESSAGE_ID, ACK_HEADER),
 }
-"""What makes up a `session.recent.Row`."""
+"""What a MESSAGE says of its delivery, see `session.recent`."""
 
 
 def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
@@ -282,8 +288,9 @@ def deliver(pair: Pair, frame: Frame, session: Session) -> Edit:
 
 def _noted_by_names(frame: Frame, source: Dialect, session: Session) -> bool:
     """Record a MESSAGE by what its head has, if that is all there is to do; return whether it is."""
-    row = tuple(map(frame.raw, DELIVERED[source.delivery]))
-    return None not in row and session.delivered((cast("Row", row),))
+    names = DELIVERED[source.delivery]
+    row = _row(frame, names)
+    return row is not None and session.delivered(row, len(names), 1)
 
 
 def refuse(pair: Pair, frame: Frame, _session: Session) -> Edit:

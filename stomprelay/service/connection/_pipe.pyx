@@ -128,7 +128,9 @@ cdef class Pipe:
                     frames += run.count
                     after = run.after
                     if run.instead is not None:
-                        anew += [data[kept:at], run.instead.data]
+                        if kept < at:
+                            anew.append(data[kept:at])
+                        anew.append(run.instead.data)
                         kept = after
                     at = after
                     if self._runs is not None:
@@ -138,8 +140,9 @@ cdef class Pipe:
                 self._size += at
                 self._at = self._seconds()
                 if anew:
-                    anew.append(data[kept:at])
-                    self.target.write(b"".join(anew))
+                    if kept < at:
+                        anew.append(data[kept:at])
+                    self.target.write(b"".join(anew))   # one alone is not copied
                 else:
                     self.target.write(data if at == size else data[:at])
                 if at == size and self._runs is not None:

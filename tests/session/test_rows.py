@@ -1,0 +1,144 @@
+"""Rows under names, kept in Python and in C."""
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stomprelay.session import rows
+from stomprelay.session.rows import Row, Rows, ids, joined
+
+needs_compiled = pytest.mark.skipif(rows.COMPILED is None, reason="not built, or not wanted")
+in_both = pytest.mark.parametrize(
+    "kind",
+    [Rows, pytest.param(rows.ROWS, marks=needs_compiled)],
+    ids=["pure", "compiled"],
+)
+NOBODY = set[bytes]()
+
+
+def row(number: int, whose: bytes = b"a") -> Row:
+    """One of three values; its name is the last of them."""
+    return whose, b"m-%d" % number, b"k-%d" % number
+
+
+def names(*numbers: int) -> bytes:
+    """What names these rows."""
+    return joined([row(number)[2:] for number in numbers])
+
+
+def kept(kind: type[Rows], numbers: Iterable[int], covered: set[bytes] = NOBODY) -> Rows:
+    """These rows, all of `a`."""
+    it = kind(3, 2, 3)
+    assert it.add(joined([row(number) for number in numbers]), covered)
+    return it
+
+
+@in_both
+def test_what_is_kept(kind: type[Rows]) -> None:
+    """Rows in their order and their size, until they are removed, by whatever names, or taken."""
+    it = kept(kind, range(5))
+    assert (len(it), it.size) == (5, len(joined([row(number) for number in range(5)])))
+    assert it.values(names(3, 1), 0, 2) == b"a\nm-3\na\nm-1\n"
+    assert it.remove(names(3, 9, 1, 1)) == (False, NOBODY)
+    assert it.remove(names(0)) == (True, NOBODY)
+    assert it.take() == joined([row(2), row(4)])
+    assert (len(it), it.size, it.take()) == (0, 0, b"")
+
+
+@in_both
+def test_what_is_not_added(kind: type[Rows]) -> None:
+    """A name that is there, and one that comes twice; nothing of what comes with them is."""
+    it = kept(kind, [1, 2])
+    for again in ([3, 2], [3, 4, 3]):
+        assert not it.add(joined([row(number) for number in again]), {b"a"})
+    assert it.remove(names(3, 4)) == (False, NOBODY)
+    assert it.take() == joined([row(1), row(2)])
+
+
+@in_both
+def test_what_covers(kind: type[Rows]) -> None:
+    """Those whose rows do, all that came before of the same; of others nothing."""
+    it = kind(3, 2, 3)
+    assert it.add(joined([row(1), row(2, b"bb"), row(3), row(4, b"")]), {b"a", b""})
+    assert it.add(joined([row(5), row(6, b"bb"), row(7)]), {b"a", b""})
+    assert it.remove(names(5)) == (True, {b"a"})
+    assert it.values(names(3), 0, 0) is None
+    assert it.remove(names(6)) == (True, NOBODY)
+    assert it.take() == joined([row(2, b"bb"), row(4, b""), row(7)])
+
+
+@in_both
+def test_values_that_are_not_certain(kind: type[Rows]) -> None:
+    """Of a name that is not there, or not any more when its turn comes, or of which a row has no such value."""
+    plain, covering = kept(kind, range(4)), kept(kind, range(4), {b"a"})
+    assert plain.values(names(2, 1), 2, 3) == names(2, 1)
+    assert covering.values(names(2, 1), 2, 3) is None
+    assert covering.values(names(1, 2), 2, 3) == names(1, 2)
+    for it in (plain, covering):
+        assert [it.values(names(*each), 0, 1) for each in ([1, 1], [1, 9])] == [None, None]
+        assert it.values(names(1), 2, 4) is None
+        assert it.values(b"", 0, 1) == b""
+
+
+@in_both
+@pytest.mark.parametrize("text", [b"a", b"a\n", b"a\nb\nc", b"a\nb\nc\nd\ne\n"], ids=repr)
+def test_texts_that_are_none(kind: type[Rows], text: bytes) -> None:
+    """Where the last LF is missing, or the last values of a row or a name, nothing is added."""
+    it = kind(3, 1, 3)
+    for taking in (lambda: it.add(text, NOBODY), lambda: it.remove(text), lambda: ids(text, 3)):
+        with pytest.raises(ValueError):  # noqa: PT011 - they say it in different words
+            taking()
+    assert len(it) == 0
+
+
+WHOSE = b"a", b"bb", b""
+NUMBERS = st.integers(0, 40)
+STEPS = st.one_of(
+    st.tuples(st.just("add"), st.lists(NUMBERS, max_size=5)),
+    st.tuples(st.just("add next"), st.builds(range, st.integers(0, 30))),
+    st.tuples(st.sampled_from(["remove", "values"]), st.lists(NUMBERS, max_size=5)),
+    st.tuples(st.sampled_from(["remove", "values"]), st.builds(range, NUMBERS, NUMBERS)),
+    st.tuples(st.just("take"), st.none()),
+)
+
+
+@needs_compiled
+@given(
+    steps=st.lists(STEPS, max_size=30),
+    shape=st.sampled_from([(2, 1, 2), (2, 0, 2), (3, 1, 2), (3, 0, 2), (3, 2, 3)]),
+    covered=st.sets(st.sampled_from(WHOSE)),
+)
+def test_both_do_alike(
+    steps: list[tuple[str, list[int] | range | None]], shape: tuple[int, int, int], covered: set[bytes]
+) -> None:
+    """Whatever comes, in whatever order, they return the same and keep the same."""
+    width, first, stop = shape
+    one, other = Rows(*shape), rows.ROWS(*shape)
+    added = 0
+
+    def texts(numbers: Iterable[int], start: int, end: int) -> bytes:
+        return joined([row(number, WHOSE[number % 3])[start:end] for number in numbers])
+
+    for step, what in steps:
+        match step:
+            case "take":
+                assert one.take() == other.take()
+            case "remove":
+                text = texts(what or (), first, stop)
+                assert one.remove(text) == other.remove(text)
+            case "values":
+                text = texts(what or (), first, stop)
+                for start, end in ((0, 0), (0, 1), (1, 3)):
+                    assert one.values(text, start, end) == other.values(text, start, end)
+            case _:
+                numbers = list(what or ())
+                if step == "add next":
+                    numbers = [added + number for number in numbers]
+                    added += len(numbers)
+                text = texts(numbers, 0, width)
+                assert ids(text, width) == rows.ids_of(text, width)
+                assert one.add(text, covered) == other.add(text, covered)
+        assert (len(one), one.size) == (len(other), other.size)
+    assert one.take() == other.take()
