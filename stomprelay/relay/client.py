@@ -96,10 +96,10 @@ class ClientConnection:
     @property
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
-        deadline = min(self.shutdown.until, self._search.deadline)
+        times = (self.shutdown.until, self._search.deadline)
         if self.shutdown.listening and self._client.beating:
-            deadline = min(deadline, self._client.heartbeat.deadline)
-        return deadline
+            times = (*times, self._client.heartbeat.deadline)
+        return min(times)
 
     # Inputs
 

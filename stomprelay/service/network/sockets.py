@@ -129,6 +129,10 @@ class Socket(tcp.Connection):
             self.readConnectionLost(_DONE)
         return None
 
+    def doWrite(self) -> Any:
+        """Write what waits, unless the connection ended in this turn. Returns why it is to end, or None."""
+        return super().doWrite() if self.connected else None
+
     # The end
 
     def readConnectionLost(self, reason: Failure) -> None:
