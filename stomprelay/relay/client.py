@@ -96,10 +96,10 @@ class ClientConnection:
     @property
     def deadline(self) -> float:
         """The time at which `woke` must be called next, in seconds; infinity for never."""
-        times = (self.shutdown.until, self._search.deadline)
+        deadline = min(self.shutdown.until, self._search.deadline)
         if self.shutdown.listening and self._client.beating:
-            times = (*times, self._client.heartbeat.deadline)
-        return min(times)
+            deadline = min(deadline, self._client.heartbeat.deadline)
+        return deadline
 
     # Inputs
 

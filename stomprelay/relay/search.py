@@ -38,10 +38,9 @@ class Search:
         deadline = inf
         for link in self._flow.links:
             leg = link.leg
-            if link.until < deadline:
-                deadline = link.until
-            if leg is not None and leg.state is State.CONNECTED and leg.heartbeat.deadline < deadline:
-                deadline = leg.heartbeat.deadline
+            deadline = min(deadline, link.until)
+            if leg is not None and leg.state is State.CONNECTED:
+                deadline = min(deadline, leg.heartbeat.deadline)
         return deadline
 
     def begin(self, links: list[Link], now: float) -> None:

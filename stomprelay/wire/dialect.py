@@ -293,9 +293,7 @@ def highest(offered: frozenset[bytes], spoken: frozenset[bytes]) -> Dialect | No
     return next((dialect for version, dialect in reversed(DIALECTS.items()) if version in both), None)
 
 
-_UP_TO: Final = {
-    version: frozenset(list(DIALECTS)[: number + 1]) for number, version in enumerate(DIALECTS)
-}
+_UP_TO: Final = {version: frozenset(list(DIALECTS)[: number + 1]) for number, version in enumerate(DIALECTS)}
 
 
 def up_to(dialect: Dialect) -> frozenset[bytes]:

@@ -264,18 +264,20 @@ class LegProtocol(Timed):
             self.runtime.socket_closing()
             self.transport.abortConnection()
             return
-        inner, self._tls = _layers(transport)
-        self.plain = plain = direct.plain(transport)
-        if plain is not None:
-            plain.bufferSize = direct.FIRST_READ
+        inner: Any = direct.plain(transport)
+        if inner is not None:
+            self.plain = inner
+            inner.bufferSize = direct.FIRST_READ
             # The wrapper of a client endpoint has done its part: what is read need not go through it.
-            plain.protocol = self
+            inner.protocol = self
+        else:
+            inner, self._tls = _layers(transport)
         if isinstance(self._tls, Layer):
             beneath: Any = self._tls.transport
             if direct.plain(beneath) is not None:
                 beneath.bufferSize = direct.FIRST_READ
                 self._tls.send_by(beneath, direct.write, direct.READ)
-        if isinstance(inner, tcp.Connection) and type(inner) is not Socket:
+        if type(inner) is not Socket and isinstance(inner, tcp.Connection):
             inner.setTcpNoDelay(True)
             inner.setTcpKeepAlive(True)
         self.reading = ReadControl(self)

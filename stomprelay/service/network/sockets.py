@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 from errno import EALREADY, EINPROGRESS, EISCONN
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from twisted.internet import error, main, tcp
@@ -44,8 +44,9 @@ def prepare(own: socket.socket) -> None:
     own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
+@lru_cache(256)
 def _address(place: tuple[Any, ...]) -> IPv4Address | IPv6Address:
-    """Return the address that the system spells like this."""
+    """Return the address that the system spells like this. A broker's is the same each time, a client's soon again."""
     if len(place) == 2:
         return IPv4Address("TCP", *place)
     host, _ = socket.getnameinfo(place, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)  # with its scope
