@@ -237,12 +237,9 @@ class ClientConnection:
         self._carried(self._client, before, failure, now)
 
     def let_pass(self) -> None:
-        """Ask that what may pass straight on does so from now on, and no more than that: call it at the end of each
-        input.
-        """
-        if not self._passes and self._client.state is not State.CONNECTED:
-            return
-        self._passes.allow([each for each in self._flow.passes() if self._unburdened(each.leg, each.to)])
+        """Ask that what may pass straight on does so from now on, no more than that: at the end of each input."""
+        if self._passes or self._client.state is State.CONNECTED:
+            self._passes.allow([each for each in self._flow.passes() if self._unburdened(each.leg, each.to)])
 
     def _unburdened(self, leg: Leg, to: Leg) -> bool:
         """Whether both are there and nothing of `leg` waits, which what comes next would overtake."""
