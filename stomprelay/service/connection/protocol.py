@@ -339,7 +339,8 @@ class LegProtocol(Timed):
             words = (tls is not None and certificate_problem(tls)) or spell(reason)
             self._address = self.transport.getPeer()
         self.transport = self.plain = self._tls = None
-        self._drop_producer()
+        if self._producer is not None:
+            self._drop_producer()
         if owner is not None:
             try:
                 (owner.lost if self._ready else owner.refused)(self, words)
@@ -415,7 +416,8 @@ class LegProtocol(Timed):
         """
         if producer is self._producer:
             return
-        self._drop_producer()
+        if self._producer is not None:
+            self._drop_producer()
         if self.transport is not None:
             self._producer = producer
             self.transport.registerProducer(producer, True)
@@ -438,7 +440,8 @@ class LegProtocol(Timed):
         if owner is None:
             return
         self._owner = None
-        self._drop_producer()
+        if self._producer is not None:
+            self._drop_producer()
         reading, self.reading = self.reading, None
         transport = self.transport
         if transport is None:

@@ -55,7 +55,8 @@ def _address(place: tuple[Any, ...]) -> IPv4Address | IPv6Address:
 
 class Socket(tcp.Connection):
     """The transport of a connection that is established. `own` is its socket, which does not block, `place` the peer's
-    address as the system has it, `ended` is called when the protocol got `connectionLost`.
+    address as the system has it, `ended` is called when the protocol got `connectionLost`. A reactor that can `forget`
+    a descriptor which is closed next, as `RelayReactor` can, does so.
     """
 
     logstr = "a connection"
@@ -165,8 +166,13 @@ class Socket(tcp.Connection):
         producer, self.producer = self.producer, None
         if producer is not None:
             producer.stopProducing()
-        self.stopReading()
-        self.stopWriting()
+        forget = getattr(self.reactor, "forget", None)
+        if forget is None:
+            self.stopReading()
+            self.stopWriting()
+        else:
+            forget(self.fileno())
+            self._reading = self._writing = False
         # What was not read makes the system reset the connection: let the end of what was written go before that.
         aborted = isinstance(reason.value, error.ConnectionAborted)
         if aborted or not self._heard_all:
