@@ -9,7 +9,7 @@ from twisted.python import usage
 
 from stomprelay import config
 from stomprelay.service.network.endpoints import BadEndpoint
-from stomprelay.service.process import keep_freed_memory, raise_descriptor_limit
+from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit
 from stomprelay.service.relay import RelayService
 from stomprelay.service.workers.plan import Source
 
@@ -83,6 +83,8 @@ def makeService(options: Options, reactor: Any = None) -> IService:
             from stomprelay.service.workers.service import WorkersService
 
             return WorkersService(options.configuration, options.source, reactor)
-        return RelayService(options.configuration, reactor, descriptors=raise_descriptor_limit())
+        service = RelayService(options.configuration, reactor, descriptors=raise_descriptor_limit())
     except BadEndpoint as error:
         raise SystemExit(f"stomprelay: {error}") from error
+    collect_rarely()
+    return service

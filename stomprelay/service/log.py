@@ -55,12 +55,13 @@ def write(level: Any, form: str, **fields: object) -> None:
     if heard(level):
         event = fields
         line = form.format(**fields)
+        escaped = line.replace("{", "{{").replace("}", "}}") if "{" in line or "}" in line else line
         event.update(
             log_logger=_unfiltered,
             log_level=level,
             log_namespace=_NAMESPACE,
             log_source=None,
-            log_format=line.replace("{", "{{").replace("}", "}}"),
+            log_format=escaped,
             log_time=time(),
         )
         globalLogPublisher(event)

@@ -6,7 +6,6 @@ for itself are put in place: versions, heart-beats, and, where an upstream maps 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
@@ -86,7 +85,6 @@ def _negotiate(asked: frozenset[bytes]) -> bool:
     return not asked.isdisjoint(_NEGOTIATING)
 
 
-@lru_cache(maxsize=8)
 def spell_versions(spoken: frozenset[bytes]) -> bytes:
     """Return these versions as a header value, lowest first, without blanks, which brokers do not strip."""
     return b",".join(version for version in DIALECTS if version in spoken)

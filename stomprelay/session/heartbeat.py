@@ -108,5 +108,5 @@ class HeartBeat:
         """The time at which `due` and `dead` must be called next, in seconds of the same clock; infinity when
         nothing was agreed.
         """
-        beat = self.sent_at + self._pause
-        return min(beat, self.received_at + self._limit) if self.reading else beat
+        beat, end = self.sent_at + self._pause, self.received_at + self._limit
+        return end if self.reading and end < beat else beat

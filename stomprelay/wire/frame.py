@@ -147,8 +147,8 @@ def compose_raw(command: bytes, headers: Iterable[tuple[bytes, bytes]], end: byt
 
     Raises `ValueError` for a header with an LF or a NUL in it: it would be read as something else.
     """
-    lines = [b"%b:%b" % pair for pair in headers]
-    head = b"\n".join([command, *lines, b"\n"])
+    lines = [b":".join(pair) for pair in headers]
+    head = b"\n".join((command, *lines, b"\n"))
     if head.count(b"\n") != len(lines) + 2 or b"\0" in head:
         raise ValueError(f"LF or NUL in a header of {command.decode()}")
     return head + end

@@ -706,6 +706,11 @@ def test_what_our_reactor_knows_of_twisteds() -> None:
         connection.startReading()
         descriptor = connection.fileno()
         assert reactor._selectables[descriptor] is connection
+        assert descriptor in reactor._reads
+        connection.startWriting()
+        assert descriptor in reactor._writes
+        connection.stopWriting()
+        assert descriptor not in reactor._writes
         theirs.sendall(b"hello")
         assert reactor._poller.poll(1, len(reactor._selectables)) == [(descriptor, reactor._POLL_IN)]
         reactor._doReadOrWrite(connection, descriptor, reactor._POLL_IN)

@@ -1,11 +1,13 @@
 """The process: signals, what systemd is told, and memory."""
 
 import ctypes
+import gc
 import os
 import platform
 import signal
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,18 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import MemoryReactorClock
 from twisted.logger import capturedLogs, formatEvent
 
-from stomprelay.service.process import EVERY, KEPT, LARGE, PAUSE, RESUME, Notify, Signals, keep_freed_memory
+from stomprelay.service.process import (
+    EVERY,
+    KEPT,
+    LARGE,
+    PAUSE,
+    RESUME,
+    YOUNG,
+    Notify,
+    Signals,
+    collect_rarely,
+    keep_freed_memory,
+)
 from tests.service.sockets import until
 
 
@@ -352,3 +365,25 @@ def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch, error
 def test_glibc_takes_it() -> None:
     """As it is, in this process."""
     assert keep_freed_memory()
+
+
+def test_garbage_is_looked_for_rarely() -> None:
+    """What is there is left alone, what comes later is not."""
+    before = gc.get_threshold()
+    try:
+        collect_rarely()
+        assert gc.get_threshold()[0] == YOUNG > before[0]
+        assert gc.get_freeze_count() > 10_000
+
+        class Odd:
+            """Holds itself."""
+
+        odd: Any = Odd()
+        odd.itself = odd
+        gone = weakref.ref(odd)
+        del odd
+        gc.collect()
+        assert gone() is None
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

@@ -144,6 +144,22 @@ def test_a_peer_that_closes(made: Any) -> None:
     assert half.peer.recv(100) == whole.peer.recv(100) == b""
 
 
+def test_the_end_comes_when_there_is_something_to_write(made: Any) -> None:
+    """Both in one event: who knows no halves writes no more."""
+    for protocol, received, told in (
+        (Half(), b"waits", ["the peer closed"]),
+        (Whole(), b"", [error.ConnectionDone]),
+    ):
+        pair = made(protocol)
+        pair.connection.write(b"waits")
+        pair.peer.shutdown(socket.SHUT_WR)
+        turn(pair.made)
+        assert protocol.told == told
+        pair.connection.loseConnection()
+        turn(pair.made)
+        assert pair.peer.recv(100) == received
+
+
 def test_our_own_half(made: Any) -> None:
     """It is closed when all is written, at once where nothing waits; what is written later is dropped."""
     for first in (b"", b"first"):

@@ -132,7 +132,7 @@ class Link:
     def leg(self) -> Leg | None:
         """The leg to the broker that it has, or asks."""
         state = self.state
-        if isinstance(state, (Connected, Ended)):  # `Connected | Ended` would be made anew each time
+        if type(state) is Connected or isinstance(state, (Connected, Ended)):
             return state.leg
         return state.handshake.leg if isinstance(state, Asking) else None
 

@@ -61,9 +61,12 @@ _NAME: Final = "LegProtocol"
 
 
 def share(connection: Any) -> None:
-    """Have a connection that is established let go of its connector, and of the two names that it has of its own for
-    what Twisted logs of it: an idle one would be a quarter larger for them.
+    """Have a connection that is established let go of what connected it, and one of Twisted's of the two names that it
+    has of its own for what Twisted logs of it: an idle one would be a quarter larger for them.
     """
+    if isinstance(connection, Socket):
+        connection.ends_alone()
+        return
     connection.logstr = _NAME
     if isinstance(connection, tcp.Server):
         connection.repstr = _NAME

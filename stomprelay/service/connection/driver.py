@@ -115,7 +115,7 @@ class Driver(LegOwner):
         self.gave_way(leg)
 
     def _wake(self, effect: Wake) -> None:
-        if not self.over:
+        if self.legs or not self.over:
             self.runtime.timers.set(self, effect.at)
 
     def _note(self, effect: Note) -> None:
@@ -145,16 +145,16 @@ def log_note(effect: Note, form: str, repeats: Repeats, kind: str, **fields: str
     if unlogged(effect):
         return
     level = LogLevel.warn if effect.event in WARNINGS else LogLevel.info
-    name = f"{kind}: {effect.event.value}"
+    event = effect.event.value
     if effect.detail:
         level = LogLevel.debug
     elif "attempts" in effect.facts:
         # All sessions of a broker find it away at the same time, and one of them is enough to know.
-        if not repeats.passes(f"{name} again and again", 1):
+        if not repeats.passes(f"{kind}: {event} again and again", 1):
             return
-    elif effect.event not in _ONCE and not repeats.passes(name):
+    elif effect.event not in _ONCE and not repeats.passes(f"{kind}: {event}"):
         return
-    write(level, form, event=effect.event.value, text=one_line(effect.text), **fields)
+    write(level, form, event=event, text=one_line(effect.text), **fields)
 
 
 def spell_address(address: object) -> str:

@@ -264,19 +264,21 @@ class LegProtocol(Timed):
             self.runtime.socket_closing()
             self.transport.abortConnection()
             return
-        inner, self._tls = _layers(transport)
-        self.plain = plain = direct.plain(transport)
-        if plain is not None:
-            plain.bufferSize = direct.FIRST_READ
+        inner: Any = direct.plain(transport)
+        if inner is not None:
+            self.plain = inner
+            inner.bufferSize = direct.FIRST_READ
             # The wrapper of a client endpoint has done its part: what is read need not go through it.
-            plain.protocol = self
-            direct.share(plain)
+            inner.protocol = self
+            direct.share(inner)
+        else:
+            inner, self._tls = _layers(transport)
         if isinstance(self._tls, Layer):
             beneath: Any = self._tls.transport
             if direct.plain(beneath) is not None:
                 beneath.bufferSize = direct.FIRST_READ
                 self._tls.send_by(beneath, direct.write, direct.READ)
-        if isinstance(inner, tcp.Connection) and type(inner) is not Socket:
+        if type(inner) is not Socket and isinstance(inner, tcp.Connection):
             inner.setTcpNoDelay(True)
             inner.setTcpKeepAlive(True)
         self.reading = ReadControl(self)
@@ -338,7 +340,8 @@ class LegProtocol(Timed):
             words = (tls is not None and certificate_problem(tls)) or spell(reason)
             self._address = self.transport.getPeer()
         self.transport = self.plain = self._tls = None
-        self._drop_producer()
+        if self._producer is not None:
+            self._drop_producer()
         if owner is not None:
             try:
                 (owner.lost if self._ready else owner.refused)(self, words)
@@ -414,7 +417,8 @@ class LegProtocol(Timed):
         """
         if producer is self._producer:
             return
-        self._drop_producer()
+        if self._producer is not None:
+            self._drop_producer()
         if self.transport is not None:
             self._producer = producer
             self.transport.registerProducer(producer, True)
@@ -437,7 +441,8 @@ class LegProtocol(Timed):
         if owner is None:
             return
         self._owner = None
-        self._drop_producer()
+        if self._producer is not None:
+            self._drop_producer()
         reading, self.reading = self.reading, None
         transport = self.transport
         if transport is None:

@@ -6,6 +6,7 @@ context, so they are called at once. What connects to an address is an `Attempt`
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from select import EPOLLIN, EPOLLOUT
 from typing import Any
 
@@ -19,11 +20,16 @@ from stomprelay.service.connection.pipes import PIPE
 from stomprelay.service.network.sockets import Attempt, Socket
 
 
+@lru_cache(256)
+def _numeric(host: str) -> bool:
+    return isIPAddress(host) or isIPv6Address(host)
+
+
 class RelayReactor(EPollReactor):
     """An epoll reactor that calls the `Pipe` of a connection, and a `Socket`, directly.
 
-    This relies on three attributes of Twisted's (`_poller`, `_selectables`, `_doReadOrWrite`) and on the method
-    `_disconnectSelectable`; the tests hold Twisted to them.
+    This relies on five attributes of Twisted's (`_poller`, `_selectables`, `_reads`, `_writes`, `_doReadOrWrite`) and
+    on the method `_disconnectSelectable`; the tests hold Twisted to them.
     """
 
     def doPoll(self, timeout: float | None) -> None:
@@ -58,6 +64,12 @@ class RelayReactor(EPollReactor):
         if end is not None:
             log.callWithLogger(selectable, self._disconnectSelectable, selectable, end, read)
 
+    def forget(self, descriptor: int) -> None:
+        """Forget a descriptor that is closed next, which takes it out of epoll: nobody else has it."""
+        self._reads.discard(descriptor)
+        self._writes.discard(descriptor)
+        self._selectables.pop(descriptor, None)
+
     def connectTCP(
         self,
         host: str,
@@ -67,7 +79,7 @@ class RelayReactor(EPollReactor):
         bindAddress: Any = None,
     ) -> IConnector:
         """Connect a client of `factory`; see `IReactorTCP`."""
-        if bindAddress is not None or not (isIPAddress(host) or isIPv6Address(host)):
+        if bindAddress is not None or not _numeric(host):
             connector: IConnector = super().connectTCP(host, port, factory, timeout, bindAddress)
             return connector
         attempt = Attempt(self, host, port, factory, timeout)

@@ -68,6 +68,11 @@ class BrokerOutput:
         """
         return self.full and (self._reported or not coupled)
 
+    @property
+    def quiet(self) -> bool:
+        """Whether it is not full, and the relay knows of nothing else."""
+        return not (self.full or self._reported)
+
     def unreported(self, coupled: bool) -> bool:
         """Whether what was reported to the relay last differs from what `blocked` returns now."""
         return self._reported is not self.blocked(coupled)
@@ -238,11 +243,12 @@ class RelayDriver(Driver):
 
     def closed(self, protocol: LegProtocol) -> None:
         """Remove a leg that was closed; the bytes that were received from a broker still count in `info`."""
-        if protocol.leg is self.relay.client:
+        if self._pipes:
+            self._shut(lambda pipe: protocol in (pipe.source, pipe.target))
+        if protocol.leg is self._relay.client:
             self._client_bytes = protocol.bytes_received
         else:
             self._left_bytes += protocol.bytes_received
-        self._shut(lambda pipe: protocol in (pipe.source, pipe.target))
         super().closed(protocol)
 
     def woke(self, now: float) -> None:
@@ -308,12 +314,13 @@ class RelayDriver(Driver):
 
     def check_outputs(self) -> None:
         """Stop reading from the client while a coupled broker's output is full; otherwise report it to the relay."""
-        coupled = self.relay.coupled
-        full = unreported = False
-        for output in self._outputs:
-            full = full or output.full
-            unreported = unreported or output.unreported(coupled)
-        client = self.runtime.protocols.get(self.relay.client)
+        coupled = full = unreported = False
+        if not all(output.quiet for output in self._outputs):
+            coupled = self.relay.coupled
+            for output in self._outputs:
+                full = full or output.full
+                unreported = unreported or output.unreported(coupled)
+        client = self.runtime.protocols.get(self._relay.client)
         if client is not None and client.reading is not None:
             if coupled and full:
                 client.reading.hold(PRESSURE)
@@ -357,18 +364,18 @@ class RelayDriver(Driver):
                 effect = Note(effect.event, f"{self._login()}, {effect.text}", effect.facts)
             else:
                 effect = replace(effect, detail=True)  # one more broker of a fan-out
-        kind = f"listener {self.relay.listener.name}"
+        kind = f"listener {self._relay.listener.name}"
         log_note(effect, _FORM, self.runtime.repeats, kind, **self._names())
 
     def _names(self) -> dict[str, str]:
         return {
-            "session": self.relay.name.decode("ascii"),
-            "peer": self.peer,
-            "listener": self.relay.listener.name,
+            "session": self._relay.name.decode("ascii"),
+            "peer": self._peer,
+            "listener": self._relay.listener.name,
         }
 
     def _login(self) -> str:
-        login = self.relay.login
+        login = self._relay.login
         return "no login" if login is None else f"login {spell_text(login)}"
 
     def _log_end(self, effect: Note, time: float) -> None:

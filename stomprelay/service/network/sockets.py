@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable
 from errno import EALREADY, EINPROGRESS, EISCONN
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from twisted.internet import error, main, tcp
@@ -44,8 +44,9 @@ def prepare(own: socket.socket) -> None:
     own.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
+@lru_cache(256)
 def _address(place: tuple[Any, ...]) -> IPv4Address | IPv6Address:
-    """Return the address that the system spells like this."""
+    """Return the address that the system spells like this. A broker's is the same each time, a client's soon again."""
     if len(place) == 2:
         return IPv4Address("TCP", *place)
     host, _ = socket.getnameinfo(place, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)  # with its scope
@@ -54,7 +55,8 @@ def _address(place: tuple[Any, ...]) -> IPv4Address | IPv6Address:
 
 class Socket(tcp.Connection):
     """The transport of a connection that is established. `own` is its socket, which does not block, `place` the peer's
-    address as the system has it, `ended` is called when the protocol got `connectionLost`.
+    address as the system has it, `ended` is called when the protocol got `connectionLost`. A reactor that can `forget`
+    a descriptor which is closed next, as `RelayReactor` can, does so.
     """
 
     logstr = "a connection"
@@ -80,6 +82,10 @@ class Socket(tcp.Connection):
         if ended is not None:
             self._ended = ended
         self.startReading()
+
+    def ends_alone(self) -> None:
+        """Tell nobody but the protocol when the connection ends, and let go of who made it."""
+        self._ended = None
 
     def getPeer(self) -> IPv4Address | IPv6Address:
         """Return the address of the other end."""
@@ -129,6 +135,10 @@ class Socket(tcp.Connection):
             self.readConnectionLost(_DONE)
         return None
 
+    def doWrite(self) -> Any:
+        """Write what waits, unless the connection ended in this turn. Returns why it is to end, or None."""
+        return super().doWrite() if self.connected else None
+
     # The end
 
     def readConnectionLost(self, reason: Failure) -> None:
@@ -160,8 +170,13 @@ class Socket(tcp.Connection):
         producer, self.producer = self.producer, None
         if producer is not None:
             producer.stopProducing()
-        self.stopReading()
-        self.stopWriting()
+        forget = getattr(self.reactor, "forget", None)
+        if forget is None:
+            self.stopReading()
+            self.stopWriting()
+        else:
+            forget(self.fileno())
+            self._reading = self._writing = False
         # What was not read makes the system reset the connection: let the end of what was written go before that.
         aborted = isinstance(reason.value, error.ConnectionAborted)
         if aborted or not self._heard_all:

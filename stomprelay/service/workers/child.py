@@ -83,7 +83,7 @@ def run(plan: Plan, reactor: Any) -> int:
     # What imports the reactor comes after it is installed.
     from stomprelay.service.network.endpoints import BadEndpoint
     from stomprelay.service.network.sharing import AWAY, Inherited, Loads
-    from stomprelay.service.process import keep_freed_memory, raise_descriptor_limit
+    from stomprelay.service.process import collect_rarely, keep_freed_memory, raise_descriptor_limit
     from stomprelay.service.relay import RelayService
 
     keep_freed_memory()
@@ -104,6 +104,7 @@ def run(plan: Plan, reactor: Any) -> int:
     except BadEndpoint as error:
         _log.critical("{error}", error=error)
         return 1
+    collect_rarely()
     os.chdir(running_in)
     for uri in plan.paused:
         service.state.pauses.pause(service.state.brokers.find(uri))
