@@ -46,8 +46,10 @@ class Timers:
         self._seconds = seconds
         self._ticks: list[float] = []
         """A heap of the ends of ticks, in seconds."""
-        self._waiting: dict[float, list[Timed]] = {}
-        """By tick; those that it is not the `armed` of any more are passed over."""
+        self._waiting: dict[float, tuple[float, list[Timed]]] = {}
+        """By tick, with that tick, which all that wait for it share; where it is not their `armed` any more, they are
+        passed over.
+        """
         self._places = 0
         self._armed = 0
         self._next = inf
@@ -66,13 +68,14 @@ class Timers:
             self._armed += 1
         else:
             self._tidy()
-        timed.armed = tick
         self._places += 1
-        waiting = self._waiting.get(tick)
-        if waiting is not None:
+        found = self._waiting.get(tick)
+        if found is not None:
+            timed.armed, waiting = found
             waiting.append(timed)
             return
-        self._waiting[tick] = [timed]
+        timed.armed = tick
+        self._waiting[tick] = tick, [timed]
         heappush(self._ticks, tick)
         if tick < self._next:
             self._schedule(tick)
@@ -99,13 +102,13 @@ class Timers:
         """Remove times that were replaced or stopped, where they are too many."""
         if self._places <= 4 * self._armed + 64:
             return
-        for tick, waiting in list(self._waiting.items()):
+        for tick, waiting in list(self._waiting.values()):
             waiting[:] = [timed for timed in waiting if timed.armed == tick]
             if not waiting:
                 del self._waiting[tick]
         self._ticks[:] = self._waiting
         heapify(self._ticks)
-        self._places = sum(map(len, self._waiting.values()))
+        self._places = sum(len(waiting) for _, waiting in self._waiting.values())
 
     def _schedule(self, at: float) -> None:
         self._next = at
@@ -121,8 +124,7 @@ class Timers:
         now = self._seconds()
         fired = []
         while self._ticks and self._ticks[0] <= now:
-            tick = heappop(self._ticks)
-            waiting = self._waiting.pop(tick)
+            tick, waiting = self._waiting.pop(heappop(self._ticks))
             self._places -= len(waiting)
             for timed in waiting:
                 if timed.armed == tick:
