@@ -234,6 +234,8 @@ class ClientConnection:
         """Ask that what may pass straight on does so from now on, and no more than that: call it at the end of each
         input.
         """
+        if not self._allowed and self._client.state is not State.CONNECTED:
+            return
         passes = tuple([each for each in self._flow.passes() if self._unburdened(each.leg, each.to)])
         if passes != self._allowed:
             self._outbox.put(*changed(self._allowed, passes))

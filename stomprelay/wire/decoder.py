@@ -152,7 +152,7 @@ class Decoder:
     @property
     def begun(self) -> bytes:
         """What there is of a command line that is not complete yet; empty where none has begun."""
-        if self._pieces is None or self._awaits(_LINE_END) is None:
+        if self._pieces is None or not self._awaits_command:
             return b""
         return self._pieces.joined()
 
@@ -195,11 +195,12 @@ class Decoder:
         """Whether the unfinished frame ends in this chunk, at a place that is known, with a good deal behind it: then
         the frame is joined by itself, so that the rest of the chunk need not be copied.
         """
-        stop = 0
-        if (awaited := self._awaits(None)) is not None:
-            stop = awaited.need - pieces.size
-        elif self._awaits(_NUL) is not None:
-            stop = data.find(b"\0") + 1
+        stop, awaited = 0, self._awaited
+        if type(awaited) is Awaited:
+            if awaited.mark is None:
+                stop = awaited.need - pieces.size
+            elif awaited.mark is _NUL:
+                stop = data.find(b"\0") + 1
         if stop <= 0 or len(data) - stop < _WORTH_A_CUT:
             return False
         stop += data[stop] == _LF
@@ -347,10 +348,10 @@ class Decoder:
         self._awaited = Awaited(need, most, mark)
         self._keep(data[at:] if at else data)
 
-    def _awaits(self, mark: re.Pattern[bytes] | None) -> Awaited | None:
-        """Return what is awaited, if that is this mark."""
-        awaited = self._awaited
-        return awaited if type(awaited) is Awaited and awaited.mark is mark else None
+    @property
+    def _awaits_command(self) -> bool:
+        """Whether there is less than a command line of the unfinished frame."""
+        return type(self._awaited) is Awaited and self._awaited.mark is _LINE_END
 
     def _await_head(self, data: bytes, at: int) -> None:
         """Keep an unfinished head, unless it can already be seen that it will not be one."""
@@ -443,7 +444,7 @@ class Decoder:
         return ProtocolError("unknown command", "no STOMP command that may come here", quoted=quoted)
 
     def _overgrown(self, unfinished: bytes) -> StompError:
-        error = self._unexpected(unfinished) if self._awaits(_LINE_END) else self._too_large()
+        error = self._unexpected(unfinished) if self._awaits_command else self._too_large()
         return self._asking(error, unfinished, 0)
 
     def _asking(self, error: StompError, data: bytes, at: int) -> StompError:

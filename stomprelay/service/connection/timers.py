@@ -66,7 +66,7 @@ class Timers:
             return
         if timed.armed == inf:
             self._armed += 1
-        else:
+        elif self._places > 4 * self._armed + 64:
             self._tidy()
         self._places += 1
         found = self._waiting.get(tick)
@@ -87,11 +87,11 @@ class Timers:
             return
         timed.armed = inf
         self._armed -= 1
-        if self._armed:
-            self._tidy()
-        else:
+        if not self._armed:
             self._clear()
             self._schedule(inf)
+        elif self._places > 4 * self._armed + 64:
+            self._tidy()
 
     def _clear(self) -> None:
         self._ticks.clear()
@@ -99,9 +99,7 @@ class Timers:
         self._places = 0
 
     def _tidy(self) -> None:
-        """Remove times that were replaced or stopped, where they are too many."""
-        if self._places <= 4 * self._armed + 64:
-            return
+        """Remove times that were replaced or stopped. Call it where they are too many."""
         for tick, waiting in list(self._waiting.values()):
             waiting[:] = [timed for timed in waiting if timed.armed == tick]
             if not waiting:
